@@ -1,0 +1,188 @@
+"""What flows between an agent and its run: plain records, and the two protocols that join them.
+
+No tensors, no processes: every layer, every baseline and every plugin can use these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from a3c_zoo.config import Config
+    from a3c_zoo.entries import EnvEntry, NetworkEntry
+
+
+class Episode(NamedTuple):
+    """One finished training episode.
+
+    Attributes:
+        episode_return: undiscounted sum of the environment's own rewards.
+        length: agent steps.
+        step: agent steps of the whole run, all workers together, when it ended.
+        time_s: `time.monotonic()` when it ended (one clock for all processes of a machine).
+        worker: rank of the worker that played it.
+    """
+
+    episode_return: float
+    length: int
+    step: int
+    time_s: float
+    worker: int
+
+
+@dataclass(slots=True)
+class Report:
+    """What an agent has done since its last report.
+
+    Attributes:
+        worker: rank of the worker that reports; -1 for the agent as a whole.
+        steps: agent steps of the whole run so far, exact.
+        updates: optimizer steps of the whole run so far, exact.
+        episodes: episodes that ended since the last report.
+        metrics: name → mean over the updates looked at since the last report (`loss_policy`, `entropy`, …).
+    """
+
+    worker: int = -1
+    steps: int = 0
+    updates: int = 0
+    episodes: list[Episode] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands.
+
+    Attributes:
+        steps: agent steps. episodes: finished episodes. updates: optimizer steps.
+        training_s: seconds of training, without start-up, evaluations and checkpoints.
+        steps_per_s: over the last few seconds.
+        mean_return_100: mean return of the last 100 training episodes, None before the first episode.
+        mean_length_100: mean length in steps of the same episodes.
+        window: how many episodes that mean covers (100 when full).
+        metrics: the newest metrics that the agent reported.
+    """
+
+    steps: int
+    episodes: int
+    updates: int
+    training_s: float
+    steps_per_s: float
+    mean_return_100: float | None
+    mean_length_100: float | None
+    window: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Episodes played by a fixed policy on fresh seeds; returns are raw.
+
+    Attributes:
+        episodes: how many. deterministic: greedy rather than sampled actions. seconds: how long it took.
+    """
+
+    episodes: int
+    mean_return: float
+    std_return: float
+    min_return: float
+    max_return: float
+    mean_length: float
+    deterministic: bool
+    seconds: float
+
+
+Reason = Literal["solved", "stop-return", "steps", "episodes", "time-limit", "interrupted", "plugin", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended; the contents of its `outcome.json`.
+
+    Attributes:
+        run: the run directory. solved: training window and evaluation both reached the threshold.
+        reason: why it ended; `detail` says more where there is more to say.
+        training_s, evaluation_s, checkpoint_s, startup_s, total_s: seconds of each part of this session and of the
+            sessions that it resumed.
+        evaluation: the last evaluation, None when none was due.
+    """
+
+    run: Path
+    solved: bool
+    reason: Reason
+    detail: str
+    steps: int
+    episodes: int
+    updates: int
+    training_s: float
+    evaluation_s: float
+    checkpoint_s: float
+    startup_s: float
+    total_s: float
+    steps_per_s: float
+    mean_return_100: float | None
+    evaluation: Evaluation | None
+
+
+class Policy(Protocol):
+    """Acts. The signature and return value of stable-baselines3's `BaseAlgorithm.predict`."""
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[NDArray[Any], ...] | None = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool = False,
+    ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
+        """Returns the actions for a batch of observations (or one), and the next recurrent state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A trained agent at a standstill.
+
+    Attributes:
+        policy: acts with the parameters of this moment.
+        state: returns what a checkpoint keeps: tensors, numbers, strings, lists and dicts of them, and no more.
+    """
+
+    policy: Callable[[], Policy]
+    state: Callable[[], dict[str, Any]]
+
+
+class RunContext(Protocol):
+    """What a run gives its agent (`AgentEntry.run`).
+
+    The agent reports often; whenever `due()` is true it brings its training to a standstill at the next rollout
+    boundary and calls `settle`, which evaluates, checkpoints or decides to stop, and returns whether to go on.
+    """
+
+    entry: EnvEntry
+    network: NetworkEntry | None
+    config: Config
+    serial: bool
+    checkpoint: Mapping[str, Any] | None  # the agent's state to go on from, None for a fresh run
+
+    def record(self, reports: Sequence[Report]) -> None:
+        """Takes in reports: monitor.csv, TensorBoard, hooks, the panel."""
+        ...
+
+    def due(self) -> bool:
+        """Is there anything to do that needs training to stand still?"""
+        ...
+
+    def settle(self, snapshot: Snapshot) -> bool:
+        """Does it. Returns True to go on training, False to end."""
+        ...
+
+    def started(self) -> None:
+        """The first rollout begins now: the training clock starts."""
+        ...
