@@ -1,0 +1,1 @@
+"""Agents: each file says where the process boundary cuts collect, differentiate, apply."""

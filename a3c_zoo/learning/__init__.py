@@ -1,0 +1,1 @@
+"""The three stages: collect, differentiate, apply. No processes, no files, no printing."""
