@@ -134,6 +134,10 @@ class CommandEntry:
     revision: int = ENTRY_REVISION
 
 
+#: Anything a plugin can offer.
+Entry = EnvEntry | EnvFamily | AgentEntry | NetworkEntry | HyperparamEntry | CommandEntry
+
+
 def load_object(path: str) -> Any:
     """Imports `"module:attribute"` and returns the attribute.
 

@@ -19,6 +19,20 @@ if TYPE_CHECKING:
     from a3c_zoo.entries import EnvEntry, NetworkEntry
 
 
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What a run hook learns about its run.
+
+    Attributes:
+        path: the run directory. env_name, agent_name: the entries' names. config: the whole configuration.
+    """
+
+    path: Path
+    env_name: str
+    agent_name: str
+    config: Config
+
+
 class Episode(NamedTuple):
     """One finished training episode.
 

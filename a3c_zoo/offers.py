@@ -1,0 +1,136 @@
+"""Checks what a plugin offers, before anything is registered: the type, the entry revision, the names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from a3c_zoo.entries import (
+    ENTRY_REVISION,
+    AgentEntry,
+    CommandEntry,
+    Entry,
+    EnvEntry,
+    EnvFamily,
+    HyperparamEntry,
+    NetworkEntry,
+)
+from a3c_zoo.errors import PluginError
+
+#: Offering hook → the entries that it may return.
+OFFERED_BY: dict[str, tuple[type[Entry], ...]] = {
+    "zoo_envs": (EnvEntry, EnvFamily),
+    "zoo_agents": (AgentEntry,),
+    "zoo_networks": (NetworkEntry,),
+    "zoo_hyperparams": (HyperparamEntry,),
+    "zoo_commands": (CommandEntry,),
+}
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+_IMPORT_STRING = re.compile(r"[^:\s]+:[^:\s]+")
+
+
+def as_list(hook: str, result: Any) -> list[Any]:
+    """What one hook implementation returned, as a list.
+
+    Raises:
+        PluginError: it returned an entry, or something else that isn't a collection of them.
+    """
+    if isinstance(result, Entry | str) or not hasattr(result, "__iter__"):
+        raise PluginError(f"{hook}() must return a list of {_expected(hook)}, not {_described(result)}")
+    return list(result)
+
+
+def check(hook: str, offer: Any) -> Entry:
+    """Returns the entry that a hook offered.
+
+    Raises:
+        PluginError: it is no entry of that hook, is of another revision, or has an unusable name or import string.
+    """
+    if not isinstance(offer, OFFERED_BY[hook]):
+        raise PluginError(f"{hook}() offers {_described(offer)} where {_expected(hook)} is expected")
+    if offer.revision != ENTRY_REVISION:
+        raise PluginError(
+            f"{hook}() offers an {type(offer).__name__} of revision {offer.revision!r}, "
+            f"but this version of a3c-zoo understands revision {ENTRY_REVISION}"
+        )
+    fault = _fault(offer)
+    if fault:
+        raise PluginError(f"{hook}() offers {fault}")
+    return offer
+
+
+def name_of(entry: Entry) -> str:
+    """The name under which an entry is registered."""
+    match entry:
+        case EnvFamily():
+            return entry.prefix
+        case HyperparamEntry():
+            return entry.package
+        case _:
+            return entry.name
+
+
+def check_resolved(family: EnvFamily, name: str, resolved: Any) -> EnvEntry:
+    """Returns the entry that a family resolved a name to.
+
+    Raises:
+        PluginError: it can't be used.
+    """
+    fault: str | None
+    if not isinstance(resolved, EnvEntry):
+        fault = f"{_described(resolved)} where an EnvEntry is expected"
+    elif not resolved.name.startswith(f"{family.prefix}:"):
+        fault = f"the name '{resolved.name}', which does not begin with '{family.prefix}:'"
+    else:
+        fault = _env_fault(resolved)
+    if fault or not isinstance(resolved, EnvEntry):
+        raise PluginError(f"environment '{name}' resolves to {fault}")
+    return resolved
+
+
+def _fault(entry: Entry) -> str | None:
+    """What is wrong with an entry of the right type and revision, None for nothing."""
+    if isinstance(entry, HyperparamEntry):
+        sound = isinstance(entry.package, str) and all(part.isidentifier() for part in entry.package.split("."))
+        return None if sound else f"{entry.package!r} as a package, which is no dotted module name"
+    name = name_of(entry)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        what = "prefix" if isinstance(entry, EnvFamily) else "name"
+        return f"the {what} {name!r}; it may have a-z, 0-9, '_', '.', '-', and starts with a letter or digit"
+    match entry:
+        case EnvEntry():
+            return _env_fault(entry)
+        case EnvFamily():
+            return _import_fault(name, resolve=entry.resolve)
+        case AgentEntry():
+            if entry.kind not in ("agent", "baseline"):
+                return f"'{name}' of kind {entry.kind!r}, which is neither 'agent' nor 'baseline'"
+            return _import_fault(name, run=entry.run, load=entry.load, config=entry.config)
+        case NetworkEntry():
+            return _import_fault(name, factory=entry.factory, config=entry.config)
+        case CommandEntry():
+            return _import_fault(name, command=entry.command)
+
+
+def _env_fault(entry: EnvEntry) -> str | None:
+    if (entry.factory is None) == (entry.env_id is None):
+        given = "neither" if entry.factory is None else "both"
+        return f"'{entry.name}' with {given} of factory and env_id; give exactly one"
+    strings = {"config": entry.config} if entry.factory is None else {"factory": entry.factory, "config": entry.config}
+    return _import_fault(entry.name, **strings)
+
+
+def _import_fault(name: str, **strings: Any) -> str | None:
+    for field, value in strings.items():
+        if not isinstance(value, str) or not _IMPORT_STRING.fullmatch(value):
+            return f"'{name}' with {field}={value!r}, which is no import string 'package.module:attribute'"
+    return None
+
+
+def _expected(hook: str) -> str:
+    return " or ".join(kind.__name__ for kind in OFFERED_BY[hook])
+
+
+def _described(value: Any) -> str:
+    return f"a single {type(value).__name__}" if isinstance(value, Entry) else f"{value!r:.60}"

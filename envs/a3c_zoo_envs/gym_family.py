@@ -1,0 +1,41 @@
+"""`gym:ID`: every environment that is registered with Gymnasium, by its id."""
+
+from __future__ import annotations
+
+import importlib
+
+from a3c_zoo import EnvEntry, ZooError
+from a3c_zoo.errors import unknown_name
+
+
+def resolve(env_id: str) -> EnvEntry:
+    """Returns the entry of a registered id such as `Acrobot-v1` or `my_package:Maze-v0` (imports `my_package` first).
+
+    Raises:
+        UnknownNameError: no such id is registered.
+        ZooError: the module before the colon cannot be imported.
+    """
+    import gymnasium
+
+    module, colon, name = env_id.rpartition(":")
+    if colon:
+        _import(module, env_id)
+    try:
+        spec = gymnasium.spec(name)
+    except gymnasium.error.Error as error:
+        known = [f"gym:{module}{colon}{known}" for known in gymnasium.registry]
+        raise unknown_name("environment", f"gym:{env_id}", known, listing="gymnasium.pprint_registry()") from error
+    return EnvEntry(
+        name=f"gym:{env_id}",
+        env_id=env_id,
+        threshold=spec.reward_threshold,
+        description=f"{name}, as registered with Gymnasium",
+    )
+
+
+def _import(module: str, env_id: str) -> None:
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ZooError(f"environment 'gym:{env_id}': importing '{module}' failed: {message}") from error
