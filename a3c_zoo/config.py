@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator
 
 #: In the order in which they are shown and saved.
 SECTIONS = ("run", "env", "agent", "network", "optimizer")
@@ -20,6 +20,14 @@ class Section(BaseModel):
     """A part of the configuration: unknown keys are refused, values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _refuse_true_as_one(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        validated = validate(value)
+        if isinstance(value, bool) and isinstance(validated, int | float) and not isinstance(validated, bool):
+            raise ValueError("must be a number")
+        return validated
 
 
 class RunConfig(Section):
@@ -31,7 +39,7 @@ class RunConfig(Section):
     episodes: int | None = Field(None, ge=1, description="budget in finished episodes, all workers together")
     time_limit_s: float | None = Field(None, gt=0, description="budget in seconds of training")
     stop_return: float | None = Field(
-        None, description="solved from this mean return of 100 episodes on; null: the environment's threshold"
+        None, description="end at this mean return of 100 episodes; null: at the environment's threshold"
     )
     checkpoint_every_s: float = Field(300.0, gt=0, description="seconds between checkpoints")
     evaluation_episodes: int = Field(100, ge=1, le=100_000, description="episodes of an evaluation")
@@ -73,8 +81,12 @@ class OptimizerConfig(Section):
     schedule_steps: int | None = Field(
         None, ge=1, description="agent steps over which a linear schedule falls; null: the budget `run.steps`"
     )
-    final_learning_rate: float = Field(0.0, ge=0, description="learning rate at the end of a linear schedule, and after")
-    epsilon: float = Field(1e-5, gt=0, description="Adam: added to the root; RMSprop: added under the root (A3C's form)")
+    final_learning_rate: float = Field(
+        0.0, ge=0, description="learning rate at the end of a linear schedule, and after"
+    )
+    epsilon: float = Field(
+        1e-5, gt=0, description="Adam: added to the root; RMSprop: added under the root (A3C's form)"
+    )
     beta1: float = Field(0.9, ge=0, lt=1, description="Adam: decay of the first moment")
     beta2: float = Field(0.999, ge=0, lt=1, description="Adam: decay of the second moment")
     alpha: float = Field(0.99, ge=0, lt=1, description="RMSprop: decay of the mean square")

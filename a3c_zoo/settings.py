@@ -1,0 +1,203 @@
+"""Settings in layers, each value with its source, validated together at the end."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from a3c_zoo import yaml_sets
+from a3c_zoo.config import SECTIONS, AgentConfig, Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig, Section
+from a3c_zoo.entries import AgentEntry, EnvEntry, load_object
+from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean
+from a3c_zoo.yaml_sets import Document, YamlFault, display
+
+if TYPE_CHECKING:
+    from a3c_zoo.registry import Registry
+
+#: Where a setting stands: layer, then line of the file or place on the command line. The later wins.
+_Order = tuple[int, int]
+_OVERRIDES, _FLAGS, _LAST = 10, 11, 12
+
+
+class Setting(NamedTuple):
+    """A value as it was given, not yet validated."""
+
+    value: Any
+    source: str
+    order: _Order
+
+
+class Settings:
+    """Gathers settings in layers, then validates them; `faults` are collected until the end."""
+
+    def __init__(self, registry: Registry, env: EnvEntry, agent: AgentEntry) -> None:
+        self.registry = registry
+        self.env = env
+        self.agent = agent
+        self.settings: dict[str, dict[str, Setting]] = {name: {} for name in SECTIONS if name in agent.sections}
+        self.faults: list[tuple[_Order, str]] = []
+        self.layers = 0
+
+    def add_document(self, document: Document) -> None:
+        """Puts a set or file on top of what is there."""
+        self.layers += 1
+        for fault in document.faults:
+            self._fault((self.layers, fault.line), cite(document, fault))
+        names = {"env_name": self.env.name, "agent_name": self.agent.name}  # a run's config.yml holds them
+        for section, values in document.data.items():
+            line = document.line((section,))
+            order, source = (self.layers, line), f"{document.source}:{line}"
+            if section in names:
+                if values != names[section]:
+                    self._fault(order, f"{source} {section}: is for {display(values)}, not for '{names[section]}'")
+            elif values is not None and not isinstance(values, dict):
+                self._fault(order, f"{source} {section}: {display(values)} — must be a section with keys below it")
+            elif self._has_section(section, source, order):
+                for key, value in (values or {}).items():
+                    line = document.line((section, key))
+                    self._put(section, key, Setting(value, f"{document.source}:{line}", (self.layers, line)))
+
+    def add_flags(self, flags: Mapping[str, tuple[Any, str]]) -> None:
+        """Puts the command line's own flags on top of all."""
+        for place, (label, (value, source)) in enumerate(flags.items()):
+            section, _, key = label.partition(".")
+            order = (_FLAGS, place)
+            if self._has_section(section, source, order):
+                self._put(section, key, Setting(value, source, order))
+
+    def add_overrides(self, overrides: Sequence[str]) -> None:
+        """Puts `KEY=VALUE` texts beneath the flags; those without a section go by the keys that the models have."""
+        short: list[tuple[str, Setting]] = []
+        for place, text in enumerate(overrides):
+            order = (_OVERRIDES, place)
+            key, equals, value_text = (part.strip() for part in text.partition("="))
+            if not (key and equals and value_text):
+                self._fault(order, f"-o {text}: must read KEY=VALUE, such as agent.n_steps=5 (no value: null)")
+                continue
+            try:
+                setting = Setting(yaml_sets.parse_value(value_text), "-o", order)
+            except ValueError as error:
+                self._fault(order, f"-o {key}: {error}")
+                continue
+            section, dot, rest = key.partition(".")
+            if not dot:
+                short.append((key, setting))
+            elif self._has_section(section, "-o", order):
+                self._put(section, rest, setting)
+        self._add_short(short)
+
+    def _add_short(self, short: list[tuple[str, Setting]]) -> None:
+        for key, setting in short:
+            sections = [name for name, model in self._models.items() if key in model.model_fields]
+            if len(sections) == 1:
+                self._put(sections[0], key, setting)
+            elif sections:
+                choices = " or ".join(f"{name}.{key}" for name in sections)
+                self._fault(setting.order, f"-o {key}: ambiguous, give {choices}")
+            elif self._models.keys() == self.settings.keys():  # else it may be a key of the unknown network
+                known = {name: label for label in _labels(self._models) for name in (label, label.partition(".")[2])}
+                self._fault(setting.order, f"-o {key}: unknown key.{did_you_mean(key, known)}")
+
+    def config(self) -> Config:
+        """Validates everything.
+
+        Raises:
+            ConfigError: with every fault, in the order of their sources.
+        """
+        sections: dict[str, Any] = {name: self._validate(name, model) for name, model in self._models.items()}
+        if self.faults:
+            raise ConfigError("\n".join(text for _, text in sorted(self.faults)))
+        sources = {f"{name}.{key}": each.source for name, keys in self.settings.items() for key, each in keys.items()}
+        return Config(self.env.name, self.agent.name, **sections, sources=sources)
+
+    def _fault(self, order: _Order, text: str) -> None:
+        self.faults.append((order, text))
+
+    def _has_section(self, section: str, source: str, order: _Order) -> bool:
+        if section in self.settings:
+            return True
+        if section in SECTIONS:
+            self._fault(order, f"{source} {section}: agent '{self.agent.name}' has no such section")
+        else:
+            self._fault(order, f"{source} {section}: unknown section.{did_you_mean(section, self.settings)}")
+        return False
+
+    def _put(self, section: str, key: str, setting: Setting) -> None:
+        present = self.settings[section].get(key)
+        if present is None or present.order <= setting.order:
+            self.settings[section][key] = setting
+
+    @functools.cached_property
+    def _models(self) -> dict[str, type[Section]]:
+        """The model of each section, without `network` where an unknown one is named.
+
+        It is worked out once, so every setting that names its section must be there by then.
+        """
+        models: dict[str, type[Section] | None] = {
+            "run": RunConfig,
+            "env": _model(self.env.config, EnvConfig),
+            "agent": _model(self.agent.config, AgentConfig),
+            "network": self._network_model() if "network" in self.settings else None,
+            "optimizer": OptimizerConfig,
+        }
+        return {name: model for name, model in models.items() if model is not None and name in self.settings}
+
+    def _network_model(self) -> type[Section] | None:
+        default = Setting(NetworkConfig.model_fields["name"].default, "default", (_LAST, 0))
+        setting = self.settings["network"].get("name", default)
+        if not isinstance(setting.value, str):
+            self._fault(setting.order, f"{setting.source} network.name: {display(setting.value)} — must be a name")
+            return None
+        try:
+            return _model(self.registry.network(setting.value).config, NetworkConfig)
+        except UnknownNameError as error:
+            self._fault(setting.order, f"{setting.source} network.name: {error}")
+            return None
+
+    def _validate(self, name: str, model: type[Section]) -> Section | None:
+        try:
+            return model.model_validate({key: each.value for key, each in self.settings[name].items()})
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                key, *inner = detail["loc"] or ("",)
+                setting = self.settings[name].get(str(key))
+                label = f"{name}.{key}".rstrip(".") + "".join(f"[{part}]" for part in inner)
+                source = f"{setting.source} " if setting else ""
+                order = setting.order if setting else (_LAST, 0)
+                self._fault(order, f"{source}{label}: {_explain(detail, name, self._models)}")
+            return None
+
+
+def cite(document: Document, fault: YamlFault) -> str:
+    """A fault of a document as one line; its line 0 stands for the document as a whole."""
+    line = f"{fault.line} " if fault.line else " "
+    where = ".".join(str(part) for part in fault.location)
+    return f"{document.source}:{line}{where}{': ' if where else ''}{fault.message}"
+
+
+def _model(path: str, base: type[Section]) -> type[Section]:
+    model = load_object(path)
+    if not (isinstance(model, type) and issubclass(model, base)):
+        raise PluginError(f"'{path}' must be a subclass of {base.__module__}.{base.__name__}")
+    return model
+
+
+def _labels(models: Mapping[str, type[Section]]) -> list[str]:
+    return [f"{name}.{key}" for name, model in models.items() for key in model.model_fields]
+
+
+def _explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> str:
+    """One fault that pydantic found, in words."""
+    if detail["type"] == "missing":
+        return "must be given"
+    if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
+        key = str(detail["loc"][0])
+        elsewhere = [label for label in _labels(models) if label.partition(".")[2] == key]
+        hint = f" Did you mean '{elsewhere[0]}'?" if elsewhere else did_you_mean(key, models[section].model_fields)
+        return f"unknown key.{hint}"
+    message: str = detail["msg"].removeprefix("Value error, ")
+    message = message.replace("Input should be", "must be").replace("Input should have", "must have")
+    return f"{display(detail['input'])} — {message}" if detail["loc"] else message

@@ -1,0 +1,235 @@
+"""YAML as hyperparameter sets use it: plain data, each key with its line, and no surprises.
+
+Against YAML 1.1 as PyYAML reads it: `1e-4` is a number, only true and false are booleans (`no` and `off` are
+words), dates, octal and base-60 numbers are not read as such; tags, anchors, aliases and duplicate keys are
+refused. Nothing is ever evaluated or constructed but null, booleans, numbers, strings, lists and mappings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+MAX_BYTES: Final = 1024 * 1024
+MAX_DEPTH: Final = 20
+
+#: Where a value stands: keys, and positions in lists.
+Location = tuple[str | int, ...]
+
+_PREFIX = "tag:yaml.org,2002:"
+_FLOAT = r"""[-+]?(?:[0-9][0-9_]*\.[0-9]*(?:[eE][-+]?[0-9]+)?
+    |\.[0-9]+(?:[eE][-+]?[0-9]+)?
+    |[0-9][0-9_]*[eE][-+]?[0-9]+
+    |\.(?:inf|Inf|INF))
+    |\.(?:nan|NaN|NAN)"""
+
+
+def _read_float(text: str) -> float:
+    return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_SCALARS: dict[str, tuple[str, str, Callable[[str], Any]]] = {  # type → pattern, first characters, reader
+    "null": (r"~|null|Null|NULL|", "~nN", lambda text: None),
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF", lambda text: text.lower() == "true"),
+    "int": (r"[-+]?[0-9]+(?:_[0-9]+)*", "-+0123456789", int),
+    "float": (_FLOAT, "-+0123456789.", _read_float),
+}
+
+
+class YamlFault(NamedTuple):
+    """What is wrong with a document, where; `location` is empty where no key is at fault."""
+
+    line: int
+    location: Location
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A YAML mapping read from `source`; `lines` holds the line of every key and list item."""
+
+    source: str
+    data: dict[str, Any]
+    lines: dict[Location, int]
+    faults: tuple[YamlFault, ...]
+
+    def line(self, location: Location) -> int:
+        """The line of `location`, or of the nearest thing around it that the document has."""
+        while location and location not in self.lines:
+            location = location[:-1]
+        return self.lines.get(location, 1)
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes with the scalar rules above; `faults` collects the tags that it met."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own name
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.depth = 0
+        self.faults: list[YamlFault] = []
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if getattr(event, "anchor", None) is not None:  # an alias event names its anchor too
+            raise yaml.composer.ComposerError(None, None, "anchors and aliases are not allowed", event.start_mark)
+        if getattr(event, "tag", None) is not None:
+            tag = event.tag.replace(_PREFIX, "!!")
+            self.faults.append(YamlFault(event.start_mark.line + 1, (), f"tag '{tag}' is not allowed, only plain data"))
+        if self.depth >= MAX_DEPTH:
+            raise yaml.composer.ComposerError(None, None, "nested too deeply", event.start_mark)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what `_Loader` reads back unchanged; lists on one line."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own name
+        first: list(resolvers) for first, resolvers in yaml.SafeDumper.yaml_implicit_resolvers.items()
+    }
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+# A string that either YAML 1.1 or this module would take for something else is quoted when it is written.
+for _name, (_pattern, _first, _) in _SCALARS.items():
+    for _class in (_Loader, _Dumper):
+        _firsts = [*_first, ""] if _name == "null" else list(_first)
+        _class.add_implicit_resolver(_PREFIX + _name, re.compile(rf"^(?:{_pattern})$", re.X), _firsts)
+_Dumper.add_representer(list, lambda dumper, items: dumper.represent_sequence(_PREFIX + "seq", items, flow_style=True))
+
+
+class _Builder:
+    """Nodes → plain data, noting the line of every key."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Location, int] = {}
+        self.faults: list[YamlFault] = []
+
+    def build(self, node: yaml.Node, location: Location) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, location)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._item(item, (*location, i)) for i, item in enumerate(node.value)]
+        return self._scalar(node, location)
+
+    def _item(self, node: yaml.Node, location: Location) -> Any:
+        self.lines[location] = node.start_mark.line + 1
+        return self.build(node, location)
+
+    def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
+        built: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            key = self.build(key_node, location)
+            if not isinstance(key, str):
+                self.faults.append(YamlFault(line, location, f"key {display(key)} is no word; quote it"))
+            elif key in built:
+                first = self.lines[*location, key]
+                self.faults.append(YamlFault(line, (*location, key), f"duplicate key, first given in line {first}"))
+            else:
+                self.lines[*location, key] = line
+                built[key] = self.build(value_node, (*location, key))
+        return built
+
+    def _scalar(self, node: yaml.Node, location: Location) -> Any:
+        text: str = node.value
+        reader = _SCALARS.get(node.tag.removeprefix(_PREFIX))
+        if reader is None:
+            return text
+        try:
+            return reader[2](text)
+        except ValueError:  # Python's own limit on the digits of an integer
+            self.faults.append(YamlFault(node.start_mark.line + 1, location, "a number with too many digits"))
+            return None
+
+
+def _syntax_fault(error: yaml.YAMLError) -> YamlFault:
+    mark = getattr(error, "problem_mark", None)
+    parts = [getattr(error, name, None) for name in ("context", "problem", "reason")]
+    return YamlFault(mark.line + 1 if mark else 1, (), " ".join(str(part) for part in parts if part))
+
+
+def _parse(text: str) -> tuple[Any, _Builder]:
+    builder = _Builder()
+    loader: _Loader | None = None
+    data: Any = None
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        builder.faults += loader.faults
+        data = None if node is None else builder.build(node, ())
+    except yaml.YAMLError as error:
+        builder.faults += [*(loader.faults if loader else ()), _syntax_fault(error)]
+    return data, builder
+
+
+def parse_document(raw: bytes, source: str) -> Document:
+    """Reads a mapping; whatever is wrong is in the document's `faults`. An empty document is an empty mapping."""
+    if len(raw) > MAX_BYTES:
+        return _unreadable(source, f"larger than {MAX_BYTES // 1024} KiB")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return _unreadable(source, f"is not UTF-8 (byte {error.start})", raw.count(b"\n", 0, error.start) + 1)
+    data, builder = _parse(text)
+    if data is not None and not isinstance(data, dict):
+        builder.faults.append(YamlFault(1, (), f"must be a mapping of sections, not {display(data)}"))
+    return Document(source, data if isinstance(data, dict) else {}, builder.lines, tuple(builder.faults))
+
+
+def read_document(path: Path | Traversable, source: str) -> Document:
+    """`parse_document` of a file; a file that cannot be read is a fault too."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return _unreadable(source, "no such file", 0)
+    except OSError as error:
+        return _unreadable(source, f"cannot be read: {error.strerror or error}", 0)
+    return parse_document(raw, source)
+
+
+def _unreadable(source: str, message: str, line: int = 0) -> Document:
+    return Document(source, {}, {}, (YamlFault(line, (), message),))
+
+
+def parse_value(text: str) -> Any:
+    """Reads one value by the rules of a set: `1e-4`, `null`, `true`, `[64, 64]`, a word.
+
+    Raises:
+        ValueError: it is no plain YAML value.
+    """
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES // 1024} KiB")
+    value, builder = _parse(text)
+    if builder.faults:
+        raise ValueError(builder.faults[0].message)
+    return value
+
+
+def dump(data: dict[str, Any]) -> str:
+    """Writes plain data so that `parse_document` reads the same back."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def display(value: Any, limit: int = 60) -> str:
+    """A value on one line, as a set would have it, shortened to `limit` characters (0: never)."""
+    try:
+        text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf"))
+    except yaml.representer.RepresenterError:  # from Python callers anything can come
+        text = repr(value)
+    text = text.removesuffix("\n").removesuffix("\n...")
+    return f"{text[: limit - 1]}…" if limit and len(text) > limit else text
