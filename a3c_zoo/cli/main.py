@@ -1,0 +1,183 @@
+"""The command group: finds commands by name, imports only the one that runs, and turns errors into one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+from a3c_zoo import builtins
+from a3c_zoo.entries import CommandEntry, load_object
+from a3c_zoo.errors import PluginError, ZooError, unknown_name
+
+_BUILTIN = {entry.name: entry for entry in builtins.COMMANDS}
+
+
+class ZooGroup(click.Group):
+    """Commands from a table and from plugins; their modules are imported when they run.
+
+    `main` always exits, with one line on stderr for whatever the user can do something about.
+    """
+
+    debug = False
+
+    def entries(self) -> dict[str, CommandEntry]:
+        """Every command. Loads the plugins, which the built-in commands do without."""
+        from a3c_zoo.registry import get_registry
+
+        return {**get_registry().commands, **_BUILTIN}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands' names, built-in ones first."""
+        names = self.entries()
+        return [*_BUILTIN, *sorted(set(names) - set(_BUILTIN))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports a command."""
+        entry = _BUILTIN.get(cmd_name) or self.entries().get(cmd_name)
+        return None if entry is None else _load_command(entry)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command that the arguments begin with; what begins with a dash is an unknown option."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
+            raise unknown_name("command", args[0], self.entries(), listing="a3c-zoo --help")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the commands from their entries; a command's own help would have to be imported."""
+        _write_section(formatter, "Commands", _BUILTIN.values())
+        _write_section(formatter, "Commands from plugins", self._from_plugins())
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Completes command names from the entries, and options."""
+        items = [
+            CompletionItem(entry.name, help=entry.short_help)
+            for entry in [*_BUILTIN.values(), *self._from_plugins()]
+            if entry.name.startswith(incomplete)
+        ]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Runs a command line and exits; an integer that a command returns is its exit status."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        self.debug = os.environ.get("A3C_ZOO_DEBUG", "") not in ("", "0")
+        try:
+            status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _silence_stdout()
+            sys.exit(1)
+        except (click.Abort, KeyboardInterrupt):
+            sys.exit(130)
+        except (ZooError, click.ClickException) as error:
+            self._fail(error)
+        sys.exit(status if isinstance(status, int) else 0)
+
+    def _from_plugins(self) -> list[CommandEntry]:
+        return sorted((entry for name, entry in self.entries().items() if name not in _BUILTIN), key=lambda e: e.name)
+
+    def _fail(self, error: ZooError | click.ClickException) -> NoReturn:
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            error.show()
+            sys.exit(error.exit_code)
+        if self.debug:
+            traceback.print_exception(error)
+        if isinstance(error, ZooError):
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(error.exit_status)
+        hint = f" See: {error.ctx.command_path} --help" if isinstance(error, click.UsageError) and error.ctx else ""
+        message = " ".join(error.format_message().split())  # some of click's have several lines
+        click.echo(f"Error: {message}{hint}", err=True)
+        sys.exit(error.exit_code)
+
+
+def _load_command(entry: CommandEntry) -> click.Command:
+    try:
+        command = load_object(entry.command)
+    except ZooError:
+        raise
+    except Exception as error:
+        if entry.name in _BUILTIN:
+            raise
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        raise PluginError(f"command '{entry.name}' cannot be loaded: {message}") from error
+    if not isinstance(command, click.Command):
+        raise PluginError(f"command '{entry.name}': '{entry.command}' is no click.Command")
+    if not any("--debug" in param.opts for param in command.params):
+        command.params.append(_debug_option())  # so that it may be added at the end of a line that failed
+    return command
+
+
+def _write_section(formatter: click.HelpFormatter, title: str, entries: Iterable[CommandEntry]) -> None:
+    rows = [(entry.name, entry.short_help) for entry in entries]
+    if rows:
+        with formatter.section(title):
+            formatter.write_dl(rows)
+
+
+def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        cli.debug = True
+
+
+def _debug_option() -> click.Option:
+    return click.Option(
+        ["--debug"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_set_debug,
+        help="Show tracebacks of errors.",
+    )
+
+
+def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from a3c_zoo import __version__
+
+        click.echo(f"a3c-zoo {__version__}")
+        ctx.exit()
+
+
+def _silence_stdout() -> None:
+    """Keeps the interpreter from complaining when it flushes to a reader that is gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+cli = ZooGroup(
+    name="a3c-zoo",
+    help="""Train actor-critic agents by name, in parallel processes.
+
+\b
+Example:
+  a3c-zoo train cartpole
+  a3c-zoo list envs
+""",
+    no_args_is_help=True,
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="Show the version.",
+        ),
+        _debug_option(),
+    ],
+)
