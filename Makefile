@@ -1,0 +1,47 @@
+# Needs Python >= 3.11 and make; everything else is installed into .venv with the versions of constraints.txt.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+SOURCES := a3c_zoo envs hyperparams tests
+
+.DEFAULT_GOAL := help
+.PHONY: help train test test-slow lint format clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+train: .venv/.installed ## train CartPole-v1 until it is solved
+	@$(BIN)/a3c-zoo train cartpole
+
+# pytest comes last, so that its closing line is the last line.
+test: lint ## lint, types, layers and the fast tests
+	@$(BIN)/python -m pytest -q -n 2
+
+test-slow: .venv/.installed-dev ## the slow tests
+	@$(BIN)/python -m pytest -q -m slow
+
+lint: .venv/.installed-dev ## lint, types and layers only
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: .venv/.installed-dev ## format the code and sort its imports
+	@$(BIN)/ruff check --fix $(SOURCES)
+	@$(BIN)/ruff format $(SOURCES)
+
+clean: ## remove .venv, caches and builds; runs/ stays
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@ .venv/.installed
