@@ -15,11 +15,13 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic_core import to_jsonable_python
+
 from a3c_zoo import yaml_sets
 from a3c_zoo.config import Config
 from a3c_zoo.entries import AgentEntry, EnvEntry
-from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean
-from a3c_zoo.settings import Settings, cite
+from a3c_zoo.errors import PluginError, UnknownNameError, did_you_mean
+from a3c_zoo.settings import Settings, cite, faulty
 from a3c_zoo.yaml_sets import Document
 
 if TYPE_CHECKING:
@@ -147,8 +149,8 @@ def load_config(path: str | Path, registry: Registry) -> Config:
     document = yaml_sets.read_document(Path(path), str(path))
     names = [document.data.get(key) for key in ("env_name", "agent_name")]
     if document.faults or not all(isinstance(name, str) for name in names):
-        lines = [cite(document, fault) for fault in document.faults]
-        raise ConfigError("\n".join(lines) or f"{path}: env_name and agent_name must be given")
+        faults = [cite(document, fault) for fault in document.faults]
+        raise faulty(faults or [f"{path}: env_name and agent_name must be given"])
     settings = Settings(registry, registry.env(str(names[0])), registry.agent(str(names[1])))
     settings.add_document(document)
     return settings.config()
@@ -166,10 +168,9 @@ def describe(config: Config) -> list[Row]:
         plain = section.model_dump(mode="json")
         for key, info in type(section).model_fields.items():
             default = None if info.is_required() else info.get_default(call_default_factory=True)
-            default = list(default) if isinstance(default, tuple) else default
             label = f"{name}.{key}"
             source = config.sources.get(label, "default")
-            rows.append(Row(label, plain[key], info.description or "", default, source))
+            rows.append(Row(label, plain[key], info.description or "", to_jsonable_python(default), source))
     return rows
 
 

@@ -109,7 +109,7 @@ class Settings:
         """
         sections: dict[str, Any] = {name: self._validate(name, model) for name, model in self._models.items()}
         if self.faults:
-            raise ConfigError("\n".join(text for _, text in sorted(self.faults)))
+            raise faulty([text for _, text in sorted(self.faults)])
         sources = {f"{name}.{key}": each.source for name, keys in self.settings.items() for key, each in keys.items()}
         return Config(self.env.name, self.agent.name, **sections, sources=sources)
 
@@ -169,6 +169,13 @@ class Settings:
                 order = setting.order if setting else (_LAST, 0)
                 self._fault(order, f"{source}{label}: {_explain(detail, name, self._models)}")
             return None
+
+
+def faulty(faults: list[str]) -> ConfigError:
+    """One error for all faults: a single one in one line, several in a line each."""
+    if len(faults) == 1:
+        return ConfigError(faults[0])
+    return ConfigError("\n  ".join([f"{len(faults)} faults in the configuration:", *faults]))
 
 
 def cite(document: Document, fault: YamlFault) -> str:
