@@ -1,0 +1,241 @@
+"""The command group itself, as a user meets it: in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a3c_zoo.builtins import COMMANDS
+from a3c_zoo.testing import plugin_distribution
+
+HEAVY = ("torch", "gymnasium", "stable_baselines3")
+HELP_LIMIT_S = 0.4
+
+COMMAND_PLUGIN = """
+from a3c_zoo import *
+import click
+
+@hookimpl
+def zoo_commands():
+    return [CommandEntry("play", "play_plugin:command", "Play something."), CommandEntry("broken", "no_such:thing")]
+
+@click.command()
+@click.argument("what")
+def command(what):
+    match what:
+        case "status": return 7
+        case "interrupt": raise KeyboardInterrupt
+        case "user-error": raise ZooError("no such tune")
+        case "our-fault": raise ValueError("boom")
+"""
+
+FAULTY_PLUGIN = "raise ValueError('boom')"
+
+
+def run(*args: str, path: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs `a3c-zoo` with the distributions in `path` installed."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("A3C_ZOO_", "_A3C_ZOO_"))}
+    environ |= variables | ({"PYTHONPATH": str(path)} if path else {})
+    command = [sys.executable, "-m", "a3c_zoo", *args]
+    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def play(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return plugin_distribution(tmp_path_factory.mktemp("play"), "play-plugin", COMMAND_PLUGIN, entry_point="play")
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return plugin_distribution(tmp_path_factory.mktemp("faulty"), "faulty-plugin", FAULTY_PLUGIN, version="0.3")
+
+
+@pytest.mark.parametrize("command", ["", *(entry.name for entry in COMMANDS)])
+def test_help_is_light_and_shows_an_example(command: str) -> None:
+    script = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print('HEAVY:', [name for name in {HEAVY} if name in sys.modules]))\n"
+        "from a3c_zoo.__main__ import main\n"
+        "main()"
+    )
+    arguments = [command, "--help"] if command else ["--help"]
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "HEAVY: []" in done.stdout
+    assert "Example" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["", *(entry.name for entry in COMMANDS)])
+def test_help_is_quick(command: str) -> None:
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        assert run(*filter(None, [command]), "--help").returncode == 0
+        seconds.append(time.perf_counter() - start)
+        if seconds[-1] < HELP_LIMIT_S:
+            return
+    pytest.fail(f"help took {seconds} s")
+
+
+def test_group_help_has_the_commands_of_plugins_in_a_section_of_their_own(play: Path) -> None:
+    help_text = run("--help", path=play).stdout
+    built_in, _, from_plugins = help_text.partition("Commands from plugins:\n")
+    assert all(f"\n  {entry.name} " in built_in for entry in COMMANDS)
+    assert from_plugins.split("\n")[:2] == ["  broken", "  play    Play something."]
+
+
+def test_version() -> None:
+    import a3c_zoo
+
+    assert run("--version").stdout == f"a3c-zoo {a3c_zoo.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["lst"], "Error: unknown command 'lst'. Did you mean 'list'? See: a3c-zoo --help"),
+        (["list", "envz"], "Error: unknown listing 'envz'. Did you mean 'envs'? See: a3c-zoo list --help"),
+        (["list", "envs", "--jsn"], "Error: No such option '--jsn'."),
+        (["--verson"], "Error: No such option '--verson'."),
+        (["list"], "Error: Missing argument 'WHAT'."),
+        (["play", "user-error"], "Error: no such tune"),
+        (["broken"], "Error: command 'broken' cannot be loaded: ModuleNotFoundError: No module named 'no_such'"),
+    ],
+)
+def test_a_user_error_is_one_line_and_status_2(args: list[str], line: str, play: Path) -> None:
+    done = run(*args, path=play)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(line)
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "variables"),
+    [
+        (["--debug", "play", "user-error"], {}),
+        (["play", "user-error", "--debug"], {}),
+        (["play", "user-error"], {"A3C_ZOO_DEBUG": "1"}),
+    ],
+)
+def test_debug_shows_the_traceback(args: list[str], variables: dict[str, str], play: Path) -> None:
+    done = run(*args, path=play, **variables)
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert done.stderr.endswith("Error: no such tune\n")
+
+
+def test_other_ends_of_a_command(play: Path) -> None:
+    assert run("play", "status", path=play).returncode == 7
+    interrupted = run("play", "interrupt", path=play)
+    assert (interrupted.returncode, interrupted.stderr.strip()) == (130, "")
+    fault = run("play", "our-fault", path=play)
+    assert fault.returncode == 1
+    assert "Traceback" in fault.stderr
+    assert "ValueError: boom" in fault.stderr
+
+
+def test_a_reader_that_is_gone_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "a3c_zoo", "list", "plugins"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_faulty_plugin_is_a_warning_and_the_rest_goes_on(faulty: Path) -> None:
+    done = run("list", "envs", path=faulty)
+    assert done.returncode == 0
+    assert "cartpole" in done.stdout
+    assert done.stderr == (
+        "Warning: plugin 'faulty-plugin' (faulty-plugin 0.3) is left out: "
+        "its import failed: ValueError: boom (in faulty_plugin.py, line 1)\n"
+    )
+    assert run("list", "envs", path=faulty, A3C_ZOO_DISABLE_PLUGINS="faulty-plugin").stderr == ""
+    assert run("list", "envs", path=faulty, A3C_ZOO_PLUGINS="").stderr == ""
+
+
+def test_list_plugins(faulty: Path, play: Path) -> None:
+    done = run("list", "plugins", "--json", path=Path(f"{faulty}:{play}"), A3C_ZOO_DISABLE_PLUGINS="play")
+    plugins: dict[str, dict[str, Any]] = {row["name"]: row for row in json.loads(done.stdout)}
+    assert {"core", "envs", "hyperparams", "faulty-plugin", "play"} <= set(plugins)
+    assert plugins["core"]["hooks"] == ["zoo_agents", "zoo_networks", "zoo_commands"]
+    assert plugins["core"]["distribution"] == "a3c-zoo"
+    assert plugins["faulty-plugin"] == {
+        "name": "faulty-plugin",
+        "version": "0.3",
+        "distribution": "faulty-plugin",
+        "hooks": [],
+        "import_ms": plugins["faulty-plugin"]["import_ms"],
+        "status": "faulty",
+        "fault": "its import failed: ValueError: boom (in faulty_plugin.py, line 1)",
+    }
+    assert plugins["play"]["status"] == "blocked"
+
+
+@pytest.mark.parametrize(
+    ("what", "keys", "name"),
+    [
+        ("envs", ["name", "threshold", "agent", "plugin", "description"], "cartpole"),
+        ("agents", ["name", "spaces", "plugin", "description"], "a3c"),
+        ("networks", ["name", "inputs", "plugin", "description"], "mlp"),
+        ("hyperparams", ["env", "set", "package"], "cartpole"),
+    ],
+)
+def test_list_as_json_has_stable_keys(what: str, keys: list[str], name: str) -> None:
+    rows = json.loads(run("list", what, "--json").stdout)
+    assert all(list(row) == keys for row in rows)
+    assert name in {row[keys[0]] for row in rows}
+
+
+def test_list_of_nothing(tmp_path: Path) -> None:
+    assert json.loads(run("list", "runs", "--json", "--runs-dir", str(tmp_path)).stdout) == []
+    assert run("list", "runs", "--runs-dir", str(tmp_path)).stderr == "No runs.\n"
+
+
+def test_a_table_in_a_pipe_is_not_cut_off(faulty: Path) -> None:
+    header, *lines = run("list", "plugins", path=faulty, COLUMNS="40").stdout.splitlines()
+    assert header.split() == ["name", "version", "distribution", "hooks", "import_ms", "status", "fault"]
+    line = next(line for line in lines if line.startswith("faulty-plugin"))
+    assert line.endswith("  its import failed: ValueError: boom (in faulty_plugin.py, line 1)")
+
+
+def test_a_table_on_a_terminal_keeps_names_whole() -> None:
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "a3c_zoo", "list", "networks"]
+    subprocess.run(command, stdout=slave, env={**os.environ, "COLUMNS": "40", "TERM": "xterm"}, check=True, timeout=60)
+    os.close(slave)
+    shown = os.read(master, 65536).decode()
+    os.close(master)
+    assert "mlp" in shown
+    assert "…" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        ("a3c-zoo tra", {"train"}),
+        ("a3c-zoo pl", {"play"}),
+        ("a3c-zoo --de", {"--debug"}),
+        ("a3c-zoo list hyp", {"hyperparams"}),
+        ("a3c-zoo train cart", {"cartpole"}),
+        ("a3c-zoo train cartpole --agent a3", {"a3c"}),
+        ("a3c-zoo train cartpole --hyperparams a3", {"a3c"}),
+    ],
+)
+def test_completion(words: str, completions: set[str], play: Path) -> None:
+    count = str(len(words.split()) - 1)
+    done = run(path=play, _A3C_ZOO_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
+    assert {line.removeprefix("plain,") for line in done.stdout.splitlines()} >= completions, done.stderr
+
+
+def test_completion_script_as_documented() -> None:
+    assert "a3c-zoo" in run(_A3C_ZOO_COMPLETE="zsh_source").stdout

@@ -1,0 +1,150 @@
+"""Run hooks reach plugins through real entry points; every hook is tested and documented."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a3c_zoo import hookspecs
+from a3c_zoo.config import AgentConfig, Config, EnvConfig, RunConfig
+from a3c_zoo.errors import PluginError
+from a3c_zoo.plugins import HOOKS, Selection
+from a3c_zoo.records import Episode, Outcome, Progress, RunInfo
+from a3c_zoo.registry import Registry, load_registry
+from a3c_zoo.testing import plugin_distribution
+
+RUN = RunInfo(Path("runs/x"), "cartpole", "a3c", Config("cartpole", "a3c", RunConfig(), EnvConfig(), AgentConfig()))
+EPISODE = Episode(episode_return=21.0, length=21, step=21, time_s=1.0, worker=0)
+PROGRESS = Progress(21, 1, 0, 0.5, 42.0, 21.0, 21.0, 1, {})
+OUTCOME = Outcome(RUN.path, False, "steps", "", 21, 1, 0, 0.5, 0.0, 0.0, 0.0, 0.5, 42.0, 21.0, None)
+
+LISTENER = """
+from a3c_zoo import *
+
+heard = []
+
+@hookimpl
+def zoo_run_start(run):
+    heard.append(("start", run))
+
+@hookimpl
+def zoo_episode(run, episode):
+    heard.append(("episode", run, episode))
+
+@hookimpl
+def zoo_metrics(progress):
+    heard.append(("metrics", progress))
+
+@hookimpl
+def zoo_should_stop(run, progress):
+    return "seen enough" if progress.steps > 20 else None
+
+@hookimpl
+def zoo_run_end(run, outcome):
+    heard.append(("end", run, outcome))
+
+@hookimpl
+def zoo_envs():
+    return [EnvEntry("hooked-env", "m:f"), EnvFamily("hooked", "m:f")]
+
+@hookimpl
+def zoo_agents():
+    return [AgentEntry("hooked-agent", "m:f", "m:f")]
+
+@hookimpl
+def zoo_networks():
+    return [NetworkEntry("hooked-network", "m:f")]
+
+@hookimpl
+def zoo_hyperparams():
+    return [HyperparamEntry("hooked_sets")]
+
+@hookimpl
+def zoo_commands():
+    return (CommandEntry(name, "m:f") for name in ["hooked-command"])
+"""
+
+RAISER = """
+from a3c_zoo import hookimpl
+
+@hookimpl
+def zoo_metrics():
+    helper()
+
+def helper():
+    raise ValueError("disk of the dashboard is full")
+"""
+
+
+def registry_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **sources: str) -> Registry:
+    for name, source in sources.items():
+        monkeypatch.syspath_prepend(plugin_distribution(tmp_path / name, name, source))
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    registry = load_registry(Selection(allowed=frozenset(sources)))
+    assert registry.faults == ()
+    return registry
+
+
+def test_run_hooks_reach_the_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = registry_with(tmp_path, monkeypatch, listener=LISTENER).hooks
+    assert hooks.wants_episodes
+    hooks.run_start(RUN)
+    hooks.episode(RUN, EPISODE)
+    hooks.metrics(RUN, PROGRESS)
+    assert hooks.should_stop(RUN, PROGRESS) == "seen enough"
+    hooks.run_end(RUN, OUTCOME)
+    heard: list[Any] = importlib.import_module("listener").heard
+    assert heard == [("start", RUN), ("episode", RUN, EPISODE), ("metrics", PROGRESS), ("end", RUN, OUTCOME)]
+
+
+def test_offering_hooks_fill_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = registry_with(tmp_path, monkeypatch, listener=LISTENER)
+    assert {"hooked-env"} <= set(registry.envs)
+    assert {"hooked"} <= set(registry.families)
+    assert {"hooked-agent"} <= set(registry.agents)
+    assert {"hooked-network"} <= set(registry.networks)
+    assert {"hooked_sets"} <= set(registry.hyperparams)
+    assert {"hooked-command"} <= set(registry.commands)
+    assert next(info.hooks for info in registry.plugins if info.name == "listener") == HOOKS
+
+
+def test_without_plugins_run_hooks_do_nothing() -> None:
+    hooks = Registry([]).hooks
+    assert not hooks.wants_episodes
+    hooks.run_start(RUN)
+    hooks.episode(RUN, EPISODE)
+    hooks.metrics(RUN, PROGRESS)
+    assert hooks.should_stop(RUN, PROGRESS) is None
+    hooks.run_end(RUN, OUTCOME)
+
+
+def test_a_run_hook_that_raises_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = registry_with(tmp_path, monkeypatch, listener=LISTENER, raiser=RAISER).hooks
+    with pytest.raises(PluginError) as caught:
+        hooks.metrics(RUN, PROGRESS)
+    assert str(caught.value) == (
+        "plugin 'raiser' (raiser 1.0) failed in zoo_metrics: ValueError: disk of the dashboard is full"
+    )
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_is_documented(hook: str) -> None:
+    function = getattr(hookspecs, hook)
+    docstring = inspect.getdoc(function) or ""
+    assert "Example:" in docstring
+    for parameter in inspect.signature(function).parameters:
+        assert f":param {parameter}:" in docstring
+    page = Path(__file__).parents[1] / "docs/hooks.md"
+    assert f"| `{hook}({', '.join(inspect.signature(function).parameters)})`" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_is_tested(hook: str) -> None:
+    tests = (path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
+    assert any(f"@hookimpl\ndef {hook}(" in text for text in tests)

@@ -1,0 +1,210 @@
+"""Loading plugins: real throw-away distributions, real entry points, one test for each way to be faulty."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from a3c_zoo.plugins import Plugin, PluginInfo, Selection, load_plugins
+from a3c_zoo.testing import plugin_distribution
+
+Install = Callable[..., None]
+
+GOOD = """
+from a3c_zoo import EnvEntry, hookimpl
+
+@hookimpl
+def zoo_envs():
+    return [EnvEntry(name="maze", factory="maze_plugin:make")]
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Installs throw-away distributions: `install("toy", source, version=…, entry_point=…)`."""
+    for variable in ("A3C_ZOO_DISABLE_PLUGINS", "A3C_ZOO_PLUGINS"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def install(name: str, source: str, **options: str) -> None:
+        folder = plugin_distribution(tmp_path / name, name, source, **options)
+        monkeypatch.syspath_prepend(folder)
+        monkeypatch.delitem(sys.modules, name.replace("-", "_"), raising=False)
+
+    return install
+
+
+def load(selection: Selection | None = None) -> dict[str, Plugin]:
+    found = load_plugins(selection or Selection())
+    return {plugin.info.distribution + "/" + plugin.info.name: plugin for plugin in found}
+
+
+def fault_of(source: str, install: Install) -> str:
+    """Installs a plugin with this source and returns its fault; checks that it alone is left out."""
+    install("faulty-dist", source, version="2.5", entry_point="faulty")
+    install("good-dist", GOOD, entry_point="good")
+    plugins = load()
+    faulty = plugins["faulty-dist/faulty"]
+    assert faulty.info.status == "faulty"
+    assert faulty.implementation is None
+    assert faulty.offers == ()
+    assert str(faulty.info) == "plugin 'faulty' (faulty-dist 2.5)"
+    assert {plugin.info.status for plugin in plugins.values() if plugin is not faulty} == {"loaded"}
+    assert faulty.info.fault is not None
+    assert "\n" not in faulty.info.fault
+    return faulty.info.fault
+
+
+def test_first_party_plugins_come_first_and_load() -> None:
+    plugins = list(load_plugins(Selection()))
+    assert [plugin.info.name for plugin in plugins[:3]] == ["core", "envs", "hyperparams"]
+    assert all(plugin.info.first_party and plugin.info.status == "loaded" for plugin in plugins[:3])
+
+
+def test_a_plugin_is_described(install: Install) -> None:
+    install("toy-dist", GOOD, version="3.1", entry_point="toy")
+    info = load()["toy-dist/toy"].info
+    assert (info.name, info.module, info.distribution, info.version) == ("toy", "toy_dist", "toy-dist", "3.1")
+    assert (info.first_party, info.hooks, info.fault, info.status) == (False, ("zoo_envs",), None, "loaded")
+    assert info.import_s > 0
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("import no_such_module", "its import failed: ModuleNotFoundError: No module named 'no_such_module' (in"),
+        ("raise ValueError('a\\nb')", "its import failed: ValueError: a b (in faulty_dist.py, line 1)"),
+        ("def broken(:", "its import failed: SyntaxError: invalid syntax (faulty_dist.py, line 1)"),
+        ("raise SystemExit(3)", "its import failed: SystemExit: 3 (in faulty_dist.py, line 1)"),
+    ],
+)
+def test_a_failing_import(source: str, fault: str, install: Install) -> None:
+    assert fault_of(source, install).startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("hook", "fault"),
+    [
+        ("@hookimpl\ndef zoo_env(): ...", "there is no hook 'zoo_env'. Did you mean 'zoo_envs'?"),
+        ("def zoo_envs(): ...", "function 'zoo_envs' is not marked with @a3c_zoo.hookimpl"),
+        (
+            "@hookimpl\ndef zoo_episode(run, epsiode): ...",
+            "a hook has a wrong signature: Argument(s) {'epsiode'} are declared in the hookimpl "
+            "but can not be found in the hookspec",
+        ),
+    ],
+)
+def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
+    assert fault_of(f"from a3c_zoo import hookimpl\n{hook}", install) == fault
+
+
+@pytest.mark.parametrize(
+    ("hook", "offer", "fault"),
+    [
+        ("zoo_envs", "[1 / 0]", "zoo_envs() failed: ZeroDivisionError: division by zero (in faulty_dist.py, line 4)"),
+        ("zoo_envs", "exit(1)", "zoo_envs() failed: SystemExit: 1"),
+        (
+            "zoo_envs",
+            "EnvEntry('maze', 'm:f')",
+            "zoo_envs() must return a list of EnvEntry or EnvFamily, not a single EnvEntry",
+        ),
+        ("zoo_envs", "'maze'", "zoo_envs() must return a list of EnvEntry or EnvFamily, not 'maze'"),
+        ("zoo_envs", "['maze']", "zoo_envs() offers 'maze' where EnvEntry or EnvFamily is expected"),
+        (
+            "zoo_agents",
+            "[EnvEntry('maze', 'm:f')]",
+            "zoo_agents() offers a single EnvEntry where AgentEntry is expected",
+        ),
+        (
+            "zoo_envs",
+            "[EnvEntry('maze', 'm:f', revision=9)]",
+            "zoo_envs() offers an EnvEntry of revision 9, but this version of a3c-zoo understands revision 1",
+        ),
+        (
+            "zoo_envs",
+            "[EnvEntry('maze')]",
+            "zoo_envs() offers 'maze' with neither of factory and env_id; give exactly one",
+        ),
+        (
+            "zoo_envs",
+            "[EnvEntry('maze', 'm:f', 'Maze-v0')]",
+            "zoo_envs() offers 'maze' with both of factory and env_id; give exactly one",
+        ),
+        ("zoo_envs", "[EnvEntry('maze', 'm.f')]", "zoo_envs() offers 'maze' with factory='m.f', which is no import"),
+        ("zoo_envs", "[EnvEntry('a:b', 'm:f')]", "zoo_envs() offers the name 'a:b'; it may have a-z, 0-9,"),
+        ("zoo_envs", "[EnvFamily('Maze', 'm:f')]", "zoo_envs() offers the prefix 'Maze'; it may have a-z, 0-9,"),
+        ("zoo_agents", "[AgentEntry('x', 'm:f', 'm')]", "zoo_agents() offers 'x' with load='m', which is no import"),
+        (
+            "zoo_agents",
+            "[AgentEntry('x', 'm:f', 'm:f', kind='teacher')]",
+            "zoo_agents() offers 'x' of kind 'teacher', which is neither 'agent' nor 'baseline'",
+        ),
+        ("zoo_networks", "[NetworkEntry(3, 'm:f')]", "zoo_networks() offers the name 3; it may have a-z"),
+        (
+            "zoo_hyperparams",
+            "[HyperparamEntry('a/b')]",
+            "zoo_hyperparams() offers 'a/b' as a package, which is no dotted",
+        ),
+        (
+            "zoo_commands",
+            "[CommandEntry('go', 'm')]",
+            "zoo_commands() offers 'go' with command='m', which is no import",
+        ),
+    ],
+)
+def test_an_unusable_offer(hook: str, offer: str, fault: str, install: Install) -> None:
+    source = f"from a3c_zoo import *\n@hookimpl\ndef {hook}():\n    return {offer}\n"
+    assert fault_of(source, install).startswith(fault)
+
+
+def test_two_plugins_of_one_name(install: Install) -> None:
+    install("a-dist", GOOD, entry_point="toy")
+    install("b-dist", GOOD, entry_point="toy")
+    plugins = load()
+    assert plugins["a-dist/toy"].info.status == "loaded"
+    assert plugins["b-dist/toy"].info.fault == "has the same name as plugin 'toy' (a-dist 1.0)"
+
+
+def test_what_a_plugin_prints_goes_to_stderr(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("noisy", "print('hello')")
+    assert load()["noisy/noisy"].info.status == "loaded"
+    assert capsys.readouterr() == ("", "hello\n")
+
+
+def test_a_plugin_may_be_an_object(install: Install, tmp_path: Path) -> None:
+    source = (
+        GOOD.replace("@hookimpl\ndef zoo_envs():", "class Toy:\n  @hookimpl\n  def zoo_envs(self):") + "\ntoy = Toy()"
+    )
+    install("toy", source)
+    (tmp_path / "toy/toy-1.0.dist-info/entry_points.txt").write_text("[a3c_zoo]\ntoy = toy:toy\n")
+    assert [offer.name for offer in load()["toy/toy"].offers] == ["maze"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("disabled", "allowed", "loaded"),
+    [
+        (None, None, {"core", "envs", "hyperparams", "one", "two"}),
+        ("one, envs,unknown", None, {"core", "hyperparams", "two"}),
+        (None, "", {"core", "envs", "hyperparams"}),
+        (None, "one", {"core", "envs", "hyperparams", "one"}),
+        ("one", "one,two", {"core", "envs", "hyperparams", "two"}),
+    ],
+)
+def test_block_and_allow_lists(disabled: str | None, allowed: str | None, loaded: set[str], install: Install) -> None:
+    install("one", "import sys; sys.imported_one = True")
+    install("two", "")
+    environ = {"A3C_ZOO_DISABLE_PLUGINS": disabled, "A3C_ZOO_PLUGINS": allowed}
+    selection = Selection.from_environ({name: value for name, value in environ.items() if value is not None})
+    infos = [plugin.info for plugin in load_plugins(selection)]
+    status = {info.name: info.status for info in infos if info.name in {"core", "envs", "hyperparams", "one", "two"}}
+    assert {name for name in status if status[name] == "loaded"} == loaded
+    assert {status[name] for name in status if name not in loaded} <= {"blocked"}
+
+
+def test_a_blocked_plugin_is_not_imported(install: Install) -> None:
+    install("blocked-dist", "raise ValueError", entry_point="blocked")
+    info = load(Selection(disabled=frozenset({"blocked"})))["blocked-dist/blocked"].info
+    assert info == PluginInfo("blocked", "blocked_dist", "blocked-dist", "1.0", first_party=False, status="blocked")
+    assert "blocked_dist" not in sys.modules

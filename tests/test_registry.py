@@ -1,0 +1,164 @@
+"""Names → entries: look-ups, families, clashes between plugins."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from a3c_zoo import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry
+from a3c_zoo.entries import Entry
+from a3c_zoo.errors import PluginError, UnknownNameError
+from a3c_zoo.plugins import Plugin, PluginInfo, Selection
+from a3c_zoo.registry import Registry, get_registry, load_registry
+
+MAZE = EnvEntry("maze", "toy_envs:make")
+
+
+def plugin(name: str, *entries: Entry, first_party: bool = False) -> Plugin:
+    return Plugin(PluginInfo(name, name, f"{name}-dist", "1.0", first_party), ModuleType(name), entries)
+
+
+@pytest.fixture(scope="module")
+def first_party() -> Registry:
+    return load_registry(Selection(allowed=frozenset()))
+
+
+def test_first_party_entries(first_party: Registry) -> None:
+    assert {"cartpole"} <= set(first_party.envs)
+    assert {"gym"} <= set(first_party.families)
+    assert {"a3c"} <= set(first_party.agents)
+    assert {"mlp"} <= set(first_party.networks)
+    assert set(first_party.hyperparams) == {"a3c_zoo_hyperparams"}
+    assert {"train", "evaluate", "list", "show"} <= set(first_party.commands)
+    assert first_party.faults == ()
+
+
+def test_names_resolve_to_entries_and_their_plugins(first_party: Registry) -> None:
+    env, agent, network = first_party.env("cartpole"), first_party.agent("a3c"), first_party.network("mlp")
+    assert (env.name, env.threshold) == ("cartpole", 475.0)
+    assert [first_party.owner(entry).name for entry in (env, agent, network)] == ["envs", "core", "core"]
+
+
+def test_gym_family(first_party: Registry) -> None:
+    entry = first_party.env("gym:Acrobot-v1")
+    assert (entry.name, entry.env_id, entry.threshold) == ("gym:Acrobot-v1", "Acrobot-v1", -100.0)
+    assert first_party.owner(entry).name == "envs"
+
+
+def test_gym_family_imports_the_module_that_registers(
+    first_party: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    source = "import gymnasium\ngymnasium.register('RegistryTest-v0', entry_point='x:y', reward_threshold=3.0)"
+    (tmp_path / "registering_module.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = first_party.env("gym:registering_module:RegistryTest-v0")
+    assert (entry.env_id, entry.threshold) == ("registering_module:RegistryTest-v0", 3.0)
+    with pytest.raises(UnknownNameError, match="Did you mean 'gym:registering_module:RegistryTest-v0'"):
+        first_party.env("gym:registering_module:RegistryTst-v0")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cartpol", "unknown environment 'cartpol'. Did you mean 'cartpole'? See: a3c-zoo list envs"),
+        ("gmy:Acrobot-v1", "unknown environment 'gmy:Acrobot-v1'. Did you mean 'gym:Acrobot-v1'?"),
+        ("gym:Acrobt-v1", "unknown environment 'gym:Acrobt-v1'. Did you mean 'gym:Acrobot-v1'?"),
+        ("gym:", "unknown environment 'gym:'."),
+        ("", "unknown environment ''."),
+    ],
+)
+def test_unknown_environment(name: str, message: str, first_party: Registry) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        first_party.env(name)
+    assert str(caught.value).startswith(message)
+
+
+def test_unknown_agent_and_network(first_party: Registry) -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown agent 'a3'\. Did you mean 'a3c'\? See: a3c-zoo list agents"):
+        first_party.agent("a3")
+    with pytest.raises(UnknownNameError, match=r"unknown network 'mpl'\. Did you mean 'mlp'\? .*list networks"):
+        first_party.network("mpl")
+
+
+def test_unknown_name_mentions_faulty_plugins() -> None:
+    faulty = Plugin(PluginInfo("toy", "toy", "toy-dist", "1.0", first_party=False).as_faulty("its import failed"))
+    with pytest.raises(UnknownNameError) as caught:
+        Registry([faulty]).env("maze")
+    assert str(caught.value) == (
+        "unknown environment 'maze'. See: a3c-zoo list envs "
+        "(left out as faulty: plugin 'toy' (toy-dist 1.0): a3c-zoo list plugins)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("taken", "offered", "namespace"),
+    [
+        (MAZE, EnvEntry("maze", env_id="Maze-v0"), "environment 'maze'"),
+        (EnvFamily("maze", "m:f"), MAZE, "environment 'maze'"),
+        (MAZE, EnvFamily("maze", "m:f"), "environment 'maze'"),
+        (AgentEntry("x", "m:f", "m:f"), AgentEntry("x", "m:f", "m:f", kind="baseline"), "agent 'x'"),
+        (NetworkEntry("wide", "m:f"), NetworkEntry("wide", "m:g"), "network 'wide'"),
+        (HyperparamEntry("sets"), HyperparamEntry("sets"), "hyperparameter package 'sets'"),
+        (CommandEntry("go", "m:f"), CommandEntry("go", "m:f"), "command 'go'"),
+    ],
+)
+def test_a_name_that_is_taken(taken: Entry, offered: Entry, namespace: str) -> None:
+    other = EnvEntry("other", "m:f")
+    registry = Registry([plugin("first", taken), plugin("second", other, offered)])
+    assert [info.fault for info in registry.plugins] == [
+        None,
+        f"offers the {namespace}, which plugin 'first' (first-dist 1.0) offers already",
+    ]
+    assert registry.owner(taken).name == "first"
+    assert "other" not in registry.envs, "a faulty plugin is left out whole"
+
+
+def test_a_name_offered_twice_by_one_plugin() -> None:
+    registry = Registry([plugin("twice", MAZE, MAZE)])
+    assert [info.fault for info in registry.faults] == ["offers the environment 'maze' twice"]
+    assert registry.envs == {}
+
+
+@pytest.mark.parametrize("entry", [EnvFamily("gym", "m:f"), EnvFamily("atari", "m:f"), EnvEntry("atari", "m:f")])
+def test_a_reserved_prefix(entry: Entry) -> None:
+    assert Registry([plugin("core", entry, first_party=True)]).faults == ()
+    assert [info.fault for info in Registry([plugin("toy", entry)]).faults] == [
+        f"offers the environment name or prefix '{getattr(entry, 'prefix', 'atari')}', which is reserved"
+    ]
+
+
+def test_a_built_in_command_cannot_be_replaced() -> None:
+    core = plugin("core", CommandEntry("train", "a3c_zoo.cli.train:command"), first_party=True)
+    registry = Registry([core, plugin("toy", CommandEntry("train", "toy:command"))])
+    assert [info.name for info in registry.faults] == ["toy"]
+    assert registry.commands["train"].command == "a3c_zoo.cli.train:command"
+
+
+@pytest.mark.parametrize(
+    ("resolved", "message"),
+    [
+        (EnvEntry("small", "m:f"), "resolves to the name 'small', which does not begin with 'maze:'"),
+        (EnvEntry("maze:small"), "resolves to 'maze:small' with neither of factory and env_id"),
+        (None, "resolves to None where an EnvEntry is expected"),
+        (ValueError("boom"), r"plugin 'toy' \(toy-dist 1.0\) failed to resolve .*'maze:small': ValueError: boom"),
+    ],
+)
+def test_a_family_that_resolves_to_nonsense(resolved: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(rest: str) -> Any:
+        if isinstance(resolved, Exception):
+            raise resolved
+        return resolved
+
+    module = ModuleType("nonsense_family")
+    module.resolve = resolve  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "nonsense_family", module)
+    registry = Registry([plugin("toy", EnvFamily("maze", "nonsense_family:resolve"))])
+    with pytest.raises(PluginError, match=message):
+        registry.env("maze:small")
+
+
+def test_the_registry_of_a_process_is_made_once() -> None:
+    assert get_registry() is get_registry()
