@@ -70,7 +70,8 @@ class AgentEntry:
     Attributes:
         name: what the user types; also the name of its default hyperparameter set.
         run: import string of `(context: a3c_zoo.records.RunContext) -> None`, which trains until the context says stop.
-        load: import string of `(entry: EnvEntry, config: Config, state: Mapping) -> a3c_zoo.records.Policy`.
+        load: import string of `(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping) ->
+            a3c_zoo.records.Policy`; `state` is what the agent's `Snapshot.state` returned.
         config: import string of the pydantic model of the `agent` section, a subclass of `a3c_zoo.config.AgentConfig`.
         kind: "agent", or "baseline" for what agents are compared with.
         sections: the configuration sections that it reads.

@@ -164,11 +164,11 @@ class Snapshot:
     """A trained agent at a standstill.
 
     Attributes:
-        policy: acts with the parameters of this moment.
+        policy: from the seed of its sampling, a policy with the parameters of this moment.
         state: returns what a checkpoint keeps: tensors, numbers, strings, lists and dicts of them, and no more.
     """
 
-    policy: Callable[[], Policy]
+    policy: Callable[[int], Policy]
     state: Callable[[], dict[str, Any]]
 
 
@@ -182,6 +182,7 @@ class RunContext(Protocol):
     entry: EnvEntry
     network: NetworkEntry | None
     config: Config
+    supported_spaces: Sequence[str]  # `AgentEntry.spaces`
     serial: bool
     checkpoint: Mapping[str, Any] | None  # the agent's state to go on from, None for a fresh run
 
@@ -199,4 +200,8 @@ class RunContext(Protocol):
 
     def started(self) -> None:
         """The first rollout begins now: the training clock starts."""
+        ...
+
+    def rescue(self, snapshot: Snapshot, error: Exception) -> None:
+        """Training has failed: saves what was learned until then."""
         ...

@@ -1,0 +1,62 @@
+"""From an entry to a vector environment, and the seeds that everything random starts from."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from a3c_zoo.entries import load_object
+from a3c_zoo.errors import EnvironmentContractError
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from a3c_zoo.config import EnvConfig
+    from a3c_zoo.entries import EnvEntry
+
+# First number of a seed's path: what the random numbers are for.
+SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION = range(4)
+
+
+def seed_for(root: int, *path: int) -> int:
+    """Returns an independent 31-bit seed for each path below one root (`numpy.random.SeedSequence`)."""
+    return int(np.random.SeedSequence(root, spawn_key=path).generate_state(1)[0] >> 1)
+
+
+def make_vector_env(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int) -> VectorEnv[Any, Any, Any]:
+    """Makes the entry's environment; a `gymnasium.Env` known by its id gets a `SyncVectorEnv`.
+
+    Raises:
+        EnvironmentContractError: the factory returned something else than a VectorEnv of `num_envs` environments.
+            What the factory itself raises passes through, with a note that names the environment.
+    """
+    kwargs = {**entry.kwargs, **config.factory_kwargs()}
+    try:
+        if entry.factory is not None:
+            env = load_object(entry.factory)(num_envs, seed, **kwargs)
+        else:
+            env = _make_sync(str(entry.env_id), num_envs, kwargs)
+    except Exception as error:
+        error.add_note(f"(raised while environment '{entry.name}' was made)")
+        raise
+    from gymnasium.vector import VectorEnv
+
+    if not isinstance(env, VectorEnv) or env.num_envs != num_envs:
+        found = f"{env.num_envs} environments" if isinstance(env, VectorEnv) else repr(type(env))
+        raise EnvironmentContractError(
+            f"the factory of environment '{entry.name}' must return a gymnasium.vector.VectorEnv of {num_envs} "
+            f"environments, not {found}"
+        )
+    return env
+
+
+def _make_sync(env_id: str, num_envs: int, kwargs: dict[str, Any]) -> VectorEnv[Any, Any, Any]:
+    import gymnasium
+    from gymnasium.vector import SyncVectorEnv
+
+    module, colon, _ = env_id.partition(":")
+    if colon:
+        importlib.import_module(module)  # the import registers, in every process anew
+    return SyncVectorEnv([lambda: gymnasium.make(env_id, **kwargs)] * num_envs)

@@ -1,0 +1,156 @@
+"""A network together with the spaces that it was built for: what is trained, saved and loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from a3c_zoo.entries import load_object
+from a3c_zoo.errors import ConfigError, RunDirectoryError
+from a3c_zoo.learning.environments import SEED_NETWORK, make_vector_env, seed_for
+from a3c_zoo.learning.shared import FlatParameters
+from a3c_zoo.learning.spaces import Categorical, ObservationSpec, action_distribution, observation_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from a3c_zoo.config import Config
+    from a3c_zoo.entries import EnvEntry, NetworkEntry
+    from a3c_zoo.learning.networks import ActorCritic
+
+
+@dataclass(frozen=True, slots=True)
+class Spaces:
+    """What a model is built for: how observations are stored, and how actions are distributed."""
+
+    observations: ObservationSpec
+    actions: Categorical
+
+    def state_dict(self) -> dict[str, Any]:
+        """As plain numbers and strings."""
+        o, a = self.observations, self.actions
+        return {
+            "observation": [o.kind, list(o.shape), o.dtype.str, o.one_hot],
+            "action": ["Discrete", a.num_logits, a.start],
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> Spaces:
+        """From what `state_dict` returned."""
+        kind, shape, dtype, one_hot = state["observation"]
+        _, num_logits, start = state["action"]
+        return cls(ObservationSpec(kind, tuple(shape), np.dtype(dtype), one_hot), Categorical(num_logits, start))
+
+
+def probe_spaces(entry: EnvEntry, network: NetworkEntry, config: Config, supported: Sequence[str]) -> Spaces:
+    """Makes one environment to read its spaces, and checks that agent and network fit them.
+
+    Raises:
+        ConfigError: the agent cannot act in the action space, or the network does not take such observations.
+    """
+    env = make_vector_env(entry, config.env, 1, 0)
+    try:
+        action_space, observation_space = env.single_action_space, env.single_observation_space
+    finally:
+        env.close()
+    if type(action_space).__name__ not in supported:
+        raise ConfigError(
+            f"agent '{config.agent_name}' acts in {', '.join(supported)} spaces; "
+            f"environment '{entry.name}' has {action_space}"
+        )
+    spec = observation_spec(observation_space)
+    if spec.kind not in network.inputs:
+        raise ConfigError(
+            f"network '{network.name}' takes {' or '.join(network.inputs)} observations; environment '{entry.name}' "
+            f"offers {observation_space}. Choose another: a3c-zoo list networks"
+        )
+    return Spaces(spec, action_distribution(action_space))
+
+
+class Model:
+    """A network, its flat parameters, and its spaces."""
+
+    def __init__(self, spaces: Spaces, entry: NetworkEntry, config: Config) -> None:
+        assert config.network is not None
+        self.spaces = spaces
+        self.config = config
+        self.network: ActorCritic = load_object(entry.factory)(
+            spaces.observations, spaces.actions.num_logits, config.network
+        )
+        self.flat = FlatParameters(self.network)
+
+    @classmethod
+    def create(cls, spaces: Spaces, entry: NetworkEntry, config: Config) -> Model:
+        """A new model, its initial parameters drawn from the run's seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_for(config.run.seed, SEED_NETWORK))
+            return cls(spaces, entry, config)
+
+    def shapes(self) -> list[list[Any]]:
+        """`[name, shape]` of each parameter, in their order in the flat tensor."""
+        return [[name, list(p.shape)] for name, p in self.network.named_parameters()]
+
+    def check_shapes(self, saved: list[list[Any]]) -> None:
+        """Raises RunDirectoryError if a checkpoint's parameters are those of another network."""
+        if saved == self.shapes():
+            return
+        for theirs, ours in zip(saved, self.shapes(), strict=False):
+            if theirs != ours:
+                detail = f"{theirs[0]} {theirs[1]} there, {ours[0]} {ours[1]} here"
+                break
+        else:
+            detail = f"{len(saved)} parameters there, {len(self.shapes())} here"
+        raise RunDirectoryError(f"the checkpoint is of another network: {detail}")
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Takes the parameters of a saved model. See `saved_model`."""
+        self.check_shapes(state["shapes"])
+        self.flat.pull(state["parameters"])
+
+
+def saved_model(model: Model, parameters: Tensor) -> dict[str, Any]:
+    """What a checkpoint keeps of a model whose current parameters are `parameters` `[P]`."""
+    return {"spaces": model.spaces.state_dict(), "shapes": model.shapes(), "parameters": parameters.clone()}
+
+
+class ModelPolicy:
+    """Acts with a model's parameters as they are: `predict` as in stable-baselines3."""
+
+    def __init__(self, model: Model, seed: int = 0) -> None:
+        self.model = model
+        self._generator = torch.Generator().manual_seed(seed)
+
+    @torch.inference_mode()
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[NDArray[Any], ...] | None = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool = False,
+    ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
+        """Returns actions for observations `[N, ...]`, or one action for one observation, and the state unchanged.
+
+        Raises:
+            ValueError: the observation has another shape than the environment's.
+        """
+        spec, distribution = self.model.spaces.observations, self.model.spaces.actions
+        batch = np.asarray(observation)
+        is_single = batch.shape == spec.shape
+        if is_single:
+            batch = batch[None]
+        if batch.shape[1:] != spec.shape:
+            raise ValueError(f"an observation has shape {list(spec.shape)}; got {list(np.shape(observation))}")
+        logits = self.model.network.policy(torch.from_numpy(np.ascontiguousarray(batch, spec.dtype)))
+        if deterministic:
+            actions = distribution.mode(logits)
+        else:
+            actions = torch.empty(len(batch), dtype=torch.int64)
+            distribution.sample(logits, distribution.noise(torch.empty_like(logits), self._generator), actions)
+        chosen = distribution.to_env(actions.numpy())
+        return (chosen[0] if is_single else chosen), state

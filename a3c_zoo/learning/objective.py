@@ -1,0 +1,140 @@
+"""The differentiate stage: a rollout in, gradients of the actor-critic loss out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from a3c_zoo.learning.returns import gae
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from a3c_zoo.learning.networks import ActorCritic
+    from a3c_zoo.learning.rollout import Rollout
+    from a3c_zoo.learning.spaces import Categorical
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """Coefficients of the actor-critic loss (A3C, Mnih et al. 2016, section 4).
+
+    Attributes:
+        gamma: discount per step. gae_lambda: 1 is A3C.
+        entropy_coefficient, value_coefficient: weights of the entropy bonus and of the squared value error.
+        normalize_advantages: to mean 0 and standard deviation 1 over the samples of an update.
+        clip_rewards: to ±1, in the loss alone.
+        loss_sum: sum over samples rather than their mean.
+    """
+
+    gamma: float
+    gae_lambda: float
+    entropy_coefficient: float
+    value_coefficient: float
+    normalize_advantages: bool = False
+    clip_rewards: bool = False
+    loss_sum: bool = False
+
+
+def advantages_and_returns(
+    rollout: Rollout,
+    columns: slice,
+    values: NDArray[np.float32],
+    next_values: NDArray[np.float32],
+    objective: Objective,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Returns advantages and value targets, both `[T, n]`, for the environments in `columns`."""
+    rewards = rollout.rewards[:, columns]
+    if objective.clip_rewards:
+        rewards = np.clip(rewards, -1.0, 1.0)
+    advantages = gae(
+        rewards,
+        values,
+        next_values,
+        rollout.terminated[:, columns],
+        rollout.truncated[:, columns],
+        objective.gamma,
+        objective.gae_lambda,
+    )
+    return advantages, advantages + values
+
+
+def normalize(advantages: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Returns advantages shifted and scaled to mean 0 and standard deviation 1 over the valid samples."""
+    chosen = advantages[valid]
+    result: NDArray[np.float32] = (advantages - chosen.mean()) / (chosen.std() + 1e-8)
+    return result
+
+
+def differentiate(
+    network: ActorCritic,
+    distribution: Categorical,
+    rollout: Rollout,
+    columns: slice,
+    objective: Objective,
+    want_statistics: bool = False,
+) -> dict[str, float]:
+    """Adds the gradient of the loss over some environments of a rollout to the network's `.grad` tensors.
+
+    Loss, over valid samples: −log π(a|s)·A − c_e·H(π) + c_v·(R − V)², averaged (or summed: `loss_sum`). A and R are
+    constants. The values come from the same forward pass that is differentiated, so acting needs no values.
+
+    Returns:
+        Statistics of the update by name, empty unless `want_statistics` (they cost about 4 % of a small update).
+    """
+    logits, all_values = network.evaluate(rollout.observations[:, columns])
+    valid = rollout.valid[:, columns]
+    num_samples = valid.size
+    values_now = all_values.detach().numpy().reshape(len(valid) + 1, -1)
+    next_values = rollout.next_values(values_now[1:], columns, network.value)
+    advantages, returns = advantages_and_returns(rollout, columns, values_now[:-1], next_values, objective)
+    if objective.normalize_advantages:
+        advantages = normalize(advantages, valid)
+    weights = valid.astype(np.float32)
+    if not objective.loss_sum:
+        weights /= max(1, int(valid.sum()))
+    weight_t, advantage_t, return_t = (
+        torch.from_numpy(array.reshape(num_samples)) for array in (weights, advantages, returns)
+    )
+    log_prob, entropy = distribution.log_prob_and_entropy(logits, rollout.actions[:, columns].reshape(num_samples))
+    value_error = (return_t - all_values[:num_samples]).square()
+    per_sample = (
+        objective.value_coefficient * value_error - log_prob * advantage_t - objective.entropy_coefficient * entropy
+    )
+    loss = torch.dot(per_sample, weight_t)
+    loss.backward()  # type: ignore[no-untyped-call]
+    if not want_statistics:
+        return {}
+    with torch.no_grad():
+        return _statistics(
+            weight_t, log_prob * advantage_t, value_error, entropy, advantage_t, return_t, all_values, loss
+        )
+
+
+def _statistics(
+    weights: Tensor,
+    policy_gain: Tensor,
+    value_error: Tensor,
+    entropy: Tensor,
+    advantages: Tensor,
+    returns: Tensor,
+    all_values: Tensor,
+    loss: Tensor,
+) -> dict[str, float]:
+    """Means over the valid samples, and the losses as they entered the total."""
+    share = weights / weights.sum()
+    rows = torch.stack((entropy, advantages, returns, all_values[: len(weights)]))
+    mean_entropy, mean_advantage, mean_return, mean_value = (rows @ share).tolist()
+    return {
+        "loss_policy": -float(torch.dot(policy_gain, weights)),
+        "loss_value": float(torch.dot(value_error, weights)),
+        "loss_total": float(loss),
+        "entropy": mean_entropy,
+        "advantage": mean_advantage,
+        "batch_return": mean_return,
+        "value": mean_value,
+    }

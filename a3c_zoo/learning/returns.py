@@ -1,0 +1,96 @@
+"""Returns and advantages: pure functions on NumPy arrays `[T, N]`, float32.
+
+Shared conventions. Row t holds what followed the action a_t taken in s_t:
+    rewards         r_t `[T, N]`
+    next_values     V(s_{t+1}) `[T, N]`; where an episode was truncated at t, V of its *final* observation
+    terminated      the episode ended at t: nothing follows, bootstrap 0
+    truncated       the episode was cut at t: what follows is worth next_values[t]
+Sums never reach across an episode's end, so rows that a NEXT_STEP autoreset makes meaningless (the ignored action
+after an end) influence no other row; the caller masks them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+    Bools = NDArray[np.bool_]
+
+
+def gae(
+    rewards: Floats,
+    values: Floats,
+    next_values: Floats,
+    terminated: Bools,
+    truncated: Bools,
+    gamma: float,
+    gae_lambda: float,
+) -> Floats:
+    """Generalised advantage estimates (Schulman et al. 2016, arXiv:1506.02438, eq. 16), `[T, N]`.
+
+    δ_t = r_t + γ·V(s_{t+1}) − V(s_t), with V = 0 after a termination; A_t = δ_t + γλ·A_{t+1} within an episode and
+    the rollout. λ = 1 gives the A3C advantage (Mnih et al. 2016, arXiv:1602.01783, algorithm S3).
+    """
+    advantages: Floats = rewards + gamma * next_values * ~terminated - values
+    carry = np.float32(gamma * gae_lambda) * ~(terminated | truncated)
+    for t in range(len(rewards) - 2, -1, -1):
+        advantages[t] += carry[t] * advantages[t + 1]
+    return advantages
+
+
+def rollout_returns(rewards: Floats, next_values: Floats, terminated: Bools, truncated: Bools, gamma: float) -> Floats:
+    """Discounted returns to the rollout's end, bootstrapped there (A3C, algorithm S3), `[T, N]`.
+
+    R_t = r_t + γ·R_{t+1}; R after the last row or a truncation is next_values, after a termination 0.
+    """
+    returns = np.empty_like(next_values)
+    following = next_values[-1]
+    for t in range(len(rewards) - 1, -1, -1):
+        following = np.where(truncated[t], next_values[t], following) * ~terminated[t]
+        returns[t] = rewards[t] + gamma * following
+        following = returns[t]
+    return returns
+
+
+def n_step_returns(
+    rewards: Floats, next_values: Floats, terminated: Bools, truncated: Bools, gamma: float, n: int
+) -> Floats:
+    """Sliding windows: G_t = Σ_{k<m} γ^k r_{t+k} + γ^m V(s_{t+m}) (Sutton & Barto 2018, eq. 7.1), `[T, N]`.
+
+    m is n, or less where the episode or the rollout ends sooner; the bootstrap is 0 where it terminated.
+    """
+    length = len(rewards)
+    returns = np.zeros_like(next_values)
+    is_open = np.ones_like(terminated)
+    for k in range(min(n, length)):
+        rows, ahead = slice(0, length - k), slice(k, length)
+        closes = terminated[ahead] | truncated[ahead]
+        if k == n - 1:
+            closes[:] = True
+        closes[-1] = True  # the rollout's last row
+        term = rewards[ahead] + gamma * next_values[ahead] * (closes & ~terminated[ahead])
+        returns[rows] += np.float32(gamma**k) * term * is_open[rows]
+        is_open[rows] &= ~closes
+    return returns
+
+
+def monte_carlo_returns(rewards: Floats, terminated: Bools, truncated: Bools, gamma: float) -> tuple[Floats, Bools]:
+    """Discounted returns of whole episodes, without bootstrap (Sutton & Barto 2018, section 5.1).
+
+    Returns:
+        G `[T, N]`, and a mask `[T, N]` of the rows whose episode ended within the rollout; the others are partial
+        sums and must not be learned from. A truncation counts as an end worth 0.
+    """
+    returns = np.empty_like(rewards)
+    complete = np.empty_like(terminated)
+    ended = terminated | truncated
+    following, closed = np.zeros_like(rewards[0]), np.zeros_like(ended[0])
+    for t in range(len(rewards) - 1, -1, -1):
+        returns[t] = following = rewards[t] + gamma * following * ~ended[t]
+        complete[t] = closed = closed | ended[t]
+    return returns, complete

@@ -1,0 +1,271 @@
+"""The collect stage: T steps in each of N environments, into buffers that are made once.
+
+Autoreset, in all of Gymnasium's modes (`s'` is the final observation, `s0` the next episode's first):
+
+    mode        step t ends the episode            step t+1
+    NEXT_STEP   observation = s'                   action ignored, observation = s0: masked out of loss and counts
+    SAME_STEP   observation = s0, s' is in info    real
+    DISABLED    observation = s'; we reset: s0     real
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from a3c_zoo.errors import EnvironmentContractError
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+    from numpy.typing import NDArray
+
+    from a3c_zoo.learning.networks import ActorCritic
+    from a3c_zoo.learning.spaces import Categorical, ObservationSpec
+
+
+@dataclass(slots=True)
+class Rollout:
+    """T steps of N environments; the arrays are views of the collector's buffers, valid until it collects again.
+
+    Attributes:
+        observations: s_0 … s_T, `[T+1, N, ...]`, as stored (`ObservationSpec`).
+        actions: indices of the actions, `[T, N]`, int64.
+        rewards: the environment's own, `[T, N]`, float32.
+        terminated, truncated: how step t ended an episode, `[T, N]`, bool.
+        valid: False where the environment ignored the action (after an end, NEXT_STEP), `[T, N]`, bool.
+        finals: (t, n) → final observation of an episode truncated at t whose final observation is not
+            `observations[t+1, n]`.
+    """
+
+    observations: Tensor
+    actions: Tensor
+    rewards: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    valid: NDArray[np.bool_]
+    finals: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
+
+    def next_values(
+        self, values: NDArray[np.float32], columns: slice, value: Callable[[Tensor], Tensor]
+    ) -> NDArray[np.float32]:
+        """Values of what followed each step, `[T, n]`: `values` of rows 1 … T, but V(final observation) where known."""
+        chosen = range(*columns.indices(self.rewards.shape[1]))
+        places = [(t, n) for t, n in self.finals if n in chosen]
+        if not places:
+            return values
+        values = values.copy()
+        with torch.no_grad():
+            finals = torch.from_numpy(np.stack([self.finals[place] for place in places]))
+            for (t, n), v in zip(places, value(finals).tolist(), strict=True):
+                values[t, chosen.index(n)] = v
+        return values
+
+
+@dataclass(slots=True)
+class FinishedEpisode:
+    """An episode that ended in a rollout: its raw return, its length, and the rollout's row t where it ended."""
+
+    episode_return: float
+    length: int
+    row: int
+
+
+def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> str:
+    """Returns "NextStep", "SameStep" or "Disabled".
+
+    The attribute comes first: AtariVectorEnv writes its mode into the metadata dict that every VectorEnv class shares.
+    """
+    mode = getattr(env, "autoreset_mode", None) or (env.metadata or {}).get("autoreset_mode")
+    value = getattr(mode, "value", mode)
+    if value not in ("NextStep", "SameStep", "Disabled"):
+        raise EnvironmentContractError(
+            f"{env} does not say how it resets: metadata['autoreset_mode'] must be a gymnasium.vector.AutoresetMode"
+        )
+    return str(value)
+
+
+class Collector:
+    """Steps one vector environment with a policy and keeps what happened.
+
+    Args:
+        env: the vector environment. name: what it is called in messages.
+        spec, distribution: of its observations and actions.
+        num_steps: T. seed: of the first reset; sampling has a generator of its own, `generator`.
+        on_tick: called after every environment step; may raise to stop.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        name: str,
+        spec: ObservationSpec,
+        distribution: Categorical,
+        num_steps: int,
+        seed: int,
+        generator: torch.Generator,
+        on_tick: Callable[[], None],
+    ) -> None:
+        self.env, self.name, self.spec, self.distribution = env, name, spec, distribution
+        self._generator, self._on_tick = generator, on_tick
+        self._mode = autoreset_mode(env)
+        shape = (num_steps, env.num_envs)
+        observations = np.zeros((num_steps + 1, env.num_envs, *spec.shape), spec.dtype)
+        self._observations = observations  # the same memory as rollout.observations, as NumPy sees it
+        self.rollout = Rollout(
+            observations=torch.from_numpy(observations),
+            actions=torch.zeros(shape, dtype=torch.int64),
+            rewards=np.zeros(shape, np.float32),
+            terminated=np.zeros(shape, np.bool_),
+            truncated=np.zeros(shape, np.bool_),
+            valid=np.ones(shape, np.bool_),
+        )
+        self._actions = self.rollout.actions.numpy()
+        self._noise = torch.zeros((*shape, distribution.num_logits))
+        self._returns = np.zeros(env.num_envs, np.float64)  # of the episodes under way
+        self._lengths = np.zeros(env.num_envs, np.int64)
+        self._ended = np.zeros(env.num_envs, np.bool_)  # at the last step of the last rollout
+        self.reset(seed)
+
+    def reset(self, seed: int) -> None:
+        """Starts new episodes everywhere."""
+        observation, _ = self._call("reset", lambda: self.env.reset(seed=seed))
+        self._store(len(self._observations) - 1, observation)
+        self._returns[:], self._lengths[:], self._ended[:] = 0, 0, False
+
+    def collect(self, network: ActorCritic) -> list[FinishedEpisode]:
+        """Fills `self.rollout` with T steps of sampled actions; returns the episodes that ended in them.
+
+        Raises:
+            EnvironmentContractError: the environment returned NaN, or a wrong shape or dtype.
+        """
+        rollout, step, policy = self.rollout, self.env.step, network.policy
+        rollout.finals.clear()
+        self._observations[0] = self._observations[-1]
+        noise = self.distribution.noise(self._noise, self._generator)
+        with torch.inference_mode():
+            for t in range(len(self._actions)):
+                self.distribution.sample(policy(rollout.observations[t]), noise[t], rollout.actions[t])
+                try:
+                    observation, reward, terminated, truncated, info = step(self.distribution.to_env(self._actions[t]))
+                except Exception as error:
+                    error.add_note(f"(raised in step() of environment '{self.name}')")
+                    raise
+                self._keep(t, observation, reward, terminated, truncated, info)
+                self._on_tick()
+        self._check_finite()
+        return self._account()
+
+    def _keep(
+        self, t: int, observation: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
+    ) -> None:
+        rollout = self.rollout
+        for name, array in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
+            if getattr(array, "shape", None) != self._ended.shape:
+                self._refuse(name, array, self._ended.shape, None)
+        rollout.rewards[t], rollout.terminated[t], rollout.truncated[t] = reward, terminated, truncated
+        if self._mode != "NextStep":
+            observation = self._reset_or_find_finals(t, observation, info)
+        self._store(t + 1, observation)
+
+    def _reset_or_find_finals(self, t: int, observation: Any, info: dict[str, Any]) -> Any:
+        """For SAME_STEP and DISABLED: keeps final observations; returns the observation to act on next."""
+        rollout = self.rollout
+        ended = rollout.terminated[t] | rollout.truncated[t]
+        if not ended.any():
+            return observation
+        finals = observation if self._mode == "Disabled" else info.get("final_obs")
+        # A bootstrap needs only the truncated ones: what follows a termination is worth 0.
+        for n in np.flatnonzero(rollout.truncated[t] & ~rollout.terminated[t]):
+            if finals is None:
+                raise EnvironmentContractError(
+                    f"environment '{self.name}' resets in the same step but gives no 'final_obs'"
+                )
+            # AtariVectorEnv gives a dense array, SyncVectorEnv an object array: indexing serves both.
+            rollout.finals[t, int(n)] = np.array(finals[n], self.spec.dtype).reshape(self.spec.shape)
+        if self._mode == "Disabled":
+            observation, _ = self._call("reset", lambda: self.env.reset(options={"reset_mask": ended}))
+        return observation
+
+    def _store(self, row: int, observation: Any) -> None:
+        target = self._observations[row]
+        if getattr(observation, "shape", None) != target.shape or observation.dtype != target.dtype:
+            self._refuse("observation", observation, target.shape, target.dtype)
+        target[...] = observation
+
+    def _refuse(self, name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any] | None) -> None:
+        found = f"{getattr(array, 'dtype', type(array).__name__)} {list(getattr(array, 'shape', ()))}"
+        raise EnvironmentContractError(
+            f"environment '{self.name}' returned a wrong {name}: {found}, "
+            f"where its spaces promise {dtype or 'numbers'} {list(shape)}"
+        )
+
+    def _check_finite(self) -> None:
+        """Once per rollout, before anything is learned from it."""
+        for name, array in (("observation", self._observations), ("reward", self.rollout.rewards)):
+            # The sum is finite if every element is, unless it overflows: then the slow look decides.
+            if array.dtype.kind == "f" and not np.isfinite(array.sum()) and not np.isfinite(array).all():
+                t, n = np.argwhere(~np.isfinite(array))[0][:2]
+                raise EnvironmentContractError(
+                    f"environment '{self.name}' returned a {name} that is not finite "
+                    f"({array[t, n]}; environment {n} of {array.shape[1]}, row {t} of the rollout)"
+                )
+
+    def _account(self) -> list[FinishedEpisode]:
+        """Marks the ignored steps and closes the episodes that ended, for the whole rollout at once."""
+        rollout = self.rollout
+        ended = rollout.terminated | rollout.truncated
+        if self._mode == "NextStep":
+            rollout.valid[0] = ~self._ended
+            np.logical_not(ended[:-1], out=rollout.valid[1:])
+        np.copyto(self._ended, ended[-1])
+        # An ignored step belongs to no episode: neither its reward nor its length counts.
+        rewards = np.where(rollout.valid, rollout.rewards, 0)
+        returns = self._returns + np.cumsum(rewards, axis=0, dtype=np.float64)
+        lengths = self._lengths + np.cumsum(rollout.valid, axis=0, dtype=np.int64)
+        finished = []
+        for t, n in np.argwhere(ended):
+            finished.append(FinishedEpisode(float(returns[t, n]), int(lengths[t, n]), int(t)))
+            returns[t:, n] -= returns[t, n]
+            lengths[t:, n] -= lengths[t, n]
+        self._returns, self._lengths = returns[-1].copy(), lengths[-1].copy()
+        return finished
+
+    def _call(self, name: str, function: Callable[[], Any]) -> Any:
+        try:
+            return function()
+        except Exception as error:
+            error.add_note(f"(raised in {name}() of environment '{self.name}')")
+            raise
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next rollout depends on; the environments' own state only if they can tell it.
+
+        An environment that has `get_state() -> dict` of tensors, numbers and strings, and `set_state(dict)`, is
+        restored exactly. Others start new episodes on resume.
+        """
+        state: dict[str, Any] = {"sampling": self._generator.get_state()}
+        get_state = getattr(self.env, "get_state", None)
+        if get_state is not None:
+            state |= {
+                "env": get_state(),
+                "observation": torch.from_numpy(self._observations[-1].copy()),
+                "returns": torch.from_numpy(self._returns.copy()),
+                "lengths": torch.from_numpy(self._lengths.copy()),
+                "ended": torch.from_numpy(self._ended.copy()),
+            }
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from `state_dict`."""
+        self._generator.set_state(state["sampling"])
+        if "env" in state:
+            self.env.set_state(state["env"])  # type: ignore[attr-defined]
+            self._observations[-1] = state["observation"].numpy()
+            np.copyto(self._returns, state["returns"].numpy())
+            np.copyto(self._lengths, state["lengths"].numpy())
+            np.copyto(self._ended, state["ended"].numpy())

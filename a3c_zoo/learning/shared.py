@@ -1,0 +1,183 @@
+"""The apply stage: flat parameters, optimizers whose state may be shared, schedules, exact counters.
+
+All parameters of a network lie in one contiguous float32 tensor and its gradients in another; the module's own
+tensors are views into them. So pulling is one copy, clipping one norm and applying one call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from a3c_zoo.config import OptimizerConfig
+
+
+class FlatParameters:
+    """A module's parameters and gradients as views into two flat tensors.
+
+    Attributes:
+        values: all parameters, `[P]`, float32. gradients: their gradients, `[P]`, float32.
+
+    The module's `.grad` tensors are never replaced: call `zero_gradients`, not `module.zero_grad`, which sets them
+    to None since torch 2.0 and would leave `gradients` stale in silence.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        parameters = list(module.parameters())
+        self.values = torch.cat([p.detach().reshape(-1).float() for p in parameters])
+        self.gradients = torch.zeros_like(self.values)
+        offset = 0
+        for p in parameters:
+            part = slice(offset, offset + p.numel())
+            p.data = self.values[part].view(p.shape)
+            p.grad = self.gradients[part].view(p.shape)
+            offset += p.numel()
+
+    def pull(self, shared: Tensor) -> None:
+        """Copies the shared parameters `[P]` into the module."""
+        self.values.copy_(shared)
+
+    def zero_gradients(self) -> None:
+        """Sets every gradient to 0, in place."""
+        self.gradients.zero_()
+
+
+def clip_by_global_norm(gradient: Tensor, max_norm: float | None) -> float:
+    """Scales `gradient` `[P]` in place to an L2 norm of at most `max_norm`; returns the norm before.
+
+    Raises:
+        FloatingPointError: the gradient is not finite; applying it would destroy the parameters of every worker.
+    """
+    norm = float(torch.linalg.vector_norm(gradient))
+    if not np.isfinite(norm):
+        raise FloatingPointError("the gradient is not finite; try a smaller optimizer.learning_rate")
+    if max_norm is not None and norm > max_norm:
+        gradient.mul_(max_norm / (norm + 1e-6))
+    return norm
+
+
+class Optimizer(Protocol):
+    """Applies a flat gradient to the flat parameters."""
+
+    def apply(self, gradient: Tensor, learning_rate: float) -> None:
+        """Updates the parameters `[P]` in place from a gradient `[P]`."""
+        ...
+
+
+class Adam:
+    """torch's own fused Adam on the flat tensor, with state tensors that it is given.
+
+    With the state in shared memory this is the "shared Adam" of the A3C literature. (Kingma & Ba 2015,
+    arXiv:1412.6980, algorithm 1.)
+    """
+
+    def __init__(self, parameters: Tensor, state: dict[str, Tensor], config: OptimizerConfig) -> None:
+        self._parameter = nn.Parameter(parameters)
+        self._adam = torch.optim.Adam(
+            [self._parameter],
+            lr=config.learning_rate,
+            betas=(config.beta1, config.beta2),
+            eps=config.epsilon,
+            fused=True,
+        )
+        self._adam.state[self._parameter] = state
+
+    def apply(self, gradient: Tensor, learning_rate: float) -> None:
+        self._adam.param_groups[0]["lr"] = learning_rate
+        self._parameter.grad = gradient
+        self._adam.step()
+
+
+class RMSprop:
+    """RMSprop with ε under the root, as in A3C (Mnih et al. 2016, eq. S2–S3) and TensorFlow, in place.
+
+    g ← α·g + (1 − α)·Δθ²;  θ ← θ − η·Δθ / √(g + ε)
+    """
+
+    def __init__(self, parameters: Tensor, state: dict[str, Tensor], config: OptimizerConfig) -> None:
+        self._parameters = parameters
+        self._square_avg = state["square_avg"]
+        self._alpha = config.alpha
+        self._epsilon = config.epsilon
+        self._root = torch.empty_like(parameters)
+
+    @torch.no_grad()
+    def apply(self, gradient: Tensor, learning_rate: float) -> None:
+        self._square_avg.mul_(self._alpha).addcmul_(gradient, gradient, value=1 - self._alpha)
+        torch.add(self._square_avg, self._epsilon, out=self._root).sqrt_()
+        self._parameters.addcdiv_(gradient, self._root, value=-learning_rate)
+
+
+def optimizer_state(config: OptimizerConfig, parameters: Tensor) -> dict[str, Tensor]:
+    """Returns the state tensors of an optimizer that has done no step yet, made up front so they can be shared."""
+    if config.name == "adam":
+        return {
+            "step": torch.zeros((), dtype=torch.float32),
+            "exp_avg": torch.zeros_like(parameters),
+            "exp_avg_sq": torch.zeros_like(parameters),
+        }
+    return {"square_avg": torch.zeros_like(parameters)}
+
+
+def build_optimizer(config: OptimizerConfig, parameters: Tensor, state: dict[str, Tensor]) -> Optimizer:
+    """Returns the optimizer that `config` names, over the given parameters `[P]` and state tensors."""
+    kind = Adam if config.name == "adam" else RMSprop
+    return kind(parameters, state, config)
+
+
+def learning_rate_at(config: OptimizerConfig, steps: int, budget_steps: int | None) -> float:
+    """The learning rate after `steps` agent steps.
+
+    A linear schedule falls from `learning_rate` to `final_learning_rate` over `schedule_steps` (else the run's
+    budget) and stays there.
+    """
+    horizon = config.schedule_steps or budget_steps
+    if config.schedule == "constant" or horizon is None:
+        return config.learning_rate
+    left = max(0.0, 1.0 - steps / horizon)
+    return config.final_learning_rate + (config.learning_rate - config.final_learning_rate) * left
+
+
+class Counters:
+    """Exact counters without a lock: each worker writes its own row and reads the sum of all.
+
+    Attributes:
+        tensor: `[workers, 3]`, int64, in shared memory where processes share it. Columns: agent steps, updates, and
+            ticks (environment calls so far, by which a hung worker is told from a slow one).
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self._rows: NDArray[np.int64] = tensor.numpy()
+
+    def row(self, worker: int) -> NDArray[np.int64]:
+        """The row `[3]` that this worker alone writes."""
+        row: NDArray[np.int64] = self._rows[worker]
+        return row
+
+    @property
+    def steps(self) -> int:
+        """Agent steps of all workers."""
+        return int(self._rows[:, 0].sum())
+
+    @property
+    def updates(self) -> int:
+        """Updates of all workers."""
+        return int(self._rows[:, 1].sum())
+
+    @property
+    def ticks(self) -> NDArray[np.int64]:
+        """Ticks of each worker, `[workers]`."""
+        return self._rows[:, 2].copy()
+
+
+def share(*tensors: Tensor) -> None:
+    """Moves tensors to shared memory, in place. Their files are unlinked at once: nothing can be left behind."""
+    for tensor in tensors:
+        tensor.share_memory_()  # type: ignore[no-untyped-call]

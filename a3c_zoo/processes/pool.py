@@ -1,0 +1,264 @@
+"""A crew whose workers are processes: start, supervise, stop.
+
+Each worker has a one-way pipe of its own to the parent, and one shared cell tells all of them what to do. A pipe
+per worker rather than one queue: a worker that dies cannot take a lock with it, needs no feeder thread beside its
+work, and its end is seen as the end of its pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import connection, parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from a3c_zoo.errors import WorkerError, ZooError
+from a3c_zoo.learning.shared import Counters, share
+from a3c_zoo.processes.crew import REPORT_EVERY_S, WorkerFactory
+from a3c_zoo.processes.start import process_context
+from a3c_zoo.records import Report
+
+RUN, PARK, STOP = range(3)
+POLL_S = 0.1
+STOP_GRACE_S = 5.0  # a worker sees the stop cell after each environment step
+TERMINATE_GRACE_S = 2.0
+
+
+class StopWork(BaseException):
+    """Raised inside a worker, between two environment steps, when the parent says stop."""
+
+
+@dataclass(slots=True)
+class _Member:
+    """The parent's side of one worker."""
+
+    process: BaseProcess
+    pipe: Connection
+    last_tick: int = -1
+    last_tick_s: float = field(default_factory=time.monotonic)
+    is_ready: bool = False
+    state: dict[str, Any] | None = None  # set while parked
+
+
+class WorkerPool:
+    """Workers side by side.
+
+    Args:
+        factory: builds a worker; a module-level function. plan: what it needs; its tensors lie in shared memory.
+        counters: shared by the workers; their ticks tell a slow worker from a hung one.
+        states: one state for each worker to go on from, or nothing.
+        start_method: see `process_context`. timeout_s: without a tick for so long, a worker counts as hung.
+    """
+
+    def __init__(
+        self,
+        factory: WorkerFactory,
+        plan: Any,
+        counters: Counters,
+        states: Sequence[dict[str, Any]] | None = None,
+        start_method: str = "auto",
+        timeout_s: float = 300.0,
+    ) -> None:
+        self._factory, self._plan, self._counters, self._initial_states = factory, plan, counters, states
+        self._context = process_context(start_method)
+        self._timeout_s = timeout_s
+        self._command = torch.full((1,), PARK, dtype=torch.int64)
+        share(self._command)
+        self._members: list[_Member] = []
+
+    def start(self) -> None:
+        for rank in range(len(self._counters.tensor)):
+            receiver, sender = self._context.Pipe(duplex=False)
+            # Pickled here and plainly: multiprocessing would send each tensor as a file descriptor.
+            state = pickle.dumps(self._initial_states[rank] if self._initial_states else None)
+            process = self._context.Process(  # type: ignore[attr-defined]
+                target=worker_main,
+                args=(sender, self._command, self._counters.tensor, self._factory, self._plan, rank, state),
+                name=f"a3c-zoo worker {rank}",
+                daemon=True,
+            )
+            process.start()
+            sender.close()  # else the pipe would not end with the worker
+            self._members.append(_Member(process, receiver))
+        while not all(member.is_ready for member in self._members):
+            self._receive(POLL_S)
+
+    def resume(self) -> None:
+        for member in self._members:
+            member.state = None
+            member.last_tick_s = time.monotonic()
+        self._command[0] = RUN
+
+    def poll(self) -> list[Report]:
+        return self._receive(POLL_S)
+
+    def park(self) -> list[Report]:
+        self._command[0] = PARK
+        reports = []
+        while any(member.state is None for member in self._members):
+            reports += self._receive(POLL_S)
+        return reports
+
+    def states(self) -> list[dict[str, Any]]:
+        return [member.state or {} for member in self._members]
+
+    def stop(self) -> None:
+        self._command[0] = STOP
+        processes = [member.process for member in self._members]
+        for action, grace_s in ((None, STOP_GRACE_S), ("terminate", TERMINATE_GRACE_S), ("kill", TERMINATE_GRACE_S)):
+            for process in processes:
+                if action and process.is_alive():
+                    getattr(process, action)()
+            self._await_end(processes, grace_s)
+        for member in self._members:
+            member.pipe.close()
+        self._members.clear()
+
+    def _await_end(self, processes: list[BaseProcess], limit_s: float) -> None:
+        """Reads the pipes meanwhile, lest a worker that is still writing waits for us."""
+        deadline = time.monotonic() + limit_s
+        while any(p.is_alive() for p in processes) and time.monotonic() < deadline:
+            alive = [m for m in self._members if m.process.is_alive()]
+            ready = connection.wait([m.pipe for m in alive] + [m.process.sentinel for m in alive], timeout=POLL_S)
+            for member in alive:
+                if member.pipe in ready:
+                    try:
+                        member.pipe.recv_bytes()
+                    except (EOFError, OSError):
+                        member.process.join(POLL_S)
+
+    def _receive(self, timeout_s: float) -> list[Report]:
+        """Takes in what workers sent; waits at most `timeout_s` for the first of it."""
+        pipes = [member.pipe for member in self._members]
+        ready = connection.wait(pipes, timeout=timeout_s)
+        reports = []
+        for rank, member in enumerate(self._members):
+            while member.pipe in ready and member.pipe.poll():
+                try:
+                    message = pickle.loads(member.pipe.recv_bytes())
+                except (EOFError, OSError):
+                    raise self._ended(rank) from None
+                reports += self._take(rank, member, *message)
+        self._check_ticks()
+        return reports
+
+    def _take(self, rank: int, member: _Member, kind: str, content: Any) -> list[Report]:
+        if kind == "error":
+            error, trace = content
+            if error is not None:
+                raise error
+            raise WorkerError(f"worker {rank} failed:\n\n{trace.rstrip()}")
+        if kind == "ready":
+            member.is_ready = True
+            return []
+        if kind == "parked":
+            report, member.state = content
+            return [report]
+        return [content]
+
+    def _ended(self, rank: int) -> WorkerError:
+        process = self._members[rank].process
+        process.join(TERMINATE_GRACE_S)
+        code = process.exitcode
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            hint = " (out of memory?)" if name == "SIGKILL" else ""
+            return WorkerError(f"worker {rank} was ended by signal {name}{hint}")
+        return WorkerError(f"worker {rank} ended by itself with exit status {code}")
+
+    def _check_ticks(self) -> None:
+        now = time.monotonic()
+        for rank, (member, tick) in enumerate(zip(self._members, self._counters.ticks.tolist(), strict=True)):
+            if tick != member.last_tick or member.state is not None:
+                member.last_tick, member.last_tick_s = tick, now
+            elif now - member.last_tick_s > self._timeout_s:
+                raise WorkerError(
+                    f"worker {rank} has made no step for {self._timeout_s:g} s: does its environment hang? "
+                    "(limit: run.worker_timeout_s)"
+                )
+
+
+def worker_main(
+    pipe: Connection, command: Tensor, counters: Tensor, factory: WorkerFactory, plan: Any, rank: int, state: bytes
+) -> None:
+    """A worker process from its first line to its last."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    _leave_with_parent()
+    torch.set_num_threads(1)
+    try:
+        _work(pipe, command, counters, factory, plan, rank, pickle.loads(state))
+    except (StopWork, BrokenPipeError):
+        pass  # told to, or nobody listens any more
+    except BaseException as error:
+        # What a user did wrong travels as itself; anything else as its traceback.
+        content = (error if isinstance(error, ZooError) else None, traceback.format_exc())
+        pipe.send_bytes(pickle.dumps(("error", content)))
+        raise SystemExit(1) from None
+
+
+def _work(
+    pipe: Connection,
+    command: Tensor,
+    counters: Tensor,
+    factory: WorkerFactory,
+    plan: Any,
+    rank: int,
+    state: dict[str, Any] | None,
+) -> None:
+    cell, row = command.numpy(), Counters(counters).row(rank)
+
+    def on_tick() -> None:
+        row[2] += 1
+        if cell[0] == STOP:
+            raise StopWork
+
+    def send(kind: str, content: Any) -> None:
+        pipe.send_bytes(pickle.dumps((kind, content)))
+
+    worker = factory(plan, rank, state, on_tick)
+    try:
+        send("ready", None)
+        _wait_while_parked(cell)
+        reported_s = time.monotonic()
+        while cell[0] != STOP:
+            if cell[0] == PARK:
+                send("parked", (worker.report(), worker.state_dict()))
+                _wait_while_parked(cell)
+                continue
+            worker.work()
+            now = time.monotonic()
+            if now - reported_s >= REPORT_EVERY_S:
+                reported_s = now
+                send("report", worker.report())
+    finally:
+        worker.close()
+
+
+def _wait_while_parked(cell: Any) -> None:
+    """Without a limit of its own: the parent's end, or its stop, ends it."""
+    while cell[0] == PARK:
+        time.sleep(0.001)
+
+
+def _leave_with_parent() -> None:
+    """Ends this process when its parent has gone, however that went (about 10 ms after a SIGKILL)."""
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch(sentinel: int, leave: Callable[[int], None] = os._exit) -> None:
+        connection.wait([sentinel])
+        leave(1)
+
+    threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()

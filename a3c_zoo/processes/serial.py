@@ -1,0 +1,49 @@
+"""A crew whose workers take turns in this process: for debugging, exact reproducibility, and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from a3c_zoo.processes.crew import Worker, WorkerFactory
+from a3c_zoo.records import Report
+
+
+class SerialCrew:
+    """Workers in turn, one rollout each. The order of events depends on nothing but the seed.
+
+    Args:
+        factory: builds a worker. plan: what it needs. num_workers: how many.
+        states: one state for each worker to go on from, or nothing.
+    """
+
+    def __init__(
+        self, factory: WorkerFactory, plan: Any, num_workers: int, states: Sequence[dict[str, Any]] | None = None
+    ) -> None:
+        self._factory, self._plan, self._num_workers = factory, plan, num_workers
+        self._initial_states = states
+        self._workers: list[Worker] = []
+
+    def start(self) -> None:
+        for rank in range(self._num_workers):
+            state = self._initial_states[rank] if self._initial_states else None
+            self._workers.append(self._factory(self._plan, rank, state, lambda: None))
+
+    def resume(self) -> None:
+        """Nothing to do: workers work when polled."""
+
+    def poll(self) -> list[Report]:
+        for worker in self._workers:
+            worker.work()
+        return [worker.report() for worker in self._workers]
+
+    def park(self) -> list[Report]:
+        return []
+
+    def states(self) -> list[dict[str, Any]]:
+        return [worker.state_dict() for worker in self._workers]
+
+    def stop(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        self._workers.clear()

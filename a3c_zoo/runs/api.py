@@ -1,0 +1,138 @@
+"""The Python side of `train`, `evaluate` and `load_agent`; the command line is thin over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from a3c_zoo.entries import load_object
+from a3c_zoo.errors import ZooError
+from a3c_zoo.hyperparams import resolve_config
+from a3c_zoo.registry import get_registry
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run
+from a3c_zoo.runs.train import make_job, train_new, train_on
+
+if TYPE_CHECKING:
+    from a3c_zoo.records import Evaluation, Outcome, Policy
+    from a3c_zoo.runs.session import Observer
+
+#: Evaluations that a user asks for play other seeds than those that decide whether a run is solved.
+ASKED_EVALUATION = 1_000_000
+
+
+class SilentObserver:
+    """Watches a run and says nothing."""
+
+    def progress(self, progress: Any) -> None:
+        """Ignored."""
+
+    def message(self, text: str) -> None:
+        """Ignored."""
+
+
+def train(
+    env: str | None = None,
+    *,
+    agent: str | None = None,
+    hyperparams: str | Path | None = None,
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+    workers: int | None = None,
+    serial: bool = False,
+    seed: int | None = None,
+    steps: int | None = None,
+    episodes: int | None = None,
+    time_limit_s: float | None = None,
+    stop_return: float | None = None,
+    resume: str | Path | None = None,
+    name: str | None = None,
+    runs_dir: str | Path = DEFAULT_RUNS_DIR,
+    observer: Observer | None = None,
+) -> Outcome:
+    """Trains an agent on an environment until it is solved or a budget is spent. See `a3c_zoo.train`."""
+    registry, observer = get_registry(), observer or SilentObserver()
+    flags = {
+        "run.workers": (workers, "--workers"),
+        "run.seed": (seed, "--seed"),
+        "run.steps": (steps, "--steps"),
+        "run.episodes": (episodes, "--episodes"),
+        "run.time_limit_s": (time_limit_s, "--time-limit"),
+        "run.stop_return": (stop_return, "--stop-return"),
+    }
+    given = {key: value for key, value in flags.items() if value[0] is not None}
+    if resume is not None:
+        directory = find_run(resume, Path(runs_dir))
+        others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
+        refused = [flag for flag, value in others.items() if value]
+        if refused:
+            raise ZooError(f"--resume goes on with the run as it was; leave out {', '.join(refused)}")
+        if env is not None and env != (started_as := directory.meta()["env"]):
+            raise ZooError(f"run {directory.path.name} trains '{started_as}', not '{env}'")
+        return train_on(directory, registry, {key: value for key, (value, _) in given.items()}, observer)
+    if env is None:
+        raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
+    entry = registry.env(env)
+    agent_entry = registry.agent(agent or entry.default_agent)
+    texts = [f"{k}={v}" for k, v in overrides.items()] if isinstance(overrides, Mapping) else list(overrides)
+    config = resolve_config(
+        registry,
+        entry,
+        agent_entry,
+        hyperparams=str(hyperparams) if hyperparams is not None else None,
+        overrides=texts,
+        flags=given,
+    )
+    return train_new(make_job(registry, entry, agent_entry, config, serial), Path(runs_dir), name, observer)
+
+
+def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Path = DEFAULT_RUNS_DIR) -> Policy:
+    """Loads the policy of a run's checkpoint. See `a3c_zoo.load_agent`."""
+    policy: Policy = _load(find_run(run, Path(runs_dir)), checkpoint)
+    return policy
+
+
+def _load(directory: RunDirectory, checkpoint: str) -> Policy:
+    from a3c_zoo.runs.checkpoints import load_checkpoint
+
+    registry = get_registry()
+    config = directory.config(registry)
+    network = registry.network(config.network.name) if config.network else None
+    load = load_object(registry.agent(config.agent_name).load)
+    policy: Policy = load(
+        registry.env(config.env_name), network, config, load_checkpoint(directory, checkpoint)["agent"]
+    )
+    return policy
+
+
+def evaluate(
+    run: str | Path,
+    *,
+    episodes: int = 100,
+    deterministic: bool = False,
+    checkpoint: str = "final",
+    seed: int | None = None,
+    runs_dir: str | Path = DEFAULT_RUNS_DIR,
+    on_step: Callable[[int], None] = lambda played: None,
+) -> Evaluation:
+    """Plays episodes with the policy of a run's checkpoint, on fresh seeds.
+
+    Args:
+        seed: of the episodes; by default the run's, on a branch of its own.
+        on_step: called with the number of episodes played so far.
+    """
+    from a3c_zoo.runs.evaluate import evaluate as play
+
+    directory = find_run(run, Path(runs_dir))
+    registry = get_registry()
+    config = directory.config(registry)
+    return play(
+        _load(directory, checkpoint),
+        registry.env(config.env_name),
+        config.env,
+        episodes=episodes,
+        num_envs=config.run.evaluation_envs,
+        seed=config.run.seed if seed is None else seed,
+        number=ASKED_EVALUATION,
+        deterministic=deterministic,
+        on_step=on_step,
+    )

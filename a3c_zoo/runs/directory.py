@@ -1,0 +1,296 @@
+"""A run directory: made once, never overwritten, locked while its run lives."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import filelock
+
+from a3c_zoo.errors import RunDirectoryError, did_you_mean
+from a3c_zoo.records import Evaluation, Outcome
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import Config
+    from a3c_zoo.registry import Registry
+
+#: Rises when a run directory of an older version can no longer be read.
+RUN_FORMAT = 1
+DEFAULT_RUNS_DIR = Path("runs")
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One line of `a3c-zoo list runs`."""
+
+    name: str
+    path: Path
+    env: str
+    agent: str
+    status: str
+    steps: int | None
+    mean_return_100: float | None
+    solved: bool | None
+    started: str
+
+
+@contextmanager
+def disk_errors(path: Path, doing: str) -> Iterator[None]:
+    """Turns an OSError into the one line that tells the user what could not be done where, and why."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunDirectoryError(
+            f"cannot {doing} {path}: {reason}. Free space, or choose another: --runs-dir DIR"
+        ) from error
+
+
+def write_atomically(path: Path, write: Callable[[Any], None]) -> None:
+    """Writes to a temporary file beside `path`, then renames: `path` is whole, old or new, at every moment."""
+    with disk_errors(path, "write"):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+class RunDirectory:
+    """The files of one run.
+
+    Attributes:
+        path: the directory. Within it: `config.yml`, `meta.json`, `monitor.csv`, `tensorboard/`, `checkpoints/`,
+            `outcome.json`, and `run.lock`, held while the run lives.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = filelock.FileLock(path / "run.lock")
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.yml"
+
+    @property
+    def meta_file(self) -> Path:
+        return self.path / "meta.json"
+
+    @property
+    def outcome_file(self) -> Path:
+        return self.path / "outcome.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @classmethod
+    def create(cls, runs_dir: Path, config: Config, meta: dict[str, Any], name: str | None = None) -> RunDirectory:
+        """Makes a new directory, and holds its lock.
+
+        Raises:
+            RunDirectoryError: it cannot be made or written, or `name` exists already.
+        """
+        from a3c_zoo.hyperparams import dump_config
+
+        path = _make_new(runs_dir, config, name)
+        directory = cls(path)
+        directory.lock()
+        with disk_errors(path, "write"):
+            directory.checkpoints.mkdir()
+            directory.config_file.write_text(dump_config(config), encoding="utf-8")
+            directory.meta_file.write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+        return directory
+
+    def lock(self) -> None:
+        """Takes the lock, or raises RunDirectoryError: its run is still running."""
+        try:
+            self._lock.acquire(blocking=False)
+        except filelock.Timeout:
+            raise RunDirectoryError(f"run {self.path.name} is still running; stop it first") from None
+        except OSError as error:
+            raise RunDirectoryError(f"cannot lock {self.path}: {error.strerror or error}") from error
+
+    def unlock(self) -> None:
+        """Gives the lock back."""
+        self._lock.release()
+
+    def is_running(self) -> bool:
+        """Whether some process holds the lock. The operating system frees it however that process ends."""
+        if not (self.path / "run.lock").exists() or not os.access(self.path, os.W_OK):
+            return False
+        probe = filelock.FileLock(self.path / "run.lock")
+        try:
+            probe.acquire(blocking=False)
+        except filelock.Timeout:
+            return True
+        probe.release()
+        return False
+
+    def meta(self) -> dict[str, Any]:
+        """The contents of meta.json. Raises RunDirectoryError where it is missing, damaged or of another format."""
+        try:
+            meta = json.loads(self.meta_file.read_text(encoding="utf-8"))
+            run_format = meta["format"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunDirectoryError(f"{self.path} is no run directory: {self.meta_file.name} cannot be read") from error
+        if run_format != RUN_FORMAT:
+            raise RunDirectoryError(f"{self.path} has run format {run_format}; this version reads {RUN_FORMAT}")
+        return dict(meta)
+
+    def config(self, registry: Registry) -> Config:
+        """The run's configuration."""
+        from a3c_zoo.hyperparams import load_config
+
+        self.meta()
+        return load_config(self.config_file, registry)
+
+    def write_outcome(self, outcome: Outcome) -> None:
+        """Writes outcome.json."""
+        content = asdict(outcome)
+        del content["run"]
+        text = json.dumps(content, indent=2) + "\n"
+        write_atomically(self.outcome_file, lambda file: file.write(text.encode()))
+
+    def outcome(self) -> Outcome | None:
+        """Reads outcome.json; None where there is none."""
+        if not self.outcome_file.exists():
+            return None
+        try:
+            content = json.loads(self.outcome_file.read_text(encoding="utf-8"))
+            evaluation = content.pop("evaluation")
+            return Outcome(self.path, evaluation=Evaluation(**evaluation) if evaluation else None, **content)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise RunDirectoryError(f"{self.outcome_file} is damaged: {error}") from error
+
+
+def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
+    with disk_errors(runs_dir, "make"):
+        runs_dir.mkdir(parents=True, exist_ok=True)
+    if name is not None:
+        if not re.fullmatch(r"[\w.+=@-]+", name) or name.startswith("."):
+            raise RunDirectoryError(f"--name '{name}': letters, digits and . _ - + = @ only, not starting with a dot")
+        try:
+            with disk_errors(runs_dir / name, "make"):
+                (runs_dir / name).mkdir()
+        except RunDirectoryError as error:
+            if isinstance(error.__cause__, FileExistsError):
+                raise RunDirectoryError(
+                    f"{runs_dir / name} exists already; nothing is overwritten. Choose another --name, "
+                    f"or go on with it: --resume {name}"
+                ) from None
+            raise
+        return runs_dir / name
+    stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    stem = re.sub(r"[^\w.+=@-]", "_", f"{config.env_name}-{config.agent_name}-s{config.run.seed}-{stamp}")
+    for number in range(1, 10_000):
+        path = runs_dir / (stem if number == 1 else f"{stem}-{number}")
+        try:
+            with disk_errors(path, "make"):
+                path.mkdir()
+            return path
+        except RunDirectoryError as error:
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
+    raise RunDirectoryError(f"cannot find a free name for {stem} in {runs_dir}")
+
+
+def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR) -> RunDirectory:
+    """Returns the directory of a run given by its path, or by its name within `runs_dir`.
+
+    Raises:
+        RunDirectoryError: there is none, with the nearest name.
+    """
+    for path in (Path(run), runs_dir / run):
+        if (path / "meta.json").is_file():
+            return RunDirectory(path)
+    if Path(run).is_dir():
+        raise RunDirectoryError(f"{run} is no run directory: it has no meta.json")
+    names = [path.name for path in _run_paths(runs_dir)]
+    raise RunDirectoryError(
+        f"no run '{run}' here or in {runs_dir}.{did_you_mean(str(run), names)} See: a3c-zoo list runs"
+    )
+
+
+def _run_paths(runs_dir: Path) -> list[Path]:
+    if not runs_dir.is_dir():
+        return []
+    with disk_errors(runs_dir, "read"):
+        return sorted(path.parent for path in runs_dir.glob("*/meta.json"))
+
+
+def list_runs(runs_dir: Path = DEFAULT_RUNS_DIR) -> list[RunSummary]:
+    """Summaries of the runs in a directory, oldest first; a damaged one is listed as such, never left out."""
+    return sorted((_summary(RunDirectory(path)) for path in _run_paths(runs_dir)), key=lambda run: run.started)
+
+
+def _summary(directory: RunDirectory) -> RunSummary:
+    try:
+        meta, outcome = directory.meta(), directory.outcome()
+    except RunDirectoryError:
+        return RunSummary(directory.path.name, directory.path, "?", "?", "damaged", None, None, None, "")
+    status = "running" if directory.is_running() else outcome.reason if outcome else "died"
+    return RunSummary(
+        directory.path.name,
+        directory.path,
+        meta.get("env", "?"),
+        meta.get("agent", "?"),
+        status,
+        outcome.steps if outcome else None,
+        outcome.mean_return_100 if outcome else None,
+        outcome.solved if outcome else None,
+        meta.get("started", ""),
+    )
+
+
+def describe_host() -> dict[str, Any]:
+    """The machine and the versions that a run's figures depend on."""
+    import platform
+    from importlib import metadata
+
+    names = ("a3c-zoo", "torch", "numpy", "gymnasium", "ale-py", "stable-baselines3")
+    versions = {name: metadata.version(name) for name in names if _is_installed(name)}
+    return {
+        "versions": {"python": platform.python_version(), **versions},
+        "host": {
+            "system": f"{platform.system()} {platform.release()}",
+            "machine": platform.machine(),
+            "cpu": _cpu_model(),
+            "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+        },
+    }
+
+
+def _is_installed(name: str) -> bool:
+    from importlib import metadata
+
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _cpu_model() -> str:
+    import platform
+
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor()

@@ -1,0 +1,103 @@
+"""Plays episodes with a fixed policy, on seeds apart from training, with raw scores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from a3c_zoo.learning.environments import SEED_EVALUATION, make_vector_env, seed_for
+from a3c_zoo.learning.rollout import autoreset_mode
+from a3c_zoo.records import Evaluation, Policy
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from a3c_zoo.config import EnvConfig
+    from a3c_zoo.entries import EnvEntry
+
+
+class StopEvaluationError(Exception):
+    """The user asked to stop in the middle of an evaluation."""
+
+
+def evaluate(
+    policy: Policy,
+    entry: EnvEntry,
+    config: EnvConfig,
+    *,
+    episodes: int,
+    num_envs: int,
+    seed: int,
+    number: int = 0,
+    deterministic: bool = False,
+    on_step: Callable[[int], None] = lambda played: None,
+) -> Evaluation:
+    """Plays `episodes` episodes and returns their statistics.
+
+    Each environment plays a quota that is fixed beforehand. Taking the first episodes to finish instead would favour
+    short ones.
+
+    Args:
+        seed, number: the run's seed and the number of this evaluation within it, which together seed the environments.
+        num_envs: environments side by side; no more than `episodes` are made.
+        on_step: called after each step with the number of episodes played; may raise StopEvaluationError.
+    """
+    start_s = time.monotonic()
+    num_envs = min(num_envs, episodes)
+    env_seed = seed_for(seed, SEED_EVALUATION, number)
+    env = make_vector_env(entry, config, num_envs, env_seed)
+    try:
+        quotas = np.full(num_envs, episodes // num_envs)
+        quotas[: episodes % num_envs] += 1
+        returns, lengths = _play(policy, env, quotas, env_seed, deterministic, on_step)
+    finally:
+        env.close()
+    return Evaluation(
+        episodes=episodes,
+        mean_return=float(np.mean(returns)),
+        std_return=float(np.std(returns)),
+        min_return=float(np.min(returns)),
+        max_return=float(np.max(returns)),
+        mean_length=float(np.mean(lengths)),
+        deterministic=deterministic,
+        seconds=time.monotonic() - start_s,
+    )
+
+
+def _play(
+    policy: Policy,
+    env: VectorEnv[Any, Any, Any],
+    quotas: np.ndarray[Any, np.dtype[np.int64]],
+    seed: int,
+    deterministic: bool,
+    on_step: Callable[[int], None],
+) -> tuple[list[float], list[int]]:
+    mode = autoreset_mode(env)
+    observation, _ = env.reset(seed=seed)
+    state, starts = None, np.ones(env.num_envs, np.bool_)
+    left, running = quotas.copy(), np.zeros(env.num_envs, np.float64)
+    length, ignored = np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs, np.bool_)
+    returns: list[float] = []
+    lengths: list[int] = []
+    while left.any():
+        actions, state = policy.predict(observation, state, starts, deterministic)
+        observation, reward, terminated, truncated, _ = env.step(actions)
+        running += np.where(ignored, 0, reward)
+        length += ~ignored
+        ended = terminated | truncated
+        for n in np.flatnonzero(ended):
+            if left[n]:
+                left[n] -= 1
+                returns.append(float(running[n]))
+                lengths.append(int(length[n]))
+            running[n], length[n] = 0, 0
+        if mode == "Disabled" and ended.any():
+            observation, _ = env.reset(options={"reset_mask": ended})
+        # The observation that an episode starts with: now, or after the ignored step of NEXT_STEP.
+        starts = ignored if mode == "NextStep" else ended
+        ignored = ended if mode == "NextStep" else ignored
+        on_step(len(returns))
+    return returns, lengths

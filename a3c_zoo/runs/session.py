@@ -1,0 +1,302 @@
+"""One session of a run: takes in what the agent reports, and decides when to evaluate, save and stop."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from a3c_zoo.errors import ZooError
+from a3c_zoo.records import Evaluation, Outcome, Progress, Reason, Report, RunInfo, Snapshot
+from a3c_zoo.runs.checkpoints import save_checkpoint
+from a3c_zoo.runs.clock import Clock
+from a3c_zoo.runs.evaluate import StopEvaluationError, evaluate
+from a3c_zoo.runs.recorder import WINDOW, Monitor, TensorBoard, Window
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import Config
+    from a3c_zoo.entries import AgentEntry, EnvEntry, NetworkEntry
+    from a3c_zoo.run_hooks import RunHooks
+    from a3c_zoo.runs.directory import RunDirectory
+    from a3c_zoo.runs.signals import StopRequest
+
+METRICS_EVERY_S = 0.5
+SPEED_WINDOW_S = 5.0
+
+
+class Observer(Protocol):
+    """Somebody who watches a run: the terminal panel, a notebook."""
+
+    def progress(self, progress: Progress) -> None:
+        """Called several times a second."""
+        ...
+
+    def message(self, text: str) -> None:
+        """Something worth a line."""
+        ...
+
+
+class Session:
+    """The `RunContext` of one run.
+
+    Args:
+        directory: the run's, locked. saved: the checkpoint to go on from.
+        stop: becomes non-empty when the user wants to stop.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        entry: EnvEntry,
+        agent: AgentEntry,
+        network: NetworkEntry | None,
+        config: Config,
+        *,
+        serial: bool,
+        hooks: RunHooks,
+        observer: Observer,
+        stop: StopRequest,
+        clock: Clock,
+        saved: Mapping[str, Any] | None,
+    ) -> None:
+        self.directory, self.entry, self.network, self.config = directory, entry, network, config
+        self.supported_spaces: Sequence[str] = agent.spaces
+        self.serial = serial
+        self.checkpoint: Mapping[str, Any] | None = saved["agent"] if saved else None
+        self._hooks, self._observer, self._stop = hooks, observer, stop
+        self._run = RunInfo(directory.path, config.env_name, config.agent_name, config)
+        self._target = config.run.stop_return if config.run.stop_return is not None else entry.threshold
+        self._clock, self._window = clock, Window()
+        self.steps = self.episodes = self.updates = 0
+        self._evaluations = 0
+        self._next_check = WINDOW  # episodes at which the window may be checked next
+        self._metrics: dict[str, float] = {}
+        self._plugin_stop: str | None = None
+        self._ended: tuple[Reason, str] | None = None
+        self.evaluation: Evaluation | None = None
+        if saved:
+            self._load(saved["session"])
+        self.monitor = Monitor(
+            directory.path / "monitor.csv", config.env_name, saved["session"]["monitor_position"] if saved else None
+        )
+        self.tensorboard = TensorBoard(directory.path / "tensorboard", self.steps + 1 if saved else None)
+        self._next_checkpoint_s = self._next_metrics_s = 0.0
+        self._speeds: deque[tuple[float, int]] = deque()
+
+    # What an agent calls (`RunContext`)
+
+    def started(self) -> None:
+        """Starts the training clock."""
+        self._stop.is_training = True
+        self._clock.switch("training")
+        self._speeds.append((self._clock.of("training"), self.steps))
+        self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
+        self._hooks.run_start(self._run)
+
+    def record(self, reports: Sequence[Report]) -> None:
+        """Writes what was reported."""
+        episodes = sorted((e for report in reports for e in report.episodes), key=lambda e: (e.time_s, e.step))
+        if episodes:
+            self.monitor.write(
+                [(e.episode_return, e.length, self._clock.of("training", e.time_s), e.step, e.worker) for e in episodes]
+            )
+        for episode in episodes:
+            self._window.add(episode.episode_return, episode.length)
+        self.episodes += len(episodes)
+        if self._hooks.wants_episodes:
+            for episode in episodes:
+                self._hooks.episode(self._run, episode)
+        for report in reports:
+            self.steps, self.updates = max(self.steps, report.steps), max(self.updates, report.updates)
+            self._metrics.update(report.metrics)
+        self._publish(force=False)
+
+    def due(self) -> bool:
+        """Whether training should stand still for something."""
+        return bool(self._why_stop()) or self._is_check_due() or time.monotonic() >= self._next_checkpoint_s
+
+    def settle(self, snapshot: Snapshot) -> bool:
+        """Evaluates, saves, decides. Training stands still."""
+        if self._is_check_due():
+            self._check(snapshot)
+        self._ended = self._ended or self._why_stop()
+        self._save(snapshot)
+        self._publish(force=True)
+        return self._ended is None
+
+    def rescue(self, snapshot: Snapshot, error: Exception) -> None:
+        """After a failure: a checkpoint, so that hours of training survive one bad step of an environment."""
+        if self.steps == 0:
+            return
+        try:
+            self._save(snapshot)
+        except ZooError as second:
+            error.add_note(f"(and no checkpoint could be written: {second})")
+
+    # Deciding
+
+    def _why_stop(self) -> tuple[Reason, str] | None:
+        run = self.config.run
+        if self._stop.detail:
+            return "interrupted", self._stop.detail
+        if run.steps is not None and self.steps >= run.steps:
+            return "steps", f"{run.steps:,} steps done"
+        if run.episodes is not None and self.episodes >= run.episodes:
+            return "episodes", f"{run.episodes:,} episodes done"
+        if run.time_limit_s is not None and self._clock.of("training") >= run.time_limit_s:
+            return "time-limit", f"{run.time_limit_s:g} s are over"
+        if self._plugin_stop:
+            return "plugin", self._plugin_stop
+        return None
+
+    def _is_check_due(self) -> bool:
+        mean = self._window.mean_return
+        return (
+            self._target is not None
+            and self.episodes >= self._next_check
+            and self._window.is_full
+            and mean is not None
+            and mean >= self._target
+        )
+
+    def _check(self, snapshot: Snapshot) -> None:
+        """The window has reached the target: does an evaluation on fresh seeds agree?"""
+        run, number = self.config.run, self._evaluations
+        self._next_check = self.episodes + WINDOW
+        self._evaluations += 1
+        assert self._target is not None
+        self._observer.message(
+            f"the last {WINDOW} episodes reached {self._target:g}: playing {run.evaluation_episodes} on fresh seeds"
+        )
+        try:
+            with self._clock.during("evaluation"):
+                self.evaluation = evaluate(
+                    snapshot.policy(number),
+                    self.entry,
+                    self.config.env,
+                    episodes=run.evaluation_episodes,
+                    num_envs=run.evaluation_envs,
+                    seed=run.seed,
+                    number=number,
+                    on_step=self._stop_evaluation,
+                )
+        except StopEvaluationError:
+            return
+        mean = self.evaluation.mean_return
+        if mean >= self._target:
+            self._ended = ("solved" if run.stop_return is None else "stop-return"), f"evaluation mean {mean:.1f}"
+        else:
+            self._observer.message(f"their mean is {mean:.1f}: training goes on")
+
+    def _stop_evaluation(self, played: int) -> None:
+        if self._stop.detail:
+            raise StopEvaluationError
+
+    # Writing
+
+    def _publish(self, force: bool) -> None:
+        now = time.monotonic()
+        progress = self.progress()
+        self._observer.progress(progress)
+        if not force and now < self._next_metrics_s:
+            return
+        self._next_metrics_s = now + METRICS_EVERY_S
+        scalars = {"speed/steps_per_s": progress.steps_per_s}
+        if progress.mean_return_100 is not None and progress.mean_length_100 is not None:
+            scalars["episode/return_mean_100"] = progress.mean_return_100
+            scalars["episode/length_mean_100"] = progress.mean_length_100
+        self.tensorboard.write(scalars | {f"train/{k}": v for k, v in self._metrics.items()}, self.steps)
+        self._hooks.metrics(self._run, progress)
+        self._plugin_stop = self._hooks.should_stop(self._run, progress)
+
+    def progress(self) -> Progress:
+        """Where the run stands now."""
+        training_s = self._clock.of("training")
+        speeds = self._speeds
+        if not speeds or training_s > speeds[-1][0]:
+            speeds.append((training_s, self.steps))
+        while len(speeds) > 2 and speeds[1][0] < training_s - SPEED_WINDOW_S:
+            speeds.popleft()
+        seconds, steps = training_s - speeds[0][0], self.steps - speeds[0][1]
+        return Progress(
+            steps=self.steps,
+            episodes=self.episodes,
+            updates=self.updates,
+            training_s=training_s,
+            steps_per_s=steps / seconds if seconds > 0 else 0.0,
+            mean_return_100=self._window.mean_return,
+            mean_length_100=self._window.mean_length,
+            window=len(self._window.returns),
+            metrics=self._metrics,
+        )
+
+    def _save(self, snapshot: Snapshot) -> None:
+        with self._clock.during("checkpoint"):
+            self.save(snapshot.state())
+        self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
+
+    def save(self, agent_state: dict[str, Any]) -> None:
+        """Writes a checkpoint of the agent's state and of this session's own."""
+        self.tensorboard.flush()
+        content = {"agent": agent_state, "session": self._state()}
+        save_checkpoint(self.directory, self.steps, content)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "steps": self.steps,
+            "episodes": self.episodes,
+            "updates": self.updates,
+            "evaluations": self._evaluations,
+            "next_check": self._next_check,
+            "window": self._window.state_dict(),
+            "monitor_position": self.monitor.position,
+            "seconds": {**self._clock.seconds},
+        }
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        self.steps, self.episodes, self.updates = state["steps"], state["episodes"], state["updates"]
+        self._evaluations, self._next_check = state["evaluations"], state["next_check"]
+        self._window.load_state_dict(state["window"])
+        for part, seconds in state["seconds"].items():
+            self._clock.seconds[part] = self._clock.seconds.get(part, 0.0) + seconds
+
+    def close(self) -> None:
+        """Closes the files."""
+        try:
+            self.tensorboard.close()
+        finally:
+            self.monitor.close()
+
+    def outcome(self, reason: Reason | None = None, detail: str = "") -> Outcome:
+        """How the run ended. `reason` is given for an end that the session did not decide itself."""
+        if reason is None:
+            reason, detail = self._ended or ("error", "the agent ended before its run did")
+        mean, evaluation, threshold = self._window.mean_return, self.evaluation, self.entry.threshold
+        solved = (
+            reason in ("solved", "stop-return")
+            and None not in (threshold, mean, evaluation)
+            and min(mean, evaluation.mean_return) >= threshold  # type: ignore[type-var, union-attr, operator]
+        )
+        training_s = self._clock.of("training")
+        return Outcome(
+            run=self.directory.path,
+            solved=solved,
+            reason=reason,
+            detail=detail,
+            steps=self.steps,
+            episodes=self.episodes,
+            updates=self.updates,
+            training_s=training_s,
+            evaluation_s=self._clock.of("evaluation"),
+            checkpoint_s=self._clock.of("checkpoint"),
+            startup_s=self._clock.of("startup"),
+            total_s=self._clock.total_s,
+            steps_per_s=self.steps / training_s if training_s > 0 else 0.0,
+            mean_return_100=mean,
+            evaluation=evaluation,
+        )
+
+    def end_hooks(self, outcome: Outcome) -> None:
+        """Tells the plugins."""
+        self._hooks.run_end(self._run, outcome)

@@ -1,0 +1,167 @@
+"""From names to a finished run. torch is imported only after the fork server has been started beside it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from a3c_zoo.entries import AgentEntry, EnvEntry, NetworkEntry, load_object
+from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.hyperparams import dump_config
+from a3c_zoo.processes.start import warm_up
+from a3c_zoo.runs.clock import Clock
+from a3c_zoo.runs.directory import RUN_FORMAT, RunDirectory, describe_host, write_atomically
+from a3c_zoo.runs.signals import StopRequest, stop_on_signals
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import Config
+    from a3c_zoo.records import Outcome, Reason
+    from a3c_zoo.registry import Registry
+    from a3c_zoo.runs.session import Observer, Session
+
+#: What may change when a run is resumed: how long it goes on, nothing that shapes what it learns.
+RESUMABLE_KEYS = ("run.steps", "run.episodes", "run.time_limit_s", "run.stop_return")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that a run needs to know before it starts."""
+
+    registry: Registry
+    entry: EnvEntry
+    agent: AgentEntry
+    network: NetworkEntry | None
+    config: Config
+    serial: bool
+
+
+def make_job(registry: Registry, entry: EnvEntry, agent: AgentEntry, config: Config, serial: bool) -> Job:
+    """Completes a job with the network entry that its configuration names."""
+    network = registry.network(config.network.name) if config.network else None
+    return Job(registry, entry, agent, network, config, serial)
+
+
+def train_new(job: Job, runs_dir: Path, name: str | None, observer: Observer) -> Outcome:
+    """Trains a fresh run in a directory of its own."""
+    clock = Clock()
+    with stop_on_signals() as stop:
+        _warm_up(job)
+        directory = RunDirectory.create(runs_dir, job.config, _meta(job), name)
+        return _train(job, directory, None, observer, stop, clock)
+
+
+def train_on(directory: RunDirectory, registry: Registry, flags: Mapping[str, Any], observer: Observer) -> Outcome:
+    """Goes on with a run from its newest checkpoint.
+
+    Args:
+        flags: "section.key" → new value; see `RESUMABLE_KEYS`.
+
+    Raises:
+        RunDirectoryError: the run is still running, or its directory is damaged.
+    """
+    clock = Clock()
+    with stop_on_signals() as stop:
+        directory.lock()
+        try:
+            meta, config = directory.meta(), _with_flags(directory.config(registry), flags)
+            job = make_job(
+                registry, registry.env(config.env_name), registry.agent(config.agent_name), config, meta["serial"]
+            )
+            _warm_up(job)
+            from a3c_zoo.runs.checkpoints import load_checkpoint
+
+            saved = load_checkpoint(directory)
+            if flags:
+                text = dump_config(config)
+                write_atomically(directory.config_file, lambda file: file.write(text.encode()))
+        except BaseException:
+            directory.unlock()
+            raise
+        return _train(job, directory, saved, observer, stop, clock)
+
+
+def _with_flags(config: Config, flags: Mapping[str, Any]) -> Config:
+    refused = [key for key in flags if key not in RESUMABLE_KEYS]
+    if refused:
+        raise ZooError(f"--resume goes on with the run as it was; it cannot change {', '.join(refused)}")
+    run = type(config.run)(**{**config.run.model_dump(), **{key.partition(".")[2]: v for key, v in flags.items()}})
+    return replace(config, run=run)
+
+
+def _warm_up(job: Job) -> None:
+    if not job.serial and job.agent.kind == "agent":
+        warm_up(job.config.run.start_method)
+
+
+def _meta(job: Job) -> dict[str, Any]:
+    plugin = job.registry.owner(job.entry) if ":" not in job.entry.name else None
+    return {
+        "format": RUN_FORMAT,
+        "env": job.config.env_name,
+        "agent": job.config.agent_name,
+        "kind": job.agent.kind,
+        "serial": job.serial,
+        "seed": job.config.run.seed,
+        "plugin": str(plugin) if plugin else None,
+        "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
+        "command": sys.argv,
+        **describe_host(),
+    }
+
+
+def _train(
+    job: Job,
+    directory: RunDirectory,
+    saved: Mapping[str, Any] | None,
+    observer: Observer,
+    stop: StopRequest,
+    clock: Clock,
+) -> Outcome:
+    """Runs the agent under a session; whatever happens, the files are closed and the lock is given back."""
+    try:
+        from a3c_zoo.runs.session import Session
+
+        session = Session(
+            directory,
+            job.entry,
+            job.agent,
+            job.network,
+            job.config,
+            serial=job.serial,
+            hooks=job.registry.hooks,
+            observer=observer,
+            stop=stop,
+            clock=clock,
+            saved=saved,
+        )
+        try:
+            return _run_agent(job, session, stop)
+        finally:
+            session.close()
+    finally:
+        directory.unlock()
+
+
+def _run_agent(job: Job, session: Session, stop: StopRequest) -> Outcome:
+    try:
+        load_object(job.agent.run)(session)
+    except KeyboardInterrupt:
+        return _finish(session, "interrupted", f"{stop.detail or 'Ctrl-C'}, at once")
+    except Exception as error:
+        try:
+            _finish(session, "error", (str(error).strip() or type(error).__name__).splitlines()[0])
+        except RunDirectoryError as second:  # the first error matters more
+            error.add_note(f"(and outcome.json could not be written: {second})")
+        raise
+    return _finish(session, None, "")
+
+
+def _finish(session: Session, reason: Reason | None, detail: str) -> Outcome:
+    outcome = session.outcome(reason, detail)
+    session.directory.write_outcome(outcome)
+    session.end_hooks(outcome)
+    return outcome
