@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from a3c_zoo.entries import (
@@ -24,6 +26,18 @@ OFFERED_BY: dict[str, tuple[type[Entry], ...]] = {
     "zoo_networks": (NetworkEntry,),
     "zoo_hyperparams": (HyperparamEntry,),
     "zoo_commands": (CommandEntry,),
+}
+
+#: Annotation of an entry's field → what a value must be, and whether it is. Another annotation has checks of its own.
+_FIELD_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("a string", lambda value: isinstance(value, str)),
+    "str | None": ("a string or None", lambda value: isinstance(value, str | None)),
+    "float | None": ("a number or None", lambda value: isinstance(value, int | float | None)),
+    "tuple[str, ...]": (
+        "a tuple of strings",
+        lambda value: isinstance(value, tuple) and all(isinstance(item, str) for item in value),
+    ),
+    "Mapping[str, Any]": ("a dictionary", lambda value: isinstance(value, Mapping)),
 }
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
@@ -54,7 +68,7 @@ def check(hook: str, offer: Any) -> Entry:
             f"{hook}() offers an {type(offer).__name__} of revision {offer.revision!r}, "
             f"but this version of a3c-zoo understands revision {ENTRY_REVISION}"
         )
-    fault = _fault(offer)
+    fault = _type_fault(offer) or _fault(offer)
     if fault:
         raise PluginError(f"{hook}() offers {fault}")
     return offer
@@ -80,22 +94,33 @@ def check_resolved(family: EnvFamily, name: str, resolved: Any) -> EnvEntry:
     fault: str | None
     if not isinstance(resolved, EnvEntry):
         fault = f"{_described(resolved)} where an EnvEntry is expected"
-    elif not resolved.name.startswith(f"{family.prefix}:"):
+    elif not str(resolved.name).startswith(f"{family.prefix}:"):
         fault = f"the name '{resolved.name}', which does not begin with '{family.prefix}:'"
     else:
-        fault = _env_fault(resolved)
+        fault = _type_fault(resolved) or _env_fault(resolved)
     if fault or not isinstance(resolved, EnvEntry):
         raise PluginError(f"environment '{name}' resolves to {fault}")
     return resolved
 
 
+def _type_fault(entry: Entry) -> str | None:
+    for field in dataclasses.fields(entry):
+        expected, is_sound = _FIELD_TYPES.get(str(field.type), ("", lambda value: True))
+        value = getattr(entry, field.name)
+        if not is_sound(value):
+            return (
+                f"{type(entry).__name__} {name_of(entry)!r} with {field.name}={value!r:.60}, which must be {expected}"
+            )
+    return None
+
+
 def _fault(entry: Entry) -> str | None:
-    """What is wrong with an entry of the right type and revision, None for nothing."""
-    if isinstance(entry, HyperparamEntry):
-        sound = isinstance(entry.package, str) and all(part.isidentifier() for part in entry.package.split("."))
-        return None if sound else f"{entry.package!r} as a package, which is no dotted module name"
+    """What is wrong with the contents of an entry, None for nothing."""
     name = name_of(entry)
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if isinstance(entry, HyperparamEntry):
+        sound = all(part.isidentifier() for part in name.split("."))
+        return None if sound else f"{name!r} as a package, which is no dotted module name"
+    if not _NAME.fullmatch(name):
         what = "prefix" if isinstance(entry, EnvFamily) else "name"
         return f"the {what} {name!r}; it may have a-z, 0-9, '_', '.', '-', and starts with a letter or digit"
     match entry:
@@ -121,9 +146,9 @@ def _env_fault(entry: EnvEntry) -> str | None:
     return _import_fault(entry.name, **strings)
 
 
-def _import_fault(name: str, **strings: Any) -> str | None:
+def _import_fault(name: str, **strings: str) -> str | None:
     for field, value in strings.items():
-        if not isinstance(value, str) or not _IMPORT_STRING.fullmatch(value):
+        if not _IMPORT_STRING.fullmatch(value):
             return f"'{name}' with {field}={value!r}, which is no import string 'package.module:attribute'"
     return None
 

@@ -123,8 +123,8 @@ def load_plugins(selection: Selection) -> Iterator[Plugin]:
 
 
 def _describe(point: metadata.EntryPoint) -> tuple[PluginInfo, metadata.EntryPoint]:
-    distribution = point.dist.name if point.dist else "unknown"
-    version = point.dist.version if point.dist else "unknown"
+    distribution = (point.dist and point.dist.name) or "unknown"
+    version = (point.dist and point.dist.version) or "unknown"
     first_party = distribution.replace("_", "-").lower() == FIRST_PARTY_DISTRIBUTION
     return PluginInfo(point.name, point.value, distribution, version, first_party), point
 
@@ -150,6 +150,8 @@ def _load(info: PluginInfo, point: metadata.EntryPoint) -> Plugin:
         return Plugin(info, implementation, _gather_offers(manager, info.hooks))
     except PluginError as error:
         return Plugin(info.as_faulty(str(error)))
+    except Exception as error:  # an attribute that raises when it is looked at, for one
+        return Plugin(info.as_faulty(f"it cannot be examined: {_one_line(error)}"))
 
 
 def _check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple[str, ...]:

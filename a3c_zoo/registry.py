@@ -54,9 +54,10 @@ class Registry:
         self.commands: dict[str, CommandEntry] = {}
         self._owners: dict[tuple[str, str], PluginInfo] = {}
         manager = new_manager()
-        found = []
+        found: list[PluginInfo] = []
         for plugin in plugins:
-            clash = self._clash(plugin)
+            twin = plugin.implementation is not None and manager.get_name(plugin.implementation)
+            clash = f"is the same module as plugin '{twin}'" if twin else self._clash(plugin)
             found.append(plugin.info.as_faulty(clash) if clash else plugin.info)
             if plugin.implementation is not None and not clash:
                 self._add(plugin)

@@ -18,7 +18,8 @@ from a3c_zoo.records import Episode, Outcome, Progress, RunInfo
 from a3c_zoo.registry import Registry, load_registry
 from a3c_zoo.testing import plugin_distribution
 
-RUN = RunInfo(Path("runs/x"), "cartpole", "a3c", Config("cartpole", "a3c", RunConfig(), EnvConfig(), AgentConfig()))
+CONFIG = Config("cartpole", "a3c", RunConfig.model_validate({}), EnvConfig.model_validate({}), AgentConfig())
+RUN = RunInfo(Path("runs/x"), "cartpole", "a3c", CONFIG)
 EPISODE = Episode(episode_return=21.0, length=21, step=21, time_s=1.0, worker=0)
 PROGRESS = Progress(21, 1, 0, 0.5, 42.0, 21.0, 21.0, 1, {})
 OUTCOME = Outcome(RUN.path, False, "steps", "", 21, 1, 0, 0.5, 0.0, 0.0, 0.0, 0.5, 42.0, 21.0, None)

@@ -138,10 +138,24 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
         ("zoo_agents", "[AgentEntry('x', 'm:f', 'm')]", "zoo_agents() offers 'x' with load='m', which is no import"),
         (
             "zoo_agents",
+            "[AgentEntry('x', 'm:f', 'm:f', spaces='Discrete')]",
+            "zoo_agents() offers AgentEntry 'x' with spaces='Discrete', which must be a tuple of strings",
+        ),
+        (
+            "zoo_envs",
+            "[EnvEntry('maze', 'm:f', threshold='9')]",
+            "zoo_envs() offers EnvEntry 'maze' with threshold='9', which must be a number or None",
+        ),
+        (
+            "zoo_agents",
             "[AgentEntry('x', 'm:f', 'm:f', kind='teacher')]",
             "zoo_agents() offers 'x' of kind 'teacher', which is neither 'agent' nor 'baseline'",
         ),
-        ("zoo_networks", "[NetworkEntry(3, 'm:f')]", "zoo_networks() offers the name 3; it may have a-z"),
+        (
+            "zoo_networks",
+            "[NetworkEntry(3, 'm:f')]",
+            "zoo_networks() offers NetworkEntry 3 with name=3, which must be a string",
+        ),
         (
             "zoo_hyperparams",
             "[HyperparamEntry('a/b')]",
@@ -165,6 +179,11 @@ def test_two_plugins_of_one_name(install: Install) -> None:
     plugins = load()
     assert plugins["a-dist/toy"].info.status == "loaded"
     assert plugins["b-dist/toy"].info.fault == "has the same name as plugin 'toy' (a-dist 1.0)"
+
+
+def test_an_attribute_that_raises(install: Install) -> None:
+    source = "class Toy:\n  @property\n  def zoo_envs(self): raise ValueError('boom')\n"
+    assert "ValueError: boom" in fault_of(source + "import sys\nsys.modules[__name__] = Toy()", install)
 
 
 def test_what_a_plugin_prints_goes_to_stderr(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,6 +122,13 @@ def test_a_name_offered_twice_by_one_plugin() -> None:
     assert registry.envs == {}
 
 
+def test_two_names_for_one_module() -> None:
+    first = plugin("first")
+    second = Plugin(plugin("second").info, first.implementation)
+    faults = Registry([first, second]).faults
+    assert [(info.name, info.fault) for info in faults] == [("second", "is the same module as plugin 'first'")]
+
+
 @pytest.mark.parametrize("entry", [EnvFamily("gym", "m:f"), EnvFamily("atari", "m:f"), EnvEntry("atari", "m:f")])
 def test_a_reserved_prefix(entry: Entry) -> None:
     assert Registry([plugin("core", entry, first_party=True)]).faults == ()
