@@ -23,6 +23,9 @@ MAX_DEPTH: Final = 20
 Location = tuple[str | int, ...]
 
 _PREFIX = "tag:yaml.org,2002:"
+_REFUSED_TAG = "refused:"
+#: Stands for a value that cannot be used; a fault says why.
+_UNUSABLE: Final = object()
 _FLOAT = r"""[-+]?(?:[0-9][0-9_]*\.[0-9]*(?:[eE][-+]?[0-9]+)?
     |\.[0-9]+(?:[eE][-+]?[0-9]+)?
     |[0-9][0-9_]*[eE][-+]?[0-9]+
@@ -67,29 +70,27 @@ class Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes with the scalar rules above; `faults` collects the tags that it met."""
+    """Composes nodes with the scalar rules above, and marks those that have a tag of their own."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own name
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.depth = 0
-        self.faults: list[YamlFault] = []
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if getattr(event, "anchor", None) is not None:  # an alias event names its anchor too
             raise yaml.composer.ComposerError(None, None, "anchors and aliases are not allowed", event.start_mark)
-        if getattr(event, "tag", None) is not None:
-            tag = event.tag.replace(_PREFIX, "!!")
-            self.faults.append(YamlFault(event.start_mark.line + 1, (), f"tag '{tag}' is not allowed, only plain data"))
         if self.depth >= MAX_DEPTH:
             raise yaml.composer.ComposerError(None, None, "nested too deeply", event.start_mark)
         self.depth += 1
-        try:
-            return super().compose_node(parent, index)
-        finally:
-            self.depth -= 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        tag = getattr(event, "tag", None)
+        if node is not None and tag is not None:
+            node.tag = _REFUSED_TAG + tag.replace(_PREFIX, "!!")
+        return node
 
 
 class _Dumper(yaml.SafeDumper):
@@ -119,41 +120,51 @@ class _Builder:
         self.faults: list[YamlFault] = []
 
     def build(self, node: yaml.Node, location: Location) -> Any:
+        self.lines.setdefault(location, _line(node))
+        if node.tag.startswith(_REFUSED_TAG):
+            tag = node.tag.removeprefix(_REFUSED_TAG)
+            return self._refuse(node, location, f"tag '{tag}' is not allowed, only plain data")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, location)
         if isinstance(node, yaml.SequenceNode):
-            return [self._item(item, (*location, i)) for i, item in enumerate(node.value)]
+            items = [self.build(item, (*location, i)) for i, item in enumerate(node.value)]
+            return [item for item in items if item is not _UNUSABLE]
         return self._scalar(node, location)
-
-    def _item(self, node: yaml.Node, location: Location) -> Any:
-        self.lines[location] = node.start_mark.line + 1
-        return self.build(node, location)
 
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         built: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
             key = self.build(key_node, location)
             if not isinstance(key, str):
-                self.faults.append(YamlFault(line, location, f"key {display(key)} is no word; quote it"))
-            elif key in built:
+                if key is not _UNUSABLE:
+                    self._refuse(key_node, location, f"key {display(key)} is no word; quote it")
+            elif (*location, key) in self.lines:
                 first = self.lines[*location, key]
-                self.faults.append(YamlFault(line, (*location, key), f"duplicate key, first given in line {first}"))
+                self._refuse(key_node, (*location, key), f"duplicate key, first given in line {first}")
             else:
-                self.lines[*location, key] = line
-                built[key] = self.build(value_node, (*location, key))
+                self.lines[*location, key] = _line(key_node)
+                value = self.build(value_node, (*location, key))
+                if value is not _UNUSABLE:
+                    built[key] = value
         return built
 
     def _scalar(self, node: yaml.Node, location: Location) -> Any:
         text: str = node.value
-        reader = _SCALARS.get(node.tag.removeprefix(_PREFIX))
-        if reader is None:
+        rule = _SCALARS.get(node.tag.removeprefix(_PREFIX))
+        if rule is None:
             return text
         try:
-            return reader[2](text)
+            return rule[2](text)
         except ValueError:  # Python's own limit on the digits of an integer
-            self.faults.append(YamlFault(node.start_mark.line + 1, location, "a number with too many digits"))
-            return None
+            return self._refuse(node, location, "a number with too many digits")
+
+    def _refuse(self, node: yaml.Node, location: Location, message: str) -> object:
+        self.faults.append(YamlFault(_line(node), location, message))
+        return _UNUSABLE
+
+
+def _line(node: yaml.Node) -> int:
+    return node.start_mark.line + 1 if node.start_mark else 1
 
 
 def _syntax_fault(error: yaml.YAMLError) -> YamlFault:
@@ -164,15 +175,12 @@ def _syntax_fault(error: yaml.YAMLError) -> YamlFault:
 
 def _parse(text: str) -> tuple[Any, _Builder]:
     builder = _Builder()
-    loader: _Loader | None = None
     data: Any = None
     try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        builder.faults += loader.faults
+        node = _Loader(text).get_single_node()
         data = None if node is None else builder.build(node, ())
     except yaml.YAMLError as error:
-        builder.faults += [*(loader.faults if loader else ()), _syntax_fault(error)]
+        builder.faults.append(_syntax_fault(error))
     return data, builder
 
 
@@ -185,7 +193,7 @@ def parse_document(raw: bytes, source: str) -> Document:
     except UnicodeDecodeError as error:
         return _unreadable(source, f"is not UTF-8 (byte {error.start})", raw.count(b"\n", 0, error.start) + 1)
     data, builder = _parse(text)
-    if data is not None and not isinstance(data, dict):
+    if data is not None and data is not _UNUSABLE and not isinstance(data, dict):
         builder.faults.append(YamlFault(1, (), f"must be a mapping of sections, not {display(data)}"))
     return Document(source, data if isinstance(data, dict) else {}, builder.lines, tuple(builder.faults))
 

@@ -1,0 +1,463 @@
+"""Sets, files, overrides and flags → one configuration; every fault in one error."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from pydantic import Field, ValidationError
+
+from a3c_zoo import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry
+from a3c_zoo.agents.configs import A3CConfig
+from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, RunConfig
+from a3c_zoo.entries import Entry
+from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError
+from a3c_zoo.hyperparams import describe, dump_config, find_set, list_sets, load_config, resolve_config
+from a3c_zoo.learning.configs import MLPConfig
+from a3c_zoo.plugins import Plugin, PluginInfo, Selection
+from a3c_zoo.registry import Registry, load_registry
+
+
+class MazeConfig(EnvConfig):
+    """An environment's own keys, one of them required."""
+
+    size: int = Field(ge=1, description="cells along an edge")
+    walls: tuple[int, ...] = Field(default_factory=lambda: (1, 2), description="cells that are walls")
+
+
+class WideConfig(NetworkConfig):
+    """A network's own key."""
+
+    width: int = Field(8, description="units")
+
+
+MAZE = EnvEntry("maze", "toy:make", config="tests.test_hyperparams:MazeConfig")
+CARTPOLE = EnvEntry("cartpole", "toy:make")
+BARE = AgentEntry("bare", run="toy:run", load="toy:load", sections=("run", "env", "agent"))
+A3C = AgentEntry("a3c", run="toy:run", load="toy:load", config="a3c_zoo.agents.configs:A3CConfig")
+MLP = NetworkEntry("mlp", "toy:mlp", config="a3c_zoo.learning.configs:MLPConfig")
+WIDE = NetworkEntry("wide", "toy:wide", config="tests.test_hyperparams:WideConfig")
+
+
+def registry_of(*packages: str, entries: tuple[Entry, ...] = ()) -> Registry:
+    offers = (MAZE, CARTPOLE, BARE, A3C, MLP, WIDE, *entries, *(HyperparamEntry(package) for package in packages))
+    return Registry([Plugin(PluginInfo("toy", "toy", "toy-dist", "1.0", True), ModuleType("toy"), offers)])
+
+
+MakePackage = Callable[..., str]
+
+
+@pytest.fixture
+def make_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakePackage:
+    """Makes an importable package of sets: `make_package({"cartpole/a3c.yml": "run: {seed: 1}"})` → its name."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def make(files: dict[str, str]) -> str:
+        name = f"sets_{uuid.uuid4().hex}"
+        for path, text in {"__init__.py": "", **files}.items():
+            target = tmp_path / name / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+        return name
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def first_party() -> Registry:
+    return load_registry(Selection(allowed=frozenset()))
+
+
+def faults(call: Callable[[], Any]) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        call()
+    lines = str(caught.value).splitlines()
+    return [line.strip() for line in (lines[1:] if len(lines) > 1 else lines)]
+
+
+def resolve_faults(agent: AgentEntry = A3C, **arguments: Any) -> list[str]:
+    return faults(lambda: resolve_config(registry_of(), CARTPOLE, agent, **arguments))
+
+
+# --- sets
+
+
+def test_first_party_sets_are_usable(first_party: Registry) -> None:
+    sets = list_sets(first_party)
+    assert ("cartpole", "a3c", "a3c_zoo_hyperparams", "cartpole/a3c.yml") in {
+        (each.env, each.name, each.package, each.source) for each in sets
+    }
+    for each in sets:
+        agent = first_party.agents.get(each.name, first_party.agent("a3c"))
+        config = resolve_config(first_party, first_party.env(each.env), agent, hyperparams=each.name)
+        assert config.sources
+
+
+def test_unknown_set(make_package: MakePackage) -> None:
+    registry = registry_of(make_package({"cartpole/a3c.yml": "", "cartpole/fast.yml": "", "maze/slow.yml": ""}))
+    message = "environment 'cartpole' has no hyperparameter set 'fats'. Did you mean 'fast'? See: a3c-zoo list"
+    with pytest.raises(UnknownNameError, match=message.replace("?", r"\?")):
+        resolve_config(registry, CARTPOLE, A3C, hyperparams="fats")
+    with pytest.raises(UnknownNameError, match="no hyperparameter set 'slow'"):
+        find_set(registry, "cartpole", "slow")
+
+
+def test_a_set_in_two_packages_is_an_error_that_names_both(make_package: MakePackage) -> None:
+    first, second = make_package({"cartpole/a3c.yml": ""}), make_package({"cartpole/a3c.yml": "", "maze/a3c.yml": ""})
+    registry = registry_of(first, second)
+    for hyperparams in (None, "a3c"):
+        with pytest.raises(PluginError, match=r"'cartpole/a3c' is in sets_.* and sets_.*; disable") as caught:
+            resolve_config(registry, CARTPOLE, A3C, hyperparams=hyperparams)
+        assert first in str(caught.value)
+        assert second in str(caught.value)
+    assert find_set(registry, "maze", "a3c").package == second
+
+
+def test_an_unreadable_package_leaves_the_others(make_package: MakePackage, caplog: pytest.LogCaptureFixture) -> None:
+    registry = registry_of("no_such_package", "json.decoder", make_package({"cartpole/a3c.yml": "run: {seed: 7}"}))
+    with caplog.at_level(logging.WARNING):
+        assert resolve_config(registry, CARTPOLE, A3C).run.seed == 7
+    assert "hyperparameter package 'no_such_package' cannot be read" in caplog.text
+    assert "hyperparameter package 'json.decoder' cannot be read" in caplog.text
+
+
+def test_other_files_of_a_package_are_no_sets(make_package: MakePackage) -> None:
+    package = make_package({"README.md": "", "top.yml": "", "cartpole/a3c.yml": "", "cartpole/notes.txt": ""})
+    assert [each.source for each in list_sets(registry_of(package))] == ["cartpole/a3c.yml"]
+
+
+# --- layers
+
+
+def test_later_layers_win_and_sources_say_so(make_package: MakePackage, tmp_path: Path) -> None:
+    text = "# header\nrun:\n  workers: 3\n  seed: 1\nagent:\n  n_steps: 11\n  gamma: 0.5\n  gae_lambda: 0.6\n"
+    registry = registry_of(make_package({"cartpole/a3c.yml": text}))
+    file = tmp_path / "mine.yml"
+    file.write_text("agent:\n  n_steps: 22\n  gamma: 0.7\n")
+    config = resolve_config(
+        registry,
+        CARTPOLE,
+        A3C,
+        hyperparams=str(file),
+        overrides=["agent.n_steps=33", "optimizer.learning_rate=1e-4", "seed=4"],
+        flags={"run.seed": (5, "--seed")},
+    )
+    assert config.agent == A3CConfig(n_steps=33, gamma=0.7, gae_lambda=0.6)
+    assert (config.run.workers, config.run.seed, config.optimizer and config.optimizer.learning_rate) == (3, 5, 1e-4)
+    assert config.sources == {
+        "run.workers": "cartpole/a3c.yml:3",
+        "run.seed": "--seed",
+        "agent.n_steps": "-o",
+        "agent.gamma": f"{file}:3",
+        "agent.gae_lambda": "cartpole/a3c.yml:8",
+        "optimizer.learning_rate": "-o",
+    }
+
+
+def test_a_named_set_replaces_the_default_set(make_package: MakePackage) -> None:
+    package = make_package({"cartpole/a3c.yml": "run: {seed: 1, workers: 5}", "cartpole/b.yml": "run: {seed: 2}"})
+    config = resolve_config(registry_of(package), CARTPOLE, A3C, hyperparams="b")
+    assert config.run == RunConfig(seed=2)
+
+
+def test_without_any_set_there_are_defaults() -> None:
+    config = resolve_config(registry_of(), CARTPOLE, A3C)
+    assert (config.agent, config.network, config.env) == (A3CConfig(), MLPConfig(), EnvConfig())
+    assert config.sources == {}
+
+
+def test_empty_sections_are_fine(make_package: MakePackage) -> None:
+    assert resolve_config(registry_of(make_package({"cartpole/a3c.yml": "run:\n"})), CARTPOLE, A3C).run == RunConfig()
+
+
+@pytest.mark.parametrize("name", ["mine.yml", "mine.yaml", "./mine"])
+def test_what_counts_as_a_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text("run: {seed: 3}")
+    assert resolve_config(registry_of(), CARTPOLE, A3C, hyperparams=name).run.seed == 3
+
+
+def test_the_last_override_wins_with_or_without_its_section() -> None:
+    registry = registry_of()
+    for overrides, expected in [(["n_steps=5", "agent.n_steps=6"], 6), (["agent.n_steps=6", "n_steps=5"], 5)]:
+        assert resolve_config(registry, CARTPOLE, A3C, overrides=overrides).agent == A3CConfig(n_steps=expected)
+
+
+@pytest.mark.parametrize(
+    ("override", "section", "key", "expected"),
+    [
+        ("hidden_sizes=[32, 16]", "network", "hidden_sizes", (32, 16)),
+        ("run.steps=1e6", "run", "steps", 1_000_000),
+        ("max_grad_norm=null", "optimizer", "max_grad_norm", None),
+        ("clip_rewards=true", "agent", "clip_rewards", True),
+        ("clip_rewards=no", "agent", "clip_rewards", False),  # a boolean is meant
+        ("activation = relu", "network", "activation", "relu"),
+    ],
+)
+def test_override_values(override: str, section: str, key: str, expected: Any) -> None:
+    config = resolve_config(registry_of(), CARTPOLE, A3C, overrides=[override])
+    assert getattr(config.sections()[section], key) == expected
+
+
+def test_the_network_chooses_its_model() -> None:
+    config = resolve_config(registry_of(), CARTPOLE, A3C, overrides=["width=9", "network.name=wide"])
+    assert config.network == WideConfig(name="wide", width=9)
+    assert resolve_faults(overrides=["width=9"]) == ["-o width: unknown key."]
+
+
+def test_the_environment_brings_its_keys() -> None:
+    config = resolve_config(registry_of(), MAZE, A3C, overrides=["size=4"])
+    assert config.env == MazeConfig(size=4)
+    assert config.env.factory_kwargs() == {"size": 4, "walls": (1, 2)}
+    assert faults(lambda: resolve_config(registry_of(), MAZE, A3C)) == ["env.size: must be given"]
+
+
+def test_an_agent_without_network_has_no_such_section(tmp_path: Path) -> None:
+    config = resolve_config(registry_of(), CARTPOLE, BARE)
+    assert (config.network, config.optimizer, config.agent) == (None, None, AgentConfig())
+    file = tmp_path / "mine.yml"
+    file.write_text("run:\n  seed: 1\nnetwork:\n  name: mlp\n")
+    overrides, flags = ["optimizer.beta1=0"], {"network.name": ("mlp", "--network")}
+    assert resolve_faults(BARE, hyperparams=str(file), overrides=overrides, flags=flags) == [
+        f"{file}:3 network: agent 'bare' has no such section",
+        "-o optimizer: agent 'bare' has no such section",
+        "--network network: agent 'bare' has no such section",
+    ]
+
+
+@pytest.mark.parametrize("path", ["tests.test_hyperparams:MAZE", "a3c_zoo.config:NetworkConfig"])
+def test_a_model_of_another_kind_is_the_plugins_fault(path: str) -> None:
+    with pytest.raises(PluginError, match=f"'{path}' must be a subclass of a3c_zoo.config.AgentConfig"):
+        resolve_config(registry_of(), CARTPOLE, dataclasses.replace(A3C, config=path))
+
+
+# --- faults
+
+FAULTY_SET = """\
+# every fault of this file is reported at once
+agent:
+  n_steps: 0
+  gama: 0.9
+  gamma: 2
+network:
+  n_steps: 3
+  hidden_sizes: [64, 0]
+  activation: no
+optimzer:
+  x: 1
+optimizer: 5
+run:
+  workers: true
+  seed: !!python/name:os.system
+  workers: 3
+  time_limit_s: .nan
+5: 3
+"""
+
+
+def test_all_faults_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "bad.yml"
+    file.write_text(FAULTY_SET)
+    overrides = ["foo", "n_stps=3", "name=5", "x.y=1", "agent.gae_lambda=", "optimizer.beta1=[1", "alpha=*a"]
+    flags = {"run.checkpoint_every_s": (-1, "--checkpoint-every")}
+    must_read = "must read KEY=VALUE, such as agent.n_steps=5 (no value: null)"
+    assert resolve_faults(hyperparams=str(file), overrides=overrides, flags=flags) == [
+        f"{file}:3 agent.n_steps: 0 — must be greater than or equal to 1",
+        f"{file}:4 agent.gama: unknown key. Did you mean 'gamma'?",
+        f"{file}:5 agent.gamma: 2 — must be less than or equal to 1",
+        f"{file}:7 network.n_steps: unknown key. Did you mean 'agent.n_steps'?",
+        f"{file}:8 network.hidden_sizes[1]: 0 — must be greater than or equal to 1",
+        f"{file}:9 network.activation: 'no' — must be 'tanh', 'relu' or 'elu'",
+        f"{file}:10 optimzer: unknown section. Did you mean 'optimizer'?",
+        f"{file}:12 optimizer: 5 — must be a section with keys below it",
+        f"{file}:14 run.workers: true — must be a number",
+        f"{file}:15 run.seed: tag '!!python/name:os.system' is not allowed, only plain data",
+        f"{file}:16 run.workers: duplicate key, first given in line 14",
+        f"{file}:17 run.time_limit_s: .nan — must be a finite number",
+        f"{file}:18 key 5 is no word; quote it",
+        f"-o foo: {must_read}",
+        "-o n_stps: unknown key. Did you mean 'n_steps'?",
+        "-o name: ambiguous, give network.name or optimizer.name",
+        "-o x: unknown section.",
+        f"-o agent.gae_lambda=: {must_read}",
+        "-o optimizer.beta1: while parsing a flow sequence expected ',' or ']', but got '<stream end>'",
+        "-o alpha: anchors and aliases are not allowed",
+        "--checkpoint-every run.checkpoint_every_s: -1 — must be greater than 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("- a\n", ":1 must be a mapping of sections, not [a]"),
+        ("run: [1]\n", ":1 run: [1] — must be a section with keys below it"),
+        ("run:\n  seed: [1]\n", ":2 run.seed: [1] — must be a valid integer"),
+        ("network:\n  name: ml\n  sizes: 3\n", ":2 network.name: unknown network 'ml'. Did you mean 'mlp'?"),
+        ("network:\n  name: [mlp]\n", ":2 network.name: [mlp] — must be a name"),
+        ("env_name: pong\n", ":1 env_name: is for pong, not for 'cartpole'"),
+        ("run: 1\nrun: 2", ":1 run: 1 — must be"),
+    ],
+)
+def test_faulty_files(text: str, expected: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yml"
+    file.write_text(text)
+    found = resolve_faults(hyperparams=str(file))
+    assert found[0].startswith(f"{file}{expected}")
+
+
+def test_missing_file_and_directory(tmp_path: Path) -> None:
+    for path, message in [(tmp_path / "no.yml", "no such file"), (f"{tmp_path}/", "cannot be read: Is a directory")]:
+        found = resolve_faults(hyperparams=str(path))
+        assert found == [f"{path}: {message}"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_file_without_permission(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yml"
+    file.write_text("")
+    file.chmod(0)
+    found = resolve_faults(hyperparams=str(file))
+    assert found == [f"{file}: cannot be read: Permission denied"]
+
+
+def test_true_is_no_number_in_python_either() -> None:
+    with pytest.raises(ValidationError, match="must be a number"):
+        RunConfig(workers=True)
+    with pytest.raises(ValidationError, match="must be a number"):
+        A3CConfig(gamma=True)
+    assert A3CConfig(clip_rewards=True).clip_rewards
+
+
+# --- a run's config.yml
+
+
+def equal(first: Config, second: Config) -> bool:
+    return dataclasses.replace(first, sources={}) == dataclasses.replace(second, sources={})
+
+
+@pytest.mark.parametrize(
+    ("env", "agent", "overrides"),
+    [
+        (CARTPOLE, A3C, ["learning_rate=1e-05", "hidden_sizes=[]", "steps=5"]),
+        (CARTPOLE, BARE, []),
+        (MAZE, A3C, ["size=4", "walls=[7]", "network.name=wide"]),
+    ],
+)
+def test_dump_and_load(env: EnvEntry, agent: AgentEntry, overrides: list[str], tmp_path: Path) -> None:
+    registry = registry_of()
+    config = resolve_config(registry, env, agent, overrides=overrides)
+    file = tmp_path / "config.yml"
+    file.write_text(dump_config(config))
+    assert equal(load_config(file, registry), config)
+    assert equal(resolve_config(registry, env, agent, hyperparams=str(file)), config)
+
+
+def test_dump_keeps_the_order_of_sections() -> None:
+    lines = dump_config(resolve_config(registry_of(), CARTPOLE, A3C)).splitlines()
+    tops = [line.partition(":")[0] for line in lines if not line.startswith(" ")]
+    assert tops == ["env_name", "agent_name", "run", "env", "agent", "network", "optimizer"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("run: {}\n", "config.yml: env_name and agent_name must be given"),
+        ("env_name: [\n", "config.yml:2 while parsing"),
+        ("env_name: cartpole\nagent_name: a3c\nrun:\n  seed: -1\n", "config.yml:4 run.seed: -1 — must be greater"),
+    ],
+)
+def test_faulty_config_of_a_run(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.yml"
+    file.write_text(text)
+    assert message in faults(lambda: load_config(file, registry_of()))[0]
+
+
+def test_config_of_an_environment_that_is_gone(tmp_path: Path) -> None:
+    file = tmp_path / "config.yml"
+    file.write_text("env_name: cartpol\nagent_name: a3c\n")
+    with pytest.raises(UnknownNameError, match="Did you mean 'cartpole'"):
+        load_config(file, registry_of())
+
+
+# --- show
+
+
+def test_describe_has_every_value() -> None:
+    config = resolve_config(registry_of(), MAZE, A3C, overrides=["size=4"])
+    rows = {row.key: row for row in describe(config)}
+    assert rows["env.size"]._asdict() == {
+        "key": "env.size",
+        "value": 4,
+        "description": "cells along an edge",
+        "default": None,
+        "source": "-o",
+    }
+    assert (rows["env.walls"].default, rows["env.walls"].value, rows["env.walls"].source) == ([1, 2], [1, 2], "default")
+    assert len(rows) == sum(len(section) for section in config.to_dict().values() if isinstance(section, dict))
+
+
+@pytest.mark.parametrize("model", [RunConfig, A3CConfig, MLPConfig, EnvConfig])
+def test_every_value_has_a_meaning(model: type[Any]) -> None:
+    assert [name for name, info in model.model_fields.items() if not info.description] == []
+
+
+def show(*args: str, columns: int = 100) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "a3c_zoo", "show", "hyperparams", *args]
+    environ = {**os.environ, "COLUMNS": str(columns), "A3C_ZOO_PLUGINS": ""}
+    return subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
+
+
+@pytest.fixture(scope="module")
+def shown() -> list[str]:
+    result = show("cartpole", "-o", "n_steps=5")
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.splitlines()
+
+
+def test_show_without_a_terminal_cuts_nothing(shown: list[str]) -> None:
+    assert shown[0].split() == ["key", "value", "source", "meaning"]
+    by_key = {line.split()[0]: line for line in shown}
+    assert by_key["agent.n_steps"].split(maxsplit=3)[1:] == ["5", "-o", "steps per environment in one rollout (T)"]
+    assert by_key["run.stop_return"].endswith("null: at the environment's threshold")
+    assert "cartpole/a3c.yml:" in by_key["optimizer.learning_rate"]
+
+
+def test_show_json() -> None:
+    rows = json.loads(show("cartpole", "--json").stdout)
+    assert set(rows[0]) == {"key", "value", "description", "default", "source"}
+    assert {row["key"]: row["default"] for row in rows}["network.hidden_sizes"] == [64, 64]
+
+
+def test_show_reports_faults_and_leaves_with_2() -> None:
+    result = show("cartpole", "-o", "gamma=2", "-o", "n_stps=3")
+    assert result.returncode == 2
+    assert result.stderr.splitlines() == [
+        "Error: 2 faults in the configuration:",
+        "  -o agent.gamma: 2 — must be less than or equal to 1",
+        "  -o n_stps: unknown key. Did you mean 'n_steps'?",
+    ]
+
+
+def test_show_on_a_terminal_fits_its_width(first_party: Registry, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from a3c_zoo.cli import show as module
+
+    monkeypatch.setenv("COLUMNS", "100")
+    config = resolve_config(first_party, first_party.env("cartpole"), first_party.agent("a3c"))
+    rows = describe(config)
+    module._print_rich("cartpole, agent a3c", rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    text = " ".join(" ".join(lines).split())
+    for row in rows:
+        assert row.key.partition(".")[2] in text
+        assert "…" not in text
