@@ -1,0 +1,143 @@
+"""The wheel: what is in it, and that it works where there is no checkout."""
+
+from __future__ import annotations
+
+import email
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = {"a3c_zoo", "a3c_zoo_envs", "a3c_zoo_hyperparams"}
+
+
+def run(*command: str | Path, cwd: str | Path = "/", timeout: float = 50) -> str:
+    """Runs a command as a user without this checkout would: from elsewhere, and without PYTHON* variables."""
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "A3C_ZOO"))}
+    result = subprocess.run(
+        list(map(str, command)), cwd=cwd, env=environ, capture_output=True, text=True, timeout=timeout, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy: a build leaves files in its source tree."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("a3c_zoo", "envs", "hyperparams", "tests"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, source)
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, source)
+    return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a new virtual environment: the wheel, and beside it this environment's dependencies."""
+    venv = tmp_path_factory.mktemp("clean") / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", venv)
+    python = venv / "bin" / "python"
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "--quiet", wheel)
+    # Everything installed here but this project, which is there as an editable install that points to the checkout.
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if "a3c_zoo" not in path.name and path.suffix != ".pth" and not (site / path.name).exists():
+            (site / path.name).symlink_to(path)
+    return python
+
+
+def test_contents(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.partition("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
+    assert {f"{package}/{name}" for package in PACKAGES for name in ("__init__.py", "py.typed")} <= set(names)
+    sources = {
+        path.relative_to(root).as_posix()
+        for root in (ROOT, ROOT / "envs", ROOT / "hyperparams")
+        for package in PACKAGES & {path.name for path in root.iterdir()}
+        for path in (root / package).rglob("*")
+        if path.suffix in {".py", ".yml", ".typed"}
+    }
+    assert sources == {name for name in names if ".dist-info/" not in name}
+    assert "a3c_zoo_hyperparams/cartpole/a3c.yml" in names
+
+
+def test_metadata(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        info = next(name.partition("/")[0] for name in archive.namelist() if ".dist-info/" in name)
+        metadata = email.message_from_bytes(archive.read(f"{info}/METADATA"))
+        points = ConfigParser()
+        points.read_string(archive.read(f"{info}/entry_points.txt").decode())
+        licence = archive.read(f"{info}/licenses/LICENSE").decode()
+    assert (metadata["Name"], metadata["License-Expression"], metadata["Requires-Python"]) == (
+        "a3c-zoo",
+        "MIT",
+        ">=3.11",
+    )
+    assert licence.startswith("MIT License")
+    assert dict(points["console_scripts"]) == {"a3c-zoo": "a3c_zoo.__main__:main"}
+    assert dict(points["a3c_zoo"]) == {
+        "core": "a3c_zoo.builtins",
+        "envs": "a3c_zoo_envs",
+        "hyperparams": "a3c_zoo_hyperparams",
+    }
+
+
+def test_the_version_is_the_packages_own(wheel: Path) -> None:
+    import a3c_zoo
+
+    assert wheel.name.split("-")[1] == a3c_zoo.__version__
+
+
+def test_it_works_without_the_checkout(clean_python: Path) -> None:
+    where = """
+import importlib.metadata, json, a3c_zoo, a3c_zoo_envs, a3c_zoo_hyperparams
+found = [d.metadata["Name"] for d in importlib.metadata.distributions()]
+files = [m.__file__ for m in (a3c_zoo, a3c_zoo_envs, a3c_zoo_hyperparams)]
+print(json.dumps({"files": files, "count": found.count("a3c-zoo")}))
+"""
+    report = json.loads(run(clean_python, "-c", where))
+    venv = str(clean_python.parent.parent)
+    assert all(file.startswith(venv) for file in report["files"])
+    assert report["count"] == 1
+
+    command = clean_python.parent / "a3c-zoo"
+    assert "cartpole" in {line.split()[0] for line in run(command, "list", "envs").splitlines()}
+    assert "cartpole/a3c.yml:" in run(command, "show", "hyperparams", "cartpole")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_real_install_works(wheel: Path, tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", venv)
+    python = venv / "bin" / "python"
+    run(python, "-m", "pip", "install", "--constraint", ROOT / "constraints.txt", wheel, timeout=800)
+    run(python, "-m", "pip", "check")
+    assert "cartpole" in run(venv / "bin" / "a3c-zoo", "list", "envs")
+
+
+def test_constraints_pin_every_requirement() -> None:
+    import tomllib
+
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = {line.partition("==")[0] for line in lines if not line.startswith("#")}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = {requirement.partition(">")[0].strip().lower() for requirement in required}
+    assert names <= pinned
+    assert all(line.startswith("#") or "==" in line for line in lines)
+    assert not any("+" in line or "@" in line or "/" in line for line in lines)
