@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 if TYPE_CHECKING:
     from a3c_zoo.config import NetworkConfig
     from a3c_zoo.learning.configs import MLPConfig
     from a3c_zoo.learning.spaces import ObservationSpec
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "elu": F.elu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu}
 
 
 class ActorCritic(nn.Module):
@@ -59,9 +59,9 @@ class _Tower(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for weight, bias in self._weights[:-1]:
-            x = self.activation(F.linear(x, weight, bias))
+            x = self.activation(functional.linear(x, weight, bias))
         weight, bias = self._weights[-1]
-        return F.linear(x, weight, bias)
+        return functional.linear(x, weight, bias)
 
 
 class MLP(ActorCritic):

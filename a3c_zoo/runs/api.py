@@ -24,6 +24,9 @@ ASKED_EVALUATION = 1_000_000
 class SilentObserver:
     """Watches a run and says nothing."""
 
+    def starting(self, title: str, target: float | None, run: Any, path: Path) -> None:
+        """Ignored."""
+
     def progress(self, progress: Any) -> None:
         """Ignored."""
 

@@ -15,7 +15,9 @@ from a3c_zoo.runs.evaluate import StopEvaluationError, evaluate
 from a3c_zoo.runs.recorder import WINDOW, Monitor, TensorBoard, Window
 
 if TYPE_CHECKING:
-    from a3c_zoo.config import Config
+    from pathlib import Path
+
+    from a3c_zoo.config import Config, RunConfig
     from a3c_zoo.entries import AgentEntry, EnvEntry, NetworkEntry
     from a3c_zoo.run_hooks import RunHooks
     from a3c_zoo.runs.directory import RunDirectory
@@ -27,6 +29,10 @@ SPEED_WINDOW_S = 5.0
 
 class Observer(Protocol):
     """Somebody who watches a run: the terminal panel, a notebook."""
+
+    def starting(self, title: str, target: float | None, run: RunConfig, path: Path) -> None:
+        """Before the workers start."""
+        ...
 
     def progress(self, progress: Progress) -> None:
         """Called several times a second."""
@@ -83,6 +89,9 @@ class Session:
         self.tensorboard = TensorBoard(directory.path / "tensorboard", self.steps + 1 if saved else None)
         self._next_checkpoint_s = self._next_metrics_s = 0.0
         self._speeds: deque[tuple[float, int]] = deque()
+        workers = "serial" if serial else f"{config.run.workers} workers"
+        title = f"{config.agent_name} on {config.env_name}, seed {config.run.seed}, {workers}"
+        observer.starting(title, self._target, config.run, directory.path)
 
     # What an agent calls (`RunContext`)
 

@@ -98,7 +98,6 @@ def _warm_up(job: Job) -> None:
 
 
 def _meta(job: Job) -> dict[str, Any]:
-    plugin = job.registry.owner(job.entry) if ":" not in job.entry.name else None
     return {
         "format": RUN_FORMAT,
         "env": job.config.env_name,
@@ -106,7 +105,7 @@ def _meta(job: Job) -> dict[str, Any]:
         "kind": job.agent.kind,
         "serial": job.serial,
         "seed": job.config.run.seed,
-        "plugin": str(plugin) if plugin else None,
+        "plugin": str(job.registry.owner(job.entry)),
         "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
         "command": sys.argv,
         **describe_host(),
