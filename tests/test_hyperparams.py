@@ -411,9 +411,9 @@ def test_every_value_has_a_meaning(model: type[Any]) -> None:
     assert [name for name, info in model.model_fields.items() if not info.description] == []
 
 
-def show(*args: str, columns: int = 100) -> subprocess.CompletedProcess[str]:
+def show(*args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "a3c_zoo", "show", "hyperparams", *args]
-    environ = {**os.environ, "COLUMNS": str(columns), "A3C_ZOO_PLUGINS": ""}
+    environ = {**os.environ, "A3C_ZOO_PLUGINS": ""}
     return subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
 
 

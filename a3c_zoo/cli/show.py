@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from a3c_zoo.hyperparams import Row
 
 
-@click.group(no_args_is_help=True)
+@click.group(no_args_is_help=True, epilog="Example: a3c-zoo show hyperparams cartpole")
 def command() -> None:
     """Show the hyperparameters of a run to be."""
 
