@@ -144,7 +144,7 @@ def load_config(path: str | Path, registry: Registry) -> Config:
 
     Raises:
         ConfigError: with one line for each fault.
-        UnknownNameError: its environment, agent or network is not installed.
+        UnknownNameError: its environment or agent is not installed.
     """
     document = yaml_sets.read_document(Path(path), str(path))
     names = [document.data.get(key) for key in ("env_name", "agent_name")]
