@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from a3c_zoo.entries import load_object
-from a3c_zoo.errors import EnvironmentContractError
+from a3c_zoo.errors import EnvironmentContractError, PluginError, ZooError, one_line
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -29,8 +29,8 @@ def make_vector_env(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int
     """Makes the entry's environment; a `gymnasium.Env` known by its id gets a `SyncVectorEnv`.
 
     Raises:
-        EnvironmentContractError: the factory returned something else than a VectorEnv of `num_envs` environments.
-            What the factory itself raises passes through, with a note that names the environment.
+        PluginError: the factory raised, or cannot be imported.
+        EnvironmentContractError: it returned something else than a VectorEnv of `num_envs` environments.
     """
     kwargs = {**entry.kwargs, **config.factory_kwargs()}
     try:
@@ -38,9 +38,13 @@ def make_vector_env(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int
             env = load_object(entry.factory)(num_envs, seed, **kwargs)
         else:
             env = _make_sync(str(entry.env_id), num_envs, kwargs)
-    except Exception as error:
+    except ZooError as error:
         error.add_note(f"(raised while environment '{entry.name}' was made)")
         raise
+    except Exception as error:
+        raise PluginError(
+            f"environment '{entry.name}' cannot be made: {one_line(error)}. Its traceback: --debug"
+        ) from error
     from gymnasium.vector import VectorEnv
 
     if not isinstance(env, VectorEnv) or env.num_envs != num_envs:

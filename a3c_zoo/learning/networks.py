@@ -72,8 +72,8 @@ class MLP(ActorCritic):
         self.spec = spec
         sizes = [spec.num_features, *config.hidden_sizes]
         gain = nn.init.calculate_gain("tanh" if config.activation == "tanh" else "relu")
-        self.separate = config.separate
-        if config.separate:
+        self.separate = config.separate or not config.hidden_sizes  # without hidden layers there is no body to share
+        if self.separate:
             self.actor = _Tower([*sizes, num_logits], config.activation, gain, last_gain=0.01)
             self.critic = _Tower([*sizes, 1], config.activation, gain, last_gain=1.0)
         else:

@@ -66,6 +66,8 @@ def advantages_and_returns(
 def normalize(advantages: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:
     """Returns advantages shifted and scaled to mean 0 and standard deviation 1 over the valid samples."""
     chosen = advantages[valid]
+    if not chosen.size:  # a short update may consist of ignored steps alone; the mean of nothing is NaN
+        return advantages
     result: NDArray[np.float32] = (advantages - chosen.mean()) / (chosen.std() + 1e-8)
     return result
 
@@ -92,13 +94,12 @@ def differentiate(
     values_now = all_values.detach().numpy().reshape(len(valid) + 1, -1)
     next_values = rollout.next_values(values_now[1:], columns, network.value)
     advantages, returns = advantages_and_returns(rollout, columns, values_now[:-1], next_values, objective)
-    if objective.normalize_advantages:
-        advantages = normalize(advantages, valid)
+    weighed = normalize(advantages, valid) if objective.normalize_advantages else advantages
     weights = valid.astype(np.float32)
     if not objective.loss_sum:
         weights /= max(1, int(valid.sum()))
     weight_t, advantage_t, return_t = (
-        torch.from_numpy(array.reshape(num_samples)) for array in (weights, advantages, returns)
+        torch.from_numpy(array.reshape(num_samples)) for array in (weights, weighed, returns)
     )
     log_prob, entropy = distribution.log_prob_and_entropy(logits, rollout.actions[:, columns].reshape(num_samples))
     value_error = (return_t - all_values[:num_samples]).square()
@@ -109,10 +110,9 @@ def differentiate(
     loss.backward()  # type: ignore[no-untyped-call]
     if not want_statistics:
         return {}
+    raw_t = torch.from_numpy(advantages.reshape(num_samples))  # normalised ones would average to 0 always
     with torch.no_grad():
-        return _statistics(
-            weight_t, log_prob * advantage_t, value_error, entropy, advantage_t, return_t, all_values, loss
-        )
+        return _statistics(weight_t, log_prob * advantage_t, value_error, entropy, raw_t, return_t, all_values, loss)
 
 
 def _statistics(
@@ -126,7 +126,7 @@ def _statistics(
     loss: Tensor,
 ) -> dict[str, float]:
     """Means over the valid samples, and the losses as they entered the total."""
-    share = weights / weights.sum()
+    share = weights / weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)  # all 0 where nothing is valid
     rows = torch.stack((entropy, advantages, returns, all_values[: len(weights)]))
     mean_entropy, mean_advantage, mean_return, mean_value = (rows @ share).tolist()
     return {

@@ -164,9 +164,10 @@ class Collector:
         self, t: int, observation: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
     ) -> None:
         rollout = self.rollout
+        shape = self._ended.shape
         for name, array in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
-            if getattr(array, "shape", None) != self._ended.shape:
-                self._refuse(name, array, self._ended.shape, None)
+            if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype.kind not in "biuf":
+                self._refuse(name, array, shape, None)
         rollout.rewards[t], rollout.terminated[t], rollout.truncated[t] = reward, terminated, truncated
         if self._mode != "NextStep":
             observation = self._reset_or_find_finals(t, observation, info)
@@ -181,13 +182,18 @@ class Collector:
         finals = observation if self._mode == "Disabled" else info.get("final_obs")
         # A bootstrap needs only the truncated ones: what follows a termination is worth 0.
         for n in np.flatnonzero(rollout.truncated[t] & ~rollout.terminated[t]):
-            if finals is None:
+            # AtariVectorEnv gives a dense array, SyncVectorEnv an object array with None for the others.
+            final = None if finals is None else finals[n]
+            if final is None:
                 raise EnvironmentContractError(
                     f"environment '{self.name}' resets in the same step but gives no 'final_obs'"
                 )
-            # AtariVectorEnv gives a dense array, SyncVectorEnv an object array: indexing serves both.
-            rollout.finals[t, int(n)] = np.array(finals[n], self.spec.dtype).reshape(self.spec.shape)
+            final = np.array(final, self.spec.dtype)
+            if final.shape != self.spec.shape:
+                self._refuse("final observation", final, self.spec.shape, self.spec.dtype)
+            rollout.finals[t, int(n)] = final
         if self._mode == "Disabled":
+            self._store(t + 1, observation)  # for its checks alone
             observation, _ = self._call("reset", lambda: self.env.reset(options={"reset_mask": ended}))
         return observation
 
@@ -206,13 +212,19 @@ class Collector:
 
     def _check_finite(self) -> None:
         """Once per rollout, before anything is learned from it."""
-        for name, array in (("observation", self._observations), ("reward", self.rollout.rewards)):
+        for name, array in (("an observation", self._observations), ("a reward", self.rollout.rewards)):
             # The sum is finite if every element is, unless it overflows: then the slow look decides.
             if array.dtype.kind == "f" and not np.isfinite(array.sum()) and not np.isfinite(array).all():
                 t, n = np.argwhere(~np.isfinite(array))[0][:2]
                 raise EnvironmentContractError(
-                    f"environment '{self.name}' returned a {name} that is not finite "
+                    f"environment '{self.name}' returned {name} that is not finite "
                     f"({array[t, n]}; environment {n} of {array.shape[1]}, row {t} of the rollout)"
+                )
+        for (t, n), final in self.rollout.finals.items():
+            if final.dtype.kind == "f" and not np.isfinite(final).all():
+                raise EnvironmentContractError(
+                    f"environment '{self.name}' returned a final observation that is not finite "
+                    f"({final}; environment {n} of {self.env.num_envs}, row {t} of the rollout)"
                 )
 
     def _account(self) -> list[FinishedEpisode]:

@@ -45,7 +45,9 @@ class ObservationSpec:
         """Turns stored observations `[B, *shape]` into float32 vectors `[B, num_features]`."""
         if self.one_hot:
             return torch.nn.functional.one_hot(observations.long(), self.one_hot).float()
-        if len(self.shape) != 1:
+        if not self.shape:
+            observations = observations.unsqueeze(-1)
+        elif len(self.shape) != 1:
             observations = observations.flatten(start_dim=observations.dim() - len(self.shape))
         return observations.float()  # no copy where it is float32 already
 
@@ -65,7 +67,7 @@ def observation_spec(space: Space[Any]) -> ObservationSpec:
     if isinstance(space, spaces.Discrete):
         if int(space.start) != 0:
             raise UnsupportedSpaceError(f"observation space {space} must start at 0")
-        return ObservationSpec("vector", (), np.dtype(np.int64), one_hot=int(space.n))
+        return ObservationSpec("vector", (), np.dtype(space.dtype), one_hot=int(space.n))
     raise UnsupportedSpaceError(f"observation space {space} is not supported; supported: Box, Discrete")
 
 
