@@ -7,6 +7,8 @@ fault of ours and reaches them as a traceback.
 from __future__ import annotations
 
 import difflib
+import os
+import traceback
 from collections.abc import Iterable
 
 
@@ -40,6 +42,15 @@ class WorkerError(ZooError):
     """A worker that raised or died. The message carries its traceback or its signal."""
 
     exit_status = 1
+
+
+def one_line(error: BaseException) -> str:
+    """The error's type, message and innermost place, in one line."""
+    message = " ".join(f"{type(error).__name__}: {error}".split())
+    if isinstance(error, SyntaxError) or error.__traceback__ is None:
+        return message  # a syntax error says itself where it is
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{message} (in {os.path.basename(frame.filename)}, line {frame.lineno})"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

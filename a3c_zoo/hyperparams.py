@@ -139,8 +139,11 @@ def resolve_config(
     return settings.config()
 
 
-def load_config(path: str | Path, registry: Registry) -> Config:
+def load_config(path: str | Path, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None) -> Config:
     """Reads a run's `config.yml`, as `dump_config` wrote it.
+
+    Args:
+        flags: put on top of it; see `resolve_config`.
 
     Raises:
         ConfigError: with one line for each fault.
@@ -153,6 +156,7 @@ def load_config(path: str | Path, registry: Registry) -> Config:
         raise faulty(faults or [f"{path}: env_name and agent_name must be given"])
     settings = Settings(registry, registry.env(str(names[0])), registry.agent(str(names[1])))
     settings.add_document(document)
+    settings.add_flags(flags or {})
     return settings.config()
 
 

@@ -10,7 +10,6 @@ import contextlib
 import os
 import sys
 import time
-import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -19,7 +18,7 @@ from typing import Literal
 import pluggy
 
 from a3c_zoo import entries, hookspecs, offers
-from a3c_zoo.errors import PluginError, did_you_mean
+from a3c_zoo.errors import PluginError, did_you_mean, one_line
 
 GROUP = "a3c_zoo"
 FIRST_PARTY_DISTRIBUTION = "a3c-zoo"
@@ -142,7 +141,7 @@ def _load(info: PluginInfo, point: metadata.EntryPoint) -> Plugin:
             implementation: object = point.load()
     except (Exception, SystemExit) as error:
         seconds = time.perf_counter() - started
-        return Plugin(replace(info.as_faulty(f"its import failed: {_one_line(error)}"), import_s=seconds))
+        return Plugin(replace(info.as_faulty(f"its import failed: {one_line(error)}"), import_s=seconds))
     info = replace(info, import_s=time.perf_counter() - started)
     manager = new_manager()
     try:
@@ -151,7 +150,7 @@ def _load(info: PluginInfo, point: metadata.EntryPoint) -> Plugin:
     except PluginError as error:
         return Plugin(info.as_faulty(str(error)))
     except Exception as error:  # an attribute that raises when it is looked at, for one
-        return Plugin(info.as_faulty(f"it cannot be examined: {_one_line(error)}"))
+        return Plugin(info.as_faulty(f"it cannot be examined: {one_line(error)}"))
 
 
 def _check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple[str, ...]:
@@ -185,15 +184,6 @@ def _gather_offers(manager: pluggy.PluginManager, hooks: tuple[str, ...]) -> tup
         except PluginError:
             raise
         except (Exception, SystemExit) as error:
-            raise PluginError(f"{hook}() failed: {_one_line(error)}") from error
+            raise PluginError(f"{hook}() failed: {one_line(error)}") from error
         gathered.extend(offers.check(hook, offer) for offer in offered)
     return tuple(gathered)
-
-
-def _one_line(error: BaseException) -> str:
-    """The error's type, message and innermost place, in one line."""
-    message = " ".join(f"{type(error).__name__}: {error}".split())
-    if isinstance(error, SyntaxError) or error.__traceback__ is None:
-        return message  # a syntax error says itself where it is
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{message} (in {os.path.basename(frame.filename)}, line {frame.lineno})"

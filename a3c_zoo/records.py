@@ -202,6 +202,6 @@ class RunContext(Protocol):
         """The first rollout begins now: the training clock starts."""
         ...
 
-    def rescue(self, snapshot: Snapshot, error: Exception) -> None:
-        """Training has failed: saves what was learned until then."""
+    def rescue(self, snapshot: Snapshot, error: BaseException) -> None:
+        """Training has failed or was cut short: saves what was learned until then."""
         ...

@@ -18,7 +18,7 @@ from torch import Tensor
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import Config
 from a3c_zoo.entries import EnvEntry, NetworkEntry
-from a3c_zoo.errors import ConfigError
+from a3c_zoo.errors import ConfigError, RunDirectoryError
 from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
 from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, probe_spaces, saved_model
 from a3c_zoo.learning.objective import Objective, differentiate
@@ -83,7 +83,7 @@ class A3CWorker:
             plan.spaces.actions,
             config.agent.n_steps,
             seed_for(seed, SEED_ENV, rank, plan.session),
-            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank)),
+            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank, plan.session)),
             on_tick,
         )
         if state:
@@ -145,7 +145,7 @@ class A3CWorker:
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"collector": self._collector.state_dict()}
         if self._plan.optimizer_state is None:
-            state["optimizer"] = self._optimizer_state
+            state["optimizer"] = {name: tensor.clone() for name, tensor in self._optimizer_state.items()}
         return state
 
     def close(self) -> None:
@@ -203,7 +203,15 @@ def run(context: RunContext) -> None:
     crew: Crew = (
         SerialCrew(A3CWorker, plan, config.run.workers, states)
         if context.serial
-        else WorkerPool(A3CWorker, plan, counters, states, config.run.start_method, config.run.worker_timeout_s)
+        else WorkerPool(
+            A3CWorker,
+            plan,
+            counters,
+            states,
+            config.run.start_method,
+            config.run.worker_timeout_s,
+            config.run.steps,
+        )
     )
 
     def state() -> dict[str, Any]:
@@ -232,10 +240,13 @@ def _plan(context: RunContext, model: Model) -> Plan:
         optimizer = optimizer_state(config.optimizer, parameters)
     if saved:
         model.check_shapes(saved["model"]["shapes"])
-        parameters.copy_(saved["model"]["parameters"])
-        counters.copy_(saved["counters"])
-        for name, tensor in (optimizer or {}).items():
-            tensor.copy_(saved["optimizer"][name])
+        try:
+            parameters.copy_(saved["model"]["parameters"])
+            counters.copy_(saved["counters"])
+            for name, tensor in (optimizer or {}).items():
+                tensor.copy_(saved["optimizer"][name])
+        except (KeyError, RuntimeError) as error:
+            raise RunDirectoryError(f"the checkpoint does not fit the run's config.yml: {error}") from error
     if is_shared:
         share(parameters, counters, *(optimizer or {}).values())
     session = saved["session"] + 1 if saved else 0

@@ -98,7 +98,8 @@ class ZooGroup(click.Group):
         if self.debug:
             traceback.print_exception(error)
         if isinstance(error, ZooError):
-            click.echo(f"Error: {error}", err=True)
+            notes = getattr(error, "__notes__", ())
+            click.echo(" ".join([f"Error: {error}", *notes]), err=True)
             sys.exit(error.exit_status)
         hint = f" See: {error.ctx.command_path} --help" if isinstance(error, click.UsageError) and error.ctx else ""
         message = " ".join(error.format_message().split())  # some of click's have several lines

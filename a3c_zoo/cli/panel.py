@@ -211,5 +211,7 @@ def summary(outcome: Outcome) -> str:
             f"  evaluation  {evaluation.mean_return:.1f} ± {evaluation.std_return:.1f} over {evaluation.episodes} "
             f"episodes on fresh seeds, sampled actions"
         )
+    if outcome.steps == 0:
+        return "\n".join(lines)  # there is no checkpoint to go on from
     follow = "a3c-zoo evaluate" if outcome.reason in ("solved", "stop-return") else "a3c-zoo train --resume"
     return "\n".join([*lines, f"  next        {follow} {outcome.run}"])

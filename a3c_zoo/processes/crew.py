@@ -44,7 +44,7 @@ class Crew(Protocol):
         ...
 
     def resume(self) -> None:
-        """Lets the workers work."""
+        """Lets the workers work, if they don't already."""
         ...
 
     def poll(self) -> list[Report]:
@@ -56,7 +56,7 @@ class Crew(Protocol):
         ...
 
     def states(self) -> list[dict[str, Any]]:
-        """Each worker's state at the standstill."""
+        """Each worker's state at the standstill; empty where they were not all brought to one."""
         ...
 
     def stop(self) -> None:
@@ -73,15 +73,14 @@ def supervise(crew: Crew, context: RunContext, snapshot: Snapshot) -> None:
     try:
         crew.start()
         context.started()
-        crew.resume()
         while True:
-            context.record(crew.poll())
-            if context.due():
+            if context.due():  # already before the first step: a resumed run may have reached its budget
                 context.record(crew.park())
                 if not context.settle(snapshot):
                     return
-                crew.resume()
-    except Exception as error:
+            crew.resume()
+            context.record(crew.poll())
+    except (Exception, KeyboardInterrupt) as error:
         crew.stop()  # first, so that nobody writes to what is saved
         context.rescue(snapshot, error)
         raise

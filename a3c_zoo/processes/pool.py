@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import connection, parent_process
+from multiprocessing import connection, parent_process, util
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -29,10 +29,12 @@ from a3c_zoo.processes.crew import REPORT_EVERY_S, WorkerFactory
 from a3c_zoo.processes.start import process_context
 from a3c_zoo.records import Report
 
-RUN, PARK, STOP = range(3)
+#: What the command cell holds: STOP, or the number of a turn. In odd turns workers stand still, in even ones they
+#: work. With PARK and RUN for ever the same, a worker that sleeps through RUN would take the next PARK for the last.
+STOP = 0
 POLL_S = 0.1
 STOP_GRACE_S = 5.0  # a worker sees the stop cell after each environment step
-TERMINATE_GRACE_S = 2.0
+KILL_GRACE_S = 2.0
 
 
 class StopWork(BaseException):
@@ -59,6 +61,7 @@ class WorkerPool:
         counters: shared by the workers; their ticks tell a slow worker from a hung one.
         states: one state for each worker to go on from, or nothing.
         start_method: see `process_context`. timeout_s: without a tick for so long, a worker counts as hung.
+        budget_steps: no worker begins a rollout once the counters have reached it.
     """
 
     def __init__(
@@ -69,22 +72,35 @@ class WorkerPool:
         states: Sequence[dict[str, Any]] | None = None,
         start_method: str = "auto",
         timeout_s: float = 300.0,
+        budget_steps: int | None = None,
     ) -> None:
         self._factory, self._plan, self._counters, self._initial_states = factory, plan, counters, states
         self._context = process_context(start_method)
-        self._timeout_s = timeout_s
-        self._command = torch.full((1,), PARK, dtype=torch.int64)
+        self._timeout_s, self._budget_steps = timeout_s, budget_steps
+        self._command = torch.ones(1, dtype=torch.int64)
         share(self._command)
         self._members: list[_Member] = []
+        self._at_exit: util.Finalize | None = None
 
     def start(self) -> None:
+        # Should the interpreter end before the run does (in a daemon thread), it would wait for the workers.
+        self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
         for rank in range(len(self._counters.tensor)):
             receiver, sender = self._context.Pipe(duplex=False)
             # Pickled here and plainly: multiprocessing would send each tensor as a file descriptor.
             state = pickle.dumps(self._initial_states[rank] if self._initial_states else None)
             process = self._context.Process(  # type: ignore[attr-defined]
                 target=worker_main,
-                args=(sender, self._command, self._counters.tensor, self._factory, self._plan, rank, state),
+                args=(
+                    sender,
+                    self._command,
+                    self._counters.tensor,
+                    self._budget_steps,
+                    self._factory,
+                    self._plan,
+                    rank,
+                    state,
+                ),
                 name=f"a3c-zoo worker {rank}",
                 daemon=True,
             )
@@ -95,41 +111,46 @@ class WorkerPool:
             self._receive(POLL_S)
 
     def resume(self) -> None:
+        if self._turn % 2 == 0:
+            return
         for member in self._members:
             member.state = None
             member.last_tick_s = time.monotonic()
-        self._command[0] = RUN
+        self._command[0] = self._turn + 1
 
     def poll(self) -> list[Report]:
         return self._receive(POLL_S)
 
     def park(self) -> list[Report]:
-        self._command[0] = PARK
+        self._command[0] = self._turn + (1 if self._turn % 2 == 0 else 2)
         reports = []
         while any(member.state is None for member in self._members):
             reports += self._receive(POLL_S)
         return reports
 
     def states(self) -> list[dict[str, Any]]:
-        return [member.state or {} for member in self._members]
+        states = [member.state for member in self._members]
+        return [state for state in states if state is not None] if None not in states else []
 
     def stop(self) -> None:
         self._command[0] = STOP
-        processes = [member.process for member in self._members]
-        for action, grace_s in ((None, STOP_GRACE_S), ("terminate", TERMINATE_GRACE_S), ("kill", TERMINATE_GRACE_S)):
-            for process in processes:
-                if action and process.is_alive():
-                    getattr(process, action)()
-            self._await_end(processes, grace_s)
+        self._await_end(STOP_GRACE_S)
+        for member in self._members:
+            member.process.kill()
+        self._await_end(KILL_GRACE_S)
         for member in self._members:
             member.pipe.close()
-        self._members.clear()
+        if self._at_exit is not None:
+            self._at_exit.cancel()
 
-    def _await_end(self, processes: list[BaseProcess], limit_s: float) -> None:
+    @property
+    def _turn(self) -> int:
+        return int(self._command[0])
+
+    def _await_end(self, limit_s: float) -> None:
         """Reads the pipes meanwhile, lest a worker that is still writing waits for us."""
         deadline = time.monotonic() + limit_s
-        while any(p.is_alive() for p in processes) and time.monotonic() < deadline:
-            alive = [m for m in self._members if m.process.is_alive()]
+        while (alive := [m for m in self._members if m.process.is_alive()]) and time.monotonic() < deadline:
             ready = connection.wait([m.pipe for m in alive] + [m.process.sentinel for m in alive], timeout=POLL_S)
             for member in alive:
                 if member.pipe in ready:
@@ -157,7 +178,7 @@ class WorkerPool:
         if kind == "error":
             error, trace = content
             if error is not None:
-                raise error
+                raise error from WorkerError(f"in worker {rank}:\n\n{trace.rstrip()}")
             raise WorkerError(f"worker {rank} failed:\n\n{trace.rstrip()}")
         if kind == "ready":
             member.is_ready = True
@@ -169,7 +190,7 @@ class WorkerPool:
 
     def _ended(self, rank: int) -> WorkerError:
         process = self._members[rank].process
-        process.join(TERMINATE_GRACE_S)
+        process.join(KILL_GRACE_S)
         code = process.exitcode
         if code is not None and code < 0:
             name = signal.Signals(-code).name
@@ -190,33 +211,50 @@ class WorkerPool:
 
 
 def worker_main(
-    pipe: Connection, command: Tensor, counters: Tensor, factory: WorkerFactory, plan: Any, rank: int, state: bytes
+    pipe: Connection,
+    command: Tensor,
+    counters: Tensor,
+    budget_steps: int | None,
+    factory: WorkerFactory,
+    plan: Any,
+    rank: int,
+    state: bytes,
 ) -> None:
     """A worker process from its first line to its last."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    _leave_signals_to_parent()
     _leave_with_parent()
     torch.set_num_threads(1)
     try:
-        _work(pipe, command, counters, factory, plan, rank, pickle.loads(state))
+        _work(pipe, command, counters, budget_steps, factory, plan, rank, pickle.loads(state))
     except (StopWork, BrokenPipeError):
         pass  # told to, or nobody listens any more
     except BaseException as error:
         # What a user did wrong travels as itself; anything else as its traceback.
-        content = (error if isinstance(error, ZooError) else None, traceback.format_exc())
+        content = (_portable(error) if isinstance(error, ZooError) else None, traceback.format_exc())
         pipe.send_bytes(pickle.dumps(("error", content)))
         raise SystemExit(1) from None
+
+
+def _portable(error: ZooError) -> ZooError | None:
+    """The error as the parent will see it; None where a plugin's exception class cannot be pickled."""
+    try:
+        return pickle.loads(pickle.dumps(error))  # type: ignore[no-any-return]
+    except Exception:
+        return None
 
 
 def _work(
     pipe: Connection,
     command: Tensor,
     counters: Tensor,
+    budget_steps: int | None,
     factory: WorkerFactory,
     plan: Any,
     rank: int,
     state: dict[str, Any] | None,
 ) -> None:
-    cell, row = command.numpy(), Counters(counters).row(rank)
+    cell, all_counters = command.numpy(), Counters(counters)
+    row = all_counters.row(rank)
 
     def on_tick() -> None:
         row[2] += 1
@@ -229,26 +267,39 @@ def _work(
     worker = factory(plan, rank, state, on_tick)
     try:
         send("ready", None)
-        _wait_while_parked(cell)
+        _wait_for_turn_after(1, cell)
         reported_s = time.monotonic()
-        while cell[0] != STOP:
-            if cell[0] == PARK:
+        while (turn := int(cell[0])) != STOP:
+            if turn % 2:
                 send("parked", (worker.report(), worker.state_dict()))
-                _wait_while_parked(cell)
+                _wait_for_turn_after(turn, cell)
                 continue
-            worker.work()
+            is_spent = budget_steps is not None and all_counters.steps >= budget_steps
+            if not is_spent:
+                worker.work()
             now = time.monotonic()
-            if now - reported_s >= REPORT_EVERY_S:
+            if is_spent or now - reported_s >= REPORT_EVERY_S:
                 reported_s = now
                 send("report", worker.report())
+            if is_spent:
+                _wait_for_turn_after(turn, cell)
     finally:
         worker.close()
 
 
-def _wait_while_parked(cell: Any) -> None:
+def _wait_for_turn_after(turn: int, cell: Any) -> None:
     """Without a limit of its own: the parent's end, or its stop, ends it."""
-    while cell[0] == PARK:
+    while cell[0] == turn:
         time.sleep(0.001)
+
+
+def _leave_signals_to_parent() -> None:
+    """Ctrl-C, `timeout` and a closed terminal signal the whole process group; only the parent decides."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            # Not SIG_IGN: programs that an environment starts would inherit that, and could not be terminated.
+            signal.signal(getattr(signal, name), lambda number, frame: None)
 
 
 def _leave_with_parent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,5 +46,6 @@ class SerialCrew:
 
     def stop(self) -> None:
         for worker in self._workers:
-            worker.close()
+            with contextlib.suppress(Exception):  # an environment that failed may fail to close, too
+                worker.close()
         self._workers.clear()

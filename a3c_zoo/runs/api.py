@@ -71,7 +71,7 @@ def train(
             raise ZooError(f"--resume goes on with the run as it was; leave out {', '.join(refused)}")
         if env is not None and env != (started_as := directory.meta()["env"]):
             raise ZooError(f"run {directory.path.name} trains '{started_as}', not '{env}'")
-        return train_on(directory, registry, {key: value for key, (value, _) in given.items()}, observer)
+        return train_on(directory, registry, given, observer)
     if env is None:
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
     entry = registry.env(env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,9 @@ def checkpoint_steps(directory: RunDirectory) -> list[int]:
 def save_checkpoint(directory: RunDirectory, steps: int, content: dict[str, Any]) -> Path:
     """Writes a checkpoint: to a temporary file, then renamed."""
     path = directory.checkpoints / f"step-{steps:012d}.pt"
-    write_atomically(path, lambda file: torch.save({"format": CHECKPOINT_FORMAT, **content}, file))
+    whole = io.BytesIO()  # torch turns a disk's OSError into a RuntimeError of its own
+    torch.save({"format": CHECKPOINT_FORMAT, **content}, whole)
+    write_atomically(path, lambda file: file.write(whole.getbuffer()))
     return path
 
 
@@ -48,7 +51,10 @@ def load_checkpoint(directory: RunDirectory, which: str = "final") -> dict[str, 
         content: dict[str, Any] = torch.load(path, weights_only=True)
         found = content["format"]
     except Exception as error:  # torch raises many kinds for a damaged file
-        raise RunDirectoryError(f"checkpoint {path} cannot be read: {str(error).splitlines()[0]}") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        others = [step for step in known[:-1] if which == "final"]
+        hint = f". The one before it is at step {others[-1]}; to go on from there, delete this one" if others else ""
+        raise RunDirectoryError(f"checkpoint {path} cannot be read: {reason}{hint}") from error
     if found != CHECKPOINT_FORMAT:
         raise RunDirectoryError(f"checkpoint {path} has format {found}; this version reads {CHECKPOINT_FORMAT}")
     return content

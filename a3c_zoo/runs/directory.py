@@ -6,8 +6,7 @@ import json
 import os
 import re
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -58,15 +57,15 @@ def disk_errors(path: Path, doing: str) -> Iterator[None]:
 def write_atomically(path: Path, write: Callable[[Any], None]) -> None:
     """Writes to a temporary file beside `path`, then renames: `path` is whole, old or new, at every moment."""
     with disk_errors(path, "write"):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        temporary = path.with_name(f".{path.name}.tmp")  # nobody else writes here: the run is locked
         try:
-            with os.fdopen(handle, "wb") as file:
+            with temporary.open("wb") as file:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(name, path)
+            temporary.replace(path)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
 
@@ -146,18 +145,21 @@ class RunDirectory:
         try:
             meta = json.loads(self.meta_file.read_text(encoding="utf-8"))
             run_format = meta["format"]
+            missing = [key for key in ("env", "agent", "serial") if key not in meta]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunDirectoryError(f"{self.path} is no run directory: {self.meta_file.name} cannot be read") from error
+        if missing:
+            raise RunDirectoryError(f"{self.meta_file} is damaged: it has no {' and no '.join(missing)}")
         if run_format != RUN_FORMAT:
             raise RunDirectoryError(f"{self.path} has run format {run_format}; this version reads {RUN_FORMAT}")
         return dict(meta)
 
-    def config(self, registry: Registry) -> Config:
-        """The run's configuration."""
+    def config(self, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None) -> Config:
+        """The run's configuration; `flags` on top of it, "section.key" → value and the flag that gave it."""
         from a3c_zoo.hyperparams import load_config
 
         self.meta()
-        return load_config(self.config_file, registry)
+        return load_config(self.config_file, registry, flags)
 
     def write_outcome(self, outcome: Outcome) -> None:
         """Writes outcome.json."""

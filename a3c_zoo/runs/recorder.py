@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -13,7 +15,7 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs.directory import disk_errors
 
 if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
+    from tensorboard.summary.writer.record_writer import RecordWriter
 
 #: Episodes in a mean return.
 WINDOW = 100
@@ -31,28 +33,35 @@ class Monitor:
 
     def __init__(self, path: Path, env_name: str, resume_at: int | None = None) -> None:
         self._path = path
+        #: Bytes written so far, whole rows only.
+        self.position = resume_at or 0
         with disk_errors(path, "write"):
             if resume_at is None:
-                self._file = path.open("x", encoding="utf-8", newline="")
-                self._file.write(f"#{json.dumps({'t_start': time.time(), 'env_id': env_name})}\nr,l,t,step,worker\n")
-                self._file.flush()
+                self._file = path.open("xb", buffering=0)
+                header = json.dumps({"t_start": time.time(), "env_id": env_name})
+                self._append(f"#{header}\nr,l,t,step,worker\n")
             else:
                 if not path.is_file() or path.stat().st_size < resume_at:
                     raise RunDirectoryError(f"{path} is shorter than its checkpoint says; it cannot be continued")
-                self._file = path.open("r+", encoding="utf-8", newline="")
+                self._file = path.open("r+b", buffering=0)
                 self._file.truncate(resume_at)
                 self._file.seek(resume_at)
 
     def write(self, rows: Sequence[tuple[float, int, float, int, int]]) -> None:
-        """Appends (return, length, training seconds, step, worker) rows."""
+        """Appends (return, length, training seconds, step, worker) rows: all of them, or where that fails none."""
         with disk_errors(self._path, "write"):
-            self._file.write("".join(f"{round(r, 6)},{n},{t:.6f},{step},{worker}\n" for r, n, t, step, worker in rows))
-            self._file.flush()
+            self._append("".join(f"{round(r, 6)},{n},{t:.6f},{step},{worker}\n" for r, n, t, step, worker in rows))
 
-    @property
-    def position(self) -> int:
-        """Bytes written so far."""
-        return self._file.tell()
+    def _append(self, text: str) -> None:
+        data = memoryview(text.encode())
+        try:
+            while data:  # a disk that fills up takes the first part, and refuses the next
+                data = data[self._file.write(data) :]
+        except BaseException:
+            self._file.truncate(self.position)
+            self._file.seek(self.position)
+            raise
+        self.position = self._file.tell()
 
     def close(self) -> None:
         """Closes the file."""
@@ -68,36 +77,59 @@ class TensorBoard:
 
     def __init__(self, folder: Path, purge_step: int | None = None) -> None:
         self._folder, self._purge_step = folder, purge_step
-        self._waiting: list[tuple[str, float, int, float]] = []
-        self._writer: SummaryWriter | None = None
+        self._waiting: list[tuple[dict[str, float], int, float]] = []
+        self._writer: RecordWriter | None = None
         self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
 
     def write(self, scalars: dict[str, float], step: int) -> None:
         """Adds one point to each curve."""
-        now = time.time()
-        self._waiting += [(name, value, step, now) for name, value in scalars.items()]
+        self._waiting.append((scalars, step, time.time()))
         if time.monotonic() >= self._next_flush_s:
             self.flush()
 
     def flush(self) -> None:
         """Writes what waits to disk."""
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        waiting, self._waiting = self._waiting, []
         with disk_errors(self._folder, "write"):
             if self._writer is None:
-                from torch.utils.tensorboard import SummaryWriter
-
-                self._writer = SummaryWriter(str(self._folder), purge_step=self._purge_step)
-            for name, value, step, wall_time_s in self._waiting:
-                self._writer.add_scalar(name, value, step, wall_time_s)
-            self._waiting.clear()
+                self._writer = self._open()
+            for scalars, step, wall_time_s in waiting:
+                values = [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()]
+                event = Event(wall_time=wall_time_s, step=step, summary=Summary(value=values))
+                self._writer.write(event.SerializeToString())
             self._writer.flush()
         self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
 
+    def _open(self) -> RecordWriter:
+        """Starts an event file of this session's own.
+
+        Not torch's SummaryWriter: it writes in a thread, which prints a traceback when the disk is full.
+        """
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._folder.mkdir(exist_ok=True)
+        now = time.time()
+        # TensorBoard reads the files of a folder in the order of their names.
+        name = f"events.out.tfevents.{now:.6f}.{platform.node()}.{os.getpid()}"
+        writer = RecordWriter((self._folder / name).open("xb"))
+        writer.write(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
+        if self._purge_step is not None:
+            start = SessionLog(status=SessionLog.START)
+            writer.write(Event(wall_time=now, step=self._purge_step, session_log=start).SerializeToString())
+        return writer
+
     def close(self) -> None:
         """Writes what waits, and closes."""
-        self.flush()
-        if self._writer is not None:
-            with disk_errors(self._folder, "write"):
-                self._writer.close()
+        try:
+            self.flush()
+        finally:
+            if self._writer is not None:
+                with disk_errors(self._folder, "write"):
+                    self._writer.close()
 
 
 class Window:

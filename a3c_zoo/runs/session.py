@@ -76,6 +76,7 @@ class Session:
         self._clock, self._window = clock, Window()
         self.steps = self.episodes = self.updates = 0
         self._evaluations = 0
+        self._saved_steps = self._published_steps = 0
         self._next_check = WINDOW  # episodes at which the window may be checked next
         self._metrics: dict[str, float] = {}
         self._plugin_stop: str | None = None
@@ -96,12 +97,11 @@ class Session:
     # What an agent calls (`RunContext`)
 
     def started(self) -> None:
-        """Starts the training clock."""
-        self._stop.is_training = True
+        """Starts the training clock; from now on a signal is obeyed at the next rollout boundary."""
+        self._stop.interrupts = False
         self._clock.switch("training")
         self._speeds.append((self._clock.of("training"), self.steps))
         self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
-        self._hooks.run_start(self._run)
 
     def record(self, reports: Sequence[Report]) -> None:
         """Writes what was reported."""
@@ -134,9 +134,9 @@ class Session:
         self._publish(force=True)
         return self._ended is None
 
-    def rescue(self, snapshot: Snapshot, error: Exception) -> None:
+    def rescue(self, snapshot: Snapshot, error: BaseException) -> None:
         """After a failure: a checkpoint, so that hours of training survive one bad step of an environment."""
-        if self.steps == 0:
+        if self.steps == self._saved_steps:  # the workers' states are in that one, and lost by now
             return
         try:
             self._save(snapshot)
@@ -172,8 +172,6 @@ class Session:
     def _check(self, snapshot: Snapshot) -> None:
         """The window has reached the target: does an evaluation on fresh seeds agree?"""
         run, number = self.config.run, self._evaluations
-        self._next_check = self.episodes + WINDOW
-        self._evaluations += 1
         assert self._target is not None
         self._observer.message(
             f"the last {WINDOW} episodes reached {self._target:g}: playing {run.evaluation_episodes} on fresh seeds"
@@ -191,7 +189,9 @@ class Session:
                     on_step=self._stop_evaluation,
                 )
         except StopEvaluationError:
-            return
+            return  # a resumed run begins with this evaluation
+        self._next_check = self.episodes + WINDOW
+        self._evaluations += 1
         mean = self.evaluation.mean_return
         if mean >= self._target:
             self._ended = ("solved" if run.stop_return is None else "stop-return"), f"evaluation mean {mean:.1f}"
@@ -208,9 +208,9 @@ class Session:
         now = time.monotonic()
         progress = self.progress()
         self._observer.progress(progress)
-        if not force and now < self._next_metrics_s:
+        if self.steps == self._published_steps or (not force and now < self._next_metrics_s):
             return
-        self._next_metrics_s = now + METRICS_EVERY_S
+        self._next_metrics_s, self._published_steps = now + METRICS_EVERY_S, self.steps
         scalars = {"speed/steps_per_s": progress.steps_per_s}
         if progress.mean_return_100 is not None and progress.mean_length_100 is not None:
             scalars["episode/return_mean_100"] = progress.mean_return_100
@@ -250,6 +250,7 @@ class Session:
         self.tensorboard.flush()
         content = {"agent": agent_state, "session": self._state()}
         save_checkpoint(self.directory, self.steps, content)
+        self._saved_steps = self.steps
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -265,6 +266,7 @@ class Session:
 
     def _load(self, state: Mapping[str, Any]) -> None:
         self.steps, self.episodes, self.updates = state["steps"], state["episodes"], state["updates"]
+        self._saved_steps = self._published_steps = self.steps
         self._evaluations, self._next_check = state["evaluations"], state["next_check"]
         self._window.load_state_dict(state["window"])
         for part, seconds in state["seconds"].items():
@@ -306,6 +308,10 @@ class Session:
             evaluation=evaluation,
         )
 
+    def start_hooks(self) -> None:
+        """Tells the plugins that the run begins."""
+        self._hooks.run_start(self._run)
+
     def end_hooks(self, outcome: Outcome) -> None:
-        """Tells the plugins."""
+        """Tells the plugins that it has ended."""
         self._hooks.run_end(self._run, outcome)

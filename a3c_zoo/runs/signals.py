@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-_SIGNALS = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+#: After a KeyboardInterrupt further signals wait so long, lest they cut the cleaning up short.
+CLEANUP_S = 15.0
 
 
 @dataclass(slots=True)
@@ -17,13 +20,28 @@ class StopRequest:
     """What a signal handler leaves for the run.
 
     Attributes:
-        signal_number: of the first signal, 0 before any. detail: the same in words, "" before any.
-        is_training: whether there is a rollout boundary to wait for; before, a signal interrupts at once.
+        detail: the first signal in words, "" before any.
+        interrupts: whether already the first raises KeyboardInterrupt where the run stands, as there is no rollout
+            boundary to wait for.
+        is_over: whether the run has ended; signals then change nothing any more.
     """
 
-    signal_number: int = 0
     detail: str = ""
-    is_training: bool = False
+    interrupts: bool = False
+    is_over: bool = False
+    _raised_s: float = -CLEANUP_S
+
+    def allow_interrupts(self) -> None:
+        """From now on a signal interrupts at once; one that has come already does now."""
+        self.interrupts = True
+        if self.detail:
+            self.interrupt()
+
+    def interrupt(self) -> None:
+        """Raises KeyboardInterrupt, unless one was raised just before."""
+        if not self.is_over and time.monotonic() - self._raised_s >= CLEANUP_S:
+            self._raised_s = time.monotonic()
+            raise KeyboardInterrupt
 
 
 @contextmanager
@@ -35,16 +53,18 @@ def stop_on_signals() -> Iterator[StopRequest]:
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        is_second = bool(stop.signal_number)
-        if not is_second:
-            stop.signal_number = number
-            stop.detail = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-        if is_second or not stop.is_training:
-            raise KeyboardInterrupt
+        is_second = bool(stop.detail)
+        stop.detail = stop.detail or ("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
+        if is_second or stop.interrupts:
+            stop.interrupt()
 
-    before = {name: signal.signal(getattr(signal, name), handle) for name in _SIGNALS}
+    # What is ignored stays ignored: `nohup` does so with SIGHUP, a shell with the SIGINT of its background jobs.
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, handle)
     try:
         yield stop
     finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

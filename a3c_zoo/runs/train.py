@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,20 +55,25 @@ def train_new(job: Job, runs_dir: Path, name: str | None, observer: Observer) ->
         return _train(job, directory, None, observer, stop, clock)
 
 
-def train_on(directory: RunDirectory, registry: Registry, flags: Mapping[str, Any], observer: Observer) -> Outcome:
+def train_on(
+    directory: RunDirectory, registry: Registry, flags: Mapping[str, tuple[Any, str]], observer: Observer
+) -> Outcome:
     """Goes on with a run from its newest checkpoint.
 
     Args:
-        flags: "section.key" → new value; see `RESUMABLE_KEYS`.
+        flags: "section.key" → new value and the flag that gave it; see `RESUMABLE_KEYS`.
 
     Raises:
         RunDirectoryError: the run is still running, or its directory is damaged.
     """
+    refused = [flag for key, (_, flag) in flags.items() if key not in RESUMABLE_KEYS]
+    if refused:
+        raise ZooError(f"--resume goes on with the run as it was; leave out {', '.join(refused)}")
     clock = Clock()
     with stop_on_signals() as stop:
         directory.lock()
         try:
-            meta, config = directory.meta(), _with_flags(directory.config(registry), flags)
+            meta, config = directory.meta(), directory.config(registry, flags)
             job = make_job(
                 registry, registry.env(config.env_name), registry.agent(config.agent_name), config, meta["serial"]
             )
@@ -82,14 +88,6 @@ def train_on(directory: RunDirectory, registry: Registry, flags: Mapping[str, An
             directory.unlock()
             raise
         return _train(job, directory, saved, observer, stop, clock)
-
-
-def _with_flags(config: Config, flags: Mapping[str, Any]) -> Config:
-    refused = [key for key in flags if key not in RESUMABLE_KEYS]
-    if refused:
-        raise ZooError(f"--resume goes on with the run as it was; it cannot change {', '.join(refused)}")
-    run = type(config.run)(**{**config.run.model_dump(), **{key.partition(".")[2]: v for key, v in flags.items()}})
-    return replace(config, run=run)
 
 
 def _warm_up(job: Job) -> None:
@@ -138,24 +136,34 @@ def _train(
             saved=saved,
         )
         try:
-            return _run_agent(job, session, stop)
-        finally:
-            session.close()
+            outcome = _run_agent(job, session, stop)
+        except BaseException:
+            with suppress(RunDirectoryError):  # the first error matters more
+                session.close()
+            raise
+        session.close()
+        return outcome
     finally:
         directory.unlock()
 
 
 def _run_agent(job: Job, session: Session, stop: StopRequest) -> Outcome:
     try:
-        load_object(job.agent.run)(session)
+        session.start_hooks()
+        run = load_object(job.agent.run)
+        stop.allow_interrupts()
+        run(session)
     except KeyboardInterrupt:
+        stop.is_over = True
         return _finish(session, "interrupted", f"{stop.detail or 'Ctrl-C'}, at once")
     except Exception as error:
+        stop.is_over = True
         try:
             _finish(session, "error", (str(error).strip() or type(error).__name__).splitlines()[0])
-        except RunDirectoryError as second:  # the first error matters more
-            error.add_note(f"(and outcome.json could not be written: {second})")
+        except ZooError as second:  # the first error matters more
+            error.add_note(f"(and the run could not be ended properly: {second})")
         raise
+    stop.is_over = True
     return _finish(session, None, "")
 
 
