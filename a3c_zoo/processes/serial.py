@@ -6,12 +6,15 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.processes.crew import Worker, WorkerFactory
 from a3c_zoo.records import Report
 
 
 class SerialCrew:
     """Workers in turn, one rollout each. The order of events depends on nothing but the seed.
+
+    While it lives torch uses one thread, as in a worker process: bits do not depend on the number of cores then.
 
     Args:
         factory: builds a worker. plan: what it needs. num_workers: how many.
@@ -24,8 +27,10 @@ class SerialCrew:
         self._factory, self._plan, self._num_workers = factory, plan, num_workers
         self._initial_states = states
         self._workers: list[Worker] = []
+        self._one_thread = contextlib.ExitStack()
 
     def start(self) -> None:
+        self._one_thread.enter_context(one_torch_thread())
         for rank in range(self._num_workers):
             state = self._initial_states[rank] if self._initial_states else None
             self._workers.append(self._factory(self._plan, rank, state, lambda: None))
@@ -49,3 +54,4 @@ class SerialCrew:
             with contextlib.suppress(Exception):  # an environment that failed may fail to close, too
                 worker.close()
         self._workers.clear()
+        self._one_thread.close()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from a3c_zoo.learning.environments import SEED_EVALUATION, make_vector_env, seed_for
+from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.learning.rollout import autoreset_mode
 from a3c_zoo.records import Evaluation, Policy
 
@@ -52,7 +53,8 @@ def evaluate(
     try:
         quotas = np.full(num_envs, episodes // num_envs)
         quotas[: episodes % num_envs] += 1
-        returns, lengths = _play(policy, env, quotas, env_seed, deterministic, on_step)
+        with one_torch_thread():
+            returns, lengths = _play(policy, env, quotas, env_seed, deterministic, on_step)
     finally:
         env.close()
     return Evaluation(
