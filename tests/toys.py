@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
@@ -22,11 +23,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
+from a3c_zoo.agents.a3c import A3CWorker, Plan
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
 from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.learning.shared import Counters
 from a3c_zoo.learning.spaces import ObservationSpec
+from a3c_zoo.records import Report
 
 ToyEpisode = tuple[Sequence[float], str]
 Script = Sequence[ToyEpisode]
@@ -329,3 +333,91 @@ def toy_config(agent: A3CConfig, optimizer: OptimizerConfig, num_envs: int = 1, 
     return Config(
         "toy", "a3c", RunConfig(workers=workers, **run), EnvConfig(num_envs=num_envs), agent, NetworkConfig(), optimizer
     )
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverPlan:
+    """What the workers of the gradient handover tests get.
+
+    Attributes:
+        plan: of the real worker. log: one row for each update, filled by the workers.
+        turn: the next row of the log, `[1]`; whose turn it is. None where workers run free: then the log is
+            `[workers, updates, …]` and each fills its own part.
+        rewards: each worker's rewards, one for each of its updates, round and round.
+    """
+
+    plan: Plan
+    log: Tensor
+    turn: Tensor | None
+    rewards: Sequence[Sequence[float]]
+
+
+class HandoverWorker:
+    """The real worker of `a3c`, on one environment whose episodes last one step; tells what each update applied.
+
+    With Adam's β1 at 0 the first moment *is* the gradient that was applied last, so nothing has to be intercepted.
+    """
+
+    def __init__(
+        self, plan: HandoverPlan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+    ) -> None:
+        script = tuple(((reward,), "terminated") for reward in plan.rewards[rank])
+        entry = toy_entry(scripts=(script,), mode="SameStep", first_index=rank)
+        self._worker = A3CWorker(replace(plan.plan, entry=entry), rank, state, on_tick)
+        self._plan, self._rank, self._updates = plan, rank, 0
+
+    def work(self) -> None:
+        turn = self._plan.turn
+        if turn is None:
+            self._worker.work()
+            if self._updates < self._plan.log.shape[1]:
+                self._plan.log[self._rank, self._updates] = self._applied()
+            self._updates += 1
+        elif int(turn) < len(self._plan.log) and int(turn) % 2 == self._rank:
+            self._worker.work()
+            self._plan.log[int(turn)] = torch.cat((self._applied(), self._plan.plan.parameters))
+            turn += 1
+        else:
+            time.sleep(0.0005)
+
+    def _applied(self) -> Tensor:
+        state = self._plan.plan.optimizer_state or self._worker.state_dict()["optimizer"]
+        gradient: Tensor = state["exp_avg"]
+        return gradient
+
+    def report(self) -> Report:
+        return self._worker.report()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**self._worker.state_dict(), "own_updates": self._updates}
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+class CountingWorker:
+    """Counts as fast as it can: 3 steps and an update at a time, so many times as the plan `(counters, times)` says."""
+
+    def __init__(
+        self, plan: tuple[Tensor, int], rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+    ) -> None:
+        counters, self._limit = plan
+        self._counters, self._rank, self._counted = Counters(counters), rank, 0
+        self._on_tick = on_tick
+
+    def work(self) -> None:
+        row = self._counters.row(self._rank)
+        for _ in range(min(1000, self._limit - self._counted)):
+            row[0] += 3
+            row[1] += 1
+            self._on_tick()
+            self._counted += 1
+
+    def report(self) -> Report:
+        return Report(self._rank, self._counters.steps, self._counters.updates)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"counted": self._counted}
+
+    def close(self) -> None:
+        pass
