@@ -1,4 +1,4 @@
-"""For the tests of plugins: throw-away distributions, so that real entry points are loaded."""
+"""Throw-away distributions, so that the tests of a plugin load real entry points."""
 
 from __future__ import annotations
 

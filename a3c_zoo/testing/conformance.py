@@ -1,0 +1,256 @@
+"""`check_env`: does an environment keep the contract that agents rely on?
+
+What it checks, in this order: the entry and its import strings; the configuration's own keys; the spaces; every
+step against them; that the seed decides everything; what follows the end of an episode in the autoreset mode that
+the environment names; that `get_state` and `set_state`, where there are any, restore it exactly.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from a3c_zoo import offers
+from a3c_zoo.config import EnvConfig
+from a3c_zoo.entries import load_object
+from a3c_zoo.errors import PluginError, ZooError
+from a3c_zoo.testing.playing import Subject, Trajectory
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from a3c_zoo.entries import EnvEntry
+
+
+def check_env(
+    entry: EnvEntry, *, config: EnvConfig | None = None, num_envs: Sequence[int] = (1, 3), steps: int = 500
+) -> None:
+    """Makes the entry's environment as a run would and plays it with random actions, several times over.
+
+    Args:
+        entry: what the plugin offers.
+        config: the `env` section; by default the entry's model with its defaults. Its `num_envs` isn't used.
+        num_envs: numbers of environments to try.
+        steps: steps to play; some episodes must end within them.
+
+    Raises:
+        AssertionError: with one line on the first thing that is wrong.
+    """
+    config = _check_entry(entry, config)
+    for n in num_envs:
+        subject = Subject(entry, config, n)
+        with subject.made():
+            _check_spaces(subject)
+        actions = _random_actions(subject, steps)
+        played = subject.play_new(actions, seed=1)
+        subject.expect(
+            played.ended.any(),
+            f"no episode ended within {steps} steps of random actions; let check_env play more `steps`, or a "
+            "`config` with shorter episodes",
+        )
+        _check_seeding(subject, actions, played)
+        _check_autoreset(subject, actions, played)
+        _check_state(subject, actions, played)
+
+
+def _check_entry(entry: EnvEntry, config: EnvConfig | None) -> EnvConfig:
+    """Checks what the entry says; returns the configuration to play with."""
+    if ":" not in entry.name:  # what a family resolves has names of another form, which the registry checks
+        try:
+            offers.check("zoo_envs", entry)
+        except PluginError as error:
+            raise AssertionError(f"environment '{entry.name}': a3c-zoo refuses its entry: {error}") from error
+    if entry.factory is not None and not callable(_load(entry, "factory", entry.factory)):
+        raise AssertionError(f"environment '{entry.name}': factory '{entry.factory}' is not callable")
+    model: type[EnvConfig] = _load(entry, "config", entry.config)
+    _check_config_model(entry, model)
+    if config is not None and not isinstance(config, model):
+        raise AssertionError(f"environment '{entry.name}': the config given is no {model.__name__}")
+    return model() if config is None else config
+
+
+def _load(entry: EnvEntry, field: str, path: str) -> Any:
+    try:
+        return load_object(path)
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise AssertionError(f"environment '{entry.name}': {field} '{path}' cannot be imported: {what}") from error
+
+
+def _check_config_model(entry: EnvEntry, model: Any) -> None:
+    def expect(condition: bool, message: str) -> None:
+        if not condition:
+            raise AssertionError(f"environment '{entry.name}': {message}")
+
+    expect(
+        isinstance(model, type) and issubclass(model, EnvConfig),
+        f"config '{entry.config}' must be a subclass of a3c_zoo.config.EnvConfig",
+    )
+    own = {key: field for key, field in model.model_fields.items() if key not in EnvConfig.model_fields}
+    for key, field in own.items():
+        expect(bool(field.description), f"key '{key}' of {model.__name__} has no description")
+        expect(not field.is_required(), f"key '{key}' of {model.__name__} has no default")
+    both = sorted(own.keys() & entry.kwargs.keys())
+    expect(not both, f"kwargs has {both}, which the configuration has too, and would override")
+
+
+def _random_actions(subject: Subject, steps: int) -> NDArray[np.int64]:
+    """Actions `[T, N]`, the same ones at every call."""
+    space: Any = subject.env.single_action_space
+    chosen = np.random.default_rng(0).integers(space.n, size=(steps, subject.num_envs))
+    return np.asarray(chosen + space.start, np.int64)
+
+
+def _check_spaces(subject: Subject) -> None:
+    from gymnasium.vector.utils import batch_space
+
+    from a3c_zoo.learning.spaces import action_distribution, observation_spec
+
+    env = subject.env
+    for name in ("observation_space", "action_space", "single_observation_space", "single_action_space"):
+        subject.expect(hasattr(env, name), f"it has no {name}")
+    for single, make_spec in (("observation_space", observation_spec), ("action_space", action_distribution)):
+        space = getattr(env, f"single_{single}")
+        try:
+            make_spec(space)
+        except ZooError as error:
+            subject.fail(str(error), error)
+        batched, found = batch_space(space, subject.num_envs), getattr(env, single)
+        subject.expect(found == batched, f"{single} is {found}; batch_space(single_{single}, num_envs) is {batched}")
+
+
+def _check_seeding(subject: Subject, actions: NDArray[np.int64], played: Trajectory) -> None:
+    _expect_equal(
+        subject,
+        played,
+        subject.play_new(actions, seed=1),
+        "two new environments after reset(seed=1) and the same actions differ {where}: "
+        "take every random number from self.np_random, which reset(seed) seeds",
+    )
+    with subject.made():
+        subject.play(actions, subject.reset(2))
+        _expect_equal(
+            subject,
+            played,
+            subject.play(actions, subject.reset(1)),
+            "after reset(seed=1), an environment that was used before differs {where} from a new one: "
+            "reset must forget everything",
+        )
+        is_random = subject.play(actions, subject.reset(None)).first_difference(played) is not None
+    if not is_random:
+        return
+    other = subject.play_new(actions, seed=2)
+    subject.expect(
+        other.first_difference(played) is not None,
+        "it is random, but reset(seed=1) and reset(seed=2) give the same episodes: the seed is ignored",
+    )
+    if subject.num_envs > 1:
+        _check_streams(subject, actions)
+
+
+def _check_streams(subject: Subject, actions: NDArray[np.int64]) -> None:
+    """With the same actions everywhere, random environments side by side must differ from each other."""
+    played = subject.play_new(np.repeat(actions[:, :1], subject.num_envs, axis=1), seed=1)
+    arrays = (played.observations, played.rewards, played.ended)
+    alike = all((array == array[:, :1]).all() for array in arrays)
+    subject.expect(not alike, "all environments play the same episodes: each needs random numbers of its own")
+
+
+def _check_autoreset(subject: Subject, actions: NDArray[np.int64], played: Trajectory) -> None:
+    if subject.mode == "NextStep":
+        _check_ignored_step(subject, actions, played)
+    _check_new_episodes(subject, played)
+
+
+def _check_ignored_step(subject: Subject, actions: NDArray[np.int64], played: Trajectory) -> None:
+    """NEXT_STEP: the step after an end only resets."""
+    ignored = np.zeros_like(played.ended)
+    ignored[1:] = played.ended[:-1]
+    for fault, message in (
+        (ignored & played.ended, "ended an episode, one step after another end"),
+        (ignored & (played.rewards != 0), "gave a reward, one step after the end of an episode"),
+    ):
+        step = int(fault.any(axis=1).argmax())
+        subject.expect(not fault.any(), f"step {step} {message}: in autoreset mode NextStep this step only resets")
+    space: Any = subject.env.single_action_space
+    others = np.where(ignored, (actions - space.start + 1) % space.n + space.start, actions)
+    _expect_equal(
+        subject,
+        played,
+        subject.play_new(others, seed=1),
+        "in autoreset mode NextStep the action after the end of an episode must be ignored; another one changes what "
+        "follows {where}",
+    )
+
+
+def _check_new_episodes(subject: Subject, played: Trajectory) -> None:
+    """After an end stands the first observation of a new episode, as far as first observations are known."""
+    with subject.made():
+        starts = np.stack([subject.reset(seed) for seed in (1, 2, 3, None, None)])
+    delay = 2 if subject.mode == "NextStep" else 1
+    always_the_same = (starts == starts[0]).all()
+    places = [(t, n) for t, n in np.argwhere(played.ended).tolist() if t + delay < len(played.observations)]
+    for t, n in places if always_the_same else []:
+        found = played.observations[t + delay, n]
+        subject.expect(
+            np.array_equal(found, starts[0, n]),
+            f"an episode ended at step {t}, but the observation of step {t + delay - 1} is {found}, where in autoreset "
+            f"mode {subject.mode} a new episode begins, whose first observation is {starts[0, n]}",
+        )
+    unchanged = [np.array_equal(played.observations[t + 1, n], final) for (t, n), final in played.finals.items()]
+    subject.expect(
+        always_the_same or not unchanged or not all(unchanged),
+        f"after every end the observation is still the final one; in autoreset mode {subject.mode} it must be the "
+        "first of the new episode",
+    )
+
+
+def _check_state(subject: Subject, actions: NDArray[np.int64], played: Trajectory) -> None:
+    """`get_state` and `set_state`, in the middle and right after an end, where a reset may be pending."""
+    offered = [name for name in ("get_state", "set_state") if hasattr(subject.env, name)]
+    subject.expect(len(offered) != 1, f"it has {''.join(offered)} alone; an exact resume needs get_state and set_state")
+    if not offered:
+        return
+    for cut in sorted({len(actions) // 2, int(played.ended.any(axis=1).argmax()) + 1}):
+        with subject.made() as env:
+            subject.play(actions[:cut], subject.reset(1))
+            state = subject.call("get_state()", env.get_state)  # type: ignore[attr-defined]
+            saved = _through_a_file(subject, state)
+            rest = subject.play(actions[cut:], played.observations[cut])
+            _expect_equal(subject, played.tail(cut), rest, "get_state() changes what follows {where}")
+        for content, message in (
+            (saved, "after set_state(), it differs {where} from the environment that get_state() was called on"),
+            (state, "what get_state() returned changes while the environment goes on (set_state() differs {where})"),
+        ):
+            _resume(subject, actions[cut:], played.tail(cut), content, f"{message}; it must return copies of all")
+
+
+def _resume(subject: Subject, actions: NDArray[np.int64], expected: Trajectory, state: Any, message: str) -> None:
+    with subject.made() as env:
+        subject.reset(2)
+        subject.call("set_state()", lambda: env.set_state(state))  # type: ignore[attr-defined]
+        _expect_equal(subject, expected, subject.play(actions, expected.observations[0]), message)
+
+
+def _through_a_file(subject: Subject, state: Any) -> Any:
+    """The state as a checkpoint gives it back."""
+    import torch
+
+    file = io.BytesIO()
+    try:
+        torch.save(state, file)
+        file.seek(0)
+        return torch.load(file, weights_only=True)
+    except Exception as error:  # torch's own words are a page long
+        subject.fail(
+            "get_state() must return a dict of tensors, numbers, strings and lists; checkpoints hold no other", error
+        )
+
+
+def _expect_equal(subject: Subject, expected: Trajectory, found: Trajectory, message: str) -> None:
+    step = expected.first_difference(found)
+    where = "at the first observation" if step == -1 else f"at step {step}"
+    subject.expect(step is None, message.format(where=where))

@@ -1,0 +1,212 @@
+"""Plays a vector environment with given actions, holds every step against its spaces, and keeps what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+    from numpy.typing import NDArray
+
+    from a3c_zoo.config import EnvConfig
+    from a3c_zoo.entries import EnvEntry
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """What T steps of N environments returned.
+
+    Attributes:
+        observations: what each action was chosen on, and the last one, `[T+1, N, ...]`. In DISABLED mode a row holds
+            the first observations of the episodes that were reset.
+        rewards: `[T, N]`, float64. terminated, truncated: `[T, N]`, bool.
+        finals: (t, n) → final observation of the episode that ended there, for SAME_STEP and DISABLED.
+    """
+
+    observations: NDArray[Any]
+    rewards: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    finals: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """Where an episode ended, `[T, N]`."""
+        return self.terminated | self.truncated
+
+    def tail(self, start: int) -> Trajectory:
+        """The trajectory from step `start` on."""
+        finals = {(t - start, n): final for (t, n), final in self.finals.items() if t >= start}
+        rows = (self.rewards[start:], self.terminated[start:], self.truncated[start:])
+        return Trajectory(self.observations[start:], *rows, finals)
+
+    def first_difference(self, other: Trajectory) -> int | None:
+        """The first step at which two trajectories of one length differ, None if they are equal; -1: the start."""
+        T = len(self.rewards)
+        differs = np.zeros(T + 1, np.bool_)
+        differs |= (self.observations != other.observations).reshape(T + 1, -1).any(axis=1)
+        for mine, others in (
+            (self.rewards, other.rewards),
+            (self.terminated, other.terminated),
+            (self.truncated, other.truncated),
+        ):
+            differs[1:] |= (mine != others).any(axis=1)
+        for t, n in self.finals.keys() & other.finals.keys():
+            differs[t + 1] |= not np.array_equal(self.finals[t, n], other.finals[t, n])
+        return int(differs.argmax()) - 1 if differs.any() else None
+
+
+class Subject:
+    """An entry under test, with a configuration and a number of environments.
+
+    Attributes:
+        env: the environment that was made last; its spaces are those of all.
+        mode: its autoreset mode, "NextStep", "SameStep" or "Disabled".
+    """
+
+    env: VectorEnv[Any, Any, Any]
+    mode: str
+
+    def __init__(self, entry: EnvEntry, config: EnvConfig, num_envs: int) -> None:
+        self.entry, self.config, self.num_envs = entry, config, num_envs
+
+    def fail(self, message: str, cause: BaseException | None = None) -> NoReturn:
+        """Ends the check with one line."""
+        line = " ".join(message.split())
+        raise AssertionError(f"environment '{self.entry.name}', num_envs={self.num_envs}: {line}") from cause
+
+    def expect(self, condition: bool | np.bool_, message: str) -> None:
+        """Ends the check unless the condition holds."""
+        if not condition:
+            self.fail(message)
+
+    def call(self, what: str, function: Callable[[], Any]) -> Any:
+        """Calls; what it raises ends the check."""
+        try:
+            return function()
+        except Exception as error:
+            self.fail(f"{what} raised {type(error).__name__}: {error}", error)
+
+    @contextmanager
+    def made(self) -> Iterator[VectorEnv[Any, Any, Any]]:
+        """A new vector environment, closed afterwards."""
+        from a3c_zoo.learning.environments import make_vector_env
+        from a3c_zoo.learning.rollout import autoreset_mode
+
+        self.env = env = self.call("making it", lambda: make_vector_env(self.entry, self.config, self.num_envs, seed=1))
+        try:
+            self.mode = self.call("asking for its autoreset mode", lambda: autoreset_mode(env))
+            yield env
+        except BaseException:
+            with suppress(Exception):  # what went wrong first is what counts
+                env.close()
+            raise
+        self.call("close()", env.close)
+
+    def play_new(self, actions: NDArray[np.int64], seed: int) -> Trajectory:
+        """Plays a new environment from `reset(seed)` on."""
+        with self.made():
+            return self.play(actions, self.reset(seed))
+
+    def reset(self, seed: int | None) -> NDArray[Any]:
+        """Resets the environment made last; returns the observations."""
+        return self._reset(f"reset(seed={seed})", seed=seed)
+
+    def _reset(self, what: str, **arguments: Any) -> NDArray[Any]:
+        result = self.call(what, lambda: self.env.reset(**arguments))
+        self.expect(
+            isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping),
+            f"{what} must return (observations, info), info a dictionary",
+        )
+        self.check_observations(what, result[0])
+        return np.array(result[0])
+
+    def play(self, actions: NDArray[np.int64], start: NDArray[Any]) -> Trajectory:
+        """Takes the actions `[T, N]` in the environment made last; `start` are the observations before them."""
+        shape = actions.shape
+        flags = np.zeros(shape, np.bool_)
+        observations = np.empty((len(actions) + 1, *start.shape), start.dtype)
+        played = Trajectory(observations, np.zeros(shape), flags, flags.copy())
+        observations[0] = start
+        for t in range(len(actions)):
+            observations[t + 1] = self._step(t, actions[t].copy(), played)
+        return played
+
+    def _step(self, t: int, actions: NDArray[np.int64], played: Trajectory) -> NDArray[Any]:
+        what = f"step {t}"
+        result = self.call(f"step() (step {t})", lambda: self.env.step(actions))
+        self.expect(
+            isinstance(result, tuple) and len(result) == 5 and isinstance(result[4], Mapping),
+            "step() must return (observations, rewards, terminated, truncated, info), info a dictionary",
+        )
+        observations, rewards, terminated, truncated, info = result
+        self.check_observations(what, observations)
+        self._check_array(what, "rewards", rewards, "iuf", "numbers")
+        self._check_array(what, "terminated", terminated, "b", "bool")
+        self._check_array(what, "truncated", truncated, "b", "bool")
+        played.rewards[t], played.terminated[t], played.truncated[t] = rewards, terminated, truncated
+        if self.mode == "NextStep" or not played.ended[t].any():
+            return np.array(observations)
+        if self.mode == "SameStep":
+            self._keep_finals(t, info, played)
+            return np.array(observations)
+        played.finals.update({(t, int(n)): np.array(observations[n]) for n in np.flatnonzero(played.ended[t])})
+        return self._reset_ended(t, np.array(observations), played.ended[t])
+
+    def _reset_ended(self, t: int, observations: NDArray[Any], ended: NDArray[np.bool_]) -> NDArray[Any]:
+        """DISABLED: the caller resets what has ended, and nothing else may change."""
+        what = f"reset(options={{'reset_mask': …}}) after step {t}"
+        after = self._reset(what, options={"reset_mask": ended.copy()})
+        same = np.array_equal(after[~ended], observations[~ended])
+        self.expect(same, f"{what} changed environments outside of the mask")
+        return after
+
+    def _keep_finals(self, t: int, info: Mapping[str, Any], played: Trajectory) -> None:
+        """SAME_STEP: the final observations are in `info`, dense or with None for the episodes that go on."""
+        ended, finals = played.ended[t], info.get("final_obs")
+        if finals is None or len(finals) != self.num_envs:
+            self.fail(f"step {t} ended an episode in autoreset mode SameStep, but info['final_obs'] is {finals!r:.60}")
+        if not np.array_equal(info.get("_final_obs", ended), ended):
+            self.fail(f"step {t}: info['_final_obs'] is not terminated | truncated")
+        space: Any = self.env.single_observation_space
+        for n in map(int, np.flatnonzero(ended)):
+            what = f"step {t}: info['final_obs'][{n}]"
+            if finals[n] is None or np.shape(finals[n]) != space.shape:
+                self.fail(f"{what} is {finals[n]!r:.60}, where an array {list(space.shape)} is expected")
+            final = np.asarray(finals[n], space.dtype)
+            if not np.isfinite(final).all() or not space.contains(final):
+                self.fail(f"{what} is outside of {space}: {final}")
+            played.finals[t, n] = final
+
+    def check_observations(self, what: str, observations: Any) -> None:
+        """Type, shape, dtype, finiteness and bounds of what `what` returned."""
+        space: Any = self.env.single_observation_space
+        shape = (self.num_envs, *space.shape)
+        if not _is_array(observations, shape) or observations.dtype != space.dtype:
+            promised = f"{np.dtype(space.dtype)} {list(shape)}"
+            self.fail(f"{what} returned observations {_form(observations)}, where its spaces promise {promised}")
+        if not np.isfinite(observations).all():
+            self.fail(f"{what} returned observations that are not finite: {observations}")
+        if not self.env.observation_space.contains(observations):
+            wrong = next((row for row in observations if not space.contains(row)), observations)
+            self.fail(f"{what} returned an observation outside of its space {space}: {wrong}")
+
+    def _check_array(self, what: str, name: str, array: Any, kinds: str, expected: str) -> None:
+        if not _is_array(array, (self.num_envs,)) or array.dtype.kind not in kinds:
+            self.fail(f"{what} returned {name} {_form(array)}; it must be an array of {expected}, [{self.num_envs}]")
+        if not np.isfinite(array).all():
+            self.fail(f"{what} returned {name} that are not finite: {array}")
+
+
+def _is_array(value: Any, shape: tuple[int, ...]) -> bool:
+    return isinstance(value, np.ndarray) and value.shape == shape
+
+
+def _form(value: Any) -> str:
+    """What a value is, in a few words: `float64 [3, 1]`, `list`."""
+    return f"{value.dtype} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
