@@ -63,12 +63,7 @@ def check(hook: str, offer: Any) -> Entry:
     """
     if not isinstance(offer, OFFERED_BY[hook]):
         raise PluginError(f"{hook}() offers {_described(offer)} where {_expected(hook)} is expected")
-    if offer.revision != ENTRY_REVISION:
-        raise PluginError(
-            f"{hook}() offers an {type(offer).__name__} of revision {offer.revision!r}, "
-            f"but this version of a3c-zoo understands revision {ENTRY_REVISION}"
-        )
-    fault = _type_fault(offer) or _fault(offer)
+    fault = _revision_fault(offer) or _type_fault(offer) or _fault(offer)
     if fault:
         raise PluginError(f"{hook}() offers {fault}")
     return offer
@@ -97,10 +92,25 @@ def check_resolved(family: EnvFamily, name: str, resolved: Any) -> EnvEntry:
     elif not str(resolved.name).startswith(f"{family.prefix}:"):
         fault = f"the name '{resolved.name}', which does not begin with '{family.prefix}:'"
     else:
-        fault = _type_fault(resolved) or _env_fault(resolved)
+        fault = _revision_fault(resolved) or _type_fault(resolved) or _env_fault(resolved)
     if fault or not isinstance(resolved, EnvEntry):
         raise PluginError(f"environment '{name}' resolves to {fault}")
     return resolved
+
+
+def _revision_fault(entry: Entry) -> str | None:
+    """First of all checks: in another revision the other fields may mean something else."""
+    if entry.revision == ENTRY_REVISION:
+        return None
+    age, cure = "another", "upgrade both"
+    if isinstance(entry.revision, int):
+        newer = entry.revision > ENTRY_REVISION
+        age, cure = ("a newer", "upgrade a3c-zoo") if newer else ("an older", "upgrade the plugin")
+    kind = type(entry).__name__
+    return (
+        f"{'an' if kind[0] in 'AE' else 'a'} {kind} of revision {entry.revision!r}, but this version of a3c-zoo "
+        f"understands revision {ENTRY_REVISION}: the plugin was made for {age} version of a3c-zoo; {cure}"
+    )
 
 
 def _type_fault(entry: Entry) -> str | None:

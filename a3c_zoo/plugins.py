@@ -7,7 +7,9 @@ hooks are checked and its entries gathered, so that every fault has one culprit 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +19,7 @@ from typing import Literal
 
 import pluggy
 
+import a3c_zoo
 from a3c_zoo import entries, hookspecs, offers
 from a3c_zoo.errors import PluginError, did_you_mean, one_line
 
@@ -26,6 +29,11 @@ FIRST_PARTY_DISTRIBUTION = "a3c-zoo"
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))
 
 Status = Literal["loaded", "blocked", "faulty"]
+
+_ENTRY_KINDS = {kind.__name__: kind for kinds in offers.OFFERED_BY.values() for kind in kinds}
+# How Python words what a dataclass of another version makes of a plugin's arguments.
+_UNKNOWN_FIELD = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
+_MISSING_FIELDS = re.compile(r"(\w+)\.__init__\(\) missing \d+ required positional arguments?: (.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +149,13 @@ def _load(info: PluginInfo, point: metadata.EntryPoint) -> Plugin:
             implementation: object = point.load()
     except (Exception, SystemExit) as error:
         seconds = time.perf_counter() - started
-        return Plugin(replace(info.as_faulty(f"its import failed: {one_line(error)}"), import_s=seconds))
+        fault = _version_fault(info, error) or f"its import failed: {one_line(error)}"
+        return Plugin(replace(info.as_faulty(fault), import_s=seconds))
     info = replace(info, import_s=time.perf_counter() - started)
     manager = new_manager()
     try:
         info = replace(info, hooks=_check_hooks(manager, implementation))
-        return Plugin(info, implementation, _gather_offers(manager, info.hooks))
+        return Plugin(info, implementation, _gather_offers(manager, info))
     except PluginError as error:
         return Plugin(info.as_faulty(str(error)))
     except Exception as error:  # an attribute that raises when it is looked at, for one
@@ -173,9 +182,9 @@ def _check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple
     return tuple(sorted(implemented, key=HOOKS.index))
 
 
-def _gather_offers(manager: pluggy.PluginManager, hooks: tuple[str, ...]) -> tuple[entries.Entry, ...]:
+def _gather_offers(manager: pluggy.PluginManager, info: PluginInfo) -> tuple[entries.Entry, ...]:
     gathered: list[entries.Entry] = []
-    for hook in hooks:
+    for hook in info.hooks:
         if hook not in offers.OFFERED_BY:
             continue
         try:
@@ -184,6 +193,23 @@ def _gather_offers(manager: pluggy.PluginManager, hooks: tuple[str, ...]) -> tup
         except PluginError:
             raise
         except (Exception, SystemExit) as error:
-            raise PluginError(f"{hook}() failed: {one_line(error)}") from error
+            raise PluginError(_version_fault(info, error) or f"{hook}() failed: {one_line(error)}") from error
         gathered.extend(offers.check(hook, offer) for offer in offered)
     return tuple(gathered)
+
+
+def _version_fault(info: PluginInfo, error: BaseException) -> str | None:
+    """One line where the error says that the plugin expects another a3c-zoo than this one, else None."""
+    message, near = str(error), ""
+    unknown, missing = _UNKNOWN_FIELD.match(message), _MISSING_FIELDS.match(message)
+    if isinstance(error, TypeError) and unknown and unknown[1] in _ENTRY_KINDS:
+        what = f"it gives {unknown[1]} a field '{unknown[2]}' that is unknown"
+        near = did_you_mean(unknown[2], [field.name for field in dataclasses.fields(_ENTRY_KINDS[unknown[1]])])
+    elif isinstance(error, TypeError) and missing and missing[1] in _ENTRY_KINDS:
+        what = f"it gives {missing[1]} no {missing[2]}"
+    elif isinstance(error, ImportError) and (error.name or "").partition(".")[0] == GROUP:
+        what = f"its import failed: {message.partition(' (')[0]}"
+    else:
+        return None
+    cure = f"upgrade both (pip install --upgrade {FIRST_PARTY_DISTRIBUTION} {info.distribution})"
+    return f"{what}: the plugin was made for another version of a3c-zoo than {a3c_zoo.__version__}; {cure}.{near}"

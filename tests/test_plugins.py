@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import a3c_zoo
 from a3c_zoo.plugins import Plugin, PluginInfo, Selection, load_plugins
 from a3c_zoo.testing import plugin_distribution
 
@@ -171,6 +172,58 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
 def test_an_unusable_offer(hook: str, offer: str, fault: str, install: Install) -> None:
     source = f"from a3c_zoo import *\n@hookimpl\ndef {hook}():\n    return {offer}\n"
     assert fault_of(source, install).startswith(fault)
+
+
+OTHER_VERSION = (
+    f"the plugin was made for another version of a3c-zoo than {a3c_zoo.__version__}; upgrade both "
+    "(pip install --upgrade a3c-zoo faulty-dist)."
+)
+
+
+@pytest.mark.parametrize(
+    ("offer", "fault"),
+    [
+        (
+            "EnvEntry('maze', 'm:f', reward_range=(0, 1))",
+            f"it gives EnvEntry a field 'reward_range' that is unknown: {OTHER_VERSION}",
+        ),
+        (
+            "EnvEntry('maze', 'm:f', treshold=9)",
+            f"it gives EnvEntry a field 'treshold' that is unknown: {OTHER_VERSION} Did you mean 'threshold'?",
+        ),
+        ("EnvFamily('maze')", f"it gives EnvFamily no 'resolve': {OTHER_VERSION}"),
+        (
+            "EnvEntry('maze', 'm:f', revision=0)",
+            "zoo_envs() offers an EnvEntry of revision 0, but this version of a3c-zoo understands revision 1: "
+            "the plugin was made for an older version of a3c-zoo; upgrade the plugin",
+        ),
+        (
+            "EnvFamily('maze', 'm:f', revision=2)",
+            "zoo_envs() offers an EnvFamily of revision 2, but this version of a3c-zoo understands revision 1: "
+            "the plugin was made for a newer version of a3c-zoo; upgrade a3c-zoo",
+        ),
+    ],
+)
+def test_entries_of_another_version(offer: str, fault: str, install: Install) -> None:
+    source = f"from a3c_zoo import EnvEntry, EnvFamily, hookimpl\n@hookimpl\ndef zoo_envs(): return [{offer}]\n"
+    assert fault_of(source, install) == fault
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        (
+            "from a3c_zoo import EnvEntry\nEnvEntry('maze', 'm:f', reward_range=(0, 1))",
+            "it gives EnvEntry a field 'reward_range' that is",
+        ),
+        ("from a3c_zoo import WorldEntry", "its import failed: cannot import name 'WorldEntry' from 'a3c_zoo':"),
+        ("import a3c_zoo.worlds", "its import failed: No module named 'a3c_zoo.worlds':"),
+    ],
+)
+def test_an_import_that_needs_another_version(source: str, fault: str, install: Install) -> None:
+    found = fault_of(source, install)
+    assert found.startswith(fault)
+    assert found.endswith(OTHER_VERSION)
 
 
 def test_two_plugins_of_one_name(install: Install) -> None:
