@@ -13,9 +13,41 @@ COMMANDS = (
 )
 
 
+def _sb3(name: str, config: str, description: str) -> AgentEntry:
+    return AgentEntry(
+        name,
+        run="a3c_zoo.baselines.sb3:run",
+        load="a3c_zoo.baselines.sb3:load",
+        config=f"a3c_zoo.baselines.configs:{config}",
+        kind="baseline",
+        sections=("run", "env", "agent"),
+        spaces=("Box", "Discrete", "MultiDiscrete", "MultiBinary"),
+        stacks=("own", "zoo"),
+        one_process=True,
+        description=description,
+    )
+
+
+#: What agents are held against.
+BASELINES = (
+    AgentEntry(
+        name="random",
+        run="a3c_zoo.baselines.random:run",
+        load="a3c_zoo.baselines.random:load",
+        config="a3c_zoo.baselines.configs:RandomConfig",
+        kind="baseline",
+        sections=("run", "env", "agent"),
+        one_process=True,
+        description="uniformly random actions; learns nothing",
+    ),
+    _sb3("sb3-a2c", config="SB3A2CConfig", description="stable-baselines3's A2C"),
+    _sb3("sb3-ppo", config="SB3PPOConfig", description="stable-baselines3's PPO"),
+)
+
+
 @hookimpl
 def zoo_agents() -> list[AgentEntry]:
-    """The core's agents."""
+    """The core's agents and baselines."""
     return [
         AgentEntry(
             name="a3c",
@@ -24,7 +56,8 @@ def zoo_agents() -> list[AgentEntry]:
             config="a3c_zoo.agents.configs:A3CConfig",
             spaces=("Discrete",),
             description="Hogwild: every worker updates the shared parameters, without locks",
-        )
+        ),
+        *BASELINES,
     ]
 
 

@@ -56,6 +56,11 @@ class EnvConfig(Section):
     """Keys of every environment; what a subclass adds goes to the environment's factory."""
 
     num_envs: int = Field(8, ge=1, le=4096, description="environments of each worker, stepped together")
+    stack: Literal["auto", "own", "zoo"] = Field(
+        "auto",
+        description="whose environments are trained on; zoo: the zoo's; own: those that a baseline's library makes; "
+        "auto: own where there are such",
+    )
 
     def factory_kwargs(self) -> dict[str, Any]:
         """What goes to the factory: every key but those of this base class."""

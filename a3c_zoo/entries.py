@@ -32,6 +32,8 @@ class EnvEntry:
         threshold: mean return over 100 episodes from which the environment counts as solved; None: never.
         default_agent: the agent that `a3c-zoo train NAME` uses.
         description: one line for listings.
+        gym_id: the registered Gymnasium id by which others know the same task, for baselines that train on
+            environments of their own library's making; only where a `factory` is given.
     """
 
     name: str
@@ -42,7 +44,13 @@ class EnvEntry:
     threshold: float | None = None
     default_agent: str = "a3c"
     description: str = ""
+    gym_id: str | None = None
     revision: int = ENTRY_REVISION
+
+    @property
+    def own_id(self) -> str | None:
+        """The Gymnasium id by which a baseline's own library can make this environment, None without one."""
+        return self.env_id or self.gym_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,9 @@ class AgentEntry:
         kind: "agent", or "baseline" for what agents are compared with.
         sections: the configuration sections that it reads.
         spaces: the action spaces that it can act in, by class name.
+        stacks: whose environments it can train on (`env.stack`): "zoo" for the zoo's, "own" for those that its own
+            library makes from a Gymnasium id.
+        one_process: it trains in the calling process, and `run.workers` is always 1.
         description: one line for listings.
     """
 
@@ -86,6 +97,8 @@ class AgentEntry:
     kind: Literal["agent", "baseline"] = "agent"
     sections: tuple[str, ...] = ("run", "env", "agent", "network", "optimizer")
     spaces: tuple[str, ...] = ("Discrete",)
+    stacks: tuple[str, ...] = ("zoo",)
+    one_process: bool = False
     description: str = ""
     revision: int = ENTRY_REVISION
 

@@ -32,6 +32,7 @@ OFFERED_BY: dict[str, tuple[type[Entry], ...]] = {
 _FIELD_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "str": ("a string", lambda value: isinstance(value, str)),
     "str | None": ("a string or None", lambda value: isinstance(value, str | None)),
+    "bool": ("true or false", lambda value: isinstance(value, bool)),
     "float | None": ("a number or None", lambda value: isinstance(value, int | float | None)),
     "tuple[str, ...]": (
         "a tuple of strings",

@@ -108,10 +108,37 @@ class Settings:
             ConfigError: with every fault, in the order of their sources.
         """
         sections: dict[str, Any] = {name: self._validate(name, model) for name, model in self._models.items()}
+        self._fit_to_agent(sections)
         if self.faults:
             raise faulty([text for _, text in sorted(self.faults)])
         sources = {f"{name}.{key}": each.source for name, keys in self.settings.items() for key, each in keys.items()}
         return Config(self.env.name, self.agent.name, **sections, sources=sources)
+
+    def _fit_to_agent(self, sections: dict[str, Any]) -> None:
+        """Settles what follows from the agent: whose environments it trains on, and in how many processes."""
+        env, run = sections.get("env"), sections.get("run")
+        if env is not None:
+            sections["env"] = env.model_copy(update={"stack": self._stack(env.stack)})
+        if run is not None and self.agent.one_process:
+            if "workers" in self.settings["run"] and run.workers != 1:
+                why = f"agent '{self.agent.name}' trains in one process; give it more environments: env.num_envs"
+                self._refuse("run", "workers", why)
+            sections["run"] = run.model_copy(update={"workers": 1})
+
+    def _stack(self, wanted: str) -> str:
+        """`env.stack` without "auto"."""
+        if wanted == "auto":
+            return "own" if "own" in self.agent.stacks and self.env.own_id else "zoo"
+        if wanted not in self.agent.stacks:
+            self._refuse("env", "stack", f"agent '{self.agent.name}' trains on: {', '.join(self.agent.stacks)}")
+        elif wanted == "own" and not self.env.own_id:
+            why = f"environment '{self.env.name}' has no Gymnasium id (EnvEntry.gym_id) to make it by; zoo works"
+            self._refuse("env", "stack", why)
+        return wanted
+
+    def _refuse(self, section: str, key: str, why: str) -> None:
+        setting = self.settings[section][key]
+        self._fault(setting.order, f"{setting.source} {section}.{key}: {display(setting.value)} — {why}")
 
     def _fault(self, order: _Order, text: str) -> None:
         self.faults.append((order, text))

@@ -169,7 +169,7 @@ def test_a_named_set_replaces_the_default_set(make_package: MakePackage) -> None
 
 def test_without_any_set_there_are_defaults() -> None:
     config = resolve_config(registry_of(), CARTPOLE, A3C)
-    assert (config.agent, config.network, config.env) == (A3CConfig(), MLPConfig(), EnvConfig())
+    assert (config.agent, config.network, config.env) == (A3CConfig(), MLPConfig(), EnvConfig(stack="zoo"))
     assert config.sources == {}
 
 
@@ -214,7 +214,7 @@ def test_the_network_chooses_its_model() -> None:
 
 def test_the_environment_brings_its_keys() -> None:
     config = resolve_config(registry_of(), MAZE, A3C, overrides=["size=4"])
-    assert config.env == MazeConfig(size=4)
+    assert config.env == MazeConfig(size=4, stack="zoo")
     assert config.env.factory_kwargs() == {"size": 4, "walls": (1, 2)}
     assert faults(lambda: resolve_config(registry_of(), MAZE, A3C)) == ["env.size: must be given"]
 

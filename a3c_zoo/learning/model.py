@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from a3c_zoo.entries import load_object
-from a3c_zoo.errors import ConfigError, RunDirectoryError
+from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
 from a3c_zoo.learning.environments import SEED_NETWORK, make_vector_env, seed_for
 from a3c_zoo.learning.shared import FlatParameters
 from a3c_zoo.learning.spaces import Categorical, ObservationSpec, action_distribution, observation_spec
@@ -65,8 +65,8 @@ class Spaces:
         return cls(ObservationSpec(kind, tuple(shape), np.dtype(dtype), one_hot), Categorical(num_logits, start))
 
 
-def probe_spaces(entry: EnvEntry, network: NetworkEntry, config: Config, supported: Sequence[str]) -> Spaces:
-    """Makes one environment to read its spaces, and checks that agent and network fit them.
+def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
+    """Makes one environment to read its spaces, and checks that agent and network, if any, fit them.
 
     Raises:
         ConfigError: the agent cannot act in the action space, or the network does not take such observations.
@@ -82,7 +82,7 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry, config: Config, support
             f"environment '{entry.name}' has {action_space}"
         )
     spec = observation_spec(observation_space)
-    if spec.kind not in network.inputs:
+    if network is not None and spec.kind not in network.inputs:
         raise ConfigError(
             f"network '{network.name}' takes {' or '.join(network.inputs)} observations; environment '{entry.name}' "
             f"offers {observation_space}. Choose another: a3c-zoo list networks"
@@ -136,10 +136,20 @@ def saved_model(model: Model, parameters: Tensor) -> dict[str, Any]:
     return {"spaces": model.spaces.state_dict(), "shapes": model.shapes(), "parameters": parameters.clone()}
 
 
+class Actor(Protocol):
+    """What acting needs of a model."""
+
+    @property
+    def spaces(self) -> Spaces: ...
+
+    @property
+    def network(self) -> ActorCritic: ...
+
+
 class ModelPolicy:
     """Acts with a model's parameters as they are: `predict` as in stable-baselines3."""
 
-    def __init__(self, model: Model, seed: int = 0) -> None:
+    def __init__(self, model: Actor, seed: int = 0) -> None:
         self.model = model
         self._generator = torch.Generator().manual_seed(seed)
 
@@ -154,20 +164,37 @@ class ModelPolicy:
         """Returns actions for observations `[N, ...]`, or one action for one observation, and the state unchanged.
 
         Raises:
-            ValueError: the observation has another shape than the environment's.
+            ObservationError: the observation has another shape than the environment's.
         """
-        spec, distribution = self.model.spaces.observations, self.model.spaces.actions
-        batch = np.asarray(observation)
-        is_single = batch.shape == spec.shape
-        if is_single:
-            batch = batch[None]
-        if batch.shape[1:] != spec.shape:
-            raise ValueError(f"an observation has shape {list(spec.shape)}; got {list(np.shape(observation))}")
-        logits = self.model.network.policy(torch.from_numpy(np.ascontiguousarray(batch, spec.dtype)))
+        distribution = self.model.spaces.actions
+        batch, is_single = as_batch(self.model.spaces.observations, observation)
+        logits = self.model.network.policy(torch.from_numpy(batch))
         if deterministic:
             actions = distribution.mode(logits)
         else:
             actions = torch.empty(len(batch), dtype=torch.int64)
             distribution.sample(logits, distribution.noise(torch.empty_like(logits), self._generator), actions)
         chosen = distribution.to_env(actions.numpy())
-        return (chosen[0] if is_single else chosen), state
+        # A single action is an array without axes, as SB3's is.
+        return (chosen.squeeze(axis=0) if is_single else chosen), state
+
+
+def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], bool]:
+    """Returns observations as `[N, *spec.shape]`, and whether it was a single one `spec.shape`, which makes N = 1.
+
+    Raises:
+        ObservationError: it has neither shape, or is no array at all.
+    """
+    wanted = f"an observation has shape {list(spec.shape)}, several {['N', *spec.shape]}".replace("'", "")
+    if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+        raise ObservationError(f"{wanted}; got what a Gymnasium reset() returns: (observation, info)")
+    try:
+        batch = np.ascontiguousarray(observation, spec.dtype)
+    except (TypeError, ValueError) as error:
+        raise ObservationError(f"{wanted}; got {type(observation).__name__}: {error}") from error
+    shape = np.shape(observation)  # ascontiguousarray makes a number an array of one
+    if shape == spec.shape:
+        return batch.reshape(1, *shape), True
+    if len(shape) != len(spec.shape) + 1 or shape[1:] != spec.shape:
+        raise ObservationError(f"{wanted}; got {list(shape)}")
+    return batch, False

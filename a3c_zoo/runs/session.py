@@ -90,7 +90,7 @@ class Session:
         self.tensorboard = TensorBoard(directory.path / "tensorboard", self.steps + 1 if saved else None)
         self._next_checkpoint_s = self._next_metrics_s = 0.0
         self._speeds: deque[tuple[float, int]] = deque()
-        workers = "serial" if serial else f"{config.run.workers} workers"
+        workers = "one process" if agent.one_process else "serial" if serial else f"{config.run.workers} workers"
         title = f"{config.agent_name} on {config.env_name}, seed {config.run.seed}, {workers}"
         observer.starting(title, self._target, config.run, directory.path)
 

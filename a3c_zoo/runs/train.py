@@ -91,7 +91,7 @@ def train_on(
 
 
 def _warm_up(job: Job) -> None:
-    if not job.serial and job.agent.kind == "agent":
+    if not (job.serial or job.agent.one_process):
         warm_up(job.config.run.start_method)
 
 

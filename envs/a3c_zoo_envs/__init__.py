@@ -14,6 +14,7 @@ def zoo_envs() -> list[EnvEntry | EnvFamily]:
             factory="a3c_zoo_envs.cartpole:make",
             threshold=475.0,
             description="CartPole-v1: balance a pole on a cart",
+            gym_id="CartPole-v1",
         ),
         EnvFamily(
             prefix="gym",

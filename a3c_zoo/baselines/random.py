@@ -1,0 +1,118 @@
+"""Uniformly random actions: the collect stage alone, and the score that any agent must beat."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from a3c_zoo.baselines.configs import RandomConfig
+from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
+from a3c_zoo.learning.model import ModelPolicy, Spaces, probe_spaces
+from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.learning.rollout import Collector
+from a3c_zoo.processes.crew import supervise
+from a3c_zoo.processes.serial import SerialCrew
+from a3c_zoo.records import Episode, Report, Snapshot
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import Config
+    from a3c_zoo.entries import EnvEntry, NetworkEntry
+    from a3c_zoo.records import RunContext
+
+
+class UniformNetwork(ActorCritic):
+    """Every action has the same logit."""
+
+    def __init__(self, num_logits: int) -> None:
+        super().__init__()
+        self._num_logits = num_logits
+
+    def policy(self, observations: Tensor) -> Tensor:
+        return torch.zeros(len(observations), self._num_logits)
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """What `ModelPolicy` needs of a model."""
+
+    spaces: Spaces
+    network: UniformNetwork
+
+    @classmethod
+    def over(cls, spaces: Spaces) -> Uniform:
+        """Over the actions of these spaces."""
+        return cls(spaces, UniformNetwork(spaces.actions.num_logits))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the one worker needs."""
+
+    entry: EnvEntry
+    config: Config
+    model: Uniform
+    session: int
+
+
+class RandomWorker:
+    """Collects, and learns nothing."""
+
+    def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
+        config, spaces, seed = plan.config, plan.model.spaces, plan.config.run.seed
+        assert isinstance(config.agent, RandomConfig)
+        self._network, self._report = plan.model.network, Report()
+        self._steps: int = state["steps"] if state else 0
+        self._collector = Collector(
+            make_vector_env(plan.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank)),
+            plan.entry.name,
+            spaces.observations,
+            spaces.actions,
+            config.agent.n_steps,
+            seed_for(seed, SEED_ENV, rank, plan.session),
+            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank)),
+            on_tick,
+        )
+        if state:
+            self._collector.load_state_dict(state["collector"])
+
+    def work(self) -> None:
+        """Collects one rollout."""
+        episodes = self._collector.collect(self._network)
+        steps, now = self._steps + self._collector.rollout.valid.sum(axis=1).cumsum(), time.monotonic()
+        self._report.episodes += [Episode(e.episode_return, e.length, int(steps[e.row]), now, 0) for e in episodes]
+        self._steps = int(steps[-1])
+
+    def report(self) -> Report:
+        report, self._report = self._report, Report()
+        report.worker, report.steps = 0, self._steps
+        return report
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self._steps, "collector": self._collector.state_dict()}
+
+    def close(self) -> None:
+        self._collector.env.close()
+
+
+def run(context: RunContext) -> None:
+    """Plays until the run says stop."""
+    config, saved = context.config, context.checkpoint
+    model = Uniform.over(probe_spaces(context.entry, None, config, context.supported_spaces))
+    session = saved["session"] + 1 if saved else 0
+    plan = Plan(context.entry, config, model, session)
+    crew = SerialCrew(RandomWorker, plan, 1, [saved["worker"]] if saved else None)
+
+    def state() -> dict[str, Any]:
+        return {"spaces": model.spaces.state_dict(), "session": session, "worker": crew.states()[0]}
+
+    supervise(crew, context, Snapshot(lambda seed: ModelPolicy(model, seed), state))
+
+
+def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:
+    """The policy of a checkpoint; `AgentEntry.load`."""
+    return ModelPolicy(Uniform.over(Spaces.from_state_dict(state["spaces"])), config.run.seed)

@@ -1,0 +1,45 @@
+"""stable-baselines3's algorithms behind an agent's two functions; nothing of it is imported before they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from a3c_zoo.errors import ZooError
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import Config
+    from a3c_zoo.entries import EnvEntry, NetworkEntry
+    from a3c_zoo.records import Policy, RunContext
+
+
+def run(context: RunContext) -> None:
+    """Trains until the run says stop; `AgentEntry.run`.
+
+    Raises:
+        ZooError: stable-baselines3 is missing or broken.
+        ConfigError: the algorithm cannot be built from this configuration for this environment.
+    """
+    _require_library()
+    from a3c_zoo.baselines import sb3_training
+
+    sb3_training.run(context)
+
+
+def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> Policy:
+    """Rebuilds the policy of a checkpoint; `AgentEntry.load`. Raises what `run` does."""
+    _require_library()
+    from a3c_zoo.baselines import sb3_training
+
+    return sb3_training.load(entry, config, state)
+
+
+def _require_library() -> None:
+    """Imports the library itself, so that a fault of it is told apart from one of ours."""
+    try:
+        import stable_baselines3  # noqa: F401
+    except Exception as error:  # a broken installation may raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ZooError(
+            f"stable-baselines3 cannot be imported ({reason}). Install it: pip install 'stable-baselines3>=2.7,<3'"
+        ) from error

@@ -1,0 +1,196 @@
+"""Builds stable-baselines3's A2C and PPO from a run's configuration, and acts with their policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.vec_env import VecEnv, VecMonitor
+
+from a3c_zoo.baselines.configs import SB3Config, SB3PPOConfig
+from a3c_zoo.baselines.vec_env import make_zoo_vec_env
+from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+    from stable_baselines3.common.policies import ActorCriticPolicy
+
+    from a3c_zoo.config import Config
+    from a3c_zoo.entries import EnvEntry
+
+ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
+    "tanh": torch.nn.Tanh,
+    "relu": torch.nn.ReLU,
+    "elu": torch.nn.ELU,
+    "gelu": torch.nn.GELU,
+}
+
+#: Keys of ours that SB3's constructors don't have.
+NOT_SB3 = {"net_arch", "activation", "ortho_init", "log_std_init", "schedule_steps"}
+
+
+class LinearSchedule:
+    """Falls from `initial` to 0 over `steps` agent steps of the whole run, as RL Zoo's `lin_` over its budget.
+
+    SB3 hands its schedules the share of `learn`'s steps that is left; here `learn` doesn't know its end, and a resume
+    starts a new one. So `done` reads the agent steps from where SB3 counts them.
+    """
+
+    def __init__(self, initial: float, steps: int) -> None:
+        self.initial, self.steps = initial, steps
+        self.done: Callable[[], int] = lambda: 0
+
+    def __call__(self, progress_remaining: float) -> float:
+        """The value now."""
+        return self.initial * max(0.0, 1.0 - self.done() / self.steps)
+
+
+def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> VecEnv:
+    """Makes the environments that `env.stack` asks for, with SB3's monitors, which account for episodes."""
+    if config.env.stack != "own":
+        return VecMonitor(make_zoo_vec_env(entry, config.env, num_envs, seed))
+    env_id = entry.own_id
+    assert env_id is not None  # or there would be no "own"
+    env = make_vec_env(env_id, num_envs, seed, env_kwargs=_own_kwargs(entry, config))
+    if isinstance(env.action_space, spaces.Discrete) and int(env.action_space.start) != 0:
+        env.close()
+        raise ConfigError(
+            f"env.stack: own — the actions of environment '{entry.name}' begin with {env.action_space.start}, those of "
+            f"stable-baselines3 with 0; env.stack=zoo translates them"
+        )
+    return env
+
+
+def _own_kwargs(entry: EnvEntry, config: Config) -> dict[str, Any]:
+    """Arguments for `gymnasium.make`. Those of a factory mean nothing to it, so none may have been changed."""
+    given = config.env.factory_kwargs()
+    if entry.factory is None:
+        return {**entry.kwargs, **given}
+    for name, value in given.items():
+        if value != type(config.env).model_fields[name].get_default(call_default_factory=True):
+            raise ConfigError(f"env.{name}: {entry.own_id} doesn't know this key of '{entry.name}'; set env.stack=zoo")
+    return {}
+
+
+def first_action_of(env: VecEnv) -> int:
+    """The number of an environment's first action, which for SB3 is 0."""
+    return int(getattr(env.unwrapped, "first_action", 0))
+
+
+def build_model(entry: EnvEntry, config: Config, env: VecEnv, seed: int | None) -> OnPolicyAlgorithm:
+    """Builds the algorithm that the `agent` section describes. A seed seeds torch, NumPy and `random`, as in SB3.
+
+    Raises:
+        ConfigError: SB3 refuses; or a linear schedule has nothing to fall over.
+    """
+    agent = config.agent
+    assert isinstance(agent, SB3Config)
+    arguments = agent.model_dump(exclude=NOT_SB3)
+    schedules = {name: _schedule(name, arguments, config) for name in ("learning_rate", "clip_range")}
+    arguments |= {name: schedule for name, schedule in schedules.items() if schedule is not None}
+    algorithm: type[OnPolicyAlgorithm] = PPO if isinstance(agent, SB3PPOConfig) else A2C
+    try:
+        model = algorithm(env=env, policy_kwargs=_policy_kwargs(agent), seed=seed, device="cpu", **arguments)
+    except Exception as error:  # SB3 asserts, and raises all kinds of errors, where a policy and spaces don't fit
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConfigError(
+            f"agent '{config.agent_name}' with agent.policy={agent.policy} doesn't fit environment '{entry.name}': "
+            f"{reason}"
+        ) from error
+    for schedule in schedules.values():
+        if isinstance(schedule, LinearSchedule):
+            schedule.done = lambda: model.num_timesteps
+    model.set_logger(Logger(None, []))  # SB3's default makes a folder and its own TensorBoard files
+    return model
+
+
+def _schedule(name: str, arguments: dict[str, Any], config: Config) -> float | LinearSchedule | None:
+    """Takes `NAME_schedule` out of the arguments; returns the schedule, None where the algorithm has no such key."""
+    assert isinstance(config.agent, SB3Config)
+    kind = arguments.pop(f"{name}_schedule", None)
+    if kind != "linear":
+        return arguments.get(name)
+    steps = config.agent.schedule_steps or config.run.steps
+    if steps is None:
+        raise ConfigError(f"agent.{name}_schedule: linear — needs agent.schedule_steps, or a budget: --steps N")
+    return LinearSchedule(arguments[name], steps)
+
+
+def _policy_kwargs(agent: SB3Config) -> dict[str, Any]:
+    given = {
+        "net_arch": agent.net_arch,
+        "activation_fn": ACTIVATIONS[agent.activation] if agent.activation else None,
+        "ortho_init": agent.ortho_init,
+        "log_std_init": agent.log_std_init,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def saved_state(model: OnPolicyAlgorithm) -> dict[str, Any]:
+    """What a checkpoint keeps of a model: tensors, numbers and strings."""
+    return {
+        "policy": dict(model.policy.state_dict()),
+        "optimizer": model.policy.optimizer.state_dict(),
+        "steps": model.num_timesteps,
+        "n_updates": model._n_updates,
+    }
+
+
+def restore(model: OnPolicyAlgorithm, state: Mapping[str, Any]) -> None:
+    """Goes on from `saved_state`.
+
+    Raises:
+        RunDirectoryError: it is the state of a model of another shape.
+    """
+    try:
+        model.policy.load_state_dict(state["policy"])
+        model.policy.optimizer.load_state_dict(state["optimizer"])
+    except (RuntimeError, ValueError) as error:
+        detail = " ".join(str(error).split())
+        raise RunDirectoryError(f"the checkpoint is of another policy: {detail}") from error
+    model.num_timesteps, model._n_updates = state["steps"], state["n_updates"]
+
+
+class SB3Policy:
+    """Acts with an SB3 policy as it is now; `predict` is SB3's own, sampling from a random state of its own.
+
+    Args:
+        policy: its parameters may go on changing. first_action: the number of the environment's first action.
+        seed: of the sampling.
+    """
+
+    def __init__(self, policy: ActorCriticPolicy, first_action: int, seed: int) -> None:
+        self.policy, self._first_action = policy, first_action
+        self._random_state = torch.Generator().manual_seed(seed).get_state()
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[NDArray[Any], ...] | None = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool = False,
+    ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
+        """Returns actions for observations `[N, ...]`, or one action for one observation, and the state unchanged.
+
+        Raises:
+            ObservationError: the observation has another shape than the environment's.
+        """
+        if not isinstance(observation, dict | tuple):  # what is wrong with a tuple, SB3 explains itself
+            observation = np.asarray(observation)
+            try:
+                self.policy.is_vectorized_observation(observation)
+            except ValueError as error:
+                raise ObservationError(str(error)) from error
+        # SB3 samples from torch's global generator, which training goes on with afterwards.
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self._random_state)
+            actions, state = self.policy.predict(observation, state, episode_start, deterministic)
+            self._random_state = torch.get_rng_state()
+        return (actions + self._first_action if self._first_action else actions), state
