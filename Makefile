@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := a3c_zoo envs hyperparams tests
+SOURCES := a3c_zoo envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
 .PHONY: help train test test-slow lint format clean

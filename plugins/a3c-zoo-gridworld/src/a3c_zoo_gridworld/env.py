@@ -1,0 +1,98 @@
+"""Gridworld as a vector environment: all grids take a step in a handful of NumPy calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Discrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from a3c_zoo_gridworld.grid import MOVES, make_grid
+
+START = 0
+
+
+class GridworldVectorEnv(VectorEnv[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]):
+    """`num_envs` grids, side by side. Observation: the agent's cell. Actions: up, right, down, left.
+
+    After the end of an episode, the next step ignores that grid's action and starts a new episode (NEXT_STEP).
+
+    Args:
+        num_envs: how many grids.
+        size: cells on each side.
+        slip: probability that a move goes in a random one of the four directions.
+        max_episode_steps: steps after which an episode is truncated.
+        render_mode: "ansi": `render` returns one text for each grid.
+    """
+
+    metadata = {"render_modes": ["ansi"], "autoreset_mode": AutoresetMode.NEXT_STEP}
+
+    def __init__(
+        self,
+        num_envs: int,
+        size: int = 6,
+        slip: float = 0.1,
+        max_episode_steps: int = 100,
+        render_mode: str | None = None,
+    ) -> None:
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self.grid, self.slip, self.max_episode_steps = make_grid(size), slip, max_episode_steps
+        self.single_observation_space = Discrete(size * size)
+        self.single_action_space = Discrete(len(MOVES))
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._cells = np.full(num_envs, START)
+        self._steps = np.zeros(num_envs, np.int64)  # of the episodes under way
+        self._ended = np.zeros(num_envs, np.bool_)  # at the last step: the next one starts anew
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.int64], dict[str, Any]]:
+        """Starts a new episode in every grid; returns the cells, `[num_envs]`, int64."""
+        super().reset(seed=seed)
+        self._cells[:], self._steps[:], self._ended[:] = START, 0, False
+        return self._cells.copy(), {}
+
+    def step(
+        self, actions: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        """Moves in every grid; returns cells, rewards, terminated and truncated, each `[num_envs]`."""
+        restarted = self._ended
+        slipped = self.np_random.random(self.num_envs) < self.slip
+        directions = np.where(slipped, self.np_random.integers(len(MOVES), size=self.num_envs), actions)
+        self._cells = np.where(restarted, START, self.grid.next_cell[self._cells, directions])
+        self._steps = np.where(restarted, 0, self._steps + 1)
+        rewards = np.where(restarted, np.float32(0), self.grid.rewards[self._cells])
+        terminated = self.grid.terminal[self._cells]
+        # Whoever reaches the goal with the very last step has reached it: no truncation.
+        truncated = (self._steps >= self.max_episode_steps) & ~terminated
+        self._ended = terminated | truncated
+        return self._cells.copy(), rewards, terminated, truncated, {}
+
+    def render(self) -> tuple[str, ...] | None:
+        """One text for each grid, None without a render mode."""
+        return tuple(map(self.grid.render, self._cells.tolist())) if self.render_mode == "ansi" else None
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything that the next steps depend on, as plain numbers and lists, so that a run resumes exactly."""
+        return {
+            "cells": self._cells.tolist(),
+            "steps": self._steps.tolist(),
+            "ended": self._ended.tolist(),
+            "random": self.np_random.bit_generator.state,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what `get_state` returned."""
+        self._cells = np.array(state["cells"], np.int64)
+        self._steps = np.array(state["steps"], np.int64)
+        self._ended = np.array(state["ended"], np.bool_)
+        self.np_random.bit_generator.state = state["random"]
+
+
+def make(num_envs: int, seed: int, **kwargs: Any) -> GridworldVectorEnv:
+    """The factory that the entry names. The caller's first `reset` gets the same seed, so it isn't needed here."""
+    return GridworldVectorEnv(num_envs, **kwargs)

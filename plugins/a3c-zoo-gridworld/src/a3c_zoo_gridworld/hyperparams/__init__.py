@@ -1,0 +1,1 @@
+"""Hyperparameter sets: `<env>/<set>.yml` beside this file."""
