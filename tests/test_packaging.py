@@ -4,58 +4,26 @@ from __future__ import annotations
 
 import email
 import json
-import os
-import shutil
-import subprocess
 import sys
-import sysconfig
 import zipfile
 from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.wheels import ROOT, clean_environment, run, zoo_wheel
+
 PACKAGES = {"a3c_zoo", "a3c_zoo_envs", "a3c_zoo_hyperparams"}
-
-
-def run(*command: str | Path, cwd: str | Path = "/", timeout: float = 50) -> str:
-    """Runs a command as a user without this checkout would: from elsewhere, and without PYTHON* variables."""
-    environ = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "A3C_ZOO"))}
-    result = subprocess.run(
-        list(map(str, command)), cwd=cwd, env=environ, capture_output=True, text=True, timeout=timeout, check=False
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy: a build leaves files in its source tree."""
-    source = tmp_path_factory.mktemp("source")
-    for name in ("a3c_zoo", "envs", "hyperparams", "tests"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for path in ROOT.iterdir():
-        if path.is_file():
-            shutil.copy(path, source)
-    out = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, source)
-    return next(out.glob("*.whl"))
+    return zoo_wheel(tmp_path_factory.mktemp("build"))
 
 
 @pytest.fixture(scope="module")
 def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a new virtual environment: the wheel, and beside it this environment's dependencies."""
-    venv = tmp_path_factory.mktemp("clean") / "venv"
-    run(sys.executable, "-m", "venv", "--without-pip", venv)
-    python = venv / "bin" / "python"
-    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "--quiet", wheel)
-    # Everything installed here but this project, which is there as an editable install that points to the checkout.
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if "a3c_zoo" not in path.name and path.suffix != ".pth" and not (site / path.name).exists():
-            (site / path.name).symlink_to(path)
-    return python
+    return clean_environment(tmp_path_factory.mktemp("clean"), wheel)
 
 
 def test_contents(wheel: Path) -> None:

@@ -1,0 +1,142 @@
+"""A plugin from outside, from `pip install` to `pip uninstall`, beside the wheel and away from the checkout."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a3c_zoo
+from tests.wheels import (
+    GRIDWORLD,
+    attempt,
+    build_wheel,
+    clean_environment,
+    gridworld_source,
+    install,
+    pip,
+    run,
+    zoo_wheel,
+)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return zoo_wheel(tmp_path_factory.mktemp("zoo"))
+
+
+@pytest.fixture(scope="module")
+def plugin_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gridworld")
+    return build_wheel(gridworld_source(folder / "source"), folder / "dist")
+
+
+@pytest.fixture
+def python(wheel: Path, tmp_path: Path) -> Path:
+    """The interpreter of a new virtual environment with a3c-zoo and without the plugin."""
+    return clean_environment(tmp_path, wheel)
+
+
+def command(python: Path) -> Path:
+    return python.parent / "a3c-zoo"
+
+
+def listed(python: Path, what: str) -> dict[str, dict[str, Any]]:
+    rows = json.loads(run(command(python), "list", what, "--json"))
+    return {row["name"]: row for row in rows}
+
+
+def test_from_install_to_uninstall(python: Path, plugin_wheel: Path, tmp_path: Path) -> None:
+    zoo = command(python)
+    assert "gridworld" not in listed(python, "envs")
+
+    install(python, plugin_wheel)
+    assert {"gridworld", "gridworld-single"} <= listed(python, "envs").keys()
+    plugin = listed(python, "plugins")["gridworld"]
+    assert (plugin["distribution"], plugin["status"]) == ("a3c-zoo-gridworld", "loaded")
+    assert plugin["hooks"] == ["zoo_envs", "zoo_hyperparams"]
+    shown = run(zoo, "show", "hyperparams", "gridworld", "-o", "slip=0.2")
+    assert "gridworld/a3c.yml:" in shown
+    assert "probability that a move goes in a random direction" in shown
+
+    run(zoo, "train", "gridworld", "--steps", "2000", "--name", "short", cwd=tmp_path)
+    outcome = json.loads((tmp_path / "runs/short/outcome.json").read_text())
+    assert (outcome["reason"], outcome["steps"] >= 2000) == ("steps", True)
+
+    pip(python, "uninstall", "--yes", "a3c-zoo-gridworld")
+    assert "gridworld" not in listed(python, "envs")
+    assert "gridworld" not in listed(python, "plugins")
+    gone = attempt(zoo, "train", "gridworld", cwd=tmp_path)
+    assert (gone.returncode, "unknown environment 'gridworld'" in gone.stderr) == (2, True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_training_solves_it(python: Path, plugin_wheel: Path, tmp_path: Path) -> None:
+    install(python, plugin_wheel)
+    for seed in ("1", "2", "3", "4", "5"):
+        arguments = ("--seed", seed, "--time-limit", "60s", "--name", seed)
+        run(command(python), "train", "gridworld", *arguments, cwd=tmp_path, timeout=110)
+        outcome = json.loads((tmp_path / "runs" / seed / "outcome.json").read_text())
+        assert (seed, outcome["solved"], outcome["evaluation"]["mean_return"] >= 0.7) == (seed, True, True)
+
+
+OTHER_REVISION = (
+    "zoo_envs() offers an EnvEntry of revision 2, but this version of a3c-zoo understands revision 1: "
+    "the plugin was made for a newer version of a3c-zoo; upgrade a3c-zoo"
+)
+UNKNOWN_FIELD = (
+    "it gives EnvEntry a field 'reward_range' that is unknown: the plugin was made for another version of a3c-zoo "
+    f"than {a3c_zoo.__version__}; upgrade both (pip install --upgrade a3c-zoo a3c-zoo-gridworld)."
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("REVISION = 1", "REVISION = 2", OTHER_REVISION),
+        ("revision=REVISION", "reward_range=(-2, 1)", UNKNOWN_FIELD),
+    ],
+)
+def test_a_wheel_for_another_entry_revision(old: str, new: str, fault: str, python: Path, tmp_path: Path) -> None:
+    source = gridworld_source(tmp_path / "source")
+    module = source / "src/a3c_zoo_gridworld/plugin.py"
+    assert old in module.read_text()
+    module.write_text(module.read_text().replace(old, new))
+    install(python, build_wheel(source, tmp_path / "dist"))
+
+    assert listed(python, "plugins")["gridworld"]["fault"] == fault
+    result = attempt(command(python), "list", "envs")
+    assert result.returncode == 0
+    assert "cartpole" in result.stdout
+    assert "gridworld" not in result.stdout
+    (warning,) = result.stderr.splitlines()
+    assert "gridworld" in warning
+    assert fault in warning
+    trained = attempt(command(python), "train", "gridworld", cwd=tmp_path)
+    assert trained.returncode == 2
+    assert "Traceback" not in trained.stderr
+    assert "left out as faulty: plugin 'gridworld' (a3c-zoo-gridworld 1.0.0)" in trained.stderr
+
+
+def test_it_uses_public_names_alone() -> None:
+    import a3c_zoo.config
+    import a3c_zoo.testing
+
+    public = {
+        "a3c_zoo": a3c_zoo.__all__,
+        "a3c_zoo.config": dir(a3c_zoo.config),
+        "a3c_zoo.testing": a3c_zoo.testing.__all__,
+    }
+    imported = []
+    for path in GRIDWORLD.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "a3c_zoo":
+                imported += [(node.module, alias.name) for alias in node.names]
+            elif isinstance(node, ast.Import):
+                imported += [(alias.name, "") for alias in node.names if alias.name.partition(".")[0] == "a3c_zoo"]
+    assert imported
+    assert [each for each in imported if each[1] not in public.get(str(each[0]), [])] == []

@@ -1,0 +1,74 @@
+"""Builds wheels and clean virtual environments to install them in, away from the checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+GRIDWORLD = ROOT / "plugins" / "a3c-zoo-gridworld"
+
+
+def run(*command: str | Path, cwd: str | Path = "/", timeout: float = 50) -> str:
+    """Runs a command that must succeed, as `attempt` does; returns what it printed."""
+    result = attempt(*command, cwd=cwd, timeout=timeout)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def attempt(*command: str | Path, cwd: str | Path = "/", timeout: float = 50) -> subprocess.CompletedProcess[str]:
+    """Runs a command as a user without this checkout would: from elsewhere, and without PYTHON* variables."""
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "A3C_ZOO"))}
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, env=environ, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def zoo_wheel(folder: Path) -> Path:
+    """Builds a3c-zoo's wheel in an empty folder, from a copy: a build leaves files in its source tree."""
+    source = folder / "source"
+    for name in ("a3c_zoo", "envs", "hyperparams", "tests"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, source)
+    return build_wheel(source, folder / "dist")
+
+
+def gridworld_source(folder: Path) -> Path:
+    """Copies the source of the plugin into a new folder, and returns it."""
+    return Path(shutil.copytree(GRIDWORLD, folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")))
+
+
+def build_wheel(source: Path, out: Path) -> Path:
+    """Builds the wheel of a source tree."""
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, source)
+    return next(out.glob("*.whl"))
+
+
+def clean_environment(folder: Path, *wheels: Path) -> Path:
+    """Makes a virtual environment with these wheels and this environment's dependencies; returns its interpreter."""
+    venv = folder / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", venv)
+    python = venv / "bin" / "python"
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    # Everything installed here but this project, which is there as an editable install that points to the checkout.
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if "a3c_zoo" not in path.name and path.suffix != ".pth":
+            (site / path.name).symlink_to(path)
+    install(python, *wheels)
+    return python
+
+
+def install(python: Path, *wheels: Path) -> None:
+    """Installs wheels, whose dependencies must be there."""
+    pip(python, "install", "--no-index", *wheels)
+
+
+def pip(python: Path, *arguments: str | Path) -> str:
+    """Runs this environment's pip for another interpreter."""
+    return run(sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", *arguments)
