@@ -26,7 +26,7 @@ from torch import Tensor
 from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.learning.shared import Counters, share
 from a3c_zoo.processes.crew import REPORT_EVERY_S, WorkerFactory
-from a3c_zoo.processes.start import process_context
+from a3c_zoo.processes.start import process_context, warm_up
 from a3c_zoo.records import Report
 
 #: What the command cell holds: STOP, or the number of a turn. In odd turns workers stand still, in even ones they
@@ -75,6 +75,7 @@ class WorkerPool:
         budget_steps: int | None = None,
     ) -> None:
         self._factory, self._plan, self._counters, self._initial_states = factory, plan, counters, states
+        warm_up(start_method)  # done long before in a run
         self._context = process_context(start_method)
         self._timeout_s, self._budget_steps = timeout_s, budget_steps
         self._command = torch.ones(1, dtype=torch.int64)

@@ -185,7 +185,7 @@ def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
         runs_dir.mkdir(parents=True, exist_ok=True)
     if name is not None:
         if not re.fullmatch(r"[\w.+=@-]+", name) or name.startswith("."):
-            raise RunDirectoryError(f"--name '{name}': letters, digits and . _ - + = @ only, not starting with a dot")
+            raise RunDirectoryError(f"--name {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
         try:
             with disk_errors(runs_dir / name, "make"):
                 (runs_dir / name).mkdir()
