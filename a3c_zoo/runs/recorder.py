@@ -32,20 +32,25 @@ class Monitor:
     """
 
     def __init__(self, path: Path, env_name: str, resume_at: int | None = None) -> None:
-        self._path = path
+        self._path, self._env_name = path, env_name
         #: Bytes written so far, whole rows only.
         self.position = resume_at or 0
         with disk_errors(path, "write"):
             if resume_at is None:
                 self._file = path.open("xb", buffering=0)
-                header = json.dumps({"t_start": time.time(), "env_id": env_name})
-                self._append(f"#{header}\nr,l,t,step,worker\n")
             else:
                 if not path.is_file() or path.stat().st_size < resume_at:
                     raise RunDirectoryError(f"{path} is shorter than its checkpoint says; it cannot be continued")
                 self._file = path.open("r+b", buffering=0)
                 self._file.truncate(resume_at)
                 self._file.seek(resume_at)
+
+    def start(self) -> None:
+        """Training starts now: `t` counts from here, so that t_start + t is the time of day of an episode's end."""
+        if self.position == 0:
+            header = json.dumps({"t_start": time.time(), "env_id": self._env_name})
+            with disk_errors(self._path, "write"):
+                self._append(f"#{header}\nr,l,t,step,worker\n")
 
     def write(self, rows: Sequence[tuple[float, int, float, int, int]]) -> None:
         """Appends (return, length, training seconds, step, worker) rows: all of them, or where that fails none."""
@@ -64,8 +69,10 @@ class Monitor:
         self.position = self._file.tell()
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file; one of a run that never started goes."""
         self._file.close()
+        if self.position == 0:
+            self._path.unlink(missing_ok=True)
 
 
 class TensorBoard:

@@ -100,6 +100,7 @@ class Session:
         """Starts the training clock; from now on a signal is obeyed at the next rollout boundary."""
         self._stop.interrupts = False
         self._clock.switch("training")
+        self.monitor.start()
         self._speeds.append((self._clock.of("training"), self.steps))
         self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
 

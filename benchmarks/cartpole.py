@@ -1,0 +1,196 @@
+"""Ours against stable-baselines3's A2C on CartPole-v1: time, steps and memory to a 100-episode mean of 475.
+
+    python benchmarks/cartpole.py [--seeds N] [--json FILE]
+
+Every run is a fresh `a3c-zoo train` process; the methods take turns, so that a noisy machine is fair to both. Seconds
+count from the start of the process. Run it on an idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+THRESHOLD = 475.0
+WINDOW = 100
+METHODS = ("a3c", "sb3-a2c")
+SAMPLE_MEMORY_EVERY_S = 0.5
+CEILING_S = 3.0
+SCALING_STEPS = 1_000_000
+
+RANDOM_ACTIONS = """
+import sys, time
+import numpy as np
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+num_envs, seconds = int(sys.argv[1]), float(sys.argv[2])
+env = CartPoleVectorEnv(num_envs)
+env.reset(seed=0)
+actions = np.random.default_rng(0).integers(0, 2, (1024, num_envs))
+calls, start_s = 0, time.monotonic()
+while time.monotonic() - start_s < seconds:
+    for row in actions:
+        env.step(row)
+    calls += len(actions)
+print(calls * num_envs / (time.monotonic() - start_s))
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One training: seconds and steps are those to the first 100-episode mean of 475; None if it never came."""
+
+    method: str
+    seed: int
+    solved: bool
+    seconds: float | None
+    training_s: float | None
+    steps: int | None
+    steps_per_s: float
+    peak_memory_mib: float
+
+
+def first_window(monitor: Path) -> tuple[float, float, int] | None:
+    """Epoch seconds, training seconds and step at which the mean of the last 100 returns first reached 475."""
+    header, _, *lines = monitor.read_text(encoding="utf-8").splitlines()
+    returns: list[float] = []
+    for line in lines:
+        episode_return, _, training_s, step, _ = line.split(",")
+        returns.append(float(episode_return))
+        if len(returns) >= WINDOW and sum(returns[-WINDOW:]) / WINDOW >= THRESHOLD:
+            return json.loads(header[1:])["t_start"] + float(training_s), float(training_s), int(step)
+    return None
+
+
+def memory_mib(root: psutil.Process) -> float:
+    """Proportional set size of a process and its descendants: a page shared by k of them counts 1/k in each."""
+    total = 0
+    for process in [root, *root.children(recursive=True)]:
+        try:
+            total += process.memory_full_info().pss
+        except (psutil.Error, OSError):
+            continue  # it has just ended
+    return total / 2**20
+
+
+def train(method: str, seed: int, folder: Path, *options: str) -> Result:
+    """Runs one training in a process of its own and reads its run directory."""
+    name = f"{method}-{seed}-{len(list(folder.iterdir()))}"
+    executable = str(Path(sys.executable).with_name("a3c-zoo"))
+    command = [executable, "train", "cartpole", "--agent", method, "--seed", str(seed), "--quiet", "--name", name]
+    start_s = time.time()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [*command, "--runs-dir", str(folder), *options], stdout=output, stderr=subprocess.STDOUT
+        )
+        peak_mib, watched = 0.0, psutil.Process(process.pid)
+        while True:
+            try:
+                process.wait(SAMPLE_MEMORY_EVERY_S)
+                break
+            except subprocess.TimeoutExpired:
+                peak_mib = max(peak_mib, memory_mib(watched))
+        if process.returncode != 0:
+            output.seek(0)
+            raise SystemExit(f"{' '.join(command)} failed:\n{output.read().decode()}")
+    outcome = json.loads((folder / name / "outcome.json").read_text(encoding="utf-8"))
+    first = first_window(folder / name / "monitor.csv")
+    return Result(
+        method,
+        seed,
+        outcome["solved"],
+        first[0] - start_s if first else None,
+        first[1] if first else None,
+        first[2] if first else None,
+        outcome["steps_per_s"],
+        peak_mib,
+    )
+
+
+def ceiling(processes: int, num_envs: int) -> float:
+    """Steps/s of the environment alone, random actions, all processes together."""
+    command = [sys.executable, "-c", RANDOM_ACTIONS, str(num_envs), str(CEILING_S)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+    return sum(float(process.communicate(timeout=60)[0]) for process in running)
+
+
+def scaling(folder: Path, repeats: int) -> dict[int, float]:
+    """Median steps/s of the agent with 1 and with 2 workers, over a fixed number of steps."""
+    options = ("--steps", str(SCALING_STEPS), "--stop-return", "1e9")
+    speeds: dict[int, list[float]] = {1: [], 2: []}
+    for seed in range(1, repeats + 1):
+        for workers, values in speeds.items():
+            values.append(train("a3c", seed, folder, *options, "--workers", str(workers)).steps_per_s)
+    return {workers: statistics.median(values) for workers, values in speeds.items()}
+
+
+def median(results: Sequence[Result], method: str, figure: str) -> float:
+    """Median over seeds; a run that never got there counts as infinitely long."""
+    values = [getattr(result, figure) for result in results if result.method == method]
+    return statistics.median(float("inf") if value is None else value for value in values)
+
+
+def show(result: Result) -> str:
+    """One line for one training."""
+    seconds = "never" if result.seconds is None else f"{result.seconds:6.2f} s"
+    steps = "-" if result.steps is None else f"{result.steps:,}"
+    return (
+        f"{result.method:8} {result.seed:4}   {'yes' if result.solved else 'NO':6} {seconds:>9} {steps:>10} "
+        f"{result.steps_per_s:>10,.0f} {result.peak_memory_mib:>8,.0f}"
+    )
+
+
+def main() -> None:
+    """Runs everything and prints it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10, help="seeds per method [10]")
+    parser.add_argument("--first-seed", type=int, default=1, help="the first of them [1]")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    arguments = parser.parse_args()
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        print("method   seed   solved   to 475      steps    steps/s      MiB", flush=True)
+        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+            for method in METHODS:
+                results.append(train(method, seed, folder))
+                print(show(results[-1]), flush=True)
+        figures = {
+            f: {m: median(results, m, f) for m in METHODS}
+            for f in ("seconds", "training_s", "steps", "steps_per_s", "peak_memory_mib")
+        }
+        solved = {m: sum(r.solved for r in results if r.method == m) for m in METHODS}
+        speeds = scaling(folder, repeats=3)
+    top = {"1 process": ceiling(1, 16), "2 processes": ceiling(2, 16)}
+    print(f"\nmedian of {arguments.seeds} seeds{'':14}{'a3c':>12}{'sb3-a2c':>12}{'ratio':>8}")
+    for figure, values in figures.items():
+        ours, theirs = values["a3c"], values["sb3-a2c"]
+        ratio = ours / theirs if figure == "steps_per_s" else theirs / ours
+        print(f"{figure:32}{ours:>12,.2f}{theirs:>12,.2f}{ratio:>8.2f}")
+    print(f"{'solved':32}{solved['a3c']:>12}{solved['sb3-a2c']:>12}")
+    print(f"\nworkers   1: {speeds[1]:,.0f} steps/s   2: {speeds[2]:,.0f} steps/s   ratio {speeds[2] / speeds[1]:.2f}")
+    print("environment alone, 16 at a time: " + ", ".join(f"{k} {v:,.0f} steps/s" for k, v in top.items()))
+    if arguments.json:
+        content = {
+            "machine": platform.platform(),
+            "results": [asdict(result) for result in results],
+            "medians": figures,
+            "solved": solved,
+            "scaling_steps_per_s": speeds,
+            "ceiling_steps_per_s": top,
+        }
+        arguments.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
