@@ -1,0 +1,180 @@
+"""Evaluations: who is counted, with which seeds, with which actions; held against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import a3c_zoo
+from a3c_zoo.config import EnvConfig
+from a3c_zoo.entries import EnvEntry
+from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.runs import api
+from a3c_zoo.runs.evaluate import StopEvaluationError, evaluate
+from tests.toys import MODES, SCRIPT, Script
+from tests.toys_runs import command_line
+
+SHORT: Script = (((1.0,), "terminated"),)
+LONG: Script = (((1.0,) * 10, "truncated"),)
+
+
+class FirstAction:
+    """Always the first action; remembers what it was shown."""
+
+    def __init__(self) -> None:
+        self.starts: list[list[bool]] = []
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, Any]:
+        self.starts.append(episode_start.tolist())
+        return np.zeros(len(observation), np.int64), state
+
+
+def play(policy: FirstAction | None = None, episodes: int = 10, num_envs: int = 2, **kwargs: Any) -> Any:
+    entry = EnvEntry("toy", "tests.toys:make", kwargs=kwargs)
+    return evaluate(policy or FirstAction(), entry, EnvConfig(), episodes=episodes, num_envs=num_envs, seed=0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("episodes", "num_envs", "returns"),
+    [
+        (10, 2, [1] * 5 + [10] * 5),  # the first ten to finish would be nine short ones and one long: mean 1.9
+        (7, 2, [1] * 4 + [10] * 3),
+        (1, 2, [1]),
+        (3, 20, [1, 10, 1]),  # no more environments than episodes
+    ],
+)
+def test_every_environment_plays_its_quota(mode: str, episodes: int, num_envs: int, returns: list[int]) -> None:
+    result = play(episodes=episodes, num_envs=num_envs, scripts=[SHORT, LONG], mode=mode)
+    assert result.episodes == episodes
+    assert result.mean_return == result.mean_length == pytest.approx(np.mean(returns))
+    assert result.std_return == pytest.approx(np.std(returns))
+    assert (result.min_return, result.max_return) == (min(returns), max(returns))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_returns_and_lengths_of_a_script(mode: str) -> None:
+    """The step that NEXT_STEP ignores counts for nothing, whatever its reward."""
+    result = play(episodes=3, num_envs=1, scripts=[SCRIPT], mode=mode, ignored_reward=100.0)
+    assert result.mean_return == pytest.approx((3 + 3 + 15) / 3)
+    assert result.mean_length == pytest.approx((2 + 1 + 3) / 3)
+
+
+@pytest.mark.parametrize(
+    ("mode", "starts"),
+    [
+        # Two steps, then one, then three; an ignored step after each end in NEXT_STEP.
+        ("NextStep", [True, False, False, True, False, True, False, False]),
+        ("SameStep", [True, False, True, True, False, False]),
+        ("Disabled", [True, False, True, True, False, False]),
+    ],
+)
+def test_a_policy_is_told_where_episodes_start(mode: str, starts: list[bool]) -> None:
+    policy = FirstAction()
+    play(policy, episodes=3, num_envs=1, scripts=[SCRIPT], mode=mode)
+    assert [each[0] for each in policy.starts] == starts
+
+
+def test_an_evaluation_can_be_stopped() -> None:
+    def stop(played: int) -> None:
+        if played >= 4:
+            raise StopEvaluationError
+
+    entry = EnvEntry("toy", "tests.toys:make", kwargs={"scripts": [SHORT]})
+    with pytest.raises(StopEvaluationError):
+        evaluate(FirstAction(), entry, EnvConfig(), episodes=10, num_envs=2, seed=0, on_step=stop)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run with checkpoints at several steps."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    first = a3c_zoo.train("cartpole", serial=True, steps=500, name="trained", runs_dir=folder)
+    a3c_zoo.train(resume=first.run, steps=8000)
+    return first.run
+
+
+def steps_of(run: Path) -> list[int]:
+    return sorted(int(path.stem.removeprefix("step-")) for path in (run / "checkpoints").iterdir())
+
+
+def test_the_same_seed_plays_the_same_episodes(run: Path) -> None:
+    figures = [
+        (result.mean_return, result.std_return, result.mean_length)
+        for result in (
+            api.evaluate(run, episodes=10),
+            api.evaluate(run, episodes=10, checkpoint=str(steps_of(run)[-1])),
+            api.evaluate(run, episodes=10, seed=1),
+            api.evaluate(run, episodes=10, checkpoint=str(steps_of(run)[0])),
+            api.evaluate(run, episodes=10, deterministic=True),
+        )
+    ]
+    assert figures[0] == figures[1]
+    assert len(set(figures)) == 4
+    assert all(mean == length for mean, _, length in figures)  # of CartPole
+    assert figures[3][0] < figures[0][0]  # it has learned something
+
+
+def test_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line("evaluate", run.name, "--runs-dir", run.parent, "--episodes", 5, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["episodes"] == 5
+    assert not result["deterministic"]
+    assert command_line("evaluate", run, "--episodes", 5, "--deterministic", "--checkpoint", steps_of(run)[0]) == 0
+    out = capsys.readouterr().out
+    assert "played   5 episodes with greedy actions in" in out
+    assert "return  " in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--checkpoint", "123"], "has no checkpoint '123'; it has: final, "),
+        (["--episodes", "0"], "Invalid value for '--episodes'"),
+        (["--seed", "-1"], "Invalid value for '--seed'"),
+    ],
+)
+def test_what_the_command_refuses(
+    arguments: list[str], message: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line("evaluate", run, *arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_an_unknown_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line("evaluate", "trainde", "--runs-dir", run.parent) == 2
+    assert "Did you mean 'trained'?" in capsys.readouterr().err
+
+
+def test_predict(run: Path) -> None:
+    policy = a3c_zoo.load_agent(run)
+    single, state = policy.predict(np.zeros(4, np.float32))
+    assert np.shape(single) == ()
+    assert single.dtype == np.int64
+    assert state is None
+    batch = np.random.default_rng(0).normal(size=(50, 4))  # of another dtype
+    actions, _ = policy.predict(batch.tolist())
+    assert actions.shape == (50,)
+    greedy = [policy.predict(batch, deterministic=True)[0].tolist() for _ in range(2)]
+    assert greedy[0] == greedy[1] == [int(policy.predict(row, deterministic=True)[0]) for row in batch]
+    middling = np.zeros((400, 4), np.float32)  # nothing to choose between: a sampled policy does both
+    assert set(a3c_zoo.load_agent(run, checkpoint=str(steps_of(run)[0])).predict(middling)[0].tolist()) == {0, 1}
+    for wrong in (np.zeros(3), np.zeros((2, 5)), np.zeros((2, 2, 4)), 1.0):
+        with pytest.raises(ValueError, match=r"an observation has shape \[4\]"):
+            policy.predict(wrong)
+
+
+def test_load_agent_refuses(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match="has no checkpoint '9'"):
+        a3c_zoo.load_agent(run, checkpoint="9")
+    with pytest.raises(RunDirectoryError, match="no run 'x'"):
+        a3c_zoo.load_agent("x", runs_dir=tmp_path)

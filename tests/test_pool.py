@@ -1,0 +1,324 @@
+"""Workers in processes: real ones, that really die."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from a3c_zoo.errors import EnvironmentContractError, WorkerError, ZooError
+from a3c_zoo.learning.shared import Counters, share
+from a3c_zoo.processes import pool as pool_module
+from a3c_zoo.processes.pool import WorkerPool
+from a3c_zoo.records import Report
+
+STEPS = 10  # of one piece of work
+
+
+class AwkwardError(ZooError):
+    """Cannot be unpickled: it is made of two arguments and keeps one."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} {why}")
+
+
+class CountingWorker:
+    """Counts its steps; what it does besides is the plan, a fault."""
+
+    def __init__(self, plan: Any, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
+        self.fault, counters = plan
+        self.row, self.rank, self.on_tick = Counters(counters).row(rank), rank, on_tick
+        self.rollouts = state["rollouts"] if state else 0
+        if self.fault == "hang-at-start":
+            time.sleep(600)
+
+    def work(self) -> None:
+        for _ in range(STEPS):
+            time.sleep(0.0005)
+            self.on_tick()
+        self.row[0] += STEPS
+        self.rollouts += 1
+        if self.rank == 1 and self.rollouts == 3:
+            misbehave(self.fault)
+
+    def report(self) -> Report:
+        metrics = {f"metric {n}": 0.0 for n in range(20_000)} if self.fault == "talk" else {}
+        return Report(worker=self.rank, steps=int(self.row[0]), metrics=metrics)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rollouts": self.rollouts, "pid": os.getpid()}
+
+    def close(self) -> None:
+        if self.fault == "close":
+            raise RuntimeError("cannot close")
+
+
+def misbehave(fault: str) -> None:
+    """What a worker does in its third rollout."""
+    match fault:
+        case "raise" | "close":
+            raise ValueError("boom")
+        case "user":
+            raise EnvironmentContractError("environment 'x' returned rubbish")
+        case "awkward":
+            raise AwkwardError("something", "awkward")
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "segfault":
+            ctypes.string_at(0)
+        case "leave":
+            os._exit(3)
+        case "exit":
+            sys.exit(4)
+        case "hang":
+            time.sleep(600)
+        case "child":  # programs that an environment starts can be terminated although the worker cannot
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            child.terminate()
+            assert child.wait(20) == -signal.SIGTERM
+            raise ValueError("its child has ended")
+
+
+@contextmanager
+def running(fault: str = "", workers: int = 2, **options: Any) -> Iterator[WorkerPool]:
+    counters = torch.zeros((workers, 3), dtype=torch.int64)
+    share(counters)
+    pool = WorkerPool(CountingWorker, (fault, counters), Counters(counters), **options)
+    try:
+        yield pool
+    finally:
+        pool.stop()
+
+
+def processes(pool: WorkerPool) -> list[psutil.Process]:
+    return [psutil.Process(state["pid"]) for state in pool.states()]
+
+
+def run_until_error(pool: WorkerPool, limit_s: float = 30.0) -> ZooError:
+    deadline = time.monotonic() + limit_s
+    try:
+        pool.start()
+        pool.resume()
+        while time.monotonic() < deadline:
+            pool.poll()
+    except ZooError as error:
+        return error
+    raise AssertionError("no error")
+
+
+def test_workers_stand_still_until_resumed_and_when_parked() -> None:
+    with running() as pool:
+        pool.start()
+        time.sleep(0.1)
+        assert sum(pool._counters.tensor[:, 0]) == 0
+        pool.resume()
+        while pool._counters.steps < 5 * STEPS:
+            pool.poll()
+        reports = pool.park()
+        steps = pool._counters.steps
+        assert {report.worker for report in reports} == {0, 1}
+        assert [state["rollouts"] * STEPS for state in pool.states()] == pool._counters.tensor[:, 0].tolist()
+        time.sleep(0.1)
+        assert pool._counters.steps == steps
+        pool.resume()
+        while pool._counters.steps < steps + 5 * STEPS:
+            pool.poll()
+        workers = pool._members
+    assert not any(member.process.is_alive() for member in workers)
+
+
+def test_workers_go_on_from_their_states() -> None:
+    with running(states=[{"rollouts": 100}, {"rollouts": 200}]) as pool:
+        pool.start()
+        pool.park()
+        assert [state["rollouts"] for state in pool.states()] == [100, 200]
+
+
+def test_states_outlive_the_workers_only_from_a_standstill() -> None:
+    with running() as pool:
+        pool.start()
+        assert pool.states() == []
+        pool.park()
+        pool.stop()
+        assert len(pool.states()) == 2
+    with running() as pool:
+        pool.start()
+        pool.park()
+        pool.resume()
+        pool.stop()
+        assert pool.states() == []
+
+
+def test_a_worker_that_sleeps_through_a_turn_is_still_parked() -> None:
+    """RUN came and went while a worker was not scheduled: it must not take the second PARK for the first."""
+    with running() as pool:
+        pool.start()
+        pool.park()
+        sleeper = processes(pool)[0]
+        sleeper.suspend()
+        pool.resume()
+        time.sleep(0.1)
+        parking = threading.Thread(target=pool.park, daemon=True)
+        parking.start()
+        time.sleep(0.1)
+        sleeper.resume()
+        parking.join(20)
+        assert not parking.is_alive()
+
+
+def test_parking_in_haste() -> None:
+    with running() as pool:
+        pool.start()
+        for _ in range(100):
+            pool.resume()
+            assert len(pool.park()) >= 2
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_no_rollout_begins_once_the_budget_is_reached(workers: int) -> None:
+    with running(workers=workers, budget_steps=95) as pool:
+        pool.start()
+        pool.resume()
+        while not any(report.steps for report in pool.poll()):
+            pass
+        time.sleep(0.3)
+        reports = pool.park()
+        assert {report.worker for report in reports} == set(range(workers))
+        assert 95 <= pool._counters.steps < 95 + workers * STEPS
+
+
+def test_an_exception_comes_with_its_traceback() -> None:
+    with running("raise") as pool:
+        error = run_until_error(pool)
+        assert isinstance(error, WorkerError)
+        assert error.exit_status == 1
+        assert str(error).startswith("worker 1 failed:\n\nTraceback (most recent call last):")
+        assert "in misbehave\n" in str(error)
+        assert str(error).endswith("ValueError: boom")
+
+
+def test_what_a_user_did_wrong_comes_as_itself() -> None:
+    with running("user") as pool:
+        error = run_until_error(pool)
+        assert type(error) is EnvironmentContractError
+        assert str(error) == "environment 'x' returned rubbish"
+        assert "in misbehave\n" in str(error.__cause__)  # for --debug
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("awkward", "AwkwardError: something awkward"),
+        ("exit", "SystemExit: 4"),
+        ("close", "RuntimeError: cannot close"),
+        ("child", "ValueError: its child has ended"),
+    ],
+)
+def test_exceptions_of_other_kinds(fault: str, message: str) -> None:
+    with running(fault) as pool:
+        error = run_until_error(pool)
+        assert type(error) is WorkerError
+        assert str(error).startswith("worker 1 failed:")
+        assert str(error).endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("kill", "worker 1 was ended by signal SIGKILL (out of memory?)"),
+        ("segfault", "worker 1 was ended by signal SIGSEGV"),
+        ("leave", "worker 1 ended by itself with exit status 3"),
+    ],
+)
+def test_a_worker_that_dies(fault: str, message: str) -> None:
+    with running(fault) as pool:
+        error = run_until_error(pool)
+        assert (type(error), str(error)) == (WorkerError, message)
+
+
+def test_a_worker_that_dies_while_the_others_are_parked_for() -> None:
+    with running() as pool:
+        pool.start()
+        pool.park()
+        victim = processes(pool)[1]
+        victim.suspend()
+        pool.resume()
+        killer = threading.Timer(0.3, victim.kill)
+        killer.start()
+        with pytest.raises(WorkerError, match="worker 1 was ended by signal SIGKILL"):
+            pool.park()
+
+
+@pytest.mark.parametrize("fault", ["hang", "hang-at-start"])
+def test_a_worker_that_hangs(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "STOP_GRACE_S", 0.5)
+    with running(fault, timeout_s=2.0) as pool:
+        error = run_until_error(pool)
+        assert "has made no step for 2 s: does its environment hang? (limit: run.worker_timeout_s)" in str(error)
+        start_s = time.monotonic()
+        pool.stop()
+        assert time.monotonic() - start_s < 10
+        assert not any(member.process.is_alive() for member in pool._members)
+
+
+def test_a_parked_worker_does_not_count_as_hung() -> None:
+    with running(timeout_s=2.0) as pool:
+        pool.start()
+        pool.park()
+        time.sleep(2.5)
+        pool.poll()
+        pool.resume()
+        for _ in range(10):
+            pool.poll()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_of_the_group_are_left_to_the_parent(number: int) -> None:
+    with running() as pool:
+        pool.start()
+        pool.park()
+        for process in processes(pool):
+            process.send_signal(number)
+        pool.resume()
+        before = pool._counters.steps
+        while pool._counters.steps < before + 5 * STEPS:
+            pool.poll()
+
+
+def test_workers_with_much_to_say_can_be_stopped() -> None:
+    """A pipe holds 64 KiB: a worker that is still writing must not wait for a parent that waits for it."""
+    with running("talk") as pool:
+        pool.start()
+        pool.resume()
+        time.sleep(0.5)  # nobody reads
+        start_s = time.monotonic()
+        pool.stop()
+        assert time.monotonic() - start_s < pool_module.STOP_GRACE_S
+        assert [member.process.exitcode for member in pool._members] == [0, 0]
+
+
+def test_stop_can_be_called_at_any_time() -> None:
+    with running() as pool:
+        pool.stop()  # before it has begun
+    with running() as pool:
+        pool.start()
+        pool.stop()
+        pool.stop()
+
+
+def test_workers_have_one_torch_thread_and_see_that_their_parent_lives() -> None:
+    with running() as pool:
+        pool.start()
+        pool.park()
+        assert all(process.num_threads() <= 3 for process in processes(pool))

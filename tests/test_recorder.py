@@ -1,0 +1,156 @@
+"""monitor.csv and TensorBoard events, read back by those who will read them."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from stable_baselines3.common.monitor import load_results
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.runs.recorder import Monitor, TensorBoard, Window
+
+ROW = (1.5, 3, 0.25, 10, 0)
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond that, as on a full disk."""
+    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_stable_baselines_reads_the_monitor(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "monitor.csv", "cartpole")
+    monitor.start()
+    monitor.write([])
+    monitor.write([ROW, (-2.0000001, 5, 0.5, 15, 1)])
+    monitor.close()
+    header, columns, *rows = (tmp_path / "monitor.csv").read_text().splitlines()
+    assert json.loads(header.removeprefix("#"))["env_id"] == "cartpole"
+    assert columns == "r,l,t,step,worker"
+    assert rows == ["1.5,3,0.250000,10,0", "-2.0,5,0.500000,15,1"]
+    frame = load_results(str(tmp_path))
+    assert frame["r"].tolist() == [1.5, -2.0]
+    assert frame["l"].tolist() == [3, 5]
+    assert frame["step"].tolist() == [10, 15]
+
+
+def started_and_closed(path: Path) -> None:
+    monitor = Monitor(path, "cartpole")
+    monitor.start()
+    monitor.close()
+
+
+def test_the_monitor_is_never_overwritten(tmp_path: Path) -> None:
+    started_and_closed(tmp_path / "monitor.csv")
+    with pytest.raises(RunDirectoryError, match="File exists"):
+        Monitor(tmp_path / "monitor.csv", "cartpole")
+
+
+def test_the_monitor_goes_on_at_the_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "monitor.csv"
+    monitor = Monitor(path, "cartpole")
+    monitor.start()
+    monitor.write([ROW])
+    position = monitor.position
+    assert position == path.stat().st_size
+    monitor.write([(9.0, 9, 9.0, 9, 9)])
+    monitor.close()
+    with path.open("a") as file:
+        file.write("7.0,1,")  # the writer was killed here
+    again = Monitor(path, "cartpole", position)
+    again.write([(2.0, 3, 0.5, 20, 0)])
+    again.close()
+    assert path.read_text().splitlines()[2:] == ["1.5,3,0.250000,10,0", "2.0,3,0.500000,20,0"]
+
+
+@pytest.mark.parametrize("damage", ["shortened", "removed"])
+def test_a_shortened_monitor_is_refused(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "monitor.csv"
+    started_and_closed(path)
+    if damage == "removed":
+        path.unlink()
+    with pytest.raises(RunDirectoryError, match="shorter than its checkpoint says"):
+        Monitor(path, "cartpole", 100_000)
+    assert path.exists() == (damage == "shortened")
+
+
+def test_a_full_disk_leaves_whole_rows_only(tmp_path: Path) -> None:
+    path = tmp_path / "monitor.csv"
+    monitor = Monitor(path, "cartpole")
+    monitor.start()
+    monitor.write([ROW])
+    before = path.read_bytes()
+    with file_size_limit(len(before) + 30), pytest.raises(RunDirectoryError, match=r"cannot write .*monitor.csv: File"):
+        monitor.write([ROW] * 5)
+    assert path.read_bytes() == before
+    assert monitor.position == len(before)
+    monitor.write([ROW])  # there is room again
+    monitor.close()
+    assert len(load_results(str(tmp_path))) == 2
+
+
+def points(folder: Path, tag: str) -> list[tuple[int, float]]:
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    return [(event.step, event.value) for event in events.Scalars(tag)]
+
+
+def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
+    board = TensorBoard(tmp_path / "tb")
+    board.write({"a": 1.0, "b": float("nan")}, 10)
+    board.write({"a": 2.0}, 2**40)
+    assert not (tmp_path / "tb").exists()  # nothing is imported for a run's first seconds
+    board.close()
+    assert points(tmp_path / "tb", "a") == [(10, 1.0), (2**40, 2.0)]
+
+
+def test_a_resumed_curve_goes_on_without_overlap(tmp_path: Path) -> None:
+    for session, (purge_step, steps) in enumerate([(None, [10, 20, 30, 40]), (21, [25, 35]), (36, [50])]):
+        board = TensorBoard(tmp_path, purge_step)
+        for step in steps:
+            board.write({"a": float(session)}, step)
+            board.flush()
+        board.close()
+    assert points(tmp_path, "a") == [(10, 0.0), (20, 0.0), (25, 1.0), (35, 1.0), (50, 2.0)]
+
+
+def test_events_on_a_full_disk(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    board = TensorBoard(tmp_path)
+    board.write({"a": 1.0}, 1)
+    board.flush()
+    size = next(tmp_path.iterdir()).stat().st_size
+    board.write({f"tag {n}": 1.0 for n in range(1000)}, 2)
+    with file_size_limit(size + 100):
+        with pytest.raises(RunDirectoryError, match="cannot write"):
+            board.flush()
+        board.close()
+    assert capfd.readouterr().err == ""  # no thread that complains
+    assert points(tmp_path, "a") == [(1, 1.0)]
+
+
+def test_the_window_covers_the_last_hundred_episodes() -> None:
+    window = Window()
+    assert window.mean_return is None
+    assert window.mean_length is None
+    for number in range(99):
+        window.add(float(number), number)
+    assert not window.is_full
+    for number in range(99, 150):
+        window.add(float(number), number)
+    assert window.is_full
+    assert window.mean_return == window.mean_length == sum(range(50, 150)) / 100 == 99.5
+    other = Window()
+    other.load_state_dict(window.state_dict())
+    other.add(150.0, 150)
+    assert other.mean_return == 100.5

@@ -1,0 +1,169 @@
+"""Run directories: made once, locked while the run lives, and never trusted blindly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a3c_zoo.config import AgentConfig, Config, EnvConfig, RunConfig
+from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.records import Evaluation, Outcome
+from a3c_zoo.runs.directory import RunDirectory, describe_host, find_run, list_runs, write_atomically
+from tests.test_recorder import file_size_limit
+from tests.toys_runs import Running
+
+CONFIG = Config("my:env/x", "a3c", RunConfig.model_validate({}), EnvConfig.model_validate({}), AgentConfig())
+META: dict[str, Any] = {"format": 1, "env": "cartpole", "agent": "a3c", "serial": True, "started": "2026-01-01T00:00"}
+EVALUATION = Evaluation(100, 480.0, 10.0, 300.0, 500.0, 480.0, False, 0.4)
+LOCKER = """
+import sys, time
+from pathlib import Path
+from a3c_zoo.runs.directory import RunDirectory
+
+directory = RunDirectory(Path(sys.argv[1]))
+directory.lock()
+print("locked", flush=True)
+time.sleep(600)
+"""
+
+
+def outcome(path: Path, evaluation: Evaluation | None = EVALUATION) -> Outcome:
+    return Outcome(path, True, "solved", "d", 5, 4, 3, 1.0, 0.4, 0.1, 2.0, 3.5, 5.0, 481.0, evaluation)
+
+
+def create(folder: Path, name: str | None = None) -> RunDirectory:
+    directory = RunDirectory.create(folder, CONFIG, META, name)
+    directory.unlock()
+    return directory
+
+
+def test_runs_without_a_name_never_share_a_directory(tmp_path: Path) -> None:
+    paths = [create(tmp_path / "deep" / "runs").path for _ in range(5)]
+    assert len(set(paths)) == 5
+    assert all(path.name.startswith("my_env_x-a3c-s0-20") for path in paths)
+
+
+def test_a_name_that_exists(tmp_path: Path) -> None:
+    directory = create(tmp_path, "mine")
+    before = {path: path.read_bytes() for path in directory.path.iterdir() if path.is_file()}
+    with pytest.raises(RunDirectoryError, match=r"mine exists already; nothing is overwritten.*--resume mine"):
+        create(tmp_path, "mine")
+    assert {path: path.read_bytes() for path in directory.path.iterdir() if path.is_file()} == before
+    (tmp_path / "file").touch()
+    with pytest.raises(RunDirectoryError, match="exists already"):
+        create(tmp_path, "file")
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "", ".", "..", ".hidden", "a b", "a\n", "a\0b", "x" * 300])
+def test_a_name_that_cannot_be(name: str, tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError) as raised:
+        create(tmp_path / "runs", name)
+    assert "\n" not in str(raised.value)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "runs"]
+
+
+@pytest.mark.parametrize("place", ["file", "file/runs", "/proc/runs"])
+def test_a_place_that_cannot_be_made(place: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunDirectoryError, match=r"^cannot make .*Free space, or choose another: --runs-dir DIR$"):
+        create(tmp_path / place)
+
+
+def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
+    with file_size_limit(50), pytest.raises(RunDirectoryError, match=r"cannot write .*File too large"):
+        create(tmp_path)
+
+
+def test_a_run_is_found_by_path_or_name(tmp_path: Path) -> None:
+    directory = create(tmp_path, "mine")
+    assert find_run(directory.path).path == find_run("mine", tmp_path).path == directory.path
+    with pytest.raises(RunDirectoryError, match=r"no run 'mime' here or in .*Did you mean 'mine'\? See: a3c-zoo"):
+        find_run("mime", tmp_path)
+    with pytest.raises(RunDirectoryError, match=r"it has no meta\.json"):
+        find_run(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "meta.json cannot be read"),
+        ("{", "meta.json cannot be read"),
+        ("[1]", "meta.json cannot be read"),
+        ("null", "meta.json cannot be read"),
+        ('{"env": "cartpole"}', "meta.json cannot be read"),
+        ('{"format": 1, "env": "cartpole"}', "is damaged: it has no agent and no serial"),
+        ('{"format": 2, "env": "cartpole", "agent": "a3c", "serial": true}', "has run format 2; this version reads 1"),
+        ("\udc00", "meta.json cannot be read"),
+    ],
+)
+def test_damaged_meta(text: str, message: str, tmp_path: Path) -> None:
+    directory = create(tmp_path, "mine")
+    directory.meta_file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(RunDirectoryError, match=message):
+        directory.meta()
+    assert [run.status for run in list_runs(tmp_path)] == ["damaged"] or "no agent" in message or "format 2" in message
+
+
+def test_the_outcome_comes_back_as_it_went(tmp_path: Path) -> None:
+    directory = create(tmp_path, "mine")
+    assert directory.outcome() is None
+    for evaluation in (EVALUATION, None):
+        written = outcome(directory.path, evaluation)
+        directory.write_outcome(written)
+        assert directory.outcome() == written
+    assert set(json.loads(directory.outcome_file.read_text())) >= {
+        "solved", "reason", "steps", "episodes", "updates", "training_s", "steps_per_s", "mean_return_100", "evaluation"
+    }  # fmt: skip
+    for text in ("", "{}", "[]", '{"evaluation": {"x": 1}}'):
+        directory.outcome_file.write_text(text)
+        with pytest.raises(RunDirectoryError, match=r"outcome.json is damaged"):
+            directory.outcome()
+        assert list_runs(tmp_path)[0].status == "damaged"
+
+
+def test_a_lock_is_held_by_one_process_and_ends_with_it(tmp_path: Path) -> None:
+    directory = create(tmp_path, "mine")
+    assert [run.status for run in list_runs(tmp_path)] == ["died"]
+    with Running(LOCKER, directory.path, folder=tmp_path, program=("-c",)) as running:
+        running.wait_until(lambda: "locked" in running.stdout)
+        assert directory.is_running()
+        assert [run.status for run in list_runs(tmp_path)] == ["running"]
+        with pytest.raises(RunDirectoryError, match="run mine is still running; stop it first"):
+            directory.lock()
+        running.process.kill()
+        running.exit_status()
+    assert not directory.is_running()
+    directory.lock()
+    with pytest.raises(RunDirectoryError, match="still running"):
+        RunDirectory(directory.path).lock()  # by the same process, too
+    directory.unlock()
+    directory.write_outcome(outcome(directory.path))
+    assert [run.status for run in list_runs(tmp_path)] == ["solved"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def fail(file: Any) -> None:
+        file.write(b"half of the new")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, fail)
+    with file_size_limit(2), pytest.raises(RunDirectoryError, match="cannot write"):
+        write_atomically(path, lambda file: file.write(b"the new"))
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert path.read_text() == "old"
+    write_atomically(path, lambda file: file.write(b"new"))
+    assert path.read_text() == "new"
+
+
+def test_the_host_is_described() -> None:
+    host = describe_host()
+    assert {"python", "torch", "gymnasium", "a3c-zoo"} <= host["versions"].keys()
+    assert host["host"]["cores"] >= 1
+    json.dumps(host)

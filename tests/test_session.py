@@ -1,0 +1,242 @@
+"""What a run decides: when to look, when it is solved, when it ends; and that its figures agree."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a3c_zoo
+from a3c_zoo.errors import PluginError
+from a3c_zoo.learning.environments import SEED_ENV, SEED_EVALUATION, seed_for
+from a3c_zoo.records import Outcome
+from a3c_zoo.registry import get_registry
+from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.testing import plugin_distribution
+from tests.toys_runs import MADE, NUM_ENVS, Listener, checkpoint, episodes, signal_self, toy_installed
+
+HOOKS = """
+import json
+from a3c_zoo import hookimpl
+
+heard = []
+
+@hookimpl
+def zoo_run_start(run):
+    heard.append(("start", (run.path / "config.yml").exists()))
+
+@hookimpl
+def zoo_episode(episode):
+    heard.append(("episode", episode.step))
+
+@hookimpl
+def zoo_should_stop(progress):
+    if progress.steps > 2000:
+        return "seen enough"
+
+@hookimpl
+def zoo_run_end(run, outcome):
+    heard.append(("end", json.loads((run.path / "outcome.json").read_text())["reason"] == outcome.reason))
+
+def boom():
+    raise ValueError("boom")
+"""
+
+
+@pytest.fixture
+def _toy(tmp_path: Path) -> Iterator[None]:
+    with toy_installed(tmp_path / "toy"):
+        yield
+
+
+def train(folder: Path, **options: Any) -> tuple[Outcome, Listener]:
+    listener = Listener()
+    return a3c_zoo.train("toy", serial=True, runs_dir=folder, observer=listener, **options), listener
+
+
+@pytest.mark.usefixtures("_toy")
+def test_solved_only_when_the_evaluation_agrees(tmp_path: Path) -> None:
+    outcome, listener = train(tmp_path)
+    assert (outcome.solved, outcome.reason) == (True, "solved")
+    assert outcome.evaluation is not None
+    assert outcome.mean_return_100 == outcome.evaluation.mean_return == 1.0
+    assert len(listener.messages) == 1
+    assert json.loads((outcome.run / "outcome.json").read_text())["evaluation"]["episodes"] == 100
+    assert outcome.evaluation_s == pytest.approx(outcome.evaluation.seconds, abs=0.2)
+
+
+@pytest.mark.usefixtures("_toy")
+def test_the_window_alone_solves_nothing(tmp_path: Path) -> None:
+    """Training returns are 1, evaluations 0.9: it goes on, for at least 100 more episodes before each check."""
+    overrides = {"env.evaluation_reward": 0.9, "agent.n_steps": 5}
+    outcome, listener = train(tmp_path, steps=1000, overrides=overrides)
+    assert (outcome.solved, outcome.reason) == (False, "steps")
+    assert outcome.evaluation is not None
+    assert (outcome.mean_return_100, outcome.evaluation.mean_return) == (1.0, pytest.approx(0.9))
+    checks = [text for text in listener.messages if "playing 100 on fresh seeds" in text]
+    verdicts = [text for text in listener.messages if text == "their mean is 0.9: training goes on"]
+    assert len(checks) == len(verdicts) == checkpoint(outcome.run)["session"]["evaluations"]
+    # Two workers with two environments, an ignored step after each episode of one: 10 or 12 episodes at a time.
+    assert outcome.episodes // 120 <= len(checks) <= outcome.episodes // 100
+    training = {seed for num_envs, seed in MADE if num_envs == NUM_ENVS}
+    played = [seed for num_envs, seed in MADE if num_envs == 20]
+    assert training == {seed_for(0, SEED_ENV, rank) for rank in range(2)}
+    assert played == [seed_for(0, SEED_EVALUATION, number) for number in range(len(checks))]
+    assert not training & set(played)
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_return_that_was_asked_for_is_held_to_the_same(tmp_path: Path) -> None:
+    outcome, _ = train(tmp_path / "a", stop_return=0.5, overrides={"env.evaluation_reward": 0.6})
+    assert (outcome.solved, outcome.reason) == (False, "stop-return")  # 0.6 is short of the threshold
+    outcome, _ = train(tmp_path / "b", stop_return=0.5, overrides={"env.evaluation_reward": 0.4}, steps=300)
+    assert (outcome.solved, outcome.reason) == (False, "steps")
+    outcome, _ = train(tmp_path / "c", stop_return=1.5, steps=300)
+    assert (outcome.solved, outcome.reason, outcome.evaluation) == (False, "steps", None)
+
+
+@pytest.mark.usefixtures("_toy")
+def test_an_interrupted_evaluation_is_played_first_after_the_resume(tmp_path: Path) -> None:
+
+    class Stopping(Listener):
+        def message(self, text: str) -> None:
+            threading.Timer(0.2, signal_self).start()
+
+    overrides = {"env.evaluation_step_s": 0.05}
+    outcome = a3c_zoo.train("toy", serial=True, overrides=overrides, runs_dir=tmp_path, observer=Stopping())
+    assert (outcome.reason, outcome.detail, outcome.evaluation) == ("interrupted", "Ctrl-C", None)
+    resumed = a3c_zoo.train(resume=outcome.run)
+    assert resumed.reason == "solved"
+    assert (resumed.steps, resumed.episodes) == (outcome.steps, outcome.episodes)
+
+
+@pytest.mark.usefixtures("_toy")
+@pytest.mark.parametrize(
+    ("options", "reason", "detail"),
+    [
+        ({"episodes": 30}, "episodes", "30 episodes done"),
+        ({"steps": 100}, "steps", "100 steps done"),
+        ({"time_limit_s": 0.3}, "time-limit", "0.3 s are over"),
+    ],
+)
+def test_budgets(options: dict[str, Any], reason: str, detail: str, tmp_path: Path) -> None:
+    outcome, _ = train(tmp_path, stop_return=2.0, **options)
+    assert (outcome.reason, outcome.detail, outcome.solved) == (reason, detail, False)
+    if reason == "time-limit":
+        assert 0.3 <= outcome.training_s < 5
+    parts = outcome.training_s + outcome.evaluation_s + outcome.checkpoint_s + outcome.startup_s
+    assert parts == pytest.approx(outcome.total_s, abs=0.05)
+    assert outcome.steps_per_s == pytest.approx(outcome.steps / outcome.training_s)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_parallel_counters_are_exact(number: int, tmp_path: Path) -> None:
+    """Steps are reached with less than one more rollout of every worker, and every file says the same."""
+    overrides = {"env.num_envs": 4, "agent.update_samples": 32}
+    outcome = a3c_zoo.train("cartpole", seed=number, steps=5000, overrides=overrides, runs_dir=tmp_path)
+    saved = checkpoint(outcome.run)
+    counters, session, rows = saved["agent"]["counters"], saved["session"], episodes(outcome.run)
+    assert 5000 <= outcome.steps < 5000 + 2 * 32 * 4
+    assert outcome.steps == session["steps"] == int(counters[:, 0].sum())
+    assert outcome.updates == session["updates"] == int(counters[:, 1].sum())
+    assert outcome.episodes == session["episodes"] == len(rows)
+    assert int(counters[:, 2].sum()) * 4 >= outcome.steps  # ticks count the ignored steps too
+    assert {row["worker"] for row in rows} == {0, 1}
+    assert all(row["r"] == row["l"] for row in rows)
+    unfinished = sum(int(worker["collector"]["lengths"].sum()) for worker in saved["agent"]["workers"])
+    assert sum(row["l"] for row in rows) + unfinished == outcome.steps
+    assert all(0 < row["step"] <= outcome.steps and 0 <= row["t"] <= outcome.training_s for row in rows)
+    assert outcome.mean_return_100 == pytest.approx(statistics.fmean(row["r"] for row in rows[-100:]))
+
+
+def test_checkpoints_come_in_time_and_at_the_end(tmp_path: Path) -> None:
+    outcome = a3c_zoo.train(
+        "cartpole", time_limit_s=1.5, overrides={"run.checkpoint_every_s": 0.3}, stop_return=1e6, runs_dir=tmp_path
+    )
+    steps = [int(path.stem.removeprefix("step-")) for path in (outcome.run / "checkpoints").iterdir()]
+    assert 2 <= len(steps) <= 6
+    assert max(steps) == outcome.steps
+
+
+def hooked(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> list[tuple[str, Any]]:
+    monkeypatch.syspath_prepend(plugin_distribution(folder, "hooks-plugin", source))
+    monkeypatch.delitem(sys.modules, "hooks_plugin", raising=False)
+    get_registry.cache_clear()
+    get_registry()
+    heard: list[tuple[str, Any]] = sys.modules["hooks_plugin"].heard
+    return heard
+
+
+@pytest.fixture
+def _fresh_registry() -> Iterator[None]:
+    yield
+    get_registry.cache_clear()
+
+
+@pytest.mark.usefixtures("_fresh_registry")
+def test_plugins_hear_of_the_run_and_can_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = hooked(tmp_path / "plugin", monkeypatch, HOOKS)
+    outcome = a3c_zoo.train("cartpole", serial=True, runs_dir=tmp_path, time_limit_s=20)
+    assert (outcome.reason, outcome.detail) == ("plugin", "seen enough")
+    assert heard[0] == ("start", True)
+    assert heard[-1] == ("end", True)
+    assert [step for name, step in heard if name == "episode"] == [row["step"] for row in episodes(outcome.run)]
+
+
+@pytest.mark.usefixtures("_fresh_registry")
+@pytest.mark.parametrize("hook", ["zoo_run_start", "zoo_should_stop", "zoo_run_end"])
+def test_a_plugin_that_fails_in_a_run(hook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_line = {
+        "zoo_run_start": 'heard.append(("start",',
+        "zoo_should_stop": 'return "seen',
+        "zoo_run_end": 'heard.append(("end",',
+    }[hook]
+    hooked(tmp_path / "plugin", monkeypatch, HOOKS.replace(first_line, f"boom(); {first_line}"))
+    with pytest.raises(PluginError) as raised:
+        a3c_zoo.train("cartpole", serial=True, time_limit_s=20, name="x", runs_dir=tmp_path)
+    assert str(raised.value) == f"plugin 'hooks-plugin' (hooks-plugin 1.0) failed in {hook}: ValueError: boom"
+    directory = RunDirectory(tmp_path / "x")
+    outcome = directory.outcome()
+    assert outcome is not None
+    assert (outcome.reason == "error") == (hook != "zoo_run_end")
+    assert not directory.is_running()
+    assert (outcome.steps > 2000) == any((tmp_path / "x/checkpoints").iterdir()) == (hook != "zoo_run_start")
+
+
+def test_a_run_that_nobody_watches_from_a_thread_of_its_own(tmp_path: Path) -> None:
+    """Where no signals arrive."""
+    outcomes: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: outcomes.append(a3c_zoo.train("cartpole", steps=1500, runs_dir=tmp_path)), daemon=True
+    )
+    thread.start()
+    thread.join(50)
+    assert outcomes[0].reason == "steps"
+
+
+def test_two_runs_side_by_side_in_threads(tmp_path: Path) -> None:
+    outcomes: list[Any] = []
+    threads = [
+        threading.Thread(
+            target=lambda seed=seed: outcomes.append(
+                a3c_zoo.train("cartpole", steps=1500, seed=seed, workers=1, runs_dir=tmp_path)
+            ),
+            daemon=True,
+        )
+        for seed in (1, 2)
+    ]
+    start_s = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+    assert time.monotonic() - start_s < 50
+    assert [outcome.reason for outcome in outcomes] == ["steps"] * 2
+    assert len({outcome.run for outcome in outcomes}) == 2

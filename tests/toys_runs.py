@@ -1,0 +1,319 @@
+"""For the tests of whole runs: a toy environment as a plugin, commands in processes of their own, and looks at runs."""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from pydantic import Field
+
+from a3c_zoo import EnvEntry, NetworkEntry, hookimpl
+from a3c_zoo.cli.main import cli
+from a3c_zoo.config import EnvConfig
+from a3c_zoo.registry import get_registry
+from a3c_zoo.runs.checkpoints import load_checkpoint
+from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.testing import plugin_distribution
+from tests.toys import SCRIPT, FaultyVectorEnv, Script, ToyVectorEnv
+
+ROOT = Path(__file__).parents[1]
+#: Training environments of a toy run; an evaluation is told from training by having more.
+NUM_ENVS = 2
+#: (num_envs, seed) of every environment made in this process.
+MADE: list[tuple[int, int]] = []
+
+
+class RunToyConfig(EnvConfig):
+    """The `env` section of the toy."""
+
+    num_envs: int = NUM_ENVS
+    fault: str = Field("", description="see FaultyVectorEnv; and factory-raise, factory-sleep, worker-sleep")
+    after: int = Field(0, description="good steps before the fault")
+    step_s: float = Field(0.0, description="seconds that a step takes")
+    evaluation_step_s: float = Field(0.0, description="seconds that a step takes in an evaluation")
+    evaluation_reward: float = Field(1.0, description="reward of an episode in an evaluation; 1 in training")
+    unit_rewards: bool = Field(True, description="episodes of one step, reward 1; else the toys' script")
+
+
+def make(num_envs: int, seed: int, **options: Any) -> ToyVectorEnv:
+    """The factory of environment `toy`."""
+    settings = RunToyConfig(**options)
+    MADE.append((num_envs, seed))
+    match settings.fault:
+        case "factory-raise":
+            raise RuntimeError("the toy factory broke")
+        case "factory-sleep":
+            time.sleep(600)
+        case "worker-sleep" if multiprocessing.parent_process() is not None:
+            time.sleep(600)
+    is_training = num_envs == NUM_ENVS
+    reward = 1.0 if is_training else settings.evaluation_reward
+    scripts: list[Script] = [[([reward], "terminated")]] if settings.unit_rewards else [SCRIPT]
+    step_s = settings.step_s if is_training else settings.evaluation_step_s
+    return SlowToy(num_envs, settings.fault, settings.after, step_s, scripts=scripts)
+
+
+class SlowToy(FaultyVectorEnv):
+    """A toy whose steps take their time; without a fault none appears."""
+
+    def __init__(self, num_envs: int, fault: str, after: int, step_s: float, **options: Any) -> None:
+        super().__init__(num_envs, fault, after if fault else sys.maxsize, **options)
+        self.step_s = step_s
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+        if self.step_s:
+            time.sleep(self.step_s)
+        return super().step(actions)
+
+
+class CornerEnv(gymnasium.Env[np.ndarray, int]):
+    """Three steps with the given action space and observations of one dtype and shape."""
+
+    def __init__(self, observation_space: Any, action_space: Any) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+        self.length = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        self.length = 0
+        return np.zeros(self.observation_space.shape, self.observation_space.dtype), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.length += 1
+        observation = np.zeros(self.observation_space.shape, self.observation_space.dtype)
+        return observation, 1.0, self.length == 3, False, {}
+
+
+def make_continuous(num_envs: int, seed: int) -> SyncVectorEnv[Any, Any, Any]:
+    """Acts in a Box."""
+    observations, actions = spaces.Box(-1, 1, (2,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
+    return SyncVectorEnv([lambda: CornerEnv(observations, actions)] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+
+@hookimpl
+def zoo_envs() -> list[EnvEntry]:
+    """What the toy plugin offers."""
+    return [
+        EnvEntry("toy", factory=f"{__name__}:make", config=f"{__name__}:RunToyConfig", threshold=1.0),
+        EnvEntry("continuous", factory=f"{__name__}:make_continuous"),
+    ]
+
+
+@hookimpl
+def zoo_networks() -> list[NetworkEntry]:
+    """A network that takes images only."""
+    return [NetworkEntry("picture", factory="no_such_module:build", inputs=("image",))]
+
+
+def toy_path(folder: Path) -> Path:
+    """Writes the toy plugin as a distribution; with the folder on the path it is installed."""
+    return plugin_distribution(folder, "toy-runs", "from tests.toys_runs import zoo_envs, zoo_networks\n")
+
+
+@contextmanager
+def toy_installed(folder: Path) -> Iterator[None]:
+    """Installs the toy plugin in this process."""
+    MADE.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("A3C_ZOO_DISABLE_PLUGINS", "A3C_ZOO_PLUGINS"):
+            patch.delenv(variable, raising=False)
+        patch.syspath_prepend(toy_path(folder))
+        get_registry.cache_clear()
+        yield
+    get_registry.cache_clear()
+
+
+def command_line(*arguments: object) -> int:
+    """Runs `a3c-zoo` in this process and returns its exit status."""
+    with pytest.raises(SystemExit) as left:
+        cli.main([str(each) for each in arguments], prog_name="a3c-zoo")
+    return left.value.code if isinstance(left.value.code, int) else 0
+
+
+def environ(path: Path | None = None) -> dict[str, str]:
+    """Environment variables for a process of its own, with the distributions in `path` installed."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("A3C_ZOO_", "_A3C_ZOO_"))}
+    return own | {"PYTHONPATH": os.pathsep.join(str(each) for each in (path, ROOT) if each), "PYTHONUNBUFFERED": "1"}
+
+
+class Running:
+    """A command in a session of its own, as a terminal starts one. Whatever is left of it ends with the context."""
+
+    def __init__(
+        self,
+        *arguments: object,
+        folder: Path,
+        path: Path | None = None,
+        program: tuple[str, ...] = ("-m", "a3c_zoo"),
+        preexec: Callable[[], None] | None = None,
+    ) -> None:
+        self._stdout, self._stderr = folder / "stdout.txt", folder / "stderr.txt"
+        with self._stdout.open("w") as out, self._stderr.open("w") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, *program, *map(str, arguments)],
+                cwd=folder,
+                env=environ(path),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=preexec,
+            )
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        left = self.others()
+        self.process.kill()
+        self.process.wait()
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    @property
+    def stdout(self) -> str:
+        """What it has printed so far."""
+        return self._stdout.read_text()
+
+    @property
+    def stderr(self) -> str:
+        """What it has complained about so far."""
+        return self._stderr.read_text()
+
+    def signal_group(self, number: int) -> None:
+        """As a terminal does on Ctrl-C, or `timeout` when time is up."""
+        os.killpg(self.process.pid, number)
+
+    def others(self) -> list[psutil.Process]:
+        """Every other process of its session: workers, the fork server, the resource tracker; orphans too."""
+        found = []
+        for pid in psutil.pids():
+            try:
+                if pid != self.process.pid and os.getsid(pid) == self.process.pid:
+                    process = psutil.Process(pid)
+                    if process.status() != psutil.STATUS_ZOMBIE:
+                        found.append(process)
+            except (ProcessLookupError, psutil.NoSuchProcess):
+                continue
+        return found
+
+    def workers(self) -> list[psutil.Process]:
+        """Its workers, which the fork server has forked."""
+        return [process for process in self.others() if process.ppid() not in (self.process.pid, 1)]
+
+    def wait_until(self, condition: Callable[[], Any], limit_s: float = 40.0) -> Any:
+        """Waits until a condition holds, and returns its value; fails when the process ends before."""
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            if value := condition():
+                return value
+            assert self.process.poll() is None, f"ended too soon:\n{self.stdout}\n{self.stderr}"
+            time.sleep(0.02)
+        raise AssertionError(f"nothing within {limit_s} s:\n{self.stdout}\n{self.stderr}")
+
+    def exit_status(self, limit_s: float = 40.0) -> int:
+        """Waits for its end."""
+        return self.process.wait(limit_s)
+
+    def assert_nothing_left(self, limit_s: float = 5.0) -> None:
+        """No process of its session lives on."""
+        deadline = time.monotonic() + limit_s
+        while (left := self.others()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not left
+
+
+def shared_memory() -> set[str]:
+    """The names of what lies in shared memory."""
+    return set(os.listdir("/dev/shm"))
+
+
+def assert_no_new_shared_memory(before: set[str], limit_s: float = 5.0) -> None:
+    """Nothing stays in shared memory; what other programs put there for a moment is waited for."""
+    deadline = time.monotonic() + limit_s
+    while (left := shared_memory() - before) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+
+
+def episodes(run: Path) -> list[dict[str, float]]:
+    """The whole rows of monitor.csv; empty while it is not there."""
+    path = run / "monitor.csv"
+    if not path.exists():
+        return []
+    lines = path.read_text().split("\n")[1:-1]
+    return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(lines)]
+
+
+def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
+    """tag → (step, value) points of all of a run's TensorBoard events, as TensorBoard reads them."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run / "tensorboard"), size_guidance={"scalars": 0})
+    events.Reload()
+    return {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def checkpoint(run: Path, which: str = "final") -> dict[str, Any]:
+    """A checkpoint's content."""
+    return load_checkpoint(RunDirectory(run), which)
+
+
+def assert_same_training(one: Any, other: Any, where: str = "") -> None:
+    """Two checkpoints are equal, bit by bit, but for what depends on the clock and on the number of sessions."""
+    if where in ("/session/seconds", "/session/monitor_position", "/agent/session"):
+        return
+    assert type(one) is type(other), where
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_same_training(one[key], other[key], f"{where}/{key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), where
+        for number, (mine, yours) in enumerate(zip(one, other, strict=True)):
+            assert_same_training(mine, yours, f"{where}/{number}")
+    elif isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype, where
+        assert torch.equal(one, other), where
+    else:
+        assert one == other, where
+
+
+class Listener:
+    """An observer that remembers, and does something at each look at the run's progress."""
+
+    def __init__(self, on_progress: Callable[[Any], None] = lambda progress: None) -> None:
+        self.messages: list[str] = []
+        self.steps: list[int] = []
+        self._on_progress = on_progress
+
+    def starting(self, title: str, target: float | None, run: Any, path: Path) -> None:
+        self.path = path
+
+    def progress(self, progress: Any) -> None:
+        self.steps.append(progress.steps)
+        self._on_progress(progress)
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+
+def signal_self(number: int = signal.SIGINT) -> None:
+    """As if Ctrl-C had been pressed now."""
+    os.kill(os.getpid(), number)
