@@ -31,9 +31,14 @@ def test_every_file_has_its_place_on_the_page() -> None:
     files = {path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     missing = [path.name for path in files if path.relative_to(source).as_posix() not in PAGE]
     assert missing == []
-    shown = {block["path"] for block in BLOCKS}
-    content = {f"src/a3c_zoo_gridworld/{path.relative_to(source).as_posix()}" for path in files}
-    assert {path for path in content if not path.endswith(("__init__.py", "py.typed"))} <= shown
+
+
+def test_who_follows_the_page_has_every_line_of_code() -> None:
+    for path in (GRIDWORLD / "src" / "a3c_zoo_gridworld").rglob("*.py"):
+        blocks = [block["code"] for block in BLOCKS if (GRIDWORLD / str(block["path"])) == path]
+        lines = [line for block in blocks for line in block.splitlines() if line]
+        if path.name != "__init__.py":  # these hold a docstring
+            assert lines == [line for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
 def test_the_page_is_linked() -> None:
