@@ -152,10 +152,10 @@ def restore(model: OnPolicyAlgorithm, state: Mapping[str, Any]) -> None:
     try:
         model.policy.load_state_dict(state["policy"])
         model.policy.optimizer.load_state_dict(state["optimizer"])
-    except (RuntimeError, ValueError) as error:
+        model.num_timesteps, model._n_updates = state["steps"], state["n_updates"]
+    except (KeyError, RuntimeError, ValueError) as error:
         detail = " ".join(str(error).split())
-        raise RunDirectoryError(f"the checkpoint is of another policy: {detail}") from error
-    model.num_timesteps, model._n_updates = state["steps"], state["n_updates"]
+        raise RunDirectoryError(f"the checkpoint does not fit the run's config.yml: {detail}") from error
 
 
 class SB3Policy:
@@ -182,15 +182,23 @@ class SB3Policy:
         Raises:
             ObservationError: the observation has another shape than the environment's.
         """
-        if not isinstance(observation, dict | tuple):  # what is wrong with a tuple, SB3 explains itself
-            observation = np.asarray(observation)
-            try:
-                self.policy.is_vectorized_observation(observation)
-            except ValueError as error:
-                raise ObservationError(str(error)) from error
+        if not isinstance(observation, dict):
+            observation = self._checked(observation)
         # SB3 samples from torch's global generator, which training goes on with afterwards.
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._random_state)
             actions, state = self.policy.predict(observation, state, episode_start, deterministic)
             self._random_state = torch.get_rng_state()
         return (actions + self._first_action if self._first_action else actions), state
+
+    def _checked(self, observation: Any) -> NDArray[Any]:
+        try:
+            if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+                raise ValueError("not an observation, but what a Gymnasium reset() returns: (observation, info)")
+            array = np.asarray(observation)
+            if array.dtype.kind not in "biuf":
+                raise ValueError(f"an observation of {type(observation).__name__} is not made of numbers")
+            self.policy.is_vectorized_observation(array)  # raises ValueError where the shape is wrong
+        except ValueError as error:
+            raise ObservationError(str(error)) from error
+        return array

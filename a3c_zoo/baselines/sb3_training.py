@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -149,17 +150,19 @@ def _learn(model: OnPolicyAlgorithm, callback: RunCallback, context: RunContext,
         model.learn(FOR_EVER, callback, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
     except RunOverError:
         return
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         context.rescue(snapshot, error)
         raise
 
 
 def load(entry: EnvEntry, config: Config, state: Mapping[str, Any]) -> SB3Policy:
     """Rebuilds the policy of a checkpoint, on one environment that is made to tell its spaces."""
+    # Neither shapes the policy: the least that SB3 accepts, where training needs a buffer for whole rollouts.
+    least: dict[str, Any] = {name: 2 for name in ("n_steps", "batch_size") if name in type(config.agent).model_fields}
+    config = replace(config, agent=config.agent.model_copy(update=least))
     env = make_stack(entry, config, 1, 0)
     try:
-        with torch.random.fork_rng(devices=[]):
-            model = build_model(entry, config, env, seed=None)
+        model = build_model(entry, config, env, seed=None)
         restore(model, state)
         return SB3Policy(model.policy, first_action_of(env), config.run.seed)
     finally:

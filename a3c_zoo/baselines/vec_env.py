@@ -138,7 +138,7 @@ class ZooVecEnv(VecEnv):
     def _check_finite(self, what: str, array: NDArray[Any]) -> None:
         # The sum is finite if every element is, unless it overflows: then the slow look decides.
         if not np.isfinite(array.sum()) and not np.isfinite(array).all():
-            raise EnvironmentContractError(f"environment '{self._name}' returned a {what} that is not finite")
+            raise EnvironmentContractError(f"environment '{self._name}' returned a non-finite {what}")
 
     def close(self) -> None:
         """Closes the vector environments."""

@@ -95,15 +95,16 @@ def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Pa
 
 
 def _load(directory: RunDirectory, checkpoint: str) -> Policy:
+    import torch
+
     from a3c_zoo.runs.checkpoints import load_checkpoint
 
     registry = get_registry()
     config = directory.config(registry)
     network = registry.network(config.network.name) if config.network else None
-    load = load_object(registry.agent(config.agent_name).load)
-    policy: Policy = load(
-        registry.env(config.env_name), network, config, load_checkpoint(directory, checkpoint)["agent"]
-    )
+    load, state = load_object(registry.agent(config.agent_name).load), load_checkpoint(directory, checkpoint)["agent"]
+    with torch.random.fork_rng(devices=[]):  # networks draw initial weights, which are then replaced
+        policy: Policy = load(registry.env(config.env_name), network, config, state)
     return policy
 
 

@@ -1,0 +1,223 @@
+"""Choosing and configuring baselines: the stack, what stable-baselines3 is given, and what is refused."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.monitor import load_results
+
+import a3c_zoo
+from a3c_zoo.baselines.configs import SB3A2CConfig, SB3PPOConfig
+from a3c_zoo.cli.main import cli
+from a3c_zoo.errors import ConfigError, UnknownNameError
+from a3c_zoo.hyperparams import resolve_config
+from a3c_zoo.registry import get_registry
+from tests.toys_baselines import BASELINES, agent_state, one_thread, toys_installed, train
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def with_one_thread() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+@pytest.fixture
+def toys(tmp_path: Path) -> Iterator[None]:
+    with toys_installed(tmp_path / "plugins"):
+        yield
+
+
+def config(agent: str, env: str = "cartpole", *overrides: str, flags: Any = None) -> Any:
+    registry = get_registry()
+    return resolve_config(registry, registry.env(env), registry.agent(agent), overrides=overrides, flags=flags)
+
+
+def test_baselines_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = {}
+    for what in ("baselines", "agents"):
+        with pytest.raises(SystemExit):
+            cli.main(["list", what, "--json"])
+        listed[what] = [row["name"] for row in json.loads(capsys.readouterr().out)]
+    assert listed["baselines"] == list(BASELINES)
+    assert not set(listed["agents"]) & set(BASELINES)
+
+
+def test_an_unknown_baseline_gets_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown agent 'sb3-a2x'. Did you mean 'sb3-a2c'\?"):
+        a3c_zoo.train("cartpole", agent="sb3-a2x", runs_dir=tmp_path)
+
+
+def test_the_stack_is_settled_when_the_configuration_is(toys: None) -> None:
+    assert config("sb3-a2c").env.stack == "own"
+    assert config("sb3-a2c", "cartpole", "stack=zoo").env.stack == "zoo"
+    assert config("sb3-ppo", "gym:Acrobot-v1").env.stack == "own"
+    assert config("sb3-ppo", "toy").env.stack == "zoo"
+    assert config("random").env.stack == config("a3c").env.stack == "zoo"
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "overrides", "message"),
+    [
+        ("a3c", "cartpole", ["stack=own"], "-o env.stack: own — agent 'a3c' trains on: zoo"),
+        ("random", "cartpole", ["stack=own"], "-o env.stack: own — agent 'random' trains on: zoo"),
+        (
+            "sb3-a2c",
+            "toy",
+            ["stack=own"],
+            "-o env.stack: own — environment 'toy' has no Gymnasium id (EnvEntry.gym_id)",
+        ),
+        ("sb3-a2c", "cartpole", ["stack=ours"], "-o env.stack: ours — must be 'auto', 'own' or 'zoo'"),
+        ("sb3-a2c", "cartpole", ["workers=2"], "-o run.workers: 2 — agent 'sb3-a2c' trains in one process; give it"),
+        ("sb3-a2c", "cartpole", ["batch_size=2"], "-o batch_size: unknown key"),
+        (
+            "sb3-ppo",
+            "cartpole",
+            ["policy=MlpLstmPolicy"],
+            "-o agent.policy: MlpLstmPolicy — must be 'MlpPolicy', 'CnnP",
+        ),
+        ("sb3-ppo", "cartpole", ["network.name=mlp"], "-o network: agent 'sb3-ppo' has no such section"),
+        ("sb3-ppo", "cartpole", ["clip_range=lin_0.2"], "-o agent.clip_range: lin_0.2 — must be a valid number"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(
+    toys: None, agent: str, env: str, overrides: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(agent, env, *overrides)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_baseline_has_one_process() -> None:
+    assert config("sb3-a2c", "gym:Acrobot-v1").run.workers == 1
+    assert config("sb3-a2c", flags={"run.workers": (1, "--workers")}).run.workers == 1
+    assert config("a3c", "gym:Acrobot-v1").run.workers == 2
+
+
+@pytest.mark.parametrize(
+    ("env", "agent", "overrides", "message"),
+    [
+        (
+            "cartpole",
+            "sb3-a2c",
+            ["policy=CnnPolicy"],
+            "agent 'sb3-a2c' with agent.policy=CnnPolicy doesn't fit environment 'cartpole': "
+            "You should use NatureCNN only with images",
+        ),
+        (
+            "cartpole",
+            "sb3-ppo",
+            ["policy=MultiInputPolicy"],
+            "agent 'sb3-ppo' with agent.policy=MultiInputPolicy doesn't fit environment 'cartpole': ",
+        ),
+        (
+            "cartpole",
+            "sb3-a2c",
+            ["use_sde=true"],
+            "agent 'sb3-a2c' with agent.policy=MlpPolicy doesn't fit environment 'cartpole': generalized State-Dep",
+        ),
+        (
+            "gym:Acrobot-v1",
+            "sb3-ppo",
+            ["learning_rate_schedule=linear"],
+            "agent.learning_rate_schedule: linear — needs agent.schedule_steps, or a budget: --steps N",
+        ),
+        ("gym-from-3", "sb3-a2c", [], "env.stack: own — the actions of environment 'gym-from-3' begin with 3"),
+        ("poles", "sb3-a2c", ["max_episode_steps=9"], "env.max_episode_steps: CartPole-v1 doesn't know this key of"),
+        ("gym:Pendulum-v1", "random", [], "agent 'random' acts in Discrete spaces; environment 'gym:Pendulum-v1' has"),
+    ],
+)
+def test_what_does_not_fit_the_environment_is_one_line(
+    toys: None,
+    env: str,
+    agent: str,
+    overrides: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [each for override in overrides for each in ("-o", override)]
+    with pytest.raises(SystemExit) as left:
+        cli.main(["train", env, "--agent", agent, "--runs-dir", str(tmp_path / "runs"), "--quiet", *arguments])
+    assert left.value.code == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error")]
+    assert line.startswith(f"Error: {message}")
+
+
+def test_keys_of_a_factory_are_kept_on_the_zoos_stack(toys: None, tmp_path: Path) -> None:
+    run = train(tmp_path, "sb3-a2c", 400, env="poles", overrides={"max_episode_steps": 9, "env.stack": "zoo"})
+    assert load_results(str(run)).l.max() == 9
+
+
+def test_continuous_actions(tmp_path: Path) -> None:
+    settings = ["env.num_envs=2", "n_steps=200", "batch_size=100", "use_sde=true", "log_std_init=-1"]
+    for stack in ("own", "zoo"):
+        run = train(
+            tmp_path,
+            "sb3-ppo",
+            400,
+            env="gym:Pendulum-v1",
+            name=stack,
+            overrides=[*settings, f"env.stack={stack}"],
+        )
+        assert load_results(str(run)).l.tolist() == [200, 200]
+        action, _ = a3c_zoo.load_agent(run).predict(np.zeros(3, np.float32))
+        assert action.shape == (1,)
+        assert action.dtype == np.float32
+
+
+def test_network_settings_reach_sb3(tmp_path: Path) -> None:
+    settings = ["net_arch={pi: [8], vf: [6, 4]}", "activation=relu", "ortho_init=false", "use_rms_prop=false"]
+    run = train(tmp_path, "sb3-a2c", 40, overrides=settings)
+    state = agent_state(run)
+    shapes = {name: list(tensor.shape) for name, tensor in state["policy"].items() if name.endswith("weight")}
+    assert shapes == {
+        "mlp_extractor.policy_net.0.weight": [8, 4],
+        "mlp_extractor.value_net.0.weight": [6, 4],
+        "mlp_extractor.value_net.2.weight": [4, 6],
+        "action_net.weight": [2, 8],
+        "value_net.weight": [1, 4],
+    }
+    assert "exp_avg" in state["optimizer"]["state"][0]  # Adam
+
+
+def test_defaults_are_sb3s_own() -> None:
+    for model, algorithm in ((SB3A2CConfig(), A2C), (SB3PPOConfig(), PPO)):
+        theirs = inspect.signature(algorithm).parameters
+        shared = {name: value for name, value in model if name in theirs and name != "policy"}
+        assert shared == {name: theirs[name].default for name in shared}
+        assert len(shared) > 10
+
+
+# Without the library
+
+
+def test_without_sb3_only_its_baselines_do_not_work(tmp_path: Path) -> None:
+    (tmp_path / "stable_baselines3").mkdir()
+    (tmp_path / "stable_baselines3" / "__init__.py").write_text("raise OSError('libbroken.so: no such file')")
+
+    def zoo(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environ = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "a3c_zoo", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+
+    result = zoo("train", "cartpole", "--agent", "sb3-a2c", "--quiet")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [
+        "Error: stable-baselines3 cannot be imported (OSError: libbroken.so: no such file). "
+        "Install it: pip install 'stable-baselines3>=2.7,<3'"
+    ]
+    assert zoo("train", "cartpole", "--agent", "random", "--steps", "500", "--quiet").returncode == 0
+    assert "sb3-ppo" in zoo("list", "baselines").stdout

@@ -1,0 +1,195 @@
+"""`predict`, as stable-baselines3 has it: its signature, its shapes, its values, its errors."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import A2C
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.monitor import Monitor
+
+import a3c_zoo
+from a3c_zoo import ZooError
+from a3c_zoo.baselines.vec_env import make_zoo_vec_env
+from a3c_zoo.errors import ObservationError
+from a3c_zoo.learning.model import as_batch
+from a3c_zoo.learning.spaces import observation_spec
+from a3c_zoo.records import Policy
+from a3c_zoo.registry import get_registry
+from tests.toys_baselines import one_thread
+
+AGENTS = ("a3c", "random", "sb3-a2c", "sb3-ppo")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def with_one_thread() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        agent: a3c_zoo.train(
+            "cartpole", agent=agent, serial=True, steps=500, runs_dir=folder, overrides=["env.num_envs=2"]
+        ).run
+        for agent in AGENTS
+    }
+
+
+@pytest.fixture(params=AGENTS)
+def policy(request: pytest.FixtureRequest, runs: dict[str, Path]) -> Policy:
+    return a3c_zoo.load_agent(runs[request.param])
+
+
+def test_the_signature_is_sb3s(policy: Policy) -> None:
+    ours, theirs = (inspect.signature(each.predict).parameters for each in (type(policy), BaseAlgorithm))
+    assert list(ours) == list(theirs)
+    assert {name: p.default for name, p in ours.items()} == {name: p.default for name, p in theirs.items()}
+
+
+def test_shapes_and_types_are_sb3s(policy: Policy) -> None:
+    model = A2C("MlpPolicy", "CartPole-v1", device="cpu")
+    for observation in (np.zeros(4, np.float32), np.zeros((3, 4), np.float32), np.zeros((1, 4), np.float32)):
+        for deterministic in (False, True):
+            ours, theirs = (each.predict(observation, deterministic=deterministic) for each in (policy, model))
+            assert type(ours[0]) is type(theirs[0])
+            assert (ours[0].shape, ours[0].dtype) == (theirs[0].shape, theirs[0].dtype)
+            assert ours[1] is theirs[1] is None
+
+
+def test_a_state_is_handed_through(policy: Policy) -> None:
+    state = (np.ones((1, 2, 3)),)
+    starts = np.array([True, False])
+    assert policy.predict(np.zeros((2, 4)), state, starts)[1] is state
+    assert policy.predict(np.zeros((2, 4)), state=state, episode_start=starts, deterministic=True)[1] is state
+
+
+def test_lists_and_other_number_types_will_do(policy: Policy) -> None:
+    expected = policy.predict(np.zeros((1, 4), np.float32), deterministic=True)[0]
+    for observation in ([0.0, 0.0, 0.0, 0.0], [0, 0, 0, 0], np.zeros(4), np.zeros(4, np.int64)):
+        assert policy.predict(observation, deterministic=True)[0] == expected
+
+
+def test_greedy_actions_repeat_and_sampled_ones_vary(runs: dict[str, Path]) -> None:
+    batch = np.zeros((200, 4), np.float32)
+    for agent, run in runs.items():
+        one, other = a3c_zoo.load_agent(run), a3c_zoo.load_agent(run)
+        greedy = one.predict(batch, deterministic=True)[0]
+        assert len(set(greedy.tolist())) == 1, agent
+        first = one.predict(batch)[0]
+        assert set(first.tolist()) == {0, 1}, agent
+        assert first.tolist() != one.predict(batch)[0].tolist(), agent
+        torch.rand(3)  # nobody else's random numbers matter
+        assert first.tolist() == other.predict(batch)[0].tolist(), agent
+
+
+def test_sampling_leaves_the_callers_random_numbers_alone(policy: Policy) -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    policy.predict(np.zeros((5, 4)))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_loading_leaves_the_callers_random_numbers_alone(runs: dict[str, Path]) -> None:
+    for run in runs.values():
+        torch.manual_seed(0)
+        np.random.seed(0)
+        before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]
+        a3c_zoo.load_agent(run)
+        assert torch.equal(torch.get_rng_state(), before[0])
+        assert np.random.get_state()[1].tolist() == before[1]  # type: ignore[index]
+
+
+WRONG: list[Any] = [
+    np.zeros(3),
+    np.zeros(()),
+    np.zeros((2, 3)),
+    np.zeros((2, 2, 4)),
+    np.zeros((4, 1)),
+    [[0.0, 0.0, 0.0, 0.0], [0.0]],
+    (np.zeros(4), {}),
+    "left",
+    None,
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(np.shape(wrong)) if hasattr(wrong, "shape") else None)
+def test_a_wrong_shape_is_a_value_error_and_one_line_for_the_user(policy: Policy, wrong: Any) -> None:
+    with pytest.raises(ObservationError) as caught:
+        policy.predict(wrong)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, ZooError)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("observation", "message"),
+    [
+        (np.zeros((2, 3)), "an observation has shape [4], several [N, 4]; got [2, 3]"),
+        ((np.zeros(4), {}), "an observation has shape [4], several [N, 4]; got what a Gymnasium reset() returns"),
+        ("left", "an observation has shape [4], several [N, 4]; got str: could not convert string to float: 'left'"),
+    ],
+)
+def test_our_own_says_what_it_expects(runs: dict[str, Path], observation: Any, message: str) -> None:
+    with pytest.raises(ObservationError) as caught:
+        a3c_zoo.load_agent(runs["a3c"]).predict(observation)
+    assert str(caught.value).startswith(message)
+
+
+def test_batches_of_observations_without_axes() -> None:
+    spec = observation_spec(gymnasium.spaces.Discrete(5))
+    batch, is_single = as_batch(spec, 3)
+    assert (batch.tolist(), batch.shape, is_single) == ([3], (1,), True)
+    batch, is_single = as_batch(spec, [3])
+    assert (batch.tolist(), is_single) == ([3], False)
+    with pytest.raises(ObservationError, match=r"has shape \[\], several \[N\]; got \[1, 1\]"):
+        as_batch(spec, [[3]])
+
+
+def test_sb3s_own_evaluation_accepts_an_agent(policy: Policy) -> None:
+    registry = get_registry()
+    entry = registry.env("cartpole")
+    config = a3c_zoo.hyperparams.resolve_config(registry, entry, registry.agent("a3c"))
+    makers: tuple[Callable[[], Any], ...] = (
+        lambda: make_vec_env("CartPole-v1", 3, seed=0),
+        lambda: Monitor(gymnasium.make("CartPole-v1")),
+        lambda: make_zoo_vec_env(entry, config.env, 3, 0),
+    )
+    for make in makers:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # SB3 would have a Monitor around everything
+            returns, lengths = evaluate_policy(policy, make(), 4, deterministic=False, return_episode_rewards=True)
+        assert returns == lengths
+        assert isinstance(lengths, list)
+        assert len(lengths) == 4
+
+
+def test_sb3s_own_evaluation_agrees_with_ours(runs: dict[str, Path]) -> None:
+    """Greedy on the same seeds: the episodes are the same ones."""
+    policy = a3c_zoo.load_agent(runs["sb3-a2c"])
+    env = make_vec_env("CartPole-v1", 1, seed=3)
+    returns, _ = evaluate_policy(policy, env, 5, deterministic=True, return_episode_rewards=True)
+    played = []
+    single = gymnasium.make("CartPole-v1")
+    observation, _ = single.reset(seed=3)
+    for _ in range(5):
+        total, ended = 0.0, False
+        while not ended:
+            action, _state = policy.predict(observation, deterministic=True)
+            observation, reward, terminated, truncated, _info = single.step(action)
+            total, ended = total + float(reward), terminated or truncated
+        played.append(total)
+        observation, _ = single.reset()
+    assert played == returns
