@@ -21,11 +21,13 @@ from stable_baselines3.common.monitor import Monitor
 import a3c_zoo
 from a3c_zoo import ZooError
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
+from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import ObservationError
 from a3c_zoo.learning.model import as_batch
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.records import Policy
 from a3c_zoo.registry import get_registry
+from tests.toys import ToyVectorEnv
 from tests.toys_baselines import one_thread
 
 AGENTS = ("a3c", "random", "sb3-a2c", "sb3-ppo")
@@ -146,6 +148,19 @@ def test_our_own_says_what_it_expects(runs: dict[str, Path], observation: Any, m
     with pytest.raises(ObservationError) as caught:
         a3c_zoo.load_agent(runs["a3c"]).predict(observation)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_environment_that_is_another_now_is_one_line(
+    agent: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("a3c_zoo.runs.evaluate.make_vector_env", lambda *_: ToyVectorEnv(3))
+    with pytest.raises(SystemExit) as left:
+        cli.main(["evaluate", str(runs[agent]), "--episodes", "3"])
+    assert left.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("Error: ")
+    assert "observation" in line
 
 
 def test_batches_of_observations_without_axes() -> None:
