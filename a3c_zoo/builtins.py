@@ -61,6 +61,25 @@ def zoo_agents() -> list[AgentEntry]:
     ]
 
 
+def _image_network(name: str, factory: str, description: str) -> NetworkEntry:
+    return NetworkEntry(
+        name,
+        factory=f"a3c_zoo.learning.image_networks:{factory}",
+        config="a3c_zoo.learning.configs:ImageConfig",
+        inputs=("image",),
+        description=description,
+    )
+
+
+#: Networks for frames.
+IMAGE_NETWORKS = (
+    ("a3c-ff", "build_a3c_ff", "16 filters 8×8/4, 32 4×4/2, 256 units, as in the A3C paper"),
+    ("nature", "build_nature", "32 filters 8×8/4, 64 4×4/2, 64 3×3/1, 512 units, as in the DQN paper"),
+    ("nature-dual", "build_nature_dual", "nature with 512 units each for policy and value"),
+    ("conv42", "build_conv42", "four layers of 32 filters 3×3/2, ELU, 256 units, for small frames"),
+)
+
+
 @hookimpl
 def zoo_networks() -> list[NetworkEntry]:
     """The core's networks."""
@@ -71,7 +90,8 @@ def zoo_networks() -> list[NetworkEntry]:
             config="a3c_zoo.learning.configs:MLPConfig",
             inputs=("vector",),
             description="separate fully connected networks for policy and value",
-        )
+        ),
+        *(_image_network(*about) for about in IMAGE_NETWORKS),
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator
 
@@ -75,6 +75,10 @@ class NetworkConfig(Section):
     """A network's own keys; networks derive from it."""
 
     name: str = Field("mlp", description="network, one of `a3c-zoo list networks`")
+
+    def settled(self) -> Self:
+        """The same with every value decided that depends on this machine."""
+        return self
 
 
 class OptimizerConfig(Section):

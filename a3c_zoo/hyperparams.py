@@ -83,7 +83,7 @@ def find_set(registry: Registry, env_name: str, name: str) -> HyperparamSet:
         UnknownNameError: there is none.
         PluginError: two packages have it, and neither may silently replace the other.
     """
-    sets = [each for each in list_sets(registry) if each.env == env_name]
+    sets = _sets_for(registry, env_name)
     found = _only(each for each in sets if each.name == name)
     if found is None:
         hint = did_you_mean(name, [each.name for each in sets])
@@ -95,7 +95,16 @@ def find_set(registry: Registry, env_name: str, name: str) -> HyperparamSet:
 
 def default_set(registry: Registry, env_name: str, agent_name: str) -> HyperparamSet | None:
     """Returns the set of an environment that has the agent's name, None if there is none."""
-    return _only(each for each in list_sets(registry) if (each.env, each.name) == (env_name, agent_name))
+    return _only(each for each in _sets_for(registry, env_name) if each.name == agent_name)
+
+
+def _sets_for(registry: Registry, env_name: str) -> list[HyperparamSet]:
+    """An environment's own sets, and those of its family (`atari/` for `atari:seaquest`) that it doesn't replace."""
+    sets = list_sets(registry)
+    own = [each for each in sets if each.env == env_name]
+    replaced = {each.name for each in own}
+    family, colon, _ = env_name.partition(":")
+    return own + [each for each in sets if colon and each.env == family and each.name not in replaced]
 
 
 def _only(matches: Iterable[HyperparamSet]) -> HyperparamSet | None:

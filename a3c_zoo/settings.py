@@ -115,8 +115,10 @@ class Settings:
         return Config(self.env.name, self.agent.name, **sections, sources=sources)
 
     def _fit_to_agent(self, sections: dict[str, Any]) -> None:
-        """Settles what follows from the agent: whose environments it trains on, and in how many processes."""
-        env, run = sections.get("env"), sections.get("run")
+        """Settles what follows from the agent and the machine: whose environments, how many processes, precision."""
+        env, run, network = (sections.get(name) for name in ("env", "run", "network"))
+        if network is not None:
+            sections["network"] = network.settled()
         if env is not None:
             sections["env"] = env.model_copy(update={"stack": self._stack(env.stack)})
         if run is not None and self.agent.one_process:

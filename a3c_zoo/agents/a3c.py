@@ -87,7 +87,10 @@ class A3CWorker:
             on_tick,
         )
         if state:
-            self._collector.load_state_dict(state["collector"])
+            try:
+                self._collector.load_state_dict(state["collector"])
+            except (KeyError, RuntimeError, ValueError) as error:
+                raise misfit(error) from error
         self._columns = update_columns(config.agent, config.env.num_envs)
         self._report = Report(worker=rank)
         self._next_statistics_s = 0.0
@@ -123,10 +126,11 @@ class A3CWorker:
         statistics = differentiate(
             self._model.network, plan.spaces.actions, self._collector.rollout, columns, self._objective, wanted
         )
-        norm = clip_by_global_norm(flat.gradients, self._optimizer_config.max_grad_norm)
+        gradient = flat.wide_gradients()
+        norm = clip_by_global_norm(gradient, self._optimizer_config.max_grad_norm)
         rate = learning_rate_at(self._optimizer_config, self._counters.steps, plan.config.run.steps)
         staleness = self._counters.updates - self._updates_at_pull
-        self._optimizer.apply(flat.gradients, rate)
+        self._optimizer.apply(gradient, rate)
         self._row[1] += 1
         if wanted:
             self._next_statistics_s = time.monotonic() + STATISTICS_EVERY_S
@@ -150,6 +154,11 @@ class A3CWorker:
 
     def close(self) -> None:
         self._collector.env.close()
+
+
+def misfit(error: Exception) -> RunDirectoryError:
+    """The error for a checkpoint whose tensors are not those of this run."""
+    return RunDirectoryError(f"the checkpoint does not fit the run's config.yml: {error}")
 
 
 def objective_of(config: A3CConfig) -> Objective:
@@ -234,7 +243,7 @@ def _plan(context: RunContext, model: Model) -> Plan:
     config, saved, is_shared = context.config, context.checkpoint, not context.serial
     assert config.optimizer is not None
     assert context.network is not None
-    parameters, optimizer = model.flat.values.clone(), None
+    parameters, optimizer = model.flat.initial.clone(), None
     counters = torch.zeros((config.run.workers, 3), dtype=torch.int64)
     if config.optimizer.shared_statistics:
         optimizer = optimizer_state(config.optimizer, parameters)
@@ -246,7 +255,7 @@ def _plan(context: RunContext, model: Model) -> Plan:
             for name, tensor in (optimizer or {}).items():
                 tensor.copy_(saved["optimizer"][name])
         except (KeyError, RuntimeError) as error:
-            raise RunDirectoryError(f"the checkpoint does not fit the run's config.yml: {error}") from error
+            raise misfit(error) from error
     if is_shared:
         share(parameters, counters, *(optimizer or {}).values())
     session = saved["session"] + 1 if saved else 0

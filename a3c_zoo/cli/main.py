@@ -82,7 +82,9 @@ class ZooGroup(click.Group):
         except BrokenPipeError:
             _silence_stdout()
             sys.exit(1)
-        except (click.Abort, KeyboardInterrupt):
+        except (click.Abort, KeyboardInterrupt) as error:
+            if isinstance(error.__cause__, EOFError):  # click takes any for a Ctrl-D
+                raise error.__cause__ from None
             sys.exit(130)
         except (ZooError, click.ClickException) as error:
             self._fail(error)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from a3c_zoo.config import NetworkConfig
+from a3c_zoo.hardware import has_fast_bfloat16
 
+Precision = Literal["auto", "float32", "bfloat16"]
 Width = Annotated[int, Field(ge=1, le=65_536)]
 
 
@@ -17,3 +19,19 @@ class MLPConfig(NetworkConfig):
     hidden_sizes: tuple[Width, ...] = Field((64, 64), description="units of each hidden layer, first to last")
     activation: Literal["tanh", "relu", "elu"] = Field("tanh", description="nonlinearity after each hidden layer")
     separate: bool = Field(True, description="separate bodies for policy and value")
+
+
+class ImageConfig(NetworkConfig):
+    """Convolutions over frames of 0 to 255."""
+
+    center: float = Field(0.0, ge=0, le=255, description="subtracted from every pixel")
+    scale: float = Field(1 / 255, gt=0, le=1, description="multiplied with every pixel then")
+    precision: Precision = Field(
+        "auto", description="of the workers' networks; auto: bfloat16 where the CPU has AMX or AVX512-BF16"
+    )
+
+    def settled(self) -> Self:
+        """With what "auto" means on this machine, so that config.yml holds what was used."""
+        if self.precision != "auto":
+            return self
+        return self.model_copy(update={"precision": "bfloat16" if has_fast_bfloat16() else "float32"})

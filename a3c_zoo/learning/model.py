@@ -90,6 +90,9 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, 
     return Spaces(spec, action_distribution(action_space))
 
 
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
 class Model:
     """A network, its flat parameters, and its spaces."""
 
@@ -100,7 +103,7 @@ class Model:
         self.network: ActorCritic = load_object(entry.factory)(
             spaces.observations, spaces.actions.num_logits, config.network
         )
-        self.flat = FlatParameters(self.network)
+        self.flat = FlatParameters(self.network, DTYPES[getattr(config.network, "precision", "float32")])
 
     @classmethod
     def create(cls, spaces: Spaces, entry: NetworkEntry, config: Config) -> Model:

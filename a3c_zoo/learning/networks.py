@@ -35,7 +35,7 @@ class ActorCritic(nn.Module):
         return self.policy(acted), self.value(observations.flatten(0, 1))
 
 
-def _linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
+def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
     """A layer with orthogonal weights (Saxe et al. 2014, arXiv:1312.6120) and zero biases."""
     layer = nn.Linear(inputs, outputs)
     nn.init.orthogonal_(layer.weight, gain)
@@ -50,7 +50,7 @@ class _Tower(nn.Module):
         super().__init__()
         pairs = list(itertools.pairwise(sizes))
         gains = [gain] * (len(pairs) - 1) + [last_gain]
-        layers = [_linear(i, o, g) for (i, o), g in zip(pairs, gains, strict=True)]
+        layers = [linear(i, o, g) for (i, o), g in zip(pairs, gains, strict=True)]
         self.layers = nn.ModuleList(layers)
         self.activation = ACTIVATIONS[activation]
         # A plain tuple: looking parameters up through nn.Module and calling nn.Linear took 14 of the

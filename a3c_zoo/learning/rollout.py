@@ -89,6 +89,22 @@ def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> str:
     return str(value)
 
 
+EpisodeOver = Callable[[Any, Any, dict[str, Any]], Any]
+
+
+def episode_over(env: VectorEnv[Any, Any, Any]) -> EpisodeOver:
+    """Returns `(terminated, truncated, info) -> which episodes have ended`, all `[N]`, bool.
+
+    An environment that reports more than ends as terminations (a lost life, while the game goes on) has a method
+    `episode_over` that tells: nothing is bootstrapped across such a termination, but the next action is real, and
+    neither the episode's return nor its length ends there.
+    """
+    own: EpisodeOver = getattr(env, "episode_over", None) or (
+        lambda terminated, truncated, info: terminated | truncated
+    )
+    return own
+
+
 class Collector:
     """Steps one vector environment with a policy and keeps what happened.
 
@@ -129,6 +145,8 @@ class Collector:
         self._returns = np.zeros(env.num_envs, np.float64)  # of the episodes under way
         self._lengths = np.zeros(env.num_envs, np.int64)
         self._ended = np.zeros(env.num_envs, np.bool_)  # at the last step of the last rollout
+        self._episode_over = episode_over(env)
+        self._over = np.zeros(shape, np.bool_)
         self.reset(seed)
 
     def reset(self, seed: int) -> None:
@@ -169,6 +187,7 @@ class Collector:
             if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype.kind not in "biuf":
                 self._refuse(name, array, shape, None)
         rollout.rewards[t], rollout.terminated[t], rollout.truncated[t] = reward, terminated, truncated
+        self._over[t] = self._episode_over(terminated, truncated, info)
         if self._mode != "NextStep":
             observation = self._reset_or_find_finals(t, observation, info)
         self._store(t + 1, observation)
@@ -176,7 +195,7 @@ class Collector:
     def _reset_or_find_finals(self, t: int, observation: Any, info: dict[str, Any]) -> Any:
         """For SAME_STEP and DISABLED: keeps final observations; returns the observation to act on next."""
         rollout = self.rollout
-        ended = rollout.terminated[t] | rollout.truncated[t]
+        ended = self._over[t]
         if not ended.any():
             return observation
         finals = observation if self._mode == "Disabled" else info.get("final_obs")
@@ -194,7 +213,7 @@ class Collector:
             rollout.finals[t, int(n)] = final
         if self._mode == "Disabled":
             self._store(t + 1, observation)  # for its checks alone
-            observation, _ = self._call("reset", lambda: self.env.reset(options={"reset_mask": ended}))
+            observation, _ = self._call("reset", lambda: self.env.reset(options={"reset_mask": ended.copy()}))
         return observation
 
     def _store(self, row: int, observation: Any) -> None:
@@ -230,17 +249,16 @@ class Collector:
     def _account(self) -> list[FinishedEpisode]:
         """Marks the ignored steps and closes the episodes that ended, for the whole rollout at once."""
         rollout = self.rollout
-        ended = rollout.terminated | rollout.truncated
         if self._mode == "NextStep":
             rollout.valid[0] = ~self._ended
-            np.logical_not(ended[:-1], out=rollout.valid[1:])
-        np.copyto(self._ended, ended[-1])
+            np.logical_not(self._over[:-1], out=rollout.valid[1:])
+        np.copyto(self._ended, self._over[-1])
         # An ignored step belongs to no episode: neither its reward nor its length counts.
         rewards = np.where(rollout.valid, rollout.rewards, 0)
         returns = self._returns + np.cumsum(rewards, axis=0, dtype=np.float64)
         lengths = self._lengths + np.cumsum(rollout.valid, axis=0, dtype=np.int64)
         finished = []
-        for t, n in np.argwhere(ended):
+        for t, n in np.argwhere(self._over):
             finished.append(FinishedEpisode(float(returns[t, n]), int(lengths[t, n]), int(t)))
             returns[t:, n] -= returns[t, n]
             lengths[t:, n] -= lengths[t, n]

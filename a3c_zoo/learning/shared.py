@@ -21,17 +21,26 @@ if TYPE_CHECKING:
 class FlatParameters:
     """A module's parameters and gradients as views into two flat tensors.
 
+    A module in bfloat16 keeps a bfloat16 copy of the parameters, made anew by every pull, rather than casting in every
+    call (autocast): for small networks and batches that costs more than it gives.
+
+    Args:
+        module: whose parameters they become. dtype: float32 or bfloat16, in which it computes.
+
     Attributes:
-        values: all parameters, `[P]`, float32. gradients: their gradients, `[P]`, float32.
+        initial: the parameters as the module was made, `[P]`, float32.
+        values: all parameters, `[P]`, dtype. gradients: their gradients, `[P]`, dtype.
 
     The module's `.grad` tensors are never replaced: call `zero_gradients`, not `module.zero_grad`, which sets them
     to None since torch 2.0 and would leave `gradients` stale in silence.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, dtype: torch.dtype = torch.float32) -> None:
         parameters = list(module.parameters())
-        self.values = torch.cat([p.detach().reshape(-1).float() for p in parameters])
+        self.initial = torch.cat([p.detach().reshape(-1).float() for p in parameters])
+        self.values = self.initial.to(dtype, copy=True)
         self.gradients = torch.zeros_like(self.values)
+        self._wide = self.gradients if dtype == torch.float32 else torch.zeros_like(self.initial)
         offset = 0
         for p in parameters:
             part = slice(offset, offset + p.numel())
@@ -42,6 +51,12 @@ class FlatParameters:
     def pull(self, shared: Tensor) -> None:
         """Copies the shared parameters `[P]` into the module."""
         self.values.copy_(shared)
+
+    def wide_gradients(self) -> Tensor:
+        """The gradients `[P]` as float32, in which they are clipped and applied: the same tensor at every call."""
+        if self._wide is not self.gradients:
+            self._wide.copy_(self.gradients)
+        return self._wide
 
     def zero_gradients(self) -> None:
         """Sets every gradient to 0, in place."""

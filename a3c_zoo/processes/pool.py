@@ -105,7 +105,10 @@ class WorkerPool:
                 name=f"a3c-zoo worker {rank}",
                 daemon=True,
             )
-            process.start()
+            try:
+                process.start()
+            except (EOFError, OSError) as error:
+                raise WorkerError(f"worker {rank} cannot be started: {type(error).__name__}: {error}") from error
             sender.close()  # else the pipe would not end with the worker
             self._members.append(_Member(process, receiver))
         while not all(member.is_ready for member in self._members):

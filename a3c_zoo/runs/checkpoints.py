@@ -50,6 +50,8 @@ def load_checkpoint(directory: RunDirectory, which: str = "final") -> dict[str, 
     try:
         content: dict[str, Any] = torch.load(path, weights_only=True)
         found = content["format"]
+        if found == CHECKPOINT_FORMAT and not {"agent", "session"} <= content.keys():
+            raise KeyError("it has no 'agent' or no 'session'")
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         others = [step for step in known[:-1] if which == "final"]

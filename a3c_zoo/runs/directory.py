@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import filelock
 
 from a3c_zoo.errors import RunDirectoryError, did_you_mean
+from a3c_zoo.hardware import cpu_model
 from a3c_zoo.records import Evaluation, Outcome
 
 if TYPE_CHECKING:
@@ -271,7 +272,7 @@ def describe_host() -> dict[str, Any]:
         "host": {
             "system": f"{platform.system()} {platform.release()}",
             "machine": platform.machine(),
-            "cpu": _cpu_model(),
+            "cpu": cpu_model(),
             "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
         },
     }
@@ -285,14 +286,3 @@ def _is_installed(name: str) -> bool:
     except metadata.PackageNotFoundError:
         return False
     return True
-
-
-def _cpu_model() -> str:
-    import platform
-
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor()

@@ -10,7 +10,7 @@ import numpy as np
 
 from a3c_zoo.learning.environments import SEED_EVALUATION, make_vector_env, seed_for
 from a3c_zoo.learning.model import one_torch_thread
-from a3c_zoo.learning.rollout import autoreset_mode
+from a3c_zoo.learning.rollout import autoreset_mode, episode_over
 from a3c_zoo.records import Evaluation, Policy
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _play(
     deterministic: bool,
     on_step: Callable[[int], None],
 ) -> tuple[list[float], list[int]]:
-    mode = autoreset_mode(env)
+    mode, is_over = autoreset_mode(env), episode_over(env)
     observation, _ = env.reset(seed=seed)
     state, starts = None, np.ones(env.num_envs, np.bool_)
     left, running = quotas.copy(), np.zeros(env.num_envs, np.float64)
@@ -86,10 +86,10 @@ def _play(
     lengths: list[int] = []
     while left.any():
         actions, state = policy.predict(observation, state, starts, deterministic)
-        observation, reward, terminated, truncated, _ = env.step(actions)
+        observation, reward, terminated, truncated, info = env.step(actions)
         running += np.where(ignored, 0, reward)
         length += ~ignored
-        ended = terminated | truncated
+        ended = is_over(terminated, truncated, info)
         for n in np.flatnonzero(ended):
             if left[n]:
                 left[n] -= 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from a3c_zoo import EnvEntry, EnvFamily, hookimpl
+from a3c_zoo_envs.atari_family import atari_entry
 
 
 @hookimpl
 def zoo_envs() -> list[EnvEntry | EnvFamily]:
-    """CartPole, and everything that is registered with Gymnasium."""
+    """CartPole, Atari games, and everything that is registered with Gymnasium."""
     return [
         EnvEntry(
             name="cartpole",
@@ -15,6 +16,14 @@ def zoo_envs() -> list[EnvEntry | EnvFamily]:
             threshold=475.0,
             description="CartPole-v1: balance a pole on a cart",
             gym_id="CartPole-v1",
+        ),
+        atari_entry("pong", "pong", 18.0, "Pong on the Atari 2600: 21 points win"),
+        atari_entry("breakout", "breakout", 400.0, "Breakout on the Atari 2600: whole games of five lives"),
+        EnvFamily(
+            prefix="atari",
+            resolve="a3c_zoo_envs.atari_family:resolve",
+            description="any game whose ROM ale-py ships",
+            examples=("atari:space_invaders", "atari:seaquest"),
         ),
         EnvFamily(
             prefix="gym",

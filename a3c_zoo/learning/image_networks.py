@@ -1,0 +1,142 @@
+"""Actor-critic networks for images: frames travel as uint8 and become floating point here, on their way in.
+
+Centring and scaling are constants of the set, so a frame is prepared by one cast, one subtraction and one product, and
+nothing about it needs to be learned, shared or saved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning.configs import ImageConfig
+from a3c_zoo.learning.networks import ActorCritic, linear
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import NetworkConfig
+    from a3c_zoo.learning.spaces import ObservationSpec
+
+
+class Conv(NamedTuple):
+    """One convolution with square kernels."""
+
+    filters: int
+    kernel: int
+    stride: int
+    padding: int = 0
+
+    def size(self, size: int) -> int:
+        """Output height for an input height."""
+        return (size + 2 * self.padding - self.kernel) // self.stride + 1
+
+
+class Architecture(NamedTuple):
+    """A body of convolutions and a hidden layer.
+
+    Attributes:
+        convs: first to last. hidden: units of the layer behind them. separate: a hidden layer each for policy and
+            value. elu: ELU rather than ReLU.
+    """
+
+    convs: tuple[Conv, ...]
+    hidden: int
+    separate: bool = False
+    elu: bool = False
+
+
+#: Mnih et al. 2016, section 8 (the network of DQN's first version).
+A3C_FF = Architecture((Conv(16, 8, 4), Conv(32, 4, 2)), hidden=256)
+#: Mnih et al. 2015, extended data table 1.
+NATURE = Architecture((Conv(32, 8, 4), Conv(64, 4, 2), Conv(64, 3, 1)), hidden=512)
+NATURE_DUAL = NATURE._replace(separate=True)
+#: The body of the well-known Hogwild programs, for 42×42 frames.
+CONV42 = Architecture((Conv(32, 3, 2, 1),) * 4, hidden=256, elu=True)
+
+
+class ConvActorCritic(ActorCritic):
+    """Convolutions, one or two hidden layers, and linear heads."""
+
+    def __init__(
+        self, spec: ObservationSpec, num_logits: int, config: ImageConfig, architecture: Architecture, name: str
+    ) -> None:
+        super().__init__()
+        channels, *sizes = spec.shape
+        self.center, self.scale = config.center, config.scale
+        self.activation: Callable[[Tensor], Tensor] = functional.elu if architecture.elu else torch.relu
+        gain = nn.init.calculate_gain("relu")
+        convs = []
+        for conv in architecture.convs:
+            convs.append(_convolution(channels, conv, gain))
+            channels, sizes = conv.filters, [conv.size(size) for size in sizes]
+            if min(sizes) < 1:
+                raise ConfigError(
+                    f"network '{name}' cannot take frames of {spec.shape[1]}×{spec.shape[2]}: nothing is left of them "
+                    f"after {len(convs)} convolutions. Use larger frames (env.frame_size), or another network"
+                )
+        self.convs = nn.ModuleList(convs)
+        self._convs = tuple(convs)  # looked up without nn.Module, see networks.py
+        features = channels * math.prod(sizes)
+        self.hidden = nn.ModuleList(
+            linear(features, architecture.hidden, gain) for _ in range(2 if architecture.separate else 1)
+        )
+        self.actor = linear(architecture.hidden, num_logits, 0.01)
+        self.critic = linear(architecture.hidden, 1, 1.0)
+
+    def _features(self, observations: Tensor) -> Tensor:
+        """`[B, features]` in the network's precision, from uint8 `[B, C, H, W]`."""
+        x = observations.to(self.actor.weight.dtype, memory_format=torch.channels_last)
+        x = x.sub_(self.center).mul_(self.scale)
+        for conv in self._convs:
+            x = self.activation(functional.conv2d(x, conv.weight, conv.bias, conv.stride, conv.padding))
+        return x.flatten(1)
+
+    def _hidden(self, features: Tensor, number: int) -> Tensor:
+        layer = self.hidden[min(number, len(self.hidden) - 1)]
+        hidden: Tensor = self.activation(layer(features))
+        return hidden
+
+    def policy(self, observations: Tensor) -> Tensor:
+        logits: Tensor = self.actor(self._hidden(self._features(observations), 0))
+        return logits.float()
+
+    def value(self, observations: Tensor) -> Tensor:
+        value: Tensor = self.critic(self._hidden(self._features(observations), 1))
+        return value.squeeze(-1).float()
+
+    def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        rows = observations.flatten(0, 1)
+        features = self._features(rows)
+        acted = rows.shape[0] - observations.shape[1]
+        for_value = self._hidden(features, 1)
+        for_policy = self._hidden(features[:acted], 0) if len(self.hidden) > 1 else for_value[:acted]
+        return self.actor(for_policy).float(), self.critic(for_value).squeeze(-1).float()
+
+
+def _convolution(channels: int, conv: Conv, gain: float) -> nn.Conv2d:
+    layer = nn.Conv2d(channels, conv.filters, conv.kernel, conv.stride, conv.padding)
+    nn.init.orthogonal_(layer.weight, gain)
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def _factory(architecture: Architecture, name: str) -> Callable[[ObservationSpec, int, NetworkConfig], ActorCritic]:
+    def build(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> ActorCritic:
+        assert isinstance(config, ImageConfig)
+        return ConvActorCritic(spec, num_logits, config, architecture, name)
+
+    return build
+
+
+build_a3c_ff = _factory(A3C_FF, "a3c-ff")
+build_nature = _factory(NATURE, "nature")
+build_nature_dual = _factory(NATURE_DUAL, "nature-dual")
+build_conv42 = _factory(CONV42, "conv42")
+
+ARCHITECTURES: Sequence[Architecture] = (A3C_FF, NATURE, NATURE_DUAL, CONV42)
