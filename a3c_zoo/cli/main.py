@@ -121,9 +121,16 @@ def _load_command(entry: CommandEntry) -> click.Command:
         raise PluginError(f"command '{entry.name}' cannot be loaded: {message}") from error
     if not isinstance(command, click.Command):
         raise PluginError(f"command '{entry.name}': '{entry.command}' is no click.Command")
-    if not any("--debug" in param.opts for param in command.params):
-        command.params.append(_debug_option())  # so that it may be added at the end of a line that failed
+    _accept_debug(command)
     return command
+
+
+def _accept_debug(command: click.Command) -> None:
+    """Lets `--debug` stand behind a command and its sub-commands too: at the end of a line that failed."""
+    if not any("--debug" in param.opts for param in command.params):
+        command.params.append(_debug_option())
+    for child in command.commands.values() if isinstance(command, click.Group) else ():
+        _accept_debug(child)
 
 
 def _write_section(formatter: click.HelpFormatter, title: str, entries: Iterable[CommandEntry]) -> None:
