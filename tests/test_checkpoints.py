@@ -14,6 +14,7 @@ from a3c_zoo.runs.directory import RunDirectory
 from tests.test_recorder import file_size_limit
 from tests.toys_runs import Running
 
+CONTENT: dict[str, object] = {"agent": {}, "session": {}}
 WRITER = """
 import sys, torch
 from pathlib import Path
@@ -23,7 +24,7 @@ from a3c_zoo.runs.directory import RunDirectory
 directory, step = RunDirectory(Path(sys.argv[1])), 0
 while True:
     step += 1
-    save_checkpoint(directory, step, {"data": torch.full((1_000_000,), step)})
+    save_checkpoint(directory, step, {"agent": torch.full((1_000_000,), step), "session": 0})
 """
 
 
@@ -35,15 +36,15 @@ def directory(tmp_path: Path) -> RunDirectory:
 
 def test_save_and_load(directory: RunDirectory) -> None:
     content = {"numbers": [1, 2**127, 0.5], "nested": {"text": "x", "nothing": None}}
-    path = save_checkpoint(directory, 7, {"data": torch.arange(3), **content})
-    save_checkpoint(directory, 12, {"data": 1})
+    path = save_checkpoint(directory, 7, {"agent": torch.arange(3), "session": content})
+    save_checkpoint(directory, 12, {"agent": 1, "session": {}})
     assert path.name == "step-000000000007.pt"
     assert path.stat().st_mode & 0o777 == 0o666 & ~current_umask()
     assert checkpoint_steps(directory) == [7, 12]
     loaded = load_checkpoint(directory, "7")
-    assert loaded.pop("data").tolist() == [0, 1, 2]
-    assert loaded == {"format": 1, **content}
-    assert load_checkpoint(directory)["data"] == load_checkpoint(directory, "000012")["data"] == 1
+    assert loaded.pop("agent").tolist() == [0, 1, 2]
+    assert loaded == {"format": 1, "session": content}
+    assert load_checkpoint(directory)["agent"] == load_checkpoint(directory, "000012")["agent"] == 1
 
 
 def current_umask() -> int:
@@ -55,23 +56,23 @@ def current_umask() -> int:
 def test_an_unknown_step(directory: RunDirectory) -> None:
     with pytest.raises(RunDirectoryError, match=r"has no checkpoint$"):
         load_checkpoint(directory)
-    save_checkpoint(directory, 7, {})
+    save_checkpoint(directory, 7, CONTENT)
     for which in ("8", "last", "-7", "7.0", ""):
         with pytest.raises(RunDirectoryError, match=f"has no checkpoint '{which}'; it has: final, 7"):
             load_checkpoint(directory, which)
 
 
 def test_what_looks_like_a_checkpoint(directory: RunDirectory) -> None:
-    save_checkpoint(directory, 7, {})
+    save_checkpoint(directory, 7, CONTENT)
     for name in (".step-000000000009.pt.tmp", "step-000000000009.pt.tmp", "step-9.pt.old", "step-x.pt", "best.pt"):
         (directory.checkpoints / name).write_bytes(b"half")
     assert checkpoint_steps(directory) == [7]
 
 
-@pytest.mark.parametrize("damage", ["empty", "short", "text", "code", "other"])
+@pytest.mark.parametrize("damage", ["empty", "short", "text", "code", "other", "part"])
 def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
-    save_checkpoint(directory, 5, {})
-    path = save_checkpoint(directory, 7, {"data": torch.arange(1000)})
+    save_checkpoint(directory, 5, CONTENT)
+    path = save_checkpoint(directory, 7, CONTENT | {"data": torch.arange(1000)})
     match damage:
         case "empty":
             path.write_bytes(b"")
@@ -83,6 +84,8 @@ def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
             torch.save({"format": 1, "code": Path.cwd}, path)
         case "other":
             torch.save([1, 2], path)
+        case "part":
+            torch.save({"format": 1, "agent": {}}, path)
     with pytest.raises(RunDirectoryError, match=r"step-000000000007.pt cannot be read") as raised:
         load_checkpoint(directory)
     assert "\n" not in str(raised.value)
@@ -97,11 +100,11 @@ def test_a_checkpoint_of_another_format(directory: RunDirectory) -> None:
 
 
 def test_a_full_disk_costs_nothing_that_was_there(directory: RunDirectory) -> None:
-    save_checkpoint(directory, 7, {"data": torch.arange(1000)})
+    save_checkpoint(directory, 7, CONTENT | {"data": torch.arange(1000)})
     with file_size_limit(5000):
         for step in (7, 8):
             with pytest.raises(RunDirectoryError, match=rf"cannot write .*step-00000000000{step}.pt: File too large"):
-                save_checkpoint(directory, step, {"data": torch.arange(10_000)})
+                save_checkpoint(directory, step, CONTENT | {"data": torch.arange(10_000)})
     assert [path.name for path in directory.checkpoints.iterdir()] == ["step-000000000007.pt"]
     assert len(load_checkpoint(directory)["data"]) == 1000
 
@@ -115,4 +118,4 @@ def test_killed_while_writing(directory: RunDirectory, tmp_path: Path) -> None:
     steps = checkpoint_steps(directory)
     assert steps == list(range(1, len(steps) + 1))
     for step in steps:
-        assert (load_checkpoint(directory, str(step))["data"] == step).all()
+        assert (load_checkpoint(directory, str(step))["agent"] == step).all()

@@ -22,7 +22,7 @@ from tests.toys_runs import (
     toy_installed,
 )
 
-SMALL = {"env.num_envs": 4, "agent.update_samples": 64, "optimizer.schedule_steps": 8000}
+SMALL = {"env.num_envs": 4, "agent.n_steps": 32, "agent.update_samples": 64, "optimizer.schedule_steps": 8000}
 
 
 def train(folder: Path, name: str, steps: int) -> Path:

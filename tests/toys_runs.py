@@ -14,13 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import psutil
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from pydantic import Field
 
 from a3c_zoo import EnvEntry, NetworkEntry, hookimpl
@@ -82,27 +80,11 @@ class SlowToy(FaultyVectorEnv):
         return super().step(actions)
 
 
-class CornerEnv(gymnasium.Env[np.ndarray, int]):
-    """Three steps with the given action space and observations of one dtype and shape."""
-
-    def __init__(self, observation_space: Any, action_space: Any) -> None:
-        self.observation_space, self.action_space = observation_space, action_space
-        self.length = 0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        self.length = 0
-        return np.zeros(self.observation_space.shape, self.observation_space.dtype), {}
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        self.length += 1
-        observation = np.zeros(self.observation_space.shape, self.observation_space.dtype)
-        return observation, 1.0, self.length == 3, False, {}
-
-
-def make_continuous(num_envs: int, seed: int) -> SyncVectorEnv[Any, Any, Any]:
+def make_continuous(num_envs: int, seed: int) -> ToyVectorEnv:
     """Acts in a Box."""
-    observations, actions = spaces.Box(-1, 1, (2,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
-    return SyncVectorEnv([lambda: CornerEnv(observations, actions)] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+    env = ToyVectorEnv(num_envs)
+    env.single_action_space = spaces.Box(-1, 1, (2,), np.float32)
+    return env
 
 
 @hookimpl
@@ -117,7 +99,8 @@ def zoo_envs() -> list[EnvEntry]:
 @hookimpl
 def zoo_networks() -> list[NetworkEntry]:
     """A network that takes images only."""
-    return [NetworkEntry("picture", factory="no_such_module:build", inputs=("image",))]
+    config = "a3c_zoo.learning.configs:MLPConfig"
+    return [NetworkEntry("picture", factory="no_such_module:build", config=config, inputs=("image",))]
 
 
 def toy_path(folder: Path) -> Path:

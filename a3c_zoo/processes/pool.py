@@ -200,7 +200,8 @@ class WorkerPool:
             name = signal.Signals(-code).name
             hint = " (out of memory?)" if name == "SIGKILL" else ""
             return WorkerError(f"worker {rank} was ended by signal {name}{hint}")
-        return WorkerError(f"worker {rank} ended by itself with exit status {code}")
+        hint = "" if self._members[rank].is_ready else " before it began; what it said is above"
+        return WorkerError(f"worker {rank} ended by itself with exit status {code}{hint}")
 
     def _check_ticks(self) -> None:
         now = time.monotonic()

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import context, forkserver
 
 from a3c_zoo.errors import ZooError
@@ -42,9 +46,23 @@ def warm_up(start_method: str = "auto") -> None:
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
-        forkserver.ensure_running()
+        with _ctrl_c_ignored():
+            forkserver.ensure_running()
     finally:
         if before is None:
             del os.environ["OMP_NUM_THREADS"]
         else:
             os.environ["OMP_NUM_THREADS"] = before
+
+
+@contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    """What starts meanwhile ignores Ctrl-C from its first moment; by itself the fork server does so too late."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,101 @@
+"""The Python API, in scripts as people write them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import a3c_zoo
+from tests.toys_runs import Running, environ
+
+GUARDED = """
+import multiprocessing, sys
+import a3c_zoo
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("{method}")
+    outcome = a3c_zoo.train("cartpole", seed=1, steps=1500, {options})
+    assert outcome.reason == "steps" and outcome.steps >= 1500, outcome
+    assert outcome.run.parent.name == "runs"
+    action, _ = a3c_zoo.load_agent(outcome.run).predict([0, 0, 0, 0])
+    assert action in (0, 1)
+    print("done", multiprocessing.get_start_method())
+"""
+
+UNGUARDED = """
+import a3c_zoo
+
+print("begin")
+a3c_zoo.train("cartpole", steps=1500, {options})
+"""
+
+
+def run_script(folder: Path, source: str) -> Running:
+    (folder / "script.py").write_text(source)
+    return Running(folder=folder, program=("script.py",))
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("fork", ""),
+        pytest.param("spawn", "", marks=pytest.mark.slow),
+        ("forkserver", "overrides={'run.start_method': 'spawn'}, workers=1"),
+    ],
+)
+def test_every_start_method(method: str, options: str, tmp_path: Path) -> None:
+    """What the caller has chosen for multiprocessing is neither used nor changed."""
+    with run_script(tmp_path, GUARDED.format(method=method, options=options)) as running:
+        assert running.exit_status(55) == 0, running.stderr
+        assert running.stdout.splitlines()[-1] == f"done {method}"
+        assert running.stderr == ""
+        running.assert_nothing_left()
+
+
+@pytest.mark.parametrize("method", ["auto", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_without_the_guard(method: str, tmp_path: Path) -> None:
+    """Each worker would train in turn: an error that names the cure, and no hang."""
+    source = UNGUARDED.format(options=f"workers=1, overrides=['run.start_method={method}']")
+    with run_script(tmp_path, source) as running:
+        assert running.exit_status(55) == 1
+        assert running.stdout.count("begin") == 2  # here and in the one worker, which went no further
+        assert "Put the call below `if __name__ == '__main__':`\n" in running.stderr
+        assert running.stderr.endswith(
+            "worker 0 ended by itself with exit status 1 before it began; what it said is above\n"
+        )
+        running.assert_nothing_left()
+
+
+def test_without_the_guard_a_serial_run_is_fine(tmp_path: Path) -> None:
+    with run_script(tmp_path, UNGUARDED.format(options="serial=True")) as running:
+        assert running.exit_status() == 0
+        assert running.stdout == "begin\n"
+
+
+def test_importing_is_light() -> None:
+    code = "import sys, a3c_zoo; a3c_zoo.train, a3c_zoo.load_agent; print({'torch', 'gymnasium'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], env=environ(), capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n"
+
+
+def test_errors_are_exceptions(tmp_path: Path) -> None:
+    with pytest.raises(a3c_zoo.ZooError, match="Did you mean 'cartpole'"):
+        a3c_zoo.train("cartpol", runs_dir=tmp_path)
+    with pytest.raises(a3c_zoo.ZooError, match=r"--workers run\.workers: 0"):
+        a3c_zoo.train("cartpole", workers=0, runs_dir=tmp_path)
+    with pytest.raises(a3c_zoo.ZooError, match=r"--steps run\.steps: 1\.5"):
+        a3c_zoo.train("cartpole", steps=1.5, runs_dir=tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(a3c_zoo.ZooError, match="name an environment"):
+        a3c_zoo.train(runs_dir=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_overrides_in_either_form(tmp_path: Path) -> None:
+    for overrides in ({"agent.n_steps": 7, "num_envs": 2}, ["agent.n_steps=7", "num_envs=2"]):
+        outcome = a3c_zoo.train("cartpole", serial=True, steps=10, overrides=overrides, runs_dir=tmp_path)
+        text = (outcome.run / "config.yml").read_text()
+        assert "n_steps: 7" in text
+        assert "num_envs: 2" in text

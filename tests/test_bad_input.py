@@ -1,0 +1,373 @@
+"""Bad input: one clear line, the right exit status, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import a3c_zoo
+from a3c_zoo.errors import WorkerError
+from a3c_zoo.processes import pool as pool_module
+from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.testing import plugin_distribution
+from tests.toys_runs import Running, checkpoint, command_line, episodes, toy_installed
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def _toy(tmp_path: Path) -> Iterator[None]:
+    with toy_installed(tmp_path / "toy"):
+        yield
+
+
+def refused(capsys: Captured, *arguments: object, status: int = 2) -> str:
+    """Runs a command that must fail, and returns what it says in one line."""
+    assert command_line(*arguments) == status
+    err = capsys.readouterr().err
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err.removeprefix("Error: ").removesuffix("\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cartpol"], r"unknown environment 'cartpol'\. Did you mean 'cartpole'\? See: a3c-zoo list envs"),
+        (["gym:CartPol-v1"], r"unknown environment 'gym:CartPol-v1'\. Did you mean 'gym:CartPole-v1'\?"),
+        (["gym:no_such_module:X-v0"], r"importing 'no_such_module' failed: ModuleNotFoundError"),
+        (["tennis:x"], r"unknown environment 'tennis:x'"),
+        ([], r"name an environment to train, or a run to --resume\. See: a3c-zoo list envs"),
+        (["cartpole", "--agent", "a3"], r"unknown agent 'a3'\. Did you mean 'a3c'\?"),
+        (["cartpole", "--hyperparams", "a3"], r"has no hyperparameter set 'a3'\. Did you mean 'a3c'\?"),
+        (["cartpole", "--hyperparams", "none.yml"], r"none\.yml: no such file"),
+        (["cartpole", "-o", "network.name=ml"], r"-o network\.name: unknown network 'ml'\. Did you mean 'mlp'\?"),
+        (["cartpole", "-o", "agent.n_step=5"], r"-o agent\.n_step: unknown key\. Did you mean 'n_steps'\?"),
+        (["cartpole", "-o", "n_step=5"], r"-o n_step: unknown key\. Did you mean '(agent\.)?n_steps'\?"),
+        (["cartpole", "-o", "n_steps"], r"-o n_steps: must read KEY=VALUE"),
+        (["cartpole", "-o", "gamma=2"], r"-o agent\.gamma: 2 — must be less than or equal to 1"),
+        (["cartpole", "-o", "hidden_sizes=!!python/name:os.system"], r"-o hidden_sizes"),
+        (["cartpole", "-o", "update_samples=100"], r"agent\.update_samples: 100 — "),
+        (["cartpole", "-o", "schedule_steps=null"], r"optimizer\.schedule: linear — needs optimizer\.schedule_steps"),
+        (["cartpole", "--workers", "0"], r"--workers run\.workers: 0 — must be greater than or equal to 1"),
+        (["cartpole", "--workers", "two"], r"Invalid value for '--workers': 'two'"),
+        (["cartpole", "--steps", "-5"], r"--steps run\.steps: -5 — must be greater than or equal to 1"),
+        (["cartpole", "--steps", "0"], r"--steps run\.steps: 0 — must be greater than or equal to 1"),
+        (["cartpole", "--episodes", "-1"], r"--episodes run\.episodes: -1 — must be"),
+        (["cartpole", "--seed", "-1"], r"--seed run\.seed: -1 — must be"),
+        (["cartpole", "--seed", str(2**63)], r"--seed run\.seed: .* — must be"),
+        (["cartpole", "--stop-return", "nan"], r"--stop-return run\.stop_return: .*nan.* — must be a finite number"),
+        (["cartpole", "--time-limit", "soon"], r"'soon' is no duration; write 90s, 10m or 2h"),
+        (["cartpole", "--time-limit", "10"], r"'10' is no duration"),
+        (["cartpole", "--time-limit", "0s"], r"'0s' is no duration"),
+        (["cartpole", "--time-limit", "-5s"], r"'-5s' is no duration"),
+        (["cartpole", "--time-limit", "1e3s"], r"'1e3s' is no duration"),
+        (["cartpole", "--name", "../x"], r"--name '\.\./x': letters, digits and"),
+        (["cartpole", "--runs-dir", "file"], r"'file' is a file"),
+        (["cartpole", "--runs-dir", "file/deeper"], r"cannot make file/deeper: Not a directory\. Free space, or"),
+        (["cartpole", "--runs-dir", "/proc/runs"], r"cannot make /proc/runs: No such file or directory\."),
+        (["cartpole", "--resume", "nothing"], r"no run 'nothing' here or in runs"),
+        (["cartpole", "--no-such-flag"], r"No such option"),
+    ],
+)
+def test_what_train_refuses(arguments: list[str], message: str, tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "file").touch()
+    assert re.search(message, refused(capsys, "train", *arguments, "--serial"))
+    assert not [path for path in tmp_path.rglob("checkpoints") if any(path.iterdir())]
+
+
+def test_debug_shows_the_traceback(capsys: Captured) -> None:
+    assert command_line("train", "cartpol", "--debug") == 2
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last):" in err
+    assert err.endswith("See: a3c-zoo list envs\n")
+
+
+def test_all_faults_at_once(capsys: Captured) -> None:
+    assert command_line("train", "cartpole", "-o", "gamma=2", "-o", "nonsense=1", "--workers", "0") == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Error: 3 faults in the configuration:"
+    assert [line.split(":")[0] for line in lines[1:]] == [
+        "  -o agent.gamma",
+        "  -o nonsense",
+        "  --workers run.workers",
+    ]
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_network_or_agent_for_other_spaces(capsys: Captured) -> None:
+    for arguments in (["--serial"], []):
+        message = refused(capsys, "train", "cartpole", "-o", "network.name=picture", *arguments)
+        assert message.startswith("network 'picture' takes image observations; environment 'cartpole' offers Box(")
+        assert message.endswith("Choose another: a3c-zoo list networks")
+    message = refused(capsys, "train", "continuous", "--serial")
+    assert message.startswith("agent 'a3c' acts in Discrete spaces; environment 'continuous' has Box(")
+
+
+@pytest.mark.usefixtures("_toy")
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("nan", "environment 'toy' returned an observation that is not finite"),
+        (
+            "shape",
+            "environment 'toy' returned a wrong observation: float32 [2, 2, 1], where its spaces promise float32",
+        ),
+        ("dtype", "environment 'toy' returned a wrong observation: float64 [2, 2], where its spaces promise float32"),
+        ("list", "environment 'toy' returned a wrong observation: list [], where its spaces promise float32 [2, 2]"),
+        ("reward-nan", "environment 'toy' returned a reward that is not finite"),
+        ("reset-shape", "environment 'toy' returned a wrong observation: float32 [2, 2, 1]"),
+        (
+            "factory-raise",
+            "environment 'toy' cannot be made: RuntimeError: the toy factory broke (in toys_runs.py, line",
+        ),
+    ],
+)
+def test_an_environment_that_breaks_its_contract(fault: str, message: str, tmp_path: Path, capsys: Captured) -> None:
+    for runner in (["--serial"], ["--workers", "1"]):
+        options = ["-o", f"env.fault={fault}", "-o", "env.after=150", "--name", runner[0], "--stop-return", "9"]
+        said = refused(capsys, "train", "toy", *runner, *options)
+        assert said.startswith(message)
+        directory = RunDirectory(tmp_path / "runs" / runner[0])
+        outcome = directory.outcome()
+        assert outcome is not None
+        assert outcome.reason == "error"
+        assert outcome.detail.startswith(said[:40])
+        assert not directory.is_running()
+
+
+@pytest.mark.usefixtures("_toy")
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("raise", "RuntimeError: the toy broke\n(raised in step() of environment 'toy')"),
+        ("reset-raise", "RuntimeError: the toy broke\n(raised in reset() of environment 'toy')"),
+        ("kill", "worker 0 was ended by signal SIGKILL (out of memory?)"),
+        ("sleep", "worker 0 has made no step for 1 s: does its environment hang? (limit: run.worker_timeout_s)"),
+    ],
+)
+def test_a_worker_that_fails_loses_nothing(
+    fault: str, message: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its traceback or signal, exit status 1; what was learned until then is in a checkpoint to go on from."""
+    monkeypatch.setattr(pool_module, "STOP_GRACE_S", 0.5)
+    options = ["-o", f"env.fault={fault}", "-o", "env.after=400", "-o", "env.step_s=0.001", "--stop-return", "9"]
+    options += ["-o", "worker_timeout_s=1", "--name", "x", "--workers", "1"]
+    assert command_line("train", "toy", *options) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("Error: worker 0 ")
+    assert captured.err.rstrip().endswith(message)
+    assert ("Traceback" in captured.err) == (fault in ("raise", "reset-raise"))
+    run = tmp_path / "runs/x"
+    outcome = RunDirectory(run).outcome()
+    assert outcome is not None
+    assert outcome.reason == "error"
+    if fault == "reset-raise":  # it failed before its first step
+        assert outcome.steps == 0
+        assert "has no checkpoint" in refused(capsys, "train", "--resume", "x")
+        return
+    assert 0 < outcome.steps == checkpoint(run)["session"]["steps"]
+    with pytest.raises(WorkerError, match="worker 0"):  # it goes on, until the environment fails again
+        a3c_zoo.train(resume=run)
+    assert checkpoint(run)["session"]["steps"] > outcome.steps
+    steps = [row["step"] for row in episodes(run)]
+    assert steps == sorted(steps)
+
+
+def test_a_plugin_that_fails_at_import_costs_only_itself(tmp_path: Path) -> None:
+    path = plugin_distribution(tmp_path / "broken", "broken-plugin", "raise ValueError('boom')", version="0.3")
+    with Running("train", "cartpole", "--serial", "--steps", 100, "--quiet", folder=tmp_path, path=path) as running:
+        assert running.exit_status() == 0
+    assert running.stderr == (
+        "Warning: plugin 'broken-plugin' (broken-plugin 0.3) is left out: its import failed: ValueError: boom "
+        "(in broken_plugin.py, line 1)\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    overrides = {"env.num_envs": 2}
+    folder = tmp_path_factory.mktemp("trained")
+    first = a3c_zoo.train("cartpole", serial=True, steps=200, overrides=overrides, name="x", runs_dir=folder)
+    a3c_zoo.train(resume=first.run, steps=600)
+    return first.run
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy that may be damaged."""
+    return Path(shutil.copytree(trained, tmp_path / "runs" / "x"))
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(run.rglob("*")) if path.is_file() and path.name != "run.lock")
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("meta.json", "{", "is no run directory: meta.json cannot be read"),
+        ("meta.json", None, "is no run directory: it has no meta.json"),
+        ("meta.json", '{"format": 1}', "meta.json is damaged: it has no env and no agent and no serial"),
+        ("config.yml", "run: [", "config.yml:"),
+        ("config.yml", "", "env_name and agent_name must be given"),
+        ("config.yml", None, "no such file"),
+        ("config.yml", "env_name: cartpole\nagent_name: a3c\nrun: {worker: 1}\n", "Did you mean 'workers'?"),
+        ("config.yml", "env_name: cartpol\nagent_name: a3c\n", "Did you mean 'cartpole'?"),
+        ("monitor.csv", "#{}\n", "monitor.csv is shorter than its checkpoint says; it cannot be continued"),
+        ("monitor.csv", None, "monitor.csv is shorter than its checkpoint says; it cannot be continued"),
+    ],
+)
+def test_a_damaged_run_is_not_resumed(file: str, text: str | None, message: str, run: Path, capsys: Captured) -> None:
+    if text is None:
+        (run / file).unlink()
+    else:
+        (run / file).write_text(text)
+    before = contents(run)
+    assert message in refused(capsys, "train", "--resume", run)
+    assert contents(run) == before
+
+
+def test_a_damaged_checkpoint_is_not_resumed(run: Path, capsys: Captured) -> None:
+    newest = max((run / "checkpoints").iterdir())
+    newest.write_bytes(newest.read_bytes()[:1000])
+    message = refused(capsys, "train", "--resume", run)
+    assert f"checkpoint {newest} cannot be read" in message
+    newest.unlink()  # as it says
+    assert command_line("train", "--resume", run) == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("- 64\n  - 64", "- 64\n  - 32", "checkpoint is of another network: actor.layers.1.weight [64, 64] there"),
+        ("num_envs: 2", "num_envs: 3", "the checkpoint does not fit the run's config.yml"),
+        ("workers: 2", "workers: 3", "the checkpoint does not fit the run's config.yml"),
+        ("name: adam", "name: rmsprop", "the checkpoint does not fit the run's config.yml"),
+    ],
+)
+def test_a_checkpoint_of_another_network(old: str, new: str, message: str, run: Path, capsys: Captured) -> None:
+    config = run / "config.yml"
+    text = config.read_text()
+    if old not in text:  # sizes in one line
+        old, new = old.replace("- 64\n  - 64", "[64, 64]"), new.replace("- 64\n  - 32", "[64, 32]")
+    assert old in text
+    config.write_text(text.replace(old, new))
+    before = contents(run)
+    assert message in refused(capsys, "train", "--resume", run, "--steps", 900)
+    after = contents(run)
+    assert {name for name in after if name.startswith("checkpoints")} == {
+        name for name in before if name.startswith("checkpoints")
+    }
+    for name, content in before.items():  # one written now would lack the workers' states
+        assert after[name] == content or name in ("config.yml", "outcome.json")
+    if "network" in message:
+        assert message in refused(capsys, "evaluate", run)
+
+
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [
+        (["--agent", "a3c"], "--agent"),
+        (["-o", "gamma=0.5", "--name", "y"], "-o, --name"),
+        (["--hyperparams", "a3c"], "--hyperparams"),
+        (["--serial"], "--serial"),
+        (["--workers", "2", "--seed", "1"], "--workers, --seed"),
+    ],
+)
+def test_what_a_resume_cannot_change(options: list[str], flags: str, run: Path, capsys: Captured) -> None:
+    before = contents(run)
+    message = refused(capsys, "train", "--resume", run, *options)
+    assert message == f"--resume goes on with the run as it was; leave out {flags}"
+    assert contents(run) == before
+
+
+def test_a_resume_with_other_nonsense(run: Path, capsys: Captured) -> None:
+    before = contents(run)
+    assert (
+        refused(capsys, "train", "gym:Acrobot-v1", "--resume", run) == "run x trains 'cartpole', not 'gym:Acrobot-v1'"
+    )
+    assert "run.steps: -5 — must be greater" in refused(capsys, "train", "--resume", run, "--steps", -5)
+    assert contents(run) == before
+    assert command_line("train", "cartpole", "--resume", "x", "--steps", 700) == 0  # by name, with its environment
+    assert "steps: 700" in (run / "config.yml").read_text()
+
+
+def test_a_run_that_is_still_running(run: Path, capsys: Captured) -> None:
+    directory = RunDirectory(run)
+    directory.lock()
+    before = contents(run)
+    assert refused(capsys, "train", "--resume", run) == "run x is still running; stop it first"
+    assert contents(run) == before
+    directory.unlock()
+
+
+def test_a_name_that_exists(run: Path, capsys: Captured) -> None:
+    before = contents(run)
+    message = refused(capsys, "train", "cartpole", "--name", "x", "--serial")
+    assert message.startswith("runs/x exists already; nothing is overwritten.")
+    assert contents(run) == before
+
+
+def assert_a_full_disk_is_survived(running: Running, run: Path, steps: int) -> None:
+    assert running.exit_status() == 2
+    assert running.stderr.startswith("Error: cannot write runs/x/")
+    assert running.stderr.count("\n") == 1, running.stderr
+    assert "Free space, or choose another: --runs-dir DIR" in running.stderr
+    assert checkpoint(run)["session"]["steps"] == steps
+    assert not list(run.rglob(".*.tmp"))
+    running.assert_nothing_left()
+    assert not RunDirectory(run).is_running()
+
+
+@pytest.mark.parametrize("size", [20_000, 200])
+def test_files_that_may_not_grow(size: int, run: Path, tmp_path: Path) -> None:
+    """As on a full disk: the checkpoint cannot be written, or not even monitor.csv."""
+    steps = checkpoint(run)["session"]["steps"]
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    options = ["--steps", 3000, "--quiet"]
+    with Running("train", "--resume", run.relative_to(tmp_path), *options, folder=tmp_path, preexec=limit) as running:
+        assert_a_full_disk_is_survived(running, run, steps)
+    assert a3c_zoo.train(resume=run).reason == "steps"  # there is room again
+    assert episodes(run)[-1]["step"] <= checkpoint(run)["session"]["steps"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_disk_that_fills_up(trained: Path, tmp_path: Path) -> None:
+    place = tmp_path / "runs"
+    place.mkdir()
+    mounting = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", place], check=False)
+    if mounting.returncode != 0:
+        pytest.skip("cannot mount here")
+    try:
+        run = Path(shutil.copytree(trained, place / "x"))
+        steps = checkpoint(run)["session"]["steps"]
+        free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
+        (place / "filler").write_bytes(bytes(free - 30_000))
+        with Running("train", "--resume", "runs/x", "--steps", 5000, "--quiet", folder=tmp_path) as running:
+            assert_a_full_disk_is_survived(running, run, steps)
+        (place / "filler").unlink()
+        assert a3c_zoo.train(resume=run, steps=1000).steps >= 1000
+        with Running("train", "cartpole", "--name", "y", folder=tmp_path) as running:
+            (place / "filler").write_bytes(bytes(os.statvfs(place).f_bavail * os.statvfs(place).f_frsize))
+            assert running.exit_status() == 2
+            assert re.fullmatch(r"Error: cannot (make|write|lock) runs.*: No space left on device.*\n", running.stderr)
+    finally:
+        subprocess.run(["umount", place], check=True)

@@ -1,0 +1,234 @@
+"""Ctrl-C, SIGTERM and SIGKILL, as they really arrive: nothing is left running, nothing that was learned is lost."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a3c_zoo
+from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.signals import stop_on_signals
+from tests.toys_runs import (
+    Running,
+    assert_no_new_shared_memory,
+    checkpoint,
+    episodes,
+    scalars,
+    shared_memory,
+    signal_self,
+    toy_path,
+)
+
+LIMITS = ["--time-limit", "5m", "--stop-return", "1e6", "--name", "x"]
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "runs/x/outcome.json").read_text())
+    return found
+
+
+def assert_ended_well(running: Running, folder: Path, detail: str, status: int = 130) -> None:
+    assert running.exit_status() == status
+    assert running.stderr == ""
+    assert f"Stopped by {detail}." in running.stdout
+    running.assert_nothing_left()
+    assert (outcome(folder)["reason"], outcome(folder)["detail"]) == ("interrupted", detail)
+    assert not RunDirectory(folder / "runs/x").is_running()
+
+
+@pytest.mark.parametrize(
+    ("number", "is_group", "detail"),
+    [
+        (signal.SIGINT, True, "Ctrl-C"),  # a terminal signals the whole group
+        (signal.SIGTERM, False, "SIGTERM"),  # kill
+        (signal.SIGTERM, True, "SIGTERM"),  # timeout
+        pytest.param(signal.SIGHUP, True, "SIGHUP", marks=pytest.mark.slow),  # the terminal is closed
+    ],
+)
+def test_a_signal_ends_training_with_a_checkpoint(number: int, is_group: bool, detail: str, tmp_path: Path) -> None:
+    before = shared_memory()
+    with Running("train", "cartpole", *LIMITS, folder=tmp_path) as running:
+        run = tmp_path / "runs/x"
+        running.wait_until(lambda: len(episodes(run)) > 200)
+        assert len(running.workers()) == 2
+        if is_group:
+            running.signal_group(number)
+        else:
+            running.process.send_signal(number)
+        assert_ended_well(running, tmp_path, detail)
+        assert_no_new_shared_memory(before)
+    saved, ended = checkpoint(run), outcome(tmp_path)
+    assert ended["steps"] == saved["session"]["steps"] == int(saved["agent"]["counters"][:, 0].sum())
+    assert ended["episodes"] == len(episodes(run))
+    assert len(saved["agent"]["workers"]) == 2
+    if number == signal.SIGINT:
+        resumed = a3c_zoo.train(resume=run, steps=ended["steps"] + 2000)
+        assert resumed.steps >= ended["steps"] + 2000
+        assert resumed.training_s > ended["training_s"]
+        rows = episodes(run)
+        assert len(rows) == resumed.episodes
+        assert rows[-1]["t"] > ended["training_s"]
+        for points in scalars(run).values():
+            assert [step for step, _ in points] == sorted({step for step, _ in points})
+
+
+def test_a_second_ctrl_c_does_not_wait_for_a_slow_environment(tmp_path: Path) -> None:
+    """A step that takes minutes: the first Ctrl-C waits for the rollout's end, the second for nothing."""
+    options = ["-o", "env.fault=sleep", "-o", "env.after=200", "-o", "agent.n_steps=5", *LIMITS]
+    with Running("train", "toy", *options, folder=tmp_path, path=toy_path(tmp_path / "toy")) as running:
+        running.wait_until(lambda: len(episodes(tmp_path / "runs/x")) > 100)
+        time.sleep(0.5)
+        running.signal_group(signal.SIGINT)
+        time.sleep(0.5)
+        assert running.process.poll() is None
+        running.signal_group(signal.SIGINT)
+        time.sleep(0.3)
+        running.signal_group(signal.SIGINT)  # somebody has no patience at all; it is being cleaned up already
+        assert_ended_well(running, tmp_path, "Ctrl-C, at once")
+    saved = checkpoint(tmp_path / "runs/x")
+    assert outcome(tmp_path)["steps"] == saved["session"]["steps"] > 0
+    assert saved["agent"]["workers"] == []  # it goes on with new episodes
+
+
+@pytest.mark.parametrize("fault", ["factory-sleep", "worker-sleep"])
+def test_ctrl_c_while_an_environment_is_made(fault: str, tmp_path: Path) -> None:
+    with Running(
+        "train", "toy", "-o", f"env.fault={fault}", *LIMITS, folder=tmp_path, path=toy_path(tmp_path / "toy")
+    ) as running:
+        if fault == "worker-sleep":
+            running.wait_until(lambda: len(running.workers()) == 2)
+        else:
+            running.wait_until(lambda: running.stdout)
+        time.sleep(0.3)
+        running.signal_group(signal.SIGINT)
+        assert_ended_well(running, tmp_path, "Ctrl-C, at once")
+    assert "--resume" not in running.stdout  # there is nothing to go on from
+    assert outcome(tmp_path)["steps"] == 0
+
+
+def interrupt_after(delay_s: float, folder: Path) -> None:
+    with Running("train", "cartpole", *LIMITS, folder=folder) as running:
+        time.sleep(delay_s)
+        running.signal_group(signal.SIGINT)
+        status = running.exit_status()
+        running.assert_nothing_left()
+    # In its first moments, while Python itself starts, it dies as every Python program does.
+    assert status in (130, -signal.SIGINT, 1)
+    if (folder / "runs/x/config.yml").exists():
+        assert status == 130
+        assert "Traceback" not in running.stderr
+        assert outcome(folder)["reason"] == "interrupted"
+
+
+@pytest.mark.parametrize("delay_s", [0.9])
+def test_ctrl_c_during_the_start(delay_s: float, tmp_path: Path) -> None:
+    interrupt_after(delay_s, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_ctrl_c_at_every_moment_of_the_start(tmp_path: Path) -> None:
+    for number in range(1, 25):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        interrupt_after(number * 0.15, folder)
+
+
+def test_ctrl_c_during_an_evaluation(tmp_path: Path) -> None:
+    options = ["--name", "x", "-o", "env.evaluation_step_s=0.1"]
+    path = toy_path(tmp_path / "toy")
+    with Running("train", "toy", *options, folder=tmp_path, path=path) as running:
+        running.wait_until(lambda: "playing 100 on fresh seeds" in running.stdout)
+        time.sleep(0.2)
+        running.signal_group(signal.SIGINT)
+        assert_ended_well(running, tmp_path, "Ctrl-C")
+    assert outcome(tmp_path)["evaluation"] is None
+    with Running("train", "--resume", "x", folder=tmp_path, path=path) as running:  # begins with that evaluation
+        assert running.exit_status() == 0
+    assert "Solved" in running.stdout
+    assert checkpoint(tmp_path / "runs/x")["session"]["evaluations"] == 1
+
+
+def test_when_the_parent_is_killed_its_workers_leave(tmp_path: Path) -> None:
+    before = shared_memory()
+    with Running("train", "cartpole", *LIMITS, folder=tmp_path) as running:
+        running.wait_until(lambda: len(episodes(tmp_path / "runs/x")) > 200)
+        workers = running.workers()
+        assert len(workers) == 2
+        running.process.kill()
+        killed_s = time.monotonic()
+        while set(workers) & set(running.others()):
+            assert time.monotonic() - killed_s < 2
+            time.sleep(0.01)
+        running.assert_nothing_left()
+        assert_no_new_shared_memory(before)
+    assert not RunDirectory(tmp_path / "runs/x").is_running()
+
+
+def test_when_a_worker_is_killed_the_run_says_so_and_can_go_on(tmp_path: Path) -> None:
+    with Running("train", "cartpole", *LIMITS, folder=tmp_path) as running:
+        run = tmp_path / "runs/x"
+        running.wait_until(lambda: len(episodes(run)) > 200)
+        running.workers()[0].kill()
+        assert running.exit_status() == 1
+        assert running.stderr.startswith("Error: worker ")
+        assert running.stderr.endswith("was ended by signal SIGKILL (out of memory?)\n")
+        running.assert_nothing_left()
+    ended = outcome(tmp_path)
+    assert ended["reason"] == "error"
+    assert 0 < ended["steps"] == checkpoint(run)["session"]["steps"]
+    assert a3c_zoo.train(resume=run, steps=ended["steps"] + 3000).reason == "steps"
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as stop:
+            signal_self(signal.SIGHUP)
+            assert stop.detail == ""
+            signal_self(signal.SIGTERM)
+            assert stop.detail == "SIGTERM"
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_signals_interrupt_at_most_once_and_never_after_the_end() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with stop_on_signals() as stop:
+        signal_self()
+        with pytest.raises(KeyboardInterrupt):
+            signal_self()
+        signal_self()
+        signal_self()
+    with stop_on_signals() as stop:
+        signal_self()
+        with pytest.raises(KeyboardInterrupt):
+            stop.allow_interrupts()
+    with stop_on_signals() as stop:
+        stop.is_over = True
+        signal_self()
+        signal_self()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_in_another_thread_signals_are_left_alone() -> None:
+    details = []
+
+    def look() -> None:
+        with stop_on_signals() as stop:
+            details.append(stop.detail)
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert details == [""]
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,208 @@
+"""`a3c-zoo train` as a user meets it: CartPole is solved, and everything that was promised is on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from stable_baselines3.common.monitor import load_results
+
+import a3c_zoo
+from tests.toys_runs import Running, checkpoint, command_line, environ, episodes, scalars, toy_path
+
+TAGS = {
+    "episode/return_mean_100",
+    "episode/length_mean_100",
+    "speed/steps_per_s",
+    "train/advantage",
+    "train/value",
+    "train/batch_return",
+    "train/loss_policy",
+    "train/loss_value",
+    "train/entropy",
+    "train/loss_total",
+    "train/grad_norm",
+    "train/learning_rate",
+    "train/staleness",
+}
+
+
+def plain(value: Any) -> bool:
+    """Tensors, numbers, strings, lists and dicts of them, and no more."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and plain(each) for key, each in value.items())
+    if isinstance(value, list):
+        return all(plain(each) for each in value)
+    return value is None or isinstance(value, bool | int | float | str | torch.Tensor)
+
+
+def test_cartpole_is_solved(tmp_path: Path) -> None:
+    """The main job of the project, as the README shows it, with its output in a pipe."""
+    with Running("train", "cartpole", "--seed", 1, "--time-limit", "40s", "--name", "x", folder=tmp_path) as running:
+        assert running.exit_status(55) == 0, running.stderr
+        running.assert_nothing_left()
+    assert running.stderr == ""
+    run = tmp_path / "runs/x"
+    first, *lines = running.stdout.splitlines()
+    assert first == "a3c on cartpole, seed 1, 2 workers → runs/x"
+    assert "the last 100 episodes reached 475: playing 100 on fresh seeds" in lines
+    assert re.fullmatch(r"Solved after [\d.]+ s of training, [\d.]+ s in all\.", lines[-5])
+    assert lines[-1].split() == ["next", "a3c-zoo", "evaluate", "runs/x"]
+    assert "\x1b" not in running.stdout
+
+    outcome = json.loads((run / "outcome.json").read_text())
+    assert outcome["solved"]
+    assert outcome["reason"] == "solved"
+    assert outcome["mean_return_100"] >= 475
+    assert outcome["evaluation"]["mean_return"] >= 475
+    assert outcome["evaluation"]["episodes"] == 100
+    assert not outcome["evaluation"]["deterministic"]
+    parts = [outcome[f"{part}_s"] for part in ("training", "evaluation", "checkpoint", "startup")]
+    assert all(seconds > 0 for seconds in parts)
+    assert sum(parts) == pytest.approx(outcome["total_s"], abs=0.1)
+    assert outcome["steps_per_s"] == pytest.approx(outcome["steps"] / outcome["training_s"])
+
+    frame = load_results(str(run))
+    assert len(frame) == outcome["episodes"]
+    assert frame["r"].tolist()[-100:] == frame["l"].tolist()[-100:]
+    assert sum(frame["r"][-100:]) / 100 == pytest.approx(outcome["mean_return_100"])
+
+    points = scalars(run)
+    assert points.keys() >= TAGS
+    assert all(math.isfinite(value) for tag in TAGS for _, value in points[tag])
+    step, mean = points["episode/return_mean_100"][-1]
+    assert step == outcome["steps"]
+    assert mean == pytest.approx(outcome["mean_return_100"])
+
+    saved = checkpoint(run)
+    assert plain(saved)
+    assert saved["session"]["steps"] == outcome["steps"] == int(saved["agent"]["counters"][:, 0].sum())
+    assert saved["agent"]["optimizer"].keys() == {"step", "exp_avg", "exp_avg_sq"}
+    assert int(saved["agent"]["optimizer"]["step"]) <= outcome["updates"]
+
+    meta = json.loads((run / "meta.json").read_text())
+    assert (meta["env"], meta["agent"], meta["seed"], meta["serial"]) == ("cartpole", "a3c", 1, False)
+    assert meta["versions"]["torch"] == torch.__version__.partition("+")[0] or "+" in meta["versions"]["torch"]
+    config = yaml.safe_load((run / "config.yml").read_text())
+    assert config["run"]["seed"] == 1
+    assert config["run"]["time_limit_s"] == 40
+    # The policy is what the outcome says, in another process, on other seeds.
+    assert a3c_zoo.load_agent(run).predict([0.0, 0.0, 0.1, 1.0], deterministic=True)[0] == 1
+
+
+def test_quiet_says_the_end_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["--serial", "--steps", 600, "--name", "x", "--time-limit", "2m", "--episodes", 1000]
+    assert command_line("train", "cartpole", "--quiet", *options) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.startswith("Ended, not solved: 600 steps done.\n  training    ")
+    assert captured.out.endswith("next        a3c-zoo train --resume runs/x\n")
+    assert command_line("list", "runs", "--json") == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["name"], listed["status"], listed["solved"]) == ("x", "steps", False)
+
+
+def test_flags_win_over_files_and_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yml").write_text("run: {seed: 5, workers: 3}\nagent: {gamma: 0.5}\nenv: {num_envs: 2}\n")
+    options = ["--hyperparams", "mine.yml", "-o", "run.seed=6", "-o", "gamma=0.6", "--seed", 7, "--steps", 100]
+    assert command_line("train", "cartpole", "--serial", "--quiet", "--name", "x", *options) == 0
+    config = yaml.safe_load(Path("runs/x/config.yml").read_text())
+    assert (config["run"]["seed"], config["run"]["workers"], config["agent"]["gamma"]) == (7, 3, 0.6)
+    assert len(checkpoint(Path("runs/x"))["agent"]["workers"]) == 3
+
+
+def in_terminal(folder: Path, *arguments: str, path: Path | None = None) -> tuple[int, str]:
+    """Runs a command in a terminal of its own; returns its exit status and all that the terminal was sent."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "a3c_zoo", *arguments],
+        cwd=folder,
+        env=environ(path) | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"},
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        start_new_session=True,
+    )
+    os.close(child)
+    killer = threading.Timer(45, process.kill)
+    killer.start()
+    received = b""
+    with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
+        while data := os.read(parent, 65536):
+            received += data
+    os.close(parent)
+    status = process.wait(5)
+    killer.cancel()
+    return status, received.decode()
+
+
+def test_the_live_panel(tmp_path: Path) -> None:
+    status, text = in_terminal(tmp_path, "train", "cartpole", "--time-limit", "2s", "--stop-return", "1e6")
+    assert status == 0, text
+    assert "Traceback" not in text
+    for word in ("steps/s", "episodes", "return, last 100", "training time", "budget", "a3c on cartpole, seed 0"):
+        assert word in text
+    assert "at most" in text
+    assert re.search(r"[▁▂▃▄▅▆▇█]", text)
+    assert "Ended, not solved: 2 s are over." in text
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor comes back
+
+
+def test_an_error_leaves_the_terminal_whole(tmp_path: Path) -> None:
+    options = ["-o", "env.fault=nan", "-o", "env.after=300", "-o", "env.step_s=0.002", "--stop-return", "9"]
+    status, text = in_terminal(tmp_path, "train", "toy", *options, path=toy_path(tmp_path / "toy"))
+    assert status == 2
+    assert "steps/s" in text
+    assert "Error: environment 'toy' returned an observation that is not" in text.rstrip().splitlines()[-1]
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1
+
+
+def test_a_reader_that_leaves_ends_the_run(tmp_path: Path) -> None:
+    """`a3c-zoo train … | head -1`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "a3c_zoo", "train", "cartpole", "--serial", "--stop-return", "1e6", "--name", "x"],
+        cwd=tmp_path,
+        env=environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(50) == 1
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert json.loads((tmp_path / "runs/x/outcome.json").read_text())["reason"] == "error"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_ten_seeds_are_all_solved(tmp_path: Path) -> None:
+    """The figure of the README."""
+    seconds = []
+    for seed in range(10):
+        with Running("train", "cartpole", "--seed", seed, "--time-limit", "60s", "--quiet", folder=tmp_path) as running:
+            assert running.exit_status(85) == 0
+        assert running.stdout.startswith("Solved after "), f"seed {seed}: {running.stdout}"
+        seconds.append(running.stdout.split()[2])
+    assert len(seconds) == 10
+    outcomes = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*/outcome.json")]
+    assert all(outcome["solved"] and outcome["evaluation"]["mean_return"] >= 475 for outcome in outcomes)
+    assert all(len(episodes(path)) for path in (tmp_path / "runs").iterdir())
