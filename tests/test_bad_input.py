@@ -15,6 +15,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.errors import WorkerError
 from a3c_zoo.processes import pool as pool_module
+from a3c_zoo.processes.start import warm_up
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import Running, checkpoint, command_line, episodes, toy_installed
@@ -24,6 +25,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warm_up()  # in a folder that stays: MKL cannot be loaded in one that has been removed
     monkeypatch.chdir(tmp_path)
 
 

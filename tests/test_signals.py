@@ -80,7 +80,17 @@ def test_a_signal_ends_training_with_a_checkpoint(number: int, is_group: bool, d
 
 def test_a_second_ctrl_c_does_not_wait_for_a_slow_environment(tmp_path: Path) -> None:
     """A step that takes minutes: the first Ctrl-C waits for the rollout's end, the second for nothing."""
-    options = ["-o", "env.fault=sleep", "-o", "env.after=200", "-o", "agent.n_steps=5", *LIMITS]
+    options = [
+        "-o",
+        "env.fault=sleep",
+        "-o",
+        "env.after=200",
+        "-o",
+        "env.step_s=0.003",
+        "-o",
+        "agent.n_steps=5",
+        *LIMITS,
+    ]
     with Running("train", "toy", *options, folder=tmp_path, path=toy_path(tmp_path / "toy")) as running:
         running.wait_until(lambda: len(episodes(tmp_path / "runs/x")) > 100)
         time.sleep(0.5)
