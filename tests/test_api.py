@@ -43,7 +43,7 @@ def run_script(folder: Path, source: str) -> Running:
     [
         ("fork", ""),
         pytest.param("spawn", "", marks=pytest.mark.slow),
-        ("forkserver", "overrides={'run.start_method': 'spawn'}, workers=1"),
+        pytest.param("forkserver", "overrides={'run.start_method': 'spawn'}, workers=1", marks=pytest.mark.slow),
     ],
 )
 def test_every_start_method(method: str, options: str, tmp_path: Path) -> None:

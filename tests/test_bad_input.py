@@ -336,7 +336,7 @@ def assert_a_full_disk_is_survived(running: Running, run: Path, steps: int) -> N
     assert not RunDirectory(run).is_running()
 
 
-@pytest.mark.parametrize("size", [20_000, 200])
+@pytest.mark.parametrize("size", [20_000, pytest.param(200, marks=pytest.mark.slow)])
 def test_files_that_may_not_grow(size: int, run: Path, tmp_path: Path) -> None:
     """As on a full disk: the checkpoint cannot be written, or not even monitor.csv."""
     steps = checkpoint(run)["session"]["steps"]

@@ -80,17 +80,7 @@ def test_a_signal_ends_training_with_a_checkpoint(number: int, is_group: bool, d
 
 def test_a_second_ctrl_c_does_not_wait_for_a_slow_environment(tmp_path: Path) -> None:
     """A step that takes minutes: the first Ctrl-C waits for the rollout's end, the second for nothing."""
-    options = [
-        "-o",
-        "env.fault=sleep",
-        "-o",
-        "env.after=200",
-        "-o",
-        "env.step_s=0.003",
-        "-o",
-        "agent.n_steps=5",
-        *LIMITS,
-    ]
+    options = ["-o", "env.fault=sleep", "-o", "env.after=200", "-o", "env.step_s=0.003", "-o", "n_steps=5", *LIMITS]
     with Running("train", "toy", *options, folder=tmp_path, path=toy_path(tmp_path / "toy")) as running:
         running.wait_until(lambda: len(episodes(tmp_path / "runs/x")) > 100)
         time.sleep(0.5)
@@ -106,7 +96,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_slow_environment(tmp_path: Path) ->
     assert saved["agent"]["workers"] == []  # it goes on with new episodes
 
 
-@pytest.mark.parametrize("fault", ["factory-sleep", "worker-sleep"])
+@pytest.mark.parametrize("fault", ["factory-sleep", pytest.param("worker-sleep", marks=pytest.mark.slow)])
 def test_ctrl_c_while_an_environment_is_made(fault: str, tmp_path: Path) -> None:
     with Running(
         "train", "toy", "-o", f"env.fault={fault}", *LIMITS, folder=tmp_path, path=toy_path(tmp_path / "toy")
@@ -151,7 +141,7 @@ def test_ctrl_c_at_every_moment_of_the_start(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_during_an_evaluation(tmp_path: Path) -> None:
-    options = ["--name", "x", "-o", "env.evaluation_step_s=0.1"]
+    options = ["--serial", "--name", "x", "-o", "env.evaluation_step_s=0.1"]
     path = toy_path(tmp_path / "toy")
     with Running("train", "toy", *options, folder=tmp_path, path=path) as running:
         running.wait_until(lambda: "playing 100 on fresh seeds" in running.stdout)
