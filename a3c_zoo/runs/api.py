@@ -52,7 +52,24 @@ def train(
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     observer: Observer | None = None,
 ) -> Outcome:
-    """Trains an agent on an environment until it is solved or a budget is spent. See `a3c_zoo.train`."""
+    """Trains an agent on an environment until it is solved or a budget is spent, as `a3c-zoo train` does.
+
+    In a script, call it below `if __name__ == "__main__":`; workers import the script.
+
+    Args:
+        env: name of an environment; may be left out with `resume`.
+        agent: name of an agent; by default the environment's.
+        hyperparams: name of a set in place of the default one, or a YAML file on top of it.
+        overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
+        workers, seed, steps, episodes, time_limit_s, stop_return: the keys of the `run` section of the same name.
+        serial: workers in turn in this process: slow, but exactly reproducible.
+        resume: a run directory to go on with, or its name.
+        name: name of the new run directory, which must not exist yet. runs_dir: where it is made.
+        observer: is told how the run goes; see `a3c_zoo.runs.session.Observer`.
+
+    Raises:
+        ZooError: for what the caller did wrong, in one line; WorkerError where a worker failed.
+    """
     registry, observer = get_registry(), observer or SilentObserver()
     flags = {
         "run.workers": (workers, "--workers"),
@@ -89,7 +106,15 @@ def train(
 
 
 def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Path = DEFAULT_RUNS_DIR) -> Policy:
-    """Loads the policy of a run's checkpoint. See `a3c_zoo.load_agent`."""
+    """Loads the trained policy of a run, to act with: `load_agent(run).predict(observation)`.
+
+    Args:
+        run: a run directory, or the name of one within `runs_dir`.
+        checkpoint: "final" for the newest, or the number of steps of another.
+
+    Raises:
+        RunDirectoryError: there is no such run or checkpoint, or it is damaged.
+    """
     policy: Policy = _load(find_run(run, Path(runs_dir)), checkpoint)
     return policy
 
