@@ -3,10 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := a3c_zoo envs hyperparams plugins tests
+SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow lint format clean
+.PHONY: help train test test-slow bench-cartpole lint format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -26,6 +26,9 @@ lint: .venv/.installed-dev ## lint, types and layers only
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+bench-cartpole: .venv/.installed-dev ## a3c against SB3's A2C on CartPole, 10 seeds each: 8 minutes on an idle machine
+	@$(BIN)/python benchmarks/cartpole.py
 
 format: .venv/.installed-dev ## format the code and sort its imports
 	@$(BIN)/ruff check --fix $(SOURCES)
