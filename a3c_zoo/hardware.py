@@ -11,9 +11,13 @@ from pathlib import Path
 def _cpu_info() -> dict[str, str]:
     """The first processor's lines of /proc/cpuinfo; empty where there is none."""
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        return parse_cpu_info(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:
         return {}
+
+
+def parse_cpu_info(text: str) -> dict[str, str]:
+    """What /proc/cpuinfo says of the first processor."""
     pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}
 
@@ -26,3 +30,15 @@ def cpu_model() -> str:
 def has_fast_bfloat16() -> bool:
     """Whether it multiplies bfloat16 in hardware (AMX or AVX512-BF16); without, bfloat16 is slower than float32."""
     return bool({"avx512_bf16", "amx_bf16"} & set(_cpu_info().get("flags", "").split()))
+
+
+def available_memory() -> int:
+    """Bytes that programs can still have without swapping; in a container (cgroup v2), no more than its limit."""
+    import psutil
+
+    available = int(psutil.virtual_memory().available)
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")
+    except OSError:
+        return available
+    return min(available, int(limit)) if limit.strip().isdecimal() else available

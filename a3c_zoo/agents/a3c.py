@@ -20,6 +20,7 @@ from a3c_zoo.config import Config
 from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.errors import ConfigError, RunDirectoryError
 from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
+from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, probe_spaces, saved_model
 from a3c_zoo.learning.objective import Objective, differentiate
 from a3c_zoo.learning.rollout import Collector
@@ -205,6 +206,14 @@ def run(context: RunContext) -> None:
     update_columns(config.agent, config.env.num_envs)
     check_schedule(config)
     spaces = probe_spaces(context.entry, context.network, config, context.supported_spaces)
+    check_memory(
+        spaces.observations,
+        workers=config.run.workers,
+        num_envs=config.env.num_envs,
+        n_steps=config.agent.n_steps,
+        update_samples=config.agent.update_samples or config.agent.n_steps * config.env.num_envs,
+        number_bytes=2 if getattr(config.network, "precision", "") == "bfloat16" else 4,
+    )
     model = Model.create(spaces, context.network, config)
     plan = _plan(context, model)
     counters = Counters(plan.counters)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from a3c_zoo.baselines.configs import RandomConfig
 from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
+from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import ModelPolicy, Spaces, probe_spaces
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.rollout import Collector
@@ -102,7 +103,10 @@ class RandomWorker:
 def run(context: RunContext) -> None:
     """Plays until the run says stop."""
     config, saved = context.config, context.checkpoint
-    model = Uniform.over(probe_spaces(context.entry, None, config, context.supported_spaces))
+    assert isinstance(config.agent, RandomConfig)
+    spaces = probe_spaces(context.entry, None, config, context.supported_spaces)
+    check_memory(spaces.observations, workers=1, num_envs=config.env.num_envs, n_steps=config.agent.n_steps)
+    model = Uniform.over(spaces)
     session = saved["session"] + 1 if saved else 0
     plan = Plan(context.entry, config, model, session)
     crew = SerialCrew(RandomWorker, plan, 1, [saved["worker"]] if saved else None)

@@ -1,0 +1,44 @@
+"""Whether a run's environments fit into memory, asked before any of them is made."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from a3c_zoo import hardware
+from a3c_zoo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from a3c_zoo.learning.spaces import ObservationSpec
+
+#: What an environment with images has for itself, beside its observations (an Atari emulator: 1.4 MB with ale-py 0.12).
+IMAGE_ENVIRONMENT_BYTES = 1_400_000
+
+
+def check_memory(
+    spec: ObservationSpec, *, workers: int, num_envs: int, n_steps: int, update_samples: int = 0, number_bytes: int = 4
+) -> None:
+    """Holds what a run certainly needs against what there is. Networks, optimizers and libraries are not counted.
+
+    Args:
+        spec: of one observation. num_envs: of each worker. n_steps: rows of a rollout, without the last observation.
+        update_samples: observations that become floating point for an update. number_bytes: 4, or 2 in bfloat16.
+
+    Raises:
+        ConfigError: it cannot fit.
+    """
+    size, elements = spec.dtype.itemsize * prod(spec.shape), prod(spec.shape)
+    own = size + (IMAGE_ENVIRONMENT_BYTES if spec.kind == "image" else 0)
+    rollout, update = (n_steps + 1) * num_envs * size, update_samples * elements * number_bytes
+    needed, available = workers * (rollout + update + num_envs * own), hardware.available_memory()
+    if needed <= available:
+        return
+    raise ConfigError(
+        f"{workers} × {num_envs} environments need at least {_giga(needed)} of memory, {_giga(available)} are free "
+        f"(each worker: {_giga(rollout)} for the observations of a rollout, {_giga(update)} for those of an update, "
+        f"{_giga(num_envs * own)} for the environments). Lower env.num_envs, agent.n_steps or run.workers"
+    )
+
+
+def _giga(number: int) -> str:
+    return f"{number / 1e9:,.1f} GB"

@@ -1,0 +1,63 @@
+"""Memory is asked for before anything is made that takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from a3c_zoo import hardware
+from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning.memory import IMAGE_ENVIRONMENT_BYTES, check_memory
+from a3c_zoo.learning.spaces import observation_spec
+from tests.toys_runs import command_line
+
+FRAMES = observation_spec(spaces.Box(0, 255, (4, 84, 84), np.uint8))  # 28,224 bytes
+POLE = observation_spec(spaces.Box(-1, 1, (4,), np.float32))  # 16 bytes
+
+
+def free(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(hardware, "available_memory", lambda: number)
+
+
+def test_as_much_as_on_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    # For each of 2 workers and 8 environments: 21 observations in a rollout and one of the environment's own; and for
+    # each worker, 40 observations in bfloat16.
+    needed = 2 * (8 * (22 * 28_224 + IMAGE_ENVIRONMENT_BYTES) + 40 * 28_224 * 2)
+    free(monkeypatch, needed)
+    check_memory(FRAMES, workers=2, num_envs=8, n_steps=20, update_samples=40, number_bytes=2)
+    for others in ({"num_envs": 9}, {"n_steps": 21}, {"workers": 3}, {"update_samples": 41}, {"number_bytes": 4}):
+        with pytest.raises(ConfigError):
+            check_memory(
+                FRAMES,
+                **{"workers": 2, "num_envs": 8, "n_steps": 20, "update_samples": 40, "number_bytes": 2, **others},
+            )
+
+
+def test_vectors_have_no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 2 * 8 * 7 * 16)
+    check_memory(POLE, workers=2, num_envs=8, n_steps=5)
+    free(monkeypatch, 2 * 8 * 7 * 16 - 1)
+    with pytest.raises(ConfigError):
+        check_memory(POLE, workers=2, num_envs=8, n_steps=5)
+
+
+def test_this_machine_has_some() -> None:
+    assert 10**7 < hardware.available_memory() < 10**14
+
+
+@pytest.mark.parametrize("agent", ["a3c", "random"])
+def test_more_environments_than_memory_allows(agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """100,000 rows × 4,096 environments × 28,224 bytes are 11.6 TB for each worker: nobody has so much."""
+    arguments = ["-o", "n_steps=100000", "-o", "num_envs=4096", "-o", "frame_size=84"]
+    if agent == "a3c":
+        arguments += ["-o", "update_samples=null"]
+    assert command_line("train", "pong", "--agent", agent, "--quiet", "--runs-dir", tmp_path, *arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert "4096 environments need at least " in line
+    assert "11,560.7 GB for the observations of a rollout" in line
+    assert line.endswith("Lower env.num_envs, agent.n_steps or run.workers")
