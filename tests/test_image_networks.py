@@ -1,0 +1,166 @@
+"""Image networks: shapes and parameter counts worked out on paper, centring and scaling, frames that don't fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from a3c_zoo import builtins
+from a3c_zoo.entries import load_object
+from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning.configs import ImageConfig
+from a3c_zoo.learning.image_networks import A3C_FF, Architecture, Conv, ConvActorCritic
+from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
+
+ACTIONS = 6
+NAMES = [name for name, *_ in builtins.IMAGE_NETWORKS]
+
+# Four frames of 84×84 (42×42 for conv42). A convolution has filters·channels·kernel² weights and a bias per filter:
+#   a3c-ff   84 → 20 → 9:          16·4·8² + 16 = 4,112;  32·16·4² + 32 = 8,224
+#   nature   84 → 20 → 9 → 7:      32·4·8² + 32 = 8,224;  64·32·4² + 64 = 32,832;  64·64·3² + 64 = 36,928
+#   conv42   42 → 21 → 11 → 6 → 3: 32·4·3² + 32 = 1,184;  three times 32·32·3² + 32 = 9,248
+# What is left of a frame goes into the hidden layer, and that into 6 logits and a value.
+COUNTS = {
+    "a3c-ff": 4_112 + 8_224 + (32 * 9 * 9 * 256 + 256) + (256 * 6 + 6) + (256 + 1),
+    "nature": 8_224 + 32_832 + 36_928 + (64 * 7 * 7 * 512 + 512) + (512 * 6 + 6) + (512 + 1),
+    "nature-dual": 8_224 + 32_832 + 36_928 + 2 * (64 * 7 * 7 * 512 + 512) + (512 * 6 + 6) + (512 + 1),
+    "conv42": 1_184 + 3 * 9_248 + (32 * 3 * 3 * 256 + 256) + (256 * 6 + 6) + (256 + 1),
+}
+
+
+def frames(size: int, stack: int = 4) -> ObservationSpec:
+    return observation_spec(spaces.Box(0, 255, (stack, size, size), np.uint8))
+
+
+def build(name: str, size: int | None = None, **config: object) -> ActorCritic:
+    """The network as its entry builds it."""
+    (entry,) = [entry for entry in builtins.zoo_networks() if entry.name == name]
+    spec = frames(size or (42 if name == "conv42" else 84))
+    settings = ImageConfig.model_validate({"name": name, **config})
+    network: ActorCritic = load_object(entry.factory)(spec, ACTIONS, settings)
+    return network
+
+
+def pictures(size: int, *batch: int) -> torch.Tensor:
+    return torch.randint(256, (*batch, 4, size, size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def size_of(name: str) -> int:
+    return 42 if name == "conv42" else 84
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_many_parameters_as_on_paper(name: str) -> None:
+    assert sum(p.numel() for p in build(name).parameters()) == COUNTS[name]
+
+
+def test_the_totals_that_papers_and_other_libraries_give() -> None:
+    assert COUNTS["nature"] == 1_687_719  # stable-baselines3's CnnPolicy on Pong
+    assert COUNTS["a3c-ff"] == 677_943
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shapes(name: str) -> None:
+    network, size = build(name), size_of(name)
+    assert network.policy(pictures(size, 3)).shape == (3, ACTIONS)
+    assert network.value(pictures(size, 3)).shape == (3,)
+    logits, values = network.evaluate(pictures(size, 3, 2))  # T = 2, N = 2
+    assert (logits.shape, values.shape) == ((4, ACTIONS), (6,))
+    assert {logits.dtype, values.dtype, network.policy(pictures(size, 1)).dtype} == {torch.float32}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_pass_for_learning_tells_what_those_for_acting_tell(name: str) -> None:
+    network, observations = build(name, center=106, scale=0.02), pictures(size_of(name), 3, 2)
+    logits, values = network.evaluate(observations)
+    assert torch.allclose(logits, network.policy(observations[:-1].flatten(0, 1)), atol=1e-6)
+    assert torch.allclose(values, network.value(observations.flatten(0, 1)), atol=1e-5)
+    assert logits.std() > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_parameter_gets_a_gradient(name: str) -> None:
+    network = build(name, center=106, scale=0.02)
+    logits, values = network.evaluate(pictures(size_of(name), 3, 2))
+    (logits.square().sum() + values.square().sum()).backward()
+    assert [n for n, p in network.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+def test_only_the_dual_network_has_a_hidden_layer_for_each_head() -> None:
+    hidden = {name: sum("hidden" in n and "weight" in n for n, _ in build(name).named_parameters()) for name in NAMES}
+    assert hidden == {"a3c-ff": 1, "nature": 1, "nature-dual": 2, "conv42": 1}
+
+
+def test_in_the_dual_network_one_head_does_not_reach_the_others_layer() -> None:
+    network = build("nature-dual")
+    network.value(pictures(84, 1)).sum().backward()
+    gradients = {name: p.grad is not None and bool(p.grad.any()) for name, p in network.named_parameters()}
+    assert not gradients["hidden.0.weight"]
+    assert gradients["hidden.1.weight"]
+
+
+# Pixels
+
+
+def one_pixel_wide(config: ImageConfig) -> ConvActorCritic:
+    """A network whose every weight is 1 and bias 0: its value is the sum of what is positive after centring."""
+    network = ConvActorCritic(frames(2, stack=1), 2, config, Architecture((Conv(1, 1, 1),), hidden=1), "plain")
+    with torch.no_grad():
+        for name, p in network.named_parameters():
+            p.fill_(1.0 if "weight" in name else 0.0)
+    return network
+
+
+def test_pixels_are_centred_and_scaled() -> None:
+    pixels = torch.tensor([[[[100, 126], [106, 86]]]], dtype=torch.uint8)
+    plain, centred = one_pixel_wide(ImageConfig()), one_pixel_wide(ImageConfig(center=106, scale=0.02))
+    assert plain.value(pixels).item() == pytest.approx((100 + 126 + 106 + 86) / 255)
+    assert centred.value(pixels).item() == pytest.approx((126 - 106) * 0.02)  # the others are not above the centre
+    assert pixels.tolist() == [[[[100, 126], [106, 86]]]]  # not written to
+
+
+def test_every_pixel_value_is_exact_in_bfloat16() -> None:
+    pixels = torch.arange(256, dtype=torch.uint8)
+    assert torch.equal(pixels.bfloat16().float(), pixels.float())
+    assert torch.equal((pixels.bfloat16() - 106).float(), pixels.float() - 106)  # and so is what centring leaves
+
+
+# What doesn't fit
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("a3c-ff", 20),  # 20 → 4 → 1
+        ("nature", 36),  # 36 → 8 → 3 → 1
+        ("nature-dual", 36),
+        ("conv42", 1),  # padded: 1 → 1 → 1 → 1 → 1
+    ],
+)
+def test_the_smallest_frames(name: str, least: int) -> None:
+    assert build(name, least).value(pictures(least, 1)).shape == (1,)
+    if least > 1:
+        with pytest.raises(ConfigError) as caught:
+            build(name, least - 1)
+        line = str(caught.value)
+        assert line.startswith(f"network '{name}' cannot take frames of {least - 1}×{least - 1}: nothing is left of ")
+        assert "env.frame_size" in line
+        assert "\n" not in line
+
+
+def test_frames_need_not_be_square() -> None:
+    spec = observation_spec(spaces.Box(0, 255, (3, 84, 20), np.uint8))
+    network = ConvActorCritic(spec, 2, ImageConfig(), A3C_FF, "a3c-ff")
+    assert network.value(torch.zeros(2, 3, 84, 20, dtype=torch.uint8)).shape == (2,)
+
+
+def test_the_same_seed_draws_the_same_network() -> None:
+    torch.manual_seed(3)
+    one = build("conv42")
+    torch.manual_seed(3)
+    other = build("conv42")
+    for mine, yours in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(mine, yours)
