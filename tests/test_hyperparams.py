@@ -96,7 +96,9 @@ def test_first_party_sets_are_usable(first_party: Registry) -> None:
     }
     for each in sets:
         agent = first_party.agents.get(each.name, first_party.agent("a3c"))
-        config = resolve_config(first_party, first_party.env(each.env), agent, hyperparams=each.name)
+        family = first_party.families.get(each.env)
+        env = first_party.env(family.examples[0] if family else each.env)
+        config = resolve_config(first_party, env, agent, hyperparams=each.name)
         assert config.sources
 
 

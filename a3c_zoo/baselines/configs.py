@@ -44,6 +44,9 @@ class SB3Config(AgentConfig):
     vf_coef: float = Field(0.5, ge=0, description="weight of the value loss")
     max_grad_norm: float = Field(0.5, gt=0, description="global gradient norm limit")
     normalize_advantage: bool = Field(False, description="advantages scaled to mean 0 and deviation 1 per update")
+    clip_rewards: bool = Field(
+        False, description="rewards clipped to -1, 0 or 1 for learning; returns are the environment's own"
+    )
     use_sde: bool = Field(False, description="state-dependent exploration, for continuous actions")
     sde_sample_freq: int = Field(
         -1, ge=-1, description="steps between new exploration noise (use_sde); -1: once per rollout"
@@ -55,6 +58,9 @@ class SB3A2CConfig(SB3Config):
 
     use_rms_prop: bool = Field(True, description="RMSprop rather than Adam")
     rms_prop_eps: float = Field(1e-5, gt=0, description="RMSprop: added to the root of the mean square")
+    rms_prop_tf_like: bool = Field(
+        False, description="RMSprop as TensorFlow's (RMSpropTFLike): epsilon under the root, mean square from 1"
+    )
 
 
 class SB3PPOConfig(SB3Config):

@@ -9,11 +9,14 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.atari_wrappers import ClipRewardEnv
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import Logger
-from stable_baselines3.common.vec_env import VecEnv, VecMonitor
+from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+from stable_baselines3.common.vec_env import VecEnv
 
-from a3c_zoo.baselines.configs import SB3Config, SB3PPOConfig
+from a3c_zoo.baselines.configs import SB3A2CConfig, SB3Config, SB3PPOConfig
+from a3c_zoo.baselines.sb3_atari import is_atari, make_atari_stack, refuse_changed
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
 
@@ -33,7 +36,15 @@ ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
 }
 
 #: Keys of ours that SB3's constructors don't have.
-NOT_SB3 = {"net_arch", "activation", "ortho_init", "log_std_init", "schedule_steps"}
+NOT_SB3 = {
+    "net_arch",
+    "activation",
+    "ortho_init",
+    "log_std_init",
+    "schedule_steps",
+    "clip_rewards",
+    "rms_prop_tf_like",
+}
 
 
 class LinearSchedule:
@@ -53,12 +64,17 @@ class LinearSchedule:
 
 
 def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> VecEnv:
-    """Makes the environments that `env.stack` asks for, with SB3's monitors, which account for episodes."""
+    """Makes the environments that `env.stack` asks for; `info["episode"]` tells of episodes that ended, raw."""
+    assert isinstance(config.agent, SB3Config)
+    clip = config.agent.clip_rewards
     if config.env.stack != "own":
-        return VecMonitor(make_zoo_vec_env(entry, config.env, num_envs, seed))
+        return make_zoo_vec_env(entry, config.env, num_envs, seed, clip)
     env_id = entry.own_id
     assert env_id is not None  # or there would be no "own"
-    env = make_vec_env(env_id, num_envs, seed, env_kwargs=_own_kwargs(entry, config))
+    if is_atari(env_id):
+        return make_atari_stack(entry, config.env, num_envs, seed, clip)
+    wrapper = ClipRewardEnv if clip else None
+    env = make_vec_env(env_id, num_envs, seed, env_kwargs=_own_kwargs(entry, config), wrapper_class=wrapper)
     if isinstance(env.action_space, spaces.Discrete) and int(env.action_space.start) != 0:
         env.close()
         raise ConfigError(
@@ -73,9 +89,7 @@ def _own_kwargs(entry: EnvEntry, config: Config) -> dict[str, Any]:
     given = config.env.factory_kwargs()
     if entry.factory is None:
         return {**entry.kwargs, **given}
-    for name, value in given.items():
-        if value != type(config.env).model_fields[name].get_default(call_default_factory=True):
-            raise ConfigError(f"env.{name}: {entry.own_id} doesn't know this key of '{entry.name}'; set env.stack=zoo")
+    refuse_changed(entry, config.env, given)
     return {}
 
 
@@ -124,12 +138,14 @@ def _schedule(name: str, arguments: dict[str, Any], config: Config) -> float | L
 
 
 def _policy_kwargs(agent: SB3Config) -> dict[str, Any]:
-    given = {
+    given: dict[str, Any] = {
         "net_arch": agent.net_arch,
         "activation_fn": ACTIVATIONS[agent.activation] if agent.activation else None,
         "ortho_init": agent.ortho_init,
         "log_std_init": agent.log_std_init,
     }
+    if isinstance(agent, SB3A2CConfig) and agent.use_rms_prop and agent.rms_prop_tf_like:
+        given |= {"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": agent.rms_prop_eps}}
     return {name: value for name, value in given.items() if value is not None}
 
 

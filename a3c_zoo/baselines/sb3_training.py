@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
@@ -27,7 +28,6 @@ from a3c_zoo.learning.environments import SEED_ENV, seed_for
 from a3c_zoo.records import Episode, Report, Snapshot
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
@@ -82,6 +82,7 @@ class RunCallback(BaseCallback):
         self._context, self._snapshot, self._updates = context, snapshot, updates
         self._budget = context.config.run.steps or FOR_EVER
         self._episodes: list[Episode] = []
+        self._lengths = np.zeros(context.config.env.num_envs, np.int64)  # agent steps of the episodes under way
         self._next_report_s = 0.0
 
     def _on_training_start(self) -> None:
@@ -89,11 +90,14 @@ class RunCallback(BaseCallback):
 
     def _on_step(self) -> bool:
         dones: NDArray[np.bool_] = self.locals["dones"]
+        self._lengths += 1
         if dones.any():
             now, steps = time.monotonic(), self.model.num_timesteps
-            for info in self.locals["infos"]:
-                if (episode := info.get("episode")) is not None:  # from SB3's monitors: raw returns
-                    self._episodes.append(Episode(float(episode["r"]), int(episode["l"]), steps, now, 0))
+            for n, info in enumerate(self.locals["infos"]):
+                if (episode := info.get("episode")) is not None:  # from the monitors, below all wrappers: raw returns
+                    # Their lengths are in calls of the innermost environment: on Atari, in emulator frames.
+                    self._episodes.append(Episode(float(episode["r"]), int(self._lengths[n]), steps, now, 0))
+                    self._lengths[n] = 0
         return True
 
     def _on_rollout_start(self) -> None:

@@ -29,7 +29,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from a3c_zoo.errors import ConfigError, EnvironmentContractError
 from a3c_zoo.learning.environments import make_vector_env
-from a3c_zoo.learning.rollout import autoreset_mode
+from a3c_zoo.learning.rollout import autoreset_mode, episode_over
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -44,18 +44,22 @@ class ZooVecEnv(VecEnv):
     """One or several vector environments as one `VecEnv`.
 
     Actions are numbered from 0 for SB3, whatever number the environment's own begin with. Nothing of an environment's
-    infos is passed on but what SB3 needs of an episode's end.
+    infos is passed on but what SB3 needs of an episode's end, and `info["episode"]`, as SB3's monitors write it: the
+    raw return `r` and the length `l`. A termination that doesn't end the episode (a lost life) is a `done` for SB3,
+    after which the game goes on.
 
     Args:
         envs: one vector environment, or several; those in NEXT_STEP mode have a single environment each.
         name: what they are called in messages.
+        clip_rewards: to -1, 0 or 1, for SB3; `info["episode"]` stays raw.
 
     Raises:
         ConfigError: observations are dictionaries or tuples.
     """
 
-    def __init__(self, envs: Sequence[VectorEnv[Any, Any, Any]], name: str) -> None:
-        self._envs, self._name = list(envs), name
+    def __init__(self, envs: Sequence[VectorEnv[Any, Any, Any]], name: str, clip_rewards: bool = False) -> None:
+        self._envs, self._name, self._clip_rewards = list(envs), name, clip_rewards
+        self._over = [episode_over(env) for env in envs]
         self._modes = [autoreset_mode(env) for env in envs]
         if any(mode == "NextStep" and env.num_envs > 1 for mode, env in zip(self._modes, envs, strict=True)):
             raise ValueError("a vector environment in NEXT_STEP mode must have a single environment")
@@ -72,6 +76,7 @@ class ZooVecEnv(VecEnv):
         if isinstance(action_space, spaces.Discrete):
             self.first_action = int(action_space.start)
             action_space = spaces.Discrete(int(action_space.n))
+        self._returns, self._lengths = np.zeros(ends[-1], np.float64), np.zeros(ends[-1], np.int64)
         super().__init__(ends[-1], observation_space, action_space)
 
     def reset(self) -> NDArray[Any]:
@@ -80,6 +85,7 @@ class ZooVecEnv(VecEnv):
         for env, place in zip(self._envs, self._places, strict=True):
             observation, _ = env.reset(seed=self._seeds[place.start])
             self._store(observation, observations[place])
+        self._returns[:], self._lengths[:] = 0, 0
         self._reset_seeds()
         self._reset_options()
         return observations
@@ -92,6 +98,7 @@ class ZooVecEnv(VecEnv):
         """Steps; returns observations `[N, ...]`, rewards `[N]` float32, dones `[N]` and infos, all new objects."""
         observations = np.empty(self._shape, self._dtype)
         rewards, dones = np.empty(self.num_envs, np.float32), np.empty(self.num_envs, np.bool_)
+        over = np.empty(self.num_envs, np.bool_)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for number, (env, place) in enumerate(zip(self._envs, self._places, strict=True)):
             try:
@@ -100,15 +107,27 @@ class ZooVecEnv(VecEnv):
                 error.add_note(f"(raised in step() of environment '{self._name}')")
                 raise
             rewards[place], dones[place] = reward, terminated | truncated
+            over[place] = self._over[number](terminated, truncated, info)
             if dones[place].any():
                 ends = infos[place]
                 for end, cut in zip(ends, truncated & ~terminated, strict=True):
                     end["TimeLimit.truncated"] = bool(cut)
-                observation = self._restart(number, observation, info, dones[place], ends)
+                if over[place].any():
+                    observation = self._restart(number, observation, info, over[place], ends)
             self._store(observation, observations[place])
         self._check_finite("observation", observations)
         self._check_finite("reward", rewards)
-        return observations, rewards, dones, infos
+        for n in np.flatnonzero(dones & ~over):
+            infos[n]["terminal_observation"] = observations[n].copy()
+        self._account(rewards, over, infos)
+        return observations, (np.sign(rewards) if self._clip_rewards else rewards), dones, infos
+
+    def _account(self, rewards: NDArray[np.float32], over: NDArray[np.bool_], infos: list[dict[str, Any]]) -> None:
+        self._returns += rewards
+        self._lengths += 1
+        for n in np.flatnonzero(over):
+            infos[n]["episode"] = {"r": float(self._returns[n]), "l": int(self._lengths[n])}
+        self._returns[over], self._lengths[over] = 0, 0
 
     def _restart(
         self, number: int, observation: Any, info: dict[str, Any], ended: NDArray[np.bool_], ends: list[dict[str, Any]]
@@ -167,11 +186,13 @@ class ZooVecEnv(VecEnv):
         return next(env for env, place in zip(self._envs, self._places, strict=True) if index < place.stop)
 
 
-def make_zoo_vec_env(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int) -> ZooVecEnv:
+def make_zoo_vec_env(
+    entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int, clip_rewards: bool = False
+) -> ZooVecEnv:
     """Makes the entry's environment for SB3; in NEXT_STEP mode, `num_envs` of one. Raises what its factory raises."""
     first = make_vector_env(entry, config, 1, seed)
     if autoreset_mode(first) == "NextStep":
         others = [make_vector_env(entry, config, 1, seed + n) for n in range(1, num_envs)]
-        return ZooVecEnv([first, *others], entry.name)
+        return ZooVecEnv([first, *others], entry.name, clip_rewards)
     first.close()
-    return ZooVecEnv([make_vector_env(entry, config, num_envs, seed)], entry.name)
+    return ZooVecEnv([make_vector_env(entry, config, num_envs, seed)], entry.name, clip_rewards)

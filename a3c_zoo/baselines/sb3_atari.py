@@ -1,0 +1,64 @@
+"""Atari as stable-baselines3's users train on it: its own wrappers around the game of a NoFrameskip id."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from stable_baselines3.common.env_util import make_atari_env
+from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecTransposeImage
+
+from a3c_zoo.errors import ConfigError, ZooError
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import EnvConfig
+    from a3c_zoo.entries import EnvEntry
+
+#: The zoo's key → AtariWrapper's.
+WRAPPER_KEYS = {
+    "frame_size": "screen_size",
+    "frame_skip": "frame_skip",
+    "noop_max": "noop_max",
+    "life_loss": "terminal_on_life_loss",
+    "sticky_actions": "action_repeat_probability",
+}
+
+
+def is_atari(env_id: str) -> bool:
+    """Whether a Gymnasium id is one of those that `AtariWrapper` was made for."""
+    return "NoFrameskip-v" in env_id
+
+
+def make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int, clip_rewards: bool) -> VecEnv:
+    """`make_atari_env`, `VecFrameStack` and `VecTransposeImage`, as RL Zoo joins them.
+
+    Its monitors are below the wrapper that ends episodes at lost lives and the one that clips: their episodes are whole
+    games with raw scores.
+
+    Raises:
+        ZooError: OpenCV is missing. ConfigError: a key was changed that SB3's wrappers don't have.
+    """
+    _require_opencv()
+    assert entry.own_id is not None
+    given = config.factory_kwargs()
+    refuse_changed(entry, config, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
+    wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}
+    env = make_atari_env(entry.own_id, num_envs, seed, wrapper_kwargs={**wrapper, "clip_reward": clip_rewards})
+    return VecTransposeImage(VecFrameStack(env, given.get("frame_stack", 4)))
+
+
+def refuse_changed(entry: EnvEntry, config: EnvConfig, keys: Collection[str]) -> None:
+    """Raises ConfigError where one of these keys, which mean nothing to SB3's environments, is not at its default."""
+    for name in sorted(keys):
+        if getattr(config, name) != type(config).model_fields[name].get_default(call_default_factory=True):
+            raise ConfigError(f"env.{name}: {entry.own_id} doesn't know this key of '{entry.name}'; set env.stack=zoo")
+
+
+def _require_opencv() -> None:
+    try:
+        import cv2  # noqa: F401
+    except ImportError as error:
+        raise ZooError(
+            f"stable-baselines3's Atari wrappers need OpenCV ({error}): pip install 'a3c-zoo[sb3-atari]'. "
+            f"Without it: env.stack=zoo"
+        ) from error
