@@ -25,7 +25,7 @@ import click
 
 @hookimpl
 def zoo_commands():
-    return [CommandEntry("play", "play_plugin:command", "Play something."), CommandEntry("broken", "no_such:thing")]
+    return [CommandEntry("sing", "sing_plugin:command", "Sing something."), CommandEntry("broken", "no_such:thing")]
 
 @click.command()
 @click.argument("what")
@@ -49,8 +49,8 @@ def run(*args: str, path: Path | None = None, **variables: str) -> subprocess.Co
 
 
 @pytest.fixture(scope="module")
-def play(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return plugin_distribution(tmp_path_factory.mktemp("play"), "play-plugin", COMMAND_PLUGIN, entry_point="play")
+def sing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return plugin_distribution(tmp_path_factory.mktemp("sing"), "sing-plugin", COMMAND_PLUGIN, entry_point="sing")
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +85,11 @@ def test_help_is_quick(command: str) -> None:
     pytest.fail(f"help took {seconds} s")
 
 
-def test_group_help_has_the_commands_of_plugins_in_a_section_of_their_own(play: Path) -> None:
-    help_text = run("--help", path=play).stdout
+def test_group_help_has_the_commands_of_plugins_in_a_section_of_their_own(sing: Path) -> None:
+    help_text = run("--help", path=sing).stdout
     built_in, _, from_plugins = help_text.partition("Commands from plugins:\n")
     assert all(f"\n  {entry.name} " in built_in for entry in COMMANDS)
-    assert from_plugins.split("\n")[:2] == ["  broken", "  play    Play something."]
+    assert from_plugins.split("\n")[:2] == ["  broken", "  sing    Sing something."]
 
 
 def test_version() -> None:
@@ -106,12 +106,12 @@ def test_version() -> None:
         (["list", "envs", "--jsn"], "Error: No such option '--jsn'."),
         (["--verson"], "Error: No such option '--verson'."),
         (["list"], "Error: Missing argument 'WHAT'."),
-        (["play", "user-error"], "Error: no such tune"),
+        (["sing", "user-error"], "Error: no such tune"),
         (["broken"], "Error: command 'broken' cannot be loaded: ModuleNotFoundError: No module named 'no_such'"),
     ],
 )
-def test_a_user_error_is_one_line_and_status_2(args: list[str], line: str, play: Path) -> None:
-    done = run(*args, path=play)
+def test_a_user_error_is_one_line_and_status_2(args: list[str], line: str, sing: Path) -> None:
+    done = run(*args, path=sing)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(line)
     assert done.stderr.count("\n") == 1
@@ -120,23 +120,23 @@ def test_a_user_error_is_one_line_and_status_2(args: list[str], line: str, play:
 @pytest.mark.parametrize(
     ("args", "variables"),
     [
-        (["--debug", "play", "user-error"], {}),
-        (["play", "user-error", "--debug"], {}),
-        (["play", "user-error"], {"A3C_ZOO_DEBUG": "1"}),
+        (["--debug", "sing", "user-error"], {}),
+        (["sing", "user-error", "--debug"], {}),
+        (["sing", "user-error"], {"A3C_ZOO_DEBUG": "1"}),
     ],
 )
-def test_debug_shows_the_traceback(args: list[str], variables: dict[str, str], play: Path) -> None:
-    done = run(*args, path=play, **variables)
+def test_debug_shows_the_traceback(args: list[str], variables: dict[str, str], sing: Path) -> None:
+    done = run(*args, path=sing, **variables)
     assert done.returncode == 2
     assert "Traceback" in done.stderr
     assert done.stderr.endswith("Error: no such tune\n")
 
 
-def test_other_ends_of_a_command(play: Path) -> None:
-    assert run("play", "status", path=play).returncode == 7
-    interrupted = run("play", "interrupt", path=play)
+def test_other_ends_of_a_command(sing: Path) -> None:
+    assert run("sing", "status", path=sing).returncode == 7
+    interrupted = run("sing", "interrupt", path=sing)
     assert (interrupted.returncode, interrupted.stderr.strip()) == (130, "")
-    fault = run("play", "our-fault", path=play)
+    fault = run("sing", "our-fault", path=sing)
     assert fault.returncode == 1
     assert "Traceback" in fault.stderr
     assert "ValueError: boom" in fault.stderr
@@ -163,10 +163,10 @@ def test_a_faulty_plugin_is_a_warning_and_the_rest_goes_on(faulty: Path) -> None
     assert run("list", "envs", path=faulty, A3C_ZOO_PLUGINS="").stderr == ""
 
 
-def test_list_plugins(faulty: Path, play: Path) -> None:
-    done = run("list", "plugins", "--json", path=Path(f"{faulty}:{play}"), A3C_ZOO_DISABLE_PLUGINS="play")
+def test_list_plugins(faulty: Path, sing: Path) -> None:
+    done = run("list", "plugins", "--json", path=Path(f"{faulty}:{sing}"), A3C_ZOO_DISABLE_PLUGINS="sing")
     plugins: dict[str, dict[str, Any]] = {row["name"]: row for row in json.loads(done.stdout)}
-    assert {"core", "envs", "hyperparams", "faulty-plugin", "play"} <= set(plugins)
+    assert {"core", "envs", "hyperparams", "faulty-plugin", "sing"} <= set(plugins)
     assert plugins["core"]["hooks"] == ["zoo_agents", "zoo_networks", "zoo_commands"]
     assert plugins["core"]["distribution"] == "a3c-zoo"
     assert plugins["faulty-plugin"] == {
@@ -178,7 +178,7 @@ def test_list_plugins(faulty: Path, play: Path) -> None:
         "status": "faulty",
         "fault": "its import failed: ValueError: boom (in faulty_plugin.py, line 1)",
     }
-    assert plugins["play"]["status"] == "blocked"
+    assert plugins["sing"]["status"] == "blocked"
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_table_on_a_terminal_keeps_names_whole() -> None:
     ("words", "completions"),
     [
         ("a3c-zoo tra", {"train"}),
-        ("a3c-zoo pl", {"play"}),
+        ("a3c-zoo si", {"sing"}),
         ("a3c-zoo --de", {"--debug"}),
         ("a3c-zoo list hyp", {"hyperparams"}),
         ("a3c-zoo train cart", {"cartpole"}),
@@ -231,9 +231,9 @@ def test_a_table_on_a_terminal_keeps_names_whole() -> None:
         ("a3c-zoo train cartpole --hyperparams a3", {"a3c"}),
     ],
 )
-def test_completion(words: str, completions: set[str], play: Path) -> None:
+def test_completion(words: str, completions: set[str], sing: Path) -> None:
     count = str(len(words.split()) - 1)
-    done = run(path=play, _A3C_ZOO_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
+    done = run(path=sing, _A3C_ZOO_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
     assert {line.removeprefix("plain,") for line in done.stdout.splitlines()} >= completions, done.stderr
 
 

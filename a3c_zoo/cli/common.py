@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from a3c_zoo.cli.complete import complete_run
 
 if TYPE_CHECKING:
     from a3c_zoo.registry import Registry
@@ -14,3 +17,24 @@ def warn_about_faults(registry: Registry) -> None:
     """Writes one line to stderr for each plugin that is left out because something is wrong with it."""
     for info in registry.faults:
         click.echo(f"Warning: {info} is left out: {info.fault}", err=True)
+
+
+# The parameters of commands that use a trained agent.
+
+run_argument = click.argument("run", shell_complete=complete_run)
+deterministic_option = click.option(
+    "--deterministic/--stochastic", default=False, help="Most probable or sampled actions.  [default: --stochastic]"
+)
+checkpoint_option = click.option(
+    "--checkpoint", default="final", show_default=True, metavar="final|STEP", help="The newest one, or the one at STEP."
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes.  [default: the run's]"
+)
+runs_dir_option = click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("runs"),
+    show_default=True,
+    help="Where a run given by name is looked up.",
+)

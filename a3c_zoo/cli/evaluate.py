@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from a3c_zoo.cli.complete import complete_run
+from a3c_zoo.cli.common import (
+    checkpoint_option,
+    deterministic_option,
+    run_argument,
+    runs_dir_option,
+    seed_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,24 +26,14 @@ if TYPE_CHECKING:
     short_help="Play episodes with a trained agent.",
     epilog="Example: a3c-zoo evaluate runs/cartpole-a3c-s1-20260101-120000 --episodes 20 --deterministic",
 )
-@click.argument("run", shell_complete=complete_run)
+@run_argument
 @click.option(
     "--episodes", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="Episodes to play."
 )
-@click.option(
-    "--deterministic/--stochastic", default=False, help="Most probable or sampled actions.  [default: --stochastic]"
-)
-@click.option(
-    "--checkpoint", default="final", show_default=True, metavar="final|STEP", help="The newest one, or the one at STEP."
-)
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes.  [default: the run's]")
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("runs"),
-    show_default=True,
-    help="Where a run given by name is looked up.",
-)
+@deterministic_option
+@checkpoint_option
+@seed_option
+@runs_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     run: str, episodes: int, deterministic: bool, checkpoint: str, seed: int | None, runs_dir: Path, as_json: bool

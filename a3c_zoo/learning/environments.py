@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,17 +26,28 @@ def seed_for(root: int, *path: int) -> int:
     return int(np.random.SeedSequence(root, spawn_key=path).generate_state(1)[0] >> 1)
 
 
-def make_vector_env(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int) -> VectorEnv[Any, Any, Any]:
+def make_vector_env(
+    entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int, render_mode: str | None = None
+) -> VectorEnv[Any, Any, Any]:
     """Makes the entry's environment; a `gymnasium.Env` known by its id gets a `SyncVectorEnv`.
+
+    Args:
+        render_mode: Gymnasium's, for an environment that shall be drawn.
 
     Raises:
         PluginError: the factory raised, or cannot be imported.
         EnvironmentContractError: it returned something else than a VectorEnv of `num_envs` environments.
+        ZooError: it has no parameter for the render mode.
     """
     kwargs = {**entry.kwargs, **config.factory_kwargs()}
+    if render_mode is not None:
+        kwargs["render_mode"] = render_mode
     try:
         if entry.factory is not None:
-            env = load_object(entry.factory)(num_envs, seed, **kwargs)
+            factory = load_object(entry.factory)
+            if render_mode is not None and "render_mode" not in inspect.signature(factory).parameters:
+                raise ZooError(f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode")
+            env = factory(num_envs, seed, **kwargs)
         else:
             env = _make_sync(str(entry.env_id), num_envs, kwargs)
     except ZooError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from a3c_zoo.runs.train import make_job, train_new, train_on
 
 if TYPE_CHECKING:
     from a3c_zoo.records import Evaluation, Outcome, Policy
+    from a3c_zoo.runs.play import Scene
     from a3c_zoo.runs.session import Observer
 
 #: Evaluations that a user asks for play other seeds than those that decide whether a run is solved.
@@ -164,4 +165,37 @@ def evaluate(
         number=ASKED_EVALUATION,
         deterministic=deterministic,
         on_step=on_step,
+    )
+
+
+def play(
+    run: str | Path,
+    *,
+    episodes: int = 1,
+    deterministic: bool = False,
+    checkpoint: str = "final",
+    seed: int | None = None,
+    runs_dir: str | Path = DEFAULT_RUNS_DIR,
+) -> Generator[Scene]:
+    """Plays episodes with the policy of a run's checkpoint, one after the other, with a picture of each step.
+
+    Args:
+        seed: of the episodes; by default the run's, on a branch of its own.
+
+    Raises:
+        ZooError: the environment cannot be drawn.
+    """
+    from a3c_zoo.runs.play import play as play_scenes
+
+    directory = find_run(run, Path(runs_dir))
+    registry = get_registry()
+    config = directory.config(registry)
+    return play_scenes(
+        _load(directory, checkpoint),
+        registry.env(config.env_name),
+        config.env,
+        episodes=episodes,
+        seed=config.run.seed if seed is None else seed,
+        number=ASKED_EVALUATION,
+        deterministic=deterministic,
     )

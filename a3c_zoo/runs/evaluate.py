@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from a3c_zoo.records import Evaluation, Policy
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
+    from numpy.typing import NDArray
 
     from a3c_zoo.config import EnvConfig
     from a3c_zoo.entries import EnvEntry
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 
 class StopEvaluationError(Exception):
     """The user asked to stop in the middle of an evaluation."""
+
+
+class PlayedEpisode(NamedTuple):
+    """An episode's raw return, and its length in agent steps."""
+
+    episode_return: float
+    length: int
 
 
 def evaluate(
@@ -53,10 +61,14 @@ def evaluate(
     try:
         quotas = np.full(num_envs, episodes // num_envs)
         quotas[: episodes % num_envs] += 1
+        played: list[PlayedEpisode] = []
         with one_torch_thread():
-            returns, lengths = _play(policy, env, quotas, env_seed, deterministic, on_step)
+            for ended in play_episodes(policy, env, quotas, env_seed, deterministic):
+                played += ended
+                on_step(len(played))
     finally:
         env.close()
+    returns, lengths = zip(*played, strict=True)
     return Evaluation(
         episodes=episodes,
         mean_return=float(np.mean(returns)),
@@ -69,37 +81,31 @@ def evaluate(
     )
 
 
-def _play(
+def play_episodes(
     policy: Policy,
     env: VectorEnv[Any, Any, Any],
-    quotas: np.ndarray[Any, np.dtype[np.int64]],
+    quotas: NDArray[np.int64],
     seed: int,
     deterministic: bool,
-    on_step: Callable[[int], None],
-) -> tuple[list[float], list[int]]:
+) -> Iterator[list[PlayedEpisode]]:
+    """Plays `quotas[n]` episodes in environment n; yields after each step those that ended with it."""
     mode, is_over = autoreset_mode(env), episode_over(env)
     observation, _ = env.reset(seed=seed)
     state, starts = None, np.ones(env.num_envs, np.bool_)
     left, running = quotas.copy(), np.zeros(env.num_envs, np.float64)
     length, ignored = np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs, np.bool_)
-    returns: list[float] = []
-    lengths: list[int] = []
     while left.any():
         actions, state = policy.predict(observation, state, starts, deterministic)
         observation, reward, terminated, truncated, info = env.step(actions)
         running += np.where(ignored, 0, reward)
         length += ~ignored
         ended = is_over(terminated, truncated, info)
-        for n in np.flatnonzero(ended):
-            if left[n]:
-                left[n] -= 1
-                returns.append(float(running[n]))
-                lengths.append(int(length[n]))
-            running[n], length[n] = 0, 0
+        played = [PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))]
+        left -= ended & (left > 0)
+        running[ended], length[ended] = 0, 0
+        yield played
         if mode == "Disabled" and ended.any():
             observation, _ = env.reset(options={"reset_mask": ended})
         # The observation that an episode starts with: now, or after the ignored step of NEXT_STEP.
         starts = ignored if mode == "NextStep" else ended
         ignored = ended if mode == "NextStep" else ignored
-        on_step(len(returns))
-    return returns, lengths

@@ -5,26 +5,83 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from ale_py import ALEInterface, LoggerMode
+from ale_py import ALEInterface, LoggerMode, roms
 from ale_py.vector_env import AtariVectorEnv
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+#: Emulator frames in a second of play.
+FRAMES_PER_S = 60
+
 
 class AtariGames(AtariVectorEnv):
-    """AtariVectorEnv whose terminations may be lost lives.
+    """AtariVectorEnv whose terminations may be lost lives, and which can be drawn.
 
-    With `life_loss_info`, a lost life is reported as a termination while the game goes on: nothing is bootstrapped
-    across it, but the next action is real, and the episode ends only with the game.
+    With `life_loss`, a lost life is reported as a termination while the game goes on: nothing is bootstrapped across
+    it, but the next action is real, and the episode ends only with the game.
+
+    What is drawn is the screen in colour, which the agent doesn't see. It comes from a twin with the same games, seeds
+    and actions that keeps colours and size. So the agent is shown exactly the frames that it was trained on.
+
+    Args:
+        rom: name of the ROM. life_loss: report lost lives. render_mode: "rgb_array", or None for no twin.
+        options: AtariVectorEnv's own.
     """
+
+    def __init__(self, rom: str, num_envs: int, *, life_loss: bool, render_mode: str | None, **options: Any) -> None:
+        # Its own dictionary: AtariVectorEnv writes into `metadata`, which is that of every VectorEnv.
+        frame_rate = FRAMES_PER_S / options["frameskip"]
+        self.metadata = {**self.metadata, "render_modes": ["rgb_array"], "render_fps": frame_rate}
+        super().__init__(rom, num_envs, life_loss_info=life_loss, **options)
+        self._life_loss, self.render_mode = life_loss, render_mode
+        self._twin: AtariGames | None = None
+        if render_mode is not None:
+            height, width = _screen(rom)
+            as_shown = {"grayscale": False, "stack_num": 1, "img_height": height, "img_width": width}
+            self._twin = AtariGames(rom, num_envs, life_loss=life_loss, render_mode=None, **{**options, **as_shown})
+        self._pictures: NDArray[np.uint8] | None = None
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts new games."""
+        if self._twin is not None:
+            self._pictures = self._twin.reset(seed=seed, options=options)[0]
+        result: tuple[Any, dict[str, Any]] = super().reset(seed=seed, options=options)
+        return result
+
+    def step(self, actions: NDArray[np.int64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Plays one step in every game."""
+        if self._twin is not None:
+            self._pictures = self._twin.step(actions)[0]
+        result: tuple[Any, Any, Any, Any, dict[str, Any]] = super().step(actions)
+        return result
+
+    def render(self) -> tuple[NDArray[np.uint8], ...]:
+        """The screen of every game, `[height, width, 3]` of red, green and blue."""
+        assert self._pictures is not None
+        return tuple(self._pictures[:, -1])
 
     def episode_over(
         self, terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], info: dict[str, Any]
     ) -> NDArray[np.bool_]:
         """Which games have ended, `[N]`, bool."""
-        over: NDArray[np.bool_] = truncated | (terminated & (info["lives"] == 0))
-        return over
+        over: NDArray[np.bool_] = terminated & (info["lives"] == 0) if self._life_loss else terminated
+        return over | truncated
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Closes the twin too."""
+        super().close_extras(**kwargs)
+        if self._twin is not None:
+            self._twin.close()
+
+
+def _screen(rom: str) -> tuple[int, int]:
+    """Height and width of a game's screen: 210 × 160, or 250 × 160 on European consoles."""
+    ale, path = ALEInterface(), roms.get_rom_path(rom)
+    assert path is not None  # the games are made already
+    ale.loadROM(path)
+    height, width = ale.getScreenDims()
+    return int(height), int(width)
 
 
 def make(
@@ -41,16 +98,18 @@ def make(
     fire_on_reset: bool,
     life_loss: bool,
     max_episode_steps: int,
-) -> AtariVectorEnv:
+    render_mode: str | None = None,
+) -> AtariGames:
     """Environment factory; see `atari_config.AtariConfig` for the keys. Raw rewards: they are clipped in the loss.
 
     One thread: the games of a worker are stepped in that worker's process alone.
     """
     ALEInterface.setLoggerMode(LoggerMode.Error)  # else every worker greets
-    kind = AtariGames if life_loss else AtariVectorEnv
-    return kind(
+    return AtariGames(
         rom,
         num_envs,
+        life_loss=life_loss,
+        render_mode=render_mode,
         num_threads=1,
         max_num_frames_per_episode=max_episode_steps * frame_skip,
         repeat_action_probability=sticky_actions,
@@ -62,6 +121,5 @@ def make(
         noop_max=noop_max,
         use_fire_reset=fire_on_reset,
         episodic_life=False,
-        life_loss_info=life_loss,
         reward_clipping=False,
     )

@@ -30,6 +30,6 @@ class ResumableCartPole(CartPoleVectorEnv):
         self.np_random.bit_generator.state = state["random"]
 
 
-def make(num_envs: int, seed: int, **kwargs: Any) -> ResumableCartPole:
+def make(num_envs: int, seed: int, *, render_mode: str | None = None, **kwargs: Any) -> ResumableCartPole:
     """Environment factory. The seed is that of the first `reset`, which the caller does."""
-    return ResumableCartPole(num_envs=num_envs, **kwargs)
+    return ResumableCartPole(num_envs=num_envs, render_mode=render_mode, **kwargs)

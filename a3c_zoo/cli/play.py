@@ -1,0 +1,109 @@
+"""`a3c-zoo play`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from a3c_zoo.cli.common import (
+    checkpoint_option,
+    deterministic_option,
+    run_argument,
+    runs_dir_option,
+    seed_option,
+)
+from a3c_zoo.errors import ZooError
+
+if TYPE_CHECKING:
+    from a3c_zoo.cli.screens import Screen
+    from a3c_zoo.runs.evaluate import PlayedEpisode
+
+
+@click.command(
+    short_help="Watch a trained agent.",
+    epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4",
+)
+@run_argument
+@click.option("--window", is_flag=True, help="Show it in a window.  [default where there is a display]")
+@click.option("--terminal", is_flag=True, help="Draw it in the terminal.  [default where there is none]")
+@click.option(
+    "--video",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a new .mp4 or .gif file; needs no display.",
+)
+@click.option("--episodes", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Episodes to play.")
+@deterministic_option
+@checkpoint_option
+@seed_option
+@click.option(
+    "--fps", type=click.FloatRange(0, min_open=True), metavar="X", help="Steps a second.  [default: the game's]"
+)
+@runs_dir_option
+def command(
+    run: str,
+    window: bool,
+    terminal: bool,
+    video: Path | None,
+    episodes: int,
+    deterministic: bool,
+    checkpoint: str,
+    seed: int | None,
+    fps: float | None,
+    runs_dir: Path,
+) -> None:
+    """Watch the agent of RUN, a run directory or the name of one, on seeds that it was not trained on.
+
+    Ctrl-C, or closing the window, ends it; a video then holds what was played until there.
+    """
+    from a3c_zoo.cli.screens import ClosedError
+    from a3c_zoo.runs import api
+
+    played: list[PlayedEpisode] = []
+    try:
+        with ExitStack() as stack, suppress(ClosedError):
+            screens = [stack.enter_context(closing(screen)) for screen in _screens(window, terminal, video)]
+            scenes = api.play(
+                run,
+                episodes=episodes,
+                deterministic=deterministic,
+                checkpoint=checkpoint,
+                seed=seed,
+                runs_dir=runs_dir,
+            )
+            for scene in stack.enter_context(closing(scenes)):
+                for screen in screens:
+                    screen.show(scene.picture, fps or scene.fps)
+                played += scene.episodes
+    finally:  # also after Ctrl-C, when a terminal shows again what it showed before
+        for number, episode in enumerate(played, start=1):
+            click.echo(f"episode {number}: return {episode.episode_return:g}, {episode.length} steps")
+
+
+def _screens(window: bool, terminal: bool, video: Path | None) -> Iterator[Screen]:
+    from a3c_zoo.cli import screens
+
+    if not (window or terminal or video):
+        window = has_display()
+        terminal = not window
+        if terminal and not sys.stdout.isatty():
+            raise ZooError("there is no display, and stdout is no terminal; give --video FILE.mp4 or FILE.gif")
+    if video:
+        yield screens.VideoFile(video)
+    if window:
+        yield screens.Window()
+    if terminal:
+        yield screens.Terminal()
+
+
+def has_display() -> bool:
+    """Whether a window can be opened."""
+    return sys.platform in ("win32", "darwin") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    )

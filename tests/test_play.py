@@ -1,0 +1,355 @@
+"""`a3c-zoo play`: the files that it writes are read back, the terminal's text is turned into pixels again."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import a3c_zoo
+from a3c_zoo.cli import screens
+from a3c_zoo.cli.play import has_display
+from a3c_zoo.errors import ZooError
+from a3c_zoo.runs import api
+from tests.toys_runs import command_line
+
+LIMIT = 25  # steps of an episode of Pong here
+GREEN = (92, 186, 92)  # of the agent's bat
+
+
+@pytest.fixture(scope="module")
+def pong(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of random actions on Pong, its episodes cut short."""
+    folder = tmp_path_factory.mktemp("pong")
+    overrides = {"max_episode_steps": LIMIT, "num_envs": 2, "agent.n_steps": 5}
+    return a3c_zoo.train("pong", agent="random", steps=10, runs_dir=folder, name="pong", overrides=overrides).run
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cartpole")
+    return a3c_zoo.train("cartpole", agent="random", steps=10, runs_dir=folder, name="cartpole").run
+
+
+def frames_of(video: Path) -> list[np.ndarray]:
+    import imageio.v2
+
+    return [np.asarray(frame)[..., :3] for frame in imageio.v2.mimread(video, memtest=False)]
+
+
+# Scenes
+
+
+def test_a_scene_for_every_step(pong: Path) -> None:
+    scenes = list(api.play(pong, episodes=2))
+    assert len(scenes) == LIMIT + 1 + LIMIT  # between two episodes the game only resets
+    assert [k for k, scene in enumerate(scenes) if scene.episodes] == [LIMIT - 1, 2 * LIMIT]
+    assert [scene.episodes[0].length for scene in scenes if scene.episodes] == [LIMIT] * 2
+    assert {(scene.picture.shape, scene.picture.dtype.name, scene.fps) for scene in scenes} == {
+        ((210, 160, 3), "uint8", 15.0)
+    }
+    assert (scenes[-1].picture == GREEN).all(axis=-1).any()
+    assert any((one.picture != other.picture).any() for one, other in itertools.pairwise(scenes))
+
+
+def test_the_same_seed_plays_the_same_game(pong: Path) -> None:
+    one, other, another = ([scene.picture for scene in api.play(pong, seed=seed)] for seed in (3, 3, 4))
+    assert np.array_equal(one, other)
+    assert not np.array_equal(one, another)
+
+
+def test_it_is_the_episode_that_an_evaluation_plays(cartpole: Path) -> None:
+    played = [episode for scene in api.play(cartpole, episodes=1, seed=5) for episode in scene.episodes]
+    assert played[0].length == api.evaluate(cartpole, episodes=1, seed=5).mean_length
+
+
+# Videos
+
+
+def test_a_gif(pong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    video = tmp_path / "pong.gif"
+    assert command_line("play", pong, "--video", video) == 0
+    assert re.fullmatch(r"episode 1: return -?\d+, 25 steps\n", capsys.readouterr().out)
+    frames = frames_of(video)
+    assert {frame.shape for frame in frames} == {(420, 320, 3)}
+    shown = [screens.enlarge(scene.picture) for scene in api.play(pong)]
+    assert len(frames) == len(shown) == LIMIT
+    for frame, picture in zip(frames, shown, strict=True):
+        assert np.abs(frame.astype(int) - picture).mean() < 1  # a GIF has 256 colours, Pong four
+    from PIL import Image
+
+    with Image.open(video) as image:
+        assert image.info["duration"] in (60, 70)  # 15 a second; a GIF counts in hundredths
+        assert image.info["loop"] == 0
+
+
+def test_an_mp4(pong: Path, tmp_path: Path) -> None:
+    import imageio_ffmpeg
+
+    video = tmp_path / "pong.mp4"
+    assert command_line("play", pong, "--episodes", 2, "--fps", 30, "--video", video) == 0
+    count, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
+    assert count == 2 * LIMIT + 1
+    assert seconds == pytest.approx(count / 30, abs=0.05)
+    frames = frames_of(video)
+    pictures = [screens.enlarge(scene.picture) for scene in api.play(pong, episodes=2)]
+    assert frames[0].shape == (420, 320, 3)
+    for k in (0, LIMIT - 1, 2 * LIMIT):
+        assert np.abs(frames[k].astype(int) - pictures[k]).mean() < 6  # H.264 loses a little
+    assert frames[-1].std() > 10
+
+
+def test_cartpole(cartpole: Path, tmp_path: Path) -> None:
+    video = tmp_path / "cartpole.gif"
+    assert command_line("play", cartpole, "--video", video, "--seed", 1, "--deterministic") == 0
+    frames = frames_of(video)
+    assert 5 < len(frames) < 60
+    assert frames[0].shape == (400, 600, 3)
+    assert (frames[0] != frames[-1]).any()
+
+
+def test_odd_sizes_are_padded(tmp_path: Path) -> None:
+    picture = np.full((401, 301, 3), 200, np.uint8)
+    for name in ("a.mp4", "a.gif"):
+        video = screens.VideoFile(tmp_path / name)
+        for _ in range(3):
+            video.show(picture, 10.0)
+        video.close()
+    assert frames_of(tmp_path / "a.mp4")[0].shape == (402, 302, 3)
+
+
+def test_what_exists_is_not_overwritten(pong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    video = tmp_path / "mine.gif"
+    video.write_text("mine")
+    assert command_line("play", pong, "--video", video) == 2
+    assert capsys.readouterr().err == f"Error: --video {video}: exists already; delete it, or choose another name\n"
+    assert video.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("pong.avi", "must end in .mp4 or .gif"), ("no/such/folder.gif", "cannot be written: No such file or directory")],
+)
+def test_files_that_cannot_be(
+    name: str, message: str, pong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line("play", pong, "--video", tmp_path / name) == 2
+    assert capsys.readouterr().err == f"Error: --video {tmp_path / name}: {message}\n"
+
+
+@pytest.mark.parametrize("library", ["imageio.v2", "imageio_ffmpeg"])
+def test_without_the_libraries(
+    library: str, pong: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    assert command_line("play", pong, "--video", tmp_path / "a.mp4") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("Error: --video needs imageio (")
+    assert line.endswith("): pip install 'a3c-zoo[play]'")
+
+
+def test_without_pygame_cartpole_cannot_be_drawn(
+    cartpole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    assert command_line("play", cartpole, "--video", tmp_path / "a.gif") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("Error: environment 'cartpole' cannot be drawn: pygame is not installed")
+    assert line.endswith("Or: pip install 'a3c-zoo[play]'")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_draws_nothing() -> None:
+    from a3c_zoo.config import EnvConfig
+    from a3c_zoo.entries import EnvEntry
+    from a3c_zoo.runs.play import play
+    from tests.test_evaluate import FirstAction
+
+    scenes = play(
+        FirstAction(), EnvEntry("toy", "tests.toys:make"), EnvConfig(), episodes=1, seed=0, number=0, deterministic=True
+    )
+    with pytest.raises(ZooError, match="environment 'toy' cannot be drawn: its factory has no parameter render_mode"):
+        next(scenes)
+
+
+# The terminal
+
+
+def test_pixels_that_fall_together_are_averaged() -> None:
+    picture = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
+    small = screens.resize(picture, 2, 3)
+    assert small[1, 2].tolist() == picture[2:4, 4:6].reshape(4, 3).mean(axis=0).round().tolist()
+    large = screens.resize(picture, 8, 12)
+    assert np.array_equal(large[::2, ::2], picture)
+    assert np.array_equal(large[1::2, 1::2], picture)
+    assert screens.resize(picture, 3, 5).shape == (3, 5, 3)
+
+
+def drawn(picture: np.ndarray, width: int, height: int) -> str:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, color_system="truecolor", width=width, height=height)
+    console.print(screens.HalfBlocks(picture), end="")
+    return file.getvalue()
+
+
+def pixels_of(text: str) -> np.ndarray:
+    """The picture that half blocks show."""
+    rows = []
+    for line in text.splitlines():
+        cells: list[tuple[int, ...]] = []
+        for colours, blocks in re.findall(r"\x1b\[38;2;([\d;]+)m(▀+)", line):
+            red, green, blue, _, _, *below = map(int, colours.split(";"))
+            cells += [(red, green, blue, *below)] * len(blocks)
+        rows += [[cell[:3] for cell in cells], [cell[3:] for cell in cells]]
+    return np.array(rows, np.uint8)
+
+
+def test_half_blocks_show_the_picture() -> None:
+    picture = np.random.default_rng(0).integers(256, size=(8, 12, 3)).astype(np.uint8)
+    picture[:, 3:9] = picture[0, 0]  # a run of one colour
+    text = drawn(picture, width=12, height=4)
+    assert np.array_equal(pixels_of(text), picture)
+    assert "▀▀▀▀▀▀" in text
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "expected"),
+    [(80, 24, (48, 36)), (20, 24, (26, 20)), (200, 105, (210, 160)), (400, 210, (420, 320))],
+)
+def test_a_picture_is_as_large_as_fits(width: int, height: int, expected: tuple[int, int]) -> None:
+    assert pixels_of(drawn(np.full((210, 160, 3), 7, np.uint8), width, height)).shape == (*expected, 3)
+
+
+def test_the_games_speed() -> None:
+    pace, start_s = screens.Pace(), time.monotonic()
+    for _ in range(6):
+        time.sleep(0.01)  # drawing
+        pace.wait(50.0)
+    assert 0.12 <= time.monotonic() - start_s < 0.3
+
+
+def test_no_terminal_no_display(
+    pong: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert not has_display()
+    assert command_line("play", pong) == 2
+    assert "there is no display, and stdout is no terminal; give --video FILE.mp4" in capsys.readouterr().err
+    assert command_line("play", pong, "--terminal") == 2
+    assert "--terminal: stdout is no terminal" in capsys.readouterr().err
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert has_display()
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """A pseudo terminal of 40 × 20 characters: (our end, the command's end)."""
+    import fcntl
+    import struct
+    import termios
+
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 40, 0, 0))
+    yield ours, theirs
+    os.close(ours)
+
+
+def start(terminal: tuple[int, int], *arguments: object) -> subprocess.Popen[bytes]:
+    environ = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    command = [sys.executable, "-m", "a3c_zoo", "play", *map(str, arguments)]
+    running = subprocess.Popen(command, stdin=terminal[1], stdout=terminal[1], stderr=terminal[1], env=environ)
+    os.close(terminal[1])
+    return running
+
+
+def read(ours: int, until: str = "") -> str:
+    """What the terminal was sent until it is closed, or `until` comes."""
+    text = b""
+    while not until or until.encode() not in text:
+        try:
+            text += os.read(ours, 65536)
+        except OSError:  # closed
+            break
+    return text.decode(errors="ignore")
+
+
+LEAVE_PAGE, SHOW_CURSOR = "\x1b[?1049l", "\x1b[?25h"
+
+
+def test_a_game_in_the_terminal(terminal: tuple[int, int], pong: Path) -> None:
+    running = start(terminal, pong, "--fps", 200)  # no display: the terminal by default
+    text = read(terminal[0])
+    assert running.wait(20) == 0
+    *pages, last = re.split(r"\x1b\[H", text)
+    assert len(pages) >= LIMIT
+    assert "▀" in pages[-1]
+    assert LEAVE_PAGE in last
+    assert SHOW_CURSOR in last
+    assert "episode 1: return" in last.partition(LEAVE_PAGE)[2]
+
+
+def test_ctrl_c_leaves_the_terminal_as_it_was(terminal: tuple[int, int], pong: Path) -> None:
+    running = start(terminal, pong, "--fps", 2, "--terminal")
+    read(terminal[0], until="▀")
+    running.send_signal(signal.SIGINT)
+    rest = read(terminal[0])
+    assert running.wait(20) == 130
+    assert LEAVE_PAGE in rest
+    assert SHOW_CURSOR in rest
+    assert "Traceback" not in rest
+
+
+# A window
+
+
+@pytest.fixture
+def pygame(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """pygame with windows that nobody sees."""
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    return pytest.importorskip("pygame")
+
+
+def test_a_window(pygame: Any, pong: Path) -> None:
+    window, picture = screens.Window(), np.zeros((210, 160, 3), np.uint8)
+    picture[10, 20] = (1, 2, 3)
+    window.show(picture, 100.0)
+    surface = pygame.display.get_surface()
+    assert surface.get_size() == (320, 420)
+    assert tuple(surface.get_at((41, 21)))[:3] == (1, 2, 3)
+    pygame.event.post(pygame.event.Event(pygame.QUIT))
+    with pytest.raises(screens.ClosedError):
+        window.show(picture, 100.0)
+    window.close()
+    assert not pygame.display.get_init()
+
+
+def test_play_in_a_window(pygame: Any, pong: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line("play", pong, "--fps", 500) == 0  # the default where there is a display
+    assert "episode 1: return" in capsys.readouterr().out
+
+
+def test_closing_the_window_ends_it(pygame: Any, pong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+
+    def close(*_: Any) -> None:
+        shown.append(1)
+        raise screens.ClosedError
+
+    monkeypatch.setattr(screens.Window, "show", close)
+    assert command_line("play", pong, "--window") == 0
+    assert len(shown) == 1
