@@ -40,6 +40,7 @@ class Settings:
         self.settings: dict[str, dict[str, Setting]] = {name: {} for name in SECTIONS if name in agent.sections}
         self.faults: list[tuple[_Order, str]] = []
         self.layers = 0
+        self._network_layer = 0  # in which another network was named than in a layer below
 
     def add_document(self, document: Document) -> None:
         """Puts a set or file on top of what is there."""
@@ -107,6 +108,7 @@ class Settings:
         Raises:
             ConfigError: with every fault, in the order of their sources.
         """
+        self._drop_keys_of_another_network()
         sections: dict[str, Any] = {name: self._validate(name, model) for name, model in self._models.items()}
         self._fit_to_agent(sections)
         if self.faults:
@@ -158,6 +160,16 @@ class Settings:
         present = self.settings[section].get(key)
         if present is None or present.order <= setting.order:
             self.settings[section][key] = setting
+            if present is not None and (section, key) == ("network", "name") and present.value != setting.value:
+                self._network_layer = setting.order[0]
+
+    def _drop_keys_of_another_network(self) -> None:
+        """Keys that a set gives for its own network mean nothing to another one that was named on top of the set."""
+        if (model := self._models.get("network")) is not None:
+            settings = self.settings["network"]
+            for key in [key for key in settings if key not in model.model_fields]:
+                if settings[key].order[0] < self._network_layer:
+                    del settings[key]
 
     @functools.cached_property
     def _models(self) -> dict[str, type[Section]]:

@@ -1,0 +1,105 @@
+"""Atari by name: every game, whose set it trains with, what doesn't fit, and a short run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from ale_py import roms
+
+import a3c_zoo
+from a3c_zoo.errors import UnknownNameError
+from a3c_zoo.hyperparams import resolve_config
+from a3c_zoo.registry import get_registry
+from a3c_zoo_envs.atari_config import AtariConfig
+from a3c_zoo_envs.atari_family import resolve
+from tests.toys_runs import command_line
+
+
+@pytest.mark.parametrize("rom", roms.get_all_rom_ids())
+def test_every_rom_has_an_entry(rom: str) -> None:
+    entry = resolve(rom)
+    assert (entry.name, entry.kwargs, entry.threshold) == (f"atari:{rom}", {"rom": rom}, None)
+
+
+def test_ids_under_which_others_train() -> None:
+    assert resolve("ms_pacman").gym_id == "ale_py:MsPacmanNoFrameskip-v4"
+    assert resolve("king_kong").gym_id is None  # ale-py registers it as v5 alone
+    for name in ("pong", "breakout"):
+        entry = get_registry().env(name)
+        assert entry.gym_id == resolve(name).gym_id
+        assert str(entry.gym_id).partition(":")[2] in gymnasium.registry
+    assert [get_registry().env(name).threshold for name in ("pong", "breakout")] == [18, 400]
+
+
+def test_an_unknown_rom() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown Atari game 'space_invader'. Did you mean 'space_invaders'\?"):
+        get_registry().env("atari:space_invader")
+
+
+def test_games_without_sets_of_their_own_have_the_familys() -> None:
+    registry = get_registry()
+    for agent, num_envs in (("a3c", 8), ("sb3-a2c", 16), ("sb3-ppo", 8)):
+        config = resolve_config(registry, registry.env("atari:seaquest"), registry.agent(agent))
+        assert isinstance(config.env, AtariConfig)
+        assert (config.env.num_envs, config.env.life_loss) == (num_envs, True)
+        assert config.sources["env.num_envs"].startswith(f"atari/{agent}.yml:")
+    config = resolve_config(registry, registry.env("pong"), registry.agent("a3c"))
+    assert config.sources["env.num_envs"].startswith("pong/a3c.yml:")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["pong", "-o", "network.name=mlp"],
+            "network 'mlp' takes vector observations; environment 'pong' offers Box(0, 255, (4, 42, 42), uint8). "
+            "Choose another: a3c-zoo list networks",
+        ),
+        (
+            ["cartpole", "-o", "network.name=conv42"],
+            "network 'conv42' takes image observations; environment 'cartpole' offers Box(",
+        ),
+        (
+            ["pong", "-o", "network.name=nature", "-o", "frame_size=35"],
+            "network 'nature' cannot take frames of 35×35: nothing is left of them after 3 convolutions.",
+        ),
+        (["atari:pogn"], "unknown Atari game 'pogn'. Did you mean 'pong'?"),
+        (["pong", "-o", "frame_size=300"], "-o env.frame_size: 300 — must be less than or equal to 210"),
+        (["pong", "-o", "network.hidden_sizes=[3]"], "-o network.hidden_sizes: unknown key."),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line("train", *arguments, "--quiet", "--serial", "--runs-dir", tmp_path) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith(f"Error: {message}")
+
+
+def test_a_networks_keys_in_its_set_do_not_hinder_another_one() -> None:
+    registry = get_registry()
+    cartpole, a3c = registry.env("cartpole"), registry.agent("a3c")
+    config = resolve_config(registry, cartpole, a3c, overrides=["network.name=nature", "center=7"])
+    assert config.network is not None
+    assert (config.network.name, getattr(config.network, "center")) == ("nature", 7)  # noqa: B009
+    assert not any("hidden_sizes" in source for source in config.sources)
+
+
+# A run
+
+
+def test_training_any_game(tmp_path: Path) -> None:
+    """A few hundred steps of Space Invaders, by real workers, with the family's set."""
+    outcome = a3c_zoo.train(
+        "atari:space_invaders", steps=320, runs_dir=tmp_path, overrides={"env.max_episode_steps": 15, "num_envs": 4}
+    )
+    assert (outcome.reason, outcome.steps >= 320) == ("steps", True)
+    assert outcome.episodes >= 8
+    assert outcome.updates == outcome.steps // 40 or outcome.updates >= 320 // 40
+    actions, _ = a3c_zoo.load_agent(outcome.run).predict(np.zeros((3, 4, 84, 84), np.uint8))
+    assert actions.shape == (3,)
