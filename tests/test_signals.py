@@ -78,12 +78,24 @@ def test_a_signal_ends_training_with_a_checkpoint(number: int, is_group: bool, d
             assert [step for step, _ in points] == sorted({step for step, _ in points})
 
 
+def wait_until_asleep(running: Running, run: Path) -> None:
+    """Until episodes have been written and, for two seconds, no more: every worker is in the step that sleeps."""
+    last = (0, time.monotonic())
+
+    def is_asleep() -> bool:
+        nonlocal last
+        if (count := len(episodes(run))) != last[0]:
+            last = (count, time.monotonic())
+        return count > 0 and time.monotonic() - last[1] > 2
+
+    running.wait_until(is_asleep)
+
+
 def test_a_second_ctrl_c_does_not_wait_for_a_slow_environment(tmp_path: Path) -> None:
     """A step that takes minutes: the first Ctrl-C waits for the rollout's end, the second for nothing."""
     options = ["-o", "env.fault=sleep", "-o", "env.after=200", "-o", "env.step_s=0.003", "-o", "n_steps=5", *LIMITS]
     with Running("train", "toy", *options, folder=tmp_path, path=toy_path(tmp_path / "toy")) as running:
-        running.wait_until(lambda: len(episodes(tmp_path / "runs/x")) > 100)
-        time.sleep(0.5)
+        wait_until_asleep(running, tmp_path / "runs/x")
         running.signal_group(signal.SIGINT)
         time.sleep(0.5)
         assert running.process.poll() is None
