@@ -60,12 +60,13 @@ def test_neither_the_number_of_threads_nor_random_state_of_the_caller_matters(
     uninterrupted: Path, tmp_path: Path
 ) -> None:
     before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    torch.manual_seed(99)
-    np.random.seed(99)
     try:
-        assert_equal_runs(train(tmp_path, "again", 4000), uninterrupted)
-        assert torch.get_num_threads() == 3
+        for threads in (1, 8):
+            torch.set_num_threads(threads)
+            torch.manual_seed(99)
+            np.random.seed(99)
+            assert_equal_runs(train(tmp_path, f"again-{threads}", 4000), uninterrupted)
+            assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
 

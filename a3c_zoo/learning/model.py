@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -32,14 +33,33 @@ def one_torch_thread() -> Iterator[None]:
     """Keeps torch from splitting work over threads, from which tensors of this size gain nothing.
 
     Beside other programs they lose: threads that wait for each other spin. (An evaluation of 100 CartPole episodes
-    on two busy cores: 0.4 s with one thread, 8 to 40 s with two.)
+    on two busy cores: 0.4 s with one thread, 8 to 40 s with two.) And bits then depend on the seed alone: orthogonal
+    weights come out differently for one, two and eight threads.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    with _ONE_THREAD.lock:
+        if _ONE_THREAD.users == 0:
+            _ONE_THREAD.before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        _ONE_THREAD.users += 1
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _ONE_THREAD.lock:
+            _ONE_THREAD.users -= 1
+            if _ONE_THREAD.users == 0:
+                torch.set_num_threads(_ONE_THREAD.before)
+
+
+@dataclass(slots=True)
+class _OneThread:
+    """How many want one thread now (runs may be side by side in threads), and how many threads there were before."""
+
+    users: int = 0
+    before: int = 1
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_ONE_THREAD = _OneThread()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +128,7 @@ class Model:
     @classmethod
     def create(cls, spaces: Spaces, entry: NetworkEntry, config: Config) -> Model:
         """A new model, its initial parameters drawn from the run's seed."""
-        with torch.random.fork_rng(devices=[]):
+        with one_torch_thread(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(config.run.seed, SEED_NETWORK))
             return cls(spaces, entry, config)
 
