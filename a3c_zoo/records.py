@@ -33,6 +33,11 @@ class RunInfo:
     config: Config
 
 
+def score(value: float) -> str:
+    """A return for people to read: one decimal, or three where returns are small."""
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
 class Episode(NamedTuple):
     """One finished training episode.
 

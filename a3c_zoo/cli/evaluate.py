@@ -17,6 +17,7 @@ from a3c_zoo.cli.common import (
     runs_dir_option,
     seed_option,
 )
+from a3c_zoo.records import score
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,7 @@ def command(
     if as_json:
         click.echo(json.dumps(asdict(result), indent=2))
         return
-    click.echo(f"return   {result.mean_return:.1f} ± {result.std_return:.1f}", nl=False)
+    click.echo(f"return   {score(result.mean_return)} ± {score(result.std_return)}", nl=False)
     click.echo(f"  (from {result.min_return:g} to {result.max_return:g})")
     click.echo(f"length   {result.mean_length:.1f} steps")
     kind = "greedy" if deterministic else "sampled"

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from a3c_zoo.records import score
+
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.panel import Panel
@@ -67,7 +69,7 @@ class Trend:
         if not self._points:
             return ""
         arrow = "▲" if self.change > 0 else "▼" if self.change < 0 else "▶"
-        return f"{arrow} {self.change:+.1f}  {sparkline(self._points, self.POINTS)}"
+        return f"{arrow} {self.change:+.3g}  {sparkline(self._points, self.POINTS)}"
 
 
 class Budgets:
@@ -151,7 +153,9 @@ class Watcher:
 
     def _line(self, progress: Progress) -> str:
         mean = (
-            "-" if progress.mean_return_100 is None else f"{progress.mean_return_100:.1f} ({self._trend.change:+.1f})"
+            "-"
+            if progress.mean_return_100 is None
+            else f"{score(progress.mean_return_100)} ({self._trend.change:+.3g})"
         )
         return (
             f"{progress.training_s:8.1f} s  {progress.steps:>12,} steps  {progress.steps_per_s:>9,.0f} steps/s  "
@@ -181,7 +185,7 @@ class Watcher:
         table.add_row("episodes", f"{progress.episodes:,}", f"mean length {length:.1f}" if length is not None else "")
         of_window = "" if progress.window == 100 else f"[dim](of {progress.window})[/dim]"
         table.add_row(
-            "return, last 100", "-" if mean is None else f"[bold]{mean:.1f}[/bold]", f"{self._trend} {of_window}"
+            "return, last 100", "-" if mean is None else f"[bold]{score(mean)}[/bold]", f"{self._trend} {of_window}"
         )
         table.add_row("training time", duration(progress.training_s), self._budgets.left(progress, self._target))
         share = self._budgets.share_done(progress)
@@ -200,7 +204,7 @@ def summary(outcome: Outcome) -> str:
     }.get(outcome.reason, f"Ended, not solved: {outcome.detail}")
     if outcome.reason in ("solved", "stop-return"):
         verdict += f" after {duration(outcome.training_s)} of training, {duration(outcome.total_s)} in all"
-    mean = "no episode has ended" if outcome.mean_return_100 is None else f"{outcome.mean_return_100:.1f}"
+    mean = "no episode has ended" if outcome.mean_return_100 is None else score(outcome.mean_return_100)
     lines = [
         f"{verdict}.",
         f"  training    {outcome.steps:,} steps, {outcome.episodes:,} episodes, {outcome.steps_per_s:,.0f} steps/s",
@@ -208,7 +212,7 @@ def summary(outcome: Outcome) -> str:
     ]
     if (evaluation := outcome.evaluation) is not None:
         lines.append(
-            f"  evaluation  {evaluation.mean_return:.1f} ± {evaluation.std_return:.1f} over {evaluation.episodes} "
+            f"  evaluation  {score(evaluation.mean_return)} ± {score(evaluation.std_return)} over {evaluation.episodes} "
             f"episodes on fresh seeds, sampled actions"
         )
     if outcome.steps == 0:

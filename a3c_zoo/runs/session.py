@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from a3c_zoo.errors import ZooError
-from a3c_zoo.records import Evaluation, Outcome, Progress, Reason, Report, RunInfo, Snapshot
+from a3c_zoo.records import Evaluation, Outcome, Progress, Reason, Report, RunInfo, Snapshot, score
 from a3c_zoo.runs.checkpoints import save_checkpoint
 from a3c_zoo.runs.clock import Clock
 from a3c_zoo.runs.evaluate import StopEvaluationError, evaluate
@@ -195,9 +195,9 @@ class Session:
         self._evaluations += 1
         mean = self.evaluation.mean_return
         if mean >= self._target:
-            self._ended = ("solved" if run.stop_return is None else "stop-return"), f"evaluation mean {mean:.1f}"
+            self._ended = ("solved" if run.stop_return is None else "stop-return"), f"evaluation mean {score(mean)}"
         else:
-            self._observer.message(f"their mean is {mean:.1f}: training goes on")
+            self._observer.message(f"their mean is {score(mean)}: training goes on")
 
     def _stop_evaluation(self, played: int) -> None:
         if self._stop.detail:
