@@ -211,9 +211,9 @@ def summary(outcome: Outcome) -> str:
         f"  return      {mean}, mean of the last 100 training episodes",
     ]
     if (evaluation := outcome.evaluation) is not None:
+        mean_and_spread = f"{score(evaluation.mean_return)} ± {score(evaluation.std_return)}"
         lines.append(
-            f"  evaluation  {score(evaluation.mean_return)} ± {score(evaluation.std_return)} over {evaluation.episodes} "
-            f"episodes on fresh seeds, sampled actions"
+            f"  evaluation  {mean_and_spread} over {evaluation.episodes} episodes on fresh seeds, sampled actions"
         )
     if outcome.steps == 0:
         return "\n".join(lines)  # there is no checkpoint to go on from
