@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ale_py.vector_env import AtariVectorEnv
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import VectorEnv
 
@@ -213,6 +214,31 @@ def test_the_games_are_the_same_without(breakout: dict[str, np.ndarray]) -> None
     for name in ("rewards", "over", "lives", "frames", "brightness", "truncated"):
         assert np.array_equal(breakout[f"{name} True"], breakout[f"{name} False"]), name
     assert np.array_equal(breakout["terminated False"], breakout["over False"])
+
+
+@pytest.mark.parametrize(
+    ("terminated", "before", "now", "over"),
+    [
+        (True, 5, 4, False),  # a life
+        (True, 1, 0, True),
+        (True, 1, 1, True),  # Adventure ends with a life left
+        (True, 0, 0, True),  # games without lives
+        (False, 3, 4, False),  # an extra life
+        (False, 0, 5, False),  # a new game
+    ],
+)
+def test_a_lost_life_is_told_from_the_end(
+    terminated: bool, before: int, now: int, over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = games("pong", life_loss=True, frame_size=8, frame_stack=1)
+    observation, info = env.reset(seed=0)
+    flags, none = np.array([terminated]), np.array([False])
+    lives = {"lives": np.array([now], np.int32)}
+    monkeypatch.setattr(env, "_lives", np.array([before], np.int32))
+    monkeypatch.setattr(AtariVectorEnv, "step", lambda self, actions: (observation, info["lives"], flags, none, lives))
+    *_, told = env.step(always(NOOP))
+    assert env.episode_over(flags, none, told).tolist() == [over]
+    assert env.episode_over(flags, np.array([True]), told).tolist() == [True]
 
 
 class Taped:

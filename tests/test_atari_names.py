@@ -10,18 +10,27 @@ import pytest
 from ale_py import roms
 
 import a3c_zoo
-from a3c_zoo.errors import UnknownNameError
+from a3c_zoo.errors import UnknownNameError, ZooError
 from a3c_zoo.hyperparams import resolve_config
 from a3c_zoo.registry import get_registry
 from a3c_zoo_envs.atari_config import AtariConfig
 from a3c_zoo_envs.atari_family import resolve
 from tests.toys_runs import command_line
 
+#: Without a mode for one player; ale-py ends the process when it is asked for one.
+FOR_TWO = {"combat", "joust", "maze_craze", "warlords"}
 
-@pytest.mark.parametrize("rom", roms.get_all_rom_ids())
+
+@pytest.mark.parametrize("rom", sorted(set(roms.get_all_rom_ids()) - FOR_TWO))
 def test_every_rom_has_an_entry(rom: str) -> None:
     entry = resolve(rom)
     assert (entry.name, entry.kwargs, entry.threshold) == (f"atari:{rom}", {"rom": rom}, None)
+
+
+@pytest.mark.parametrize("rom", sorted(FOR_TWO))
+def test_games_for_two_are_refused(rom: str) -> None:
+    with pytest.raises(ZooError, match=f"the Atari game '{rom}' is for two players alone"):
+        get_registry().env(f"atari:{rom}")
 
 
 def test_ids_under_which_others_train() -> None:

@@ -19,7 +19,8 @@ class AtariGames(AtariVectorEnv):
     """AtariVectorEnv whose terminations may be lost lives, and which can be drawn.
 
     With `life_loss`, a lost life is reported as a termination while the game goes on: nothing is bootstrapped across
-    it, but the next action is real, and the episode ends only with the game.
+    it, but the next action is real, and the episode ends only with the game. `info["game_over"]` tells the two apart:
+    a life was lost if there are fewer, and some. (That none is left is not enough: Adventure ends with one.)
 
     What is drawn is the screen in colour, which the agent doesn't see. It comes from a twin with the same games, seeds
     and actions that keeps colours and size. So the agent is shown exactly the frames that it was trained on.
@@ -35,6 +36,7 @@ class AtariGames(AtariVectorEnv):
         self.metadata = {**self.metadata, "render_modes": ["rgb_array"], "render_fps": frame_rate}
         super().__init__(rom, num_envs, life_loss_info=life_loss, **options)
         self._life_loss, self.render_mode = life_loss, render_mode
+        self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
         self._twin: AtariGames | None = None
         if render_mode is not None:
             height, width = _screen(rom)
@@ -46,15 +48,20 @@ class AtariGames(AtariVectorEnv):
         """Starts new games."""
         if self._twin is not None:
             self._pictures = self._twin.reset(seed=seed, options=options)[0]
-        result: tuple[Any, dict[str, Any]] = super().reset(seed=seed, options=options)
-        return result
+        observation, info = super().reset(seed=seed, options=options)
+        self._lives = info["lives"]
+        return observation, info
 
     def step(self, actions: NDArray[np.int64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Plays one step in every game."""
         if self._twin is not None:
             self._pictures = self._twin.step(actions)[0]
-        result: tuple[Any, Any, Any, Any, dict[str, Any]] = super().step(actions)
-        return result
+        observation, reward, terminated, truncated, info = super().step(actions)
+        if self._life_loss:
+            lives = info["lives"]
+            info["game_over"] = terminated & ~((lives < self._lives) & (lives > 0))
+            self._lives = lives
+        return observation, reward, terminated, truncated, info
 
     def render(self) -> tuple[NDArray[np.uint8], ...]:
         """The screen of every game, `[height, width, 3]` of red, green and blue."""
@@ -65,7 +72,7 @@ class AtariGames(AtariVectorEnv):
         self, terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], info: dict[str, Any]
     ) -> NDArray[np.bool_]:
         """Which games have ended, `[N]`, bool."""
-        over: NDArray[np.bool_] = terminated & (info["lives"] == 0) if self._life_loss else terminated
+        over: NDArray[np.bool_] = info["game_over"] if self._life_loss else terminated
         return over | truncated
 
     def close_extras(self, **kwargs: Any) -> None:

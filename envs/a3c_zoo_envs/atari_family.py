@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from a3c_zoo import EnvEntry
+from a3c_zoo import EnvEntry, ZooError
 from a3c_zoo.errors import unknown_name
 
 
-def gym_id(rom: str) -> str:
-    """The id under which others train on the game; ale-py, which registers it, is imported with it."""
-    return f"ale_py:{rom.title().replace('_', '')}NoFrameskip-v4"
+def pascal_case(rom: str) -> str:
+    """A ROM's name in Gymnasium's ids: `SpaceInvaders`."""
+    return rom.title().replace("_", "")
 
 
 def atari_entry(
@@ -17,7 +17,7 @@ def atari_entry(
     """The entry of a game by the name of its ROM, such as `space_invaders`.
 
     Args:
-        is_registered: whether it has a NoFrameskip id; about half of the games have none.
+        is_registered: whether ale-py, which is imported with the id, registers it as NoFrameskip; not all games are.
     """
     return EnvEntry(
         name,
@@ -25,7 +25,7 @@ def atari_entry(
         kwargs={"rom": rom},
         config="a3c_zoo_envs.atari_config:AtariConfig",
         threshold=threshold,
-        gym_id=gym_id(rom) if is_registered else None,
+        gym_id=f"ale_py:{pascal_case(rom)}NoFrameskip-v4" if is_registered else None,
         description=description,
         revision=1,
     )
@@ -36,13 +36,17 @@ def resolve(rom: str) -> EnvEntry:
 
     Raises:
         UnknownNameError: ale-py ships no such ROM.
+        ZooError: it is one of the four for two players alone, at which the emulator ends the whole process.
     """
     import gymnasium
     from ale_py import roms
 
     known = roms.get_all_rom_ids()
+    playable = [each for each in known if f"ALE/{pascal_case(each)}-v5" in gymnasium.registry]
     if rom not in known:
-        raise unknown_name("Atari game", rom, known)
-    is_registered = gym_id(rom).partition(":")[2] in gymnasium.registry
+        raise unknown_name("Atari game", rom, playable)
+    if rom not in playable:
+        raise ZooError(f"the Atari game '{rom}' is for two players alone; ale-py cannot play it")
+    is_registered = f"{pascal_case(rom)}NoFrameskip-v4" in gymnasium.registry
     about = f"the Atari game {rom.replace('_', ' ')}"
     return atari_entry(f"atari:{rom}", rom, description=about, is_registered=is_registered)
