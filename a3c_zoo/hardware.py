@@ -1,9 +1,11 @@
-"""What this machine's processor is and can do."""
+"""What this machine has: its processor, memory and display."""
 
 from __future__ import annotations
 
 import functools
+import os
 import platform
+import sys
 from pathlib import Path
 
 
@@ -42,3 +44,9 @@ def available_memory() -> int:
     except OSError:
         return available
     return min(available, int(limit)) if limit.strip().isdecimal() else available
+
+
+def has_display() -> bool:
+    """Whether a window can be opened."""
+    variables = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    return sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in variables)

@@ -20,8 +20,8 @@ from rich.console import Console
 
 import a3c_zoo
 from a3c_zoo.cli import screens
-from a3c_zoo.cli.play import has_display
 from a3c_zoo.errors import ZooError
+from a3c_zoo.hardware import has_display
 from a3c_zoo.runs import api
 from tests.toys_runs import command_line
 
@@ -118,6 +118,15 @@ def test_cartpole(cartpole: Path, tmp_path: Path) -> None:
     assert 5 < len(frames) < 60
     assert frames[0].shape == (400, 600, 3)
     assert (frames[0] != frames[-1]).any()
+
+
+def test_drawing_says_nothing(cartpole: Path, tmp_path: Path) -> None:
+    """Without a display or a sound card SDL complains on stderr."""
+    environ = {name: value for name, value in os.environ.items() if "DISPLAY" not in name and name[:3] != "SDL"}
+    command = [sys.executable, "-m", "a3c_zoo", "play", str(cartpole), "--video", str(tmp_path / "a.gif")]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("episode 1: return ")
 
 
 def test_odd_sizes_are_padded(tmp_path: Path) -> None:
@@ -251,6 +260,8 @@ def test_no_terminal_no_display(
     assert "there is no display, and stdout is no terminal; give --video FILE.mp4" in capsys.readouterr().err
     assert command_line("play", pong, "--terminal") == 2
     assert "--terminal: stdout is no terminal" in capsys.readouterr().err
+    assert command_line("play", pong, "--window") == 2
+    assert "--window: there is no display; --terminal and --video FILE.mp4 need none" in capsys.readouterr().err
     monkeypatch.setenv("DISPLAY", ":0")
     assert has_display()
 

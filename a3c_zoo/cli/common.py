@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from a3c_zoo.registry import Registry
 
 
+#: What a shell expects of a program that Ctrl-C ended.
+INTERRUPTED = 130
+
+
 def warn_about_faults(registry: Registry) -> None:
     """Writes one line to stderr for each plugin that is left out because something is wrong with it."""
     for info in registry.faults:

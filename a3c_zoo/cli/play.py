@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from a3c_zoo.cli.common import (
+    INTERRUPTED,
     checkpoint_option,
     deterministic_option,
     run_argument,
@@ -19,6 +19,7 @@ from a3c_zoo.cli.common import (
     seed_option,
 )
 from a3c_zoo.errors import ZooError
+from a3c_zoo.hardware import has_display
 
 if TYPE_CHECKING:
     from a3c_zoo.cli.screens import Screen
@@ -57,17 +58,19 @@ def command(
     seed: int | None,
     fps: float | None,
     runs_dir: Path,
-) -> None:
+) -> int:
     """Watch the agent of RUN, a run directory or the name of one, on seeds that it was not trained on.
 
     Ctrl-C, or closing the window, ends it; a video then holds what was played until there.
     """
     from a3c_zoo.cli.screens import ClosedError
     from a3c_zoo.runs import api
+    from a3c_zoo.runs.signals import stop_on_signals
 
     played: list[PlayedEpisode] = []
     try:
-        with ExitStack() as stack, suppress(ClosedError):
+        # The first Ctrl-C waits for the end of a step: no page of the terminal and no video is cut in the middle.
+        with stop_on_signals() as stop, ExitStack() as stack, suppress(ClosedError):
             screens = [stack.enter_context(closing(screen)) for screen in _screens(window, terminal, video)]
             scenes = api.play(
                 run,
@@ -81,9 +84,12 @@ def command(
                 for screen in screens:
                     screen.show(scene.picture, fps or scene.fps)
                 played += scene.episodes
+                if stop.detail:
+                    return INTERRUPTED
     finally:  # also after Ctrl-C, when a terminal shows again what it showed before
         for number, episode in enumerate(played, start=1):
             click.echo(f"episode {number}: return {episode.episode_return:g}, {episode.length} steps")
+    return 0
 
 
 def _screens(window: bool, terminal: bool, video: Path | None) -> Iterator[Screen]:
@@ -100,10 +106,3 @@ def _screens(window: bool, terminal: bool, video: Path | None) -> Iterator[Scree
         yield screens.Window()
     if terminal:
         yield screens.Terminal()
-
-
-def has_display() -> bool:
-    """Whether a window can be opened."""
-    return sys.platform in ("win32", "darwin") or any(
-        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-    )

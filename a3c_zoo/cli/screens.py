@@ -17,6 +17,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from a3c_zoo.errors import ZooError
+from a3c_zoo.hardware import has_display
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,10 +186,12 @@ class Window:
     """Shows pictures in a window, at the game's speed, until it is closed.
 
     Raises:
-        ZooError: pygame is missing.
+        ZooError: there is no display, or pygame is missing.
     """
 
     def __init__(self) -> None:
+        if not has_display():
+            raise ZooError("--window: there is no display; --terminal and --video FILE.mp4 need none")
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
         try:
             import pygame
@@ -217,7 +220,7 @@ class Window:
             self._pygame.display.init()
             surface = self._pygame.display.set_mode(size)
         except self._pygame.error as error:
-            raise ZooError(f"--window: {error}; --terminal and --video FILE.mp4 need no display") from error
+            raise ZooError(f"--window: {error}; --terminal and --video FILE.mp4 need none") from error
         self._pygame.display.set_caption("a3c-zoo")
         return surface
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from a3c_zoo.cli.common import warn_about_faults
+from a3c_zoo.cli.common import INTERRUPTED, warn_about_faults
 from a3c_zoo.cli.complete import complete_agent, complete_env, complete_run, complete_set
 
 if TYPE_CHECKING:
     from a3c_zoo.records import Outcome
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
-INTERRUPTED = 130  # what a shell expects of a program that a signal ended
 
 
 class Duration(click.ParamType[float]):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from a3c_zoo.errors import ZooError
+from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.environments import SEED_EVALUATION, make_vector_env, seed_for
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.runs.evaluate import PlayedEpisode, play_episodes
@@ -54,14 +57,27 @@ def play(
         ZooError: the environment cannot be drawn.
     """
     env_seed = seed_for(seed, SEED_EVALUATION, number)
-    env = make_vector_env(entry, config, 1, env_seed, render_mode="rgb_array")
-    try:
-        with one_torch_thread():
+    with _silent_sdl(), one_torch_thread():
+        env = make_vector_env(entry, config, 1, env_seed, render_mode="rgb_array")
+        try:
             for ended in play_episodes(policy, env, np.array([episodes]), env_seed, deterministic):
                 fps = float(env.metadata.get("render_fps") or DEFAULT_FPS)
                 yield Scene(_picture(env, entry.name), fps, ended)
+        finally:
+            env.close()
+
+
+@contextmanager
+def _silent_sdl() -> Iterator[None]:
+    """Keeps SDL, with which many environments draw, from looking for devices and complaining that there are none."""
+    dummies = {"SDL_AUDIODRIVER": "dummy"} | ({} if has_display() else {"SDL_VIDEODRIVER": "dummy"})
+    added = {name: value for name, value in dummies.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
     finally:
-        env.close()
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
