@@ -105,10 +105,10 @@ def test_a_networks_keys_in_its_set_do_not_hinder_another_one() -> None:
 def test_training_any_game(tmp_path: Path) -> None:
     """A few hundred steps of Space Invaders, by real workers, with the family's set."""
     outcome = a3c_zoo.train(
-        "atari:space_invaders", steps=320, runs_dir=tmp_path, overrides={"env.max_episode_steps": 15, "num_envs": 4}
+        "atari:space_invaders", steps=240, runs_dir=tmp_path, overrides={"env.max_episode_steps": 15, "num_envs": 2}
     )
-    assert (outcome.reason, outcome.steps >= 320) == ("steps", True)
+    assert (outcome.reason, outcome.steps >= 240) == ("steps", True)
     assert outcome.episodes >= 8
-    assert outcome.updates == outcome.steps // 40 or outcome.updates >= 320 // 40
+    assert outcome.updates >= 240 // 40
     actions, _ = a3c_zoo.load_agent(outcome.run).predict(np.zeros((3, 4, 84, 84), np.uint8))
     assert actions.shape == (3,)
