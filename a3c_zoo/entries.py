@@ -23,7 +23,8 @@ class EnvEntry:
 
     Attributes:
         name: what the user types; lower case, no colon (that is a family's mark).
-        factory: import string of `(num_envs: int, seed: int, **kwargs) -> gymnasium.vector.VectorEnv`.
+        factory: import string of `(num_envs: int, seed: int, **kwargs) -> gymnasium.vector.VectorEnv`. With a parameter
+            `render_mode`, which `a3c-zoo play` sets to "rgb_array", `render()` returns a picture of each environment.
         env_id: for those who have only a `gymnasium.Env`: its registered id (`"package.module:Name-v0"` imports
             the module first). Exactly one of `factory` and `env_id` is given.
         kwargs: fixed keyword arguments for the factory or `gymnasium.make`.
