@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -81,7 +79,6 @@ class ZooGroup(click.Group):
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
-            _ignore_ctrl_c()
         except BrokenPipeError:
             _silence_stdout()
             sys.exit(1)
@@ -126,12 +123,6 @@ def _load_command(entry: CommandEntry) -> click.Command:
         raise PluginError(f"command '{entry.name}': '{entry.command}' is no click.Command")
     _accept_debug(command)
     return command
-
-
-def _ignore_ctrl_c() -> None:
-    """All is done and said: one more Ctrl-C, while Python winds up, would only turn the exit status into a signal."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _accept_debug(command: click.Command) -> None:
