@@ -62,7 +62,7 @@ def make_plan(
     share(parameters, counters, *(state or {}).values())
     spaces = Spaces(observation_spec(OBSERVATION_SPACE), Categorical(2))
     config = toy_config(agent, optimizer, num_envs, WORKERS)
-    return Plan(toy_entry(**toy), network, config, spaces, parameters, state, counters, 0)
+    return Plan(toy_entry(**toy), network, config, spaces, parameters, state, counters, None, 0)
 
 
 def shared_zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

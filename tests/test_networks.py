@@ -198,7 +198,7 @@ class TestModel:
 
     def test_save_and_load(self) -> None:
         model, other = (Model.create(self.SPACES, MLP_ENTRY, config(seed)) for seed in (1, 2))
-        saved = saved_model(model, model.flat.values)
+        saved = saved_model(model, model.flat.values, None)
         before = model.flat.values.clone()
         model.flat.values.zero_()
         other.load(saved)
@@ -220,7 +220,7 @@ class TestModel:
         ],
     )
     def test_a_checkpoint_of_another_network_is_refused(self, network: MLPConfig, message: str) -> None:
-        saved = saved_model(model := Model.create(self.SPACES, MLP_ENTRY, config()), model.flat.values)
+        saved = saved_model(model := Model.create(self.SPACES, MLP_ENTRY, config()), model.flat.values, None)
         other = Model.create(self.SPACES, MLP_ENTRY, config(network=network))
         before = other.flat.values.clone()
         with pytest.raises(RunDirectoryError, match=message):

@@ -32,6 +32,7 @@ from a3c_zoo.learning.shared import (
     optimizer_state,
     share,
 )
+from a3c_zoo.learning.statistics import RunningStatistics
 from a3c_zoo.processes.crew import Crew, supervise
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.serial import SerialCrew
@@ -47,7 +48,8 @@ class Plan:
 
     Attributes:
         parameters: `[P]`, float32. optimizer_state: of all workers, or None where each keeps its own.
-        counters: `[workers, 3]`, int64; see `Counters`. session: how often this run has been resumed.
+        counters: `[workers, 3]`, int64; see `Counters`. statistics: of the observations, as `RunningStatistics` has
+            them, None where the network wants none. session: how often this run has been resumed.
     """
 
     entry: EnvEntry
@@ -57,6 +59,7 @@ class Plan:
     parameters: Tensor
     optimizer_state: dict[str, Tensor] | None
     counters: Tensor
+    statistics: Tensor | None
     session: int
 
 
@@ -106,13 +109,17 @@ class A3CWorker:
             self._update(columns)
 
     def _pull(self) -> None:
-        self._model.flat.pull(self._plan.parameters)
+        self._model.pull(self._plan.parameters, self._plan.statistics)
         self._updates_at_pull = self._counters.updates
 
     def _collect(self) -> None:
         steps_before = self._counters.steps
         episodes = self._collector.collect(self._model.network)
-        counts = self._collector.rollout.valid.sum(axis=1)
+        rollout = self._collector.rollout
+        if self._plan.statistics is not None:
+            seen = self._plan.spaces.observations.encode(rollout.observations[:-1]).numpy()
+            RunningStatistics(self._plan.statistics).update(self._rank, seen[rollout.valid])
+        counts = rollout.valid.sum(axis=1)
         self._row[0] += counts.sum()
         if episodes:
             now, steps = time.monotonic(), steps_before + counts.cumsum()
@@ -234,7 +241,7 @@ def run(context: RunContext) -> None:
 
     def state() -> dict[str, Any]:
         return {
-            "model": saved_model(model, plan.parameters),
+            "model": saved_model(model, plan.parameters, plan.statistics),
             "optimizer": {k: v.clone() for k, v in (plan.optimizer_state or {}).items()},
             "counters": plan.counters.clone(),
             "session": plan.session,
@@ -242,7 +249,7 @@ def run(context: RunContext) -> None:
         }
 
     def policy(seed: int) -> ModelPolicy:
-        model.flat.pull(plan.parameters)
+        model.pull(plan.parameters, plan.statistics)
         return ModelPolicy(model, seed)
 
     supervise(crew, context, Snapshot(policy, state))
@@ -254,6 +261,9 @@ def _plan(context: RunContext, model: Model) -> Plan:
     assert context.network is not None
     parameters, optimizer = model.flat.initial.clone(), None
     counters = torch.zeros((config.run.workers, 3), dtype=torch.int64)
+    statistics = None
+    if model.normalizes:
+        statistics = RunningStatistics.zeros(config.run.workers, model.spaces.observations.num_features)
     if config.optimizer.shared_statistics:
         optimizer = optimizer_state(config.optimizer, parameters)
     if saved:
@@ -261,14 +271,26 @@ def _plan(context: RunContext, model: Model) -> Plan:
         try:
             parameters.copy_(saved["model"]["parameters"])
             counters.copy_(saved["counters"])
+            if statistics is not None:
+                statistics.copy_(saved["model"]["statistics"])
             for name, tensor in (optimizer or {}).items():
                 tensor.copy_(saved["optimizer"][name])
-        except (KeyError, RuntimeError) as error:
+        except (KeyError, RuntimeError, TypeError) as error:
             raise misfit(error) from error
     if is_shared:
-        share(parameters, counters, *(optimizer or {}).values())
+        share(parameters, counters, *([] if statistics is None else [statistics]), *(optimizer or {}).values())
     session = saved["session"] + 1 if saved else 0
-    return Plan(context.entry, context.network, config, model.spaces, parameters, optimizer, counters, session)
+    return Plan(
+        context.entry,
+        context.network,
+        config,
+        model.spaces,
+        parameters,
+        optimizer,
+        counters,
+        statistics,
+        session,
+    )
 
 
 def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:

@@ -19,6 +19,9 @@ class MLPConfig(NetworkConfig):
     hidden_sizes: tuple[Width, ...] = Field((64, 64), description="units of each hidden layer, first to last")
     activation: Literal["tanh", "relu", "elu"] = Field("tanh", description="nonlinearity after each hidden layer")
     separate: bool = Field(True, description="separate bodies for policy and value")
+    normalize_observations: bool = Field(
+        False, description="observations scaled by their running mean and deviation, over all workers"
+    )
 
 
 class ImageConfig(NetworkConfig):

@@ -17,6 +17,7 @@ from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
 from a3c_zoo.learning.environments import SEED_NETWORK, make_vector_env, seed_for
 from a3c_zoo.learning.shared import FlatParameters
 from a3c_zoo.learning.spaces import Categorical, ObservationSpec, action_distribution, observation_spec
+from a3c_zoo.learning.statistics import RunningStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,15 +149,32 @@ class Model:
             detail = f"{len(saved)} parameters there, {len(self.shapes())} here"
         raise RunDirectoryError(f"the checkpoint is of another network: {detail}")
 
+    @property
+    def normalizes(self) -> bool:
+        """Whether the network wants statistics of its observations (`RunningStatistics`)."""
+        return bool(getattr(self.network, "normalizes", False))
+
+    def pull(self, parameters: Tensor, statistics: Tensor | None) -> None:
+        """Copies shared parameters `[P]` into the network, and the observations' statistics where it wants them."""
+        self.flat.pull(parameters)
+        if statistics is not None:
+            mean, scale = RunningStatistics(statistics).mean_and_scale()
+            self.network.observation_mean, self.network.observation_scale = mean, scale
+
     def load(self, state: dict[str, Any]) -> None:
-        """Takes the parameters of a saved model. See `saved_model`."""
+        """Takes the parameters and statistics of a saved model. See `saved_model`."""
         self.check_shapes(state["shapes"])
-        self.flat.pull(state["parameters"])
+        self.pull(state["parameters"], state["statistics"])
 
 
-def saved_model(model: Model, parameters: Tensor) -> dict[str, Any]:
-    """What a checkpoint keeps of a model whose current parameters are `parameters` `[P]`."""
-    return {"spaces": model.spaces.state_dict(), "shapes": model.shapes(), "parameters": parameters.clone()}
+def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> dict[str, Any]:
+    """What a checkpoint keeps of a model with parameters `[P]` and statistics as `RunningStatistics` has them."""
+    return {
+        "spaces": model.spaces.state_dict(),
+        "shapes": model.shapes(),
+        "parameters": parameters.clone(),
+        "statistics": None if statistics is None else statistics.clone(),
+    }
 
 
 class Actor(Protocol):

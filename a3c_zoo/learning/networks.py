@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu}
 
+#: Normalised observations are clipped to ± so many standard deviations.
+OBSERVATION_LIMIT = 10.0
+
 
 class ActorCritic(nn.Module):
     """What the stages need of a network. `B` is any number of leading axes' worth of observations."""
@@ -70,6 +73,10 @@ class MLP(ActorCritic):
     def __init__(self, spec: ObservationSpec, num_logits: int, config: MLPConfig) -> None:
         super().__init__()
         self.spec = spec
+        self.normalizes = config.normalize_observations
+        # Set from outside, by who gathers the statistics (`Model.pull`); no parameters, so nothing trains them.
+        self.observation_mean = torch.zeros(spec.num_features)
+        self.observation_scale = torch.ones(spec.num_features)
         sizes = [spec.num_features, *config.hidden_sizes]
         gain = nn.init.calculate_gain("tanh" if config.activation == "tanh" else "relu")
         self.separate = config.separate or not config.hidden_sizes  # without hidden layers there is no body to share
@@ -84,6 +91,8 @@ class MLP(ActorCritic):
 
     def _features(self, observations: Tensor) -> Tensor:
         x = self.spec.encode(observations)
+        if self.normalizes:
+            x = ((x - self.observation_mean) * self.observation_scale).clamp_(-OBSERVATION_LIMIT, OBSERVATION_LIMIT)
         return x if self.separate else self.activation(self.body.forward(x))
 
     def policy(self, observations: Tensor) -> Tensor:

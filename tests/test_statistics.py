@@ -1,0 +1,97 @@
+"""Running statistics of observations: by hand, between workers, in checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import a3c_zoo
+from a3c_zoo.learning.statistics import RunningStatistics
+from a3c_zoo.runs.checkpoints import load_checkpoint
+from a3c_zoo.runs.directory import RunDirectory
+
+NORMALIZED = {"network.normalize_observations": "true", "env.num_envs": 4}
+
+
+def observations(*rows: list[float]) -> np.ndarray:
+    return np.array(rows, np.float32)
+
+
+def test_mean_and_scale_of_two_workers_by_hand() -> None:
+    tensor = RunningStatistics.zeros(workers=2, num_features=2)
+    statistics = RunningStatistics(tensor)
+    mean, scale = statistics.mean_and_scale()
+    assert mean.tolist() == [0, 0]
+    assert scale.tolist() == [1, 1]
+    statistics.update(0, observations([1, 10], [3, 10]))
+    # The first feature: 1 and 3, mean 2, deviations 1 + 1. Version 2: written once, and whole.
+    assert tensor[0].tolist() == [2, 2, 2, 10, 2, 0]
+    statistics.update(0, observations([8, 10]))
+    # 1, 3, 8: mean 4, squared deviations 9 + 1 + 16 = 26.
+    assert tensor[0].tolist() == [4, 3, 4, 10, 26, 0]
+    statistics.update(1, observations([0, 10], [8, 10], [4, 10]))
+    # All six: 1 3 8 0 8 4, mean 4, squared deviations 26 + 32 = 58, variance 58 / 6.
+    mean, scale = statistics.mean_and_scale()
+    assert mean.tolist() == [4, 10]
+    assert scale[0].item() == pytest.approx((58 / 6) ** -0.5, rel=1e-6)
+    assert scale[1].item() == pytest.approx(1e4)  # a constant feature: the smallest variance that counts is 1e-8
+
+
+def test_nothing_seen_changes_nothing() -> None:
+    tensor = RunningStatistics.zeros(1, 1)
+    RunningStatistics(tensor).update(0, np.zeros((0, 1), np.float32))
+    assert tensor.tolist() == [[0, 0, 0, 0]]
+
+
+def test_a_row_whose_writer_died_is_left_out() -> None:
+    tensor = RunningStatistics.zeros(2, 1)
+    statistics = RunningStatistics(tensor)
+    statistics.update(0, observations([2], [4]))
+    statistics.update(1, observations([100]))
+    tensor[1, 0] = 3  # odd: it is being written, for good
+    assert statistics.mean_and_scale()[0].tolist() == [3]
+
+
+def test_the_network_sees_normalised_observations_and_clips_them() -> None:
+    from a3c_zoo.learning.configs import MLPConfig
+    from a3c_zoo.learning.networks import MLP
+    from a3c_zoo.learning.spaces import ObservationSpec
+
+    spec = ObservationSpec("vector", (2,), np.dtype(np.float32))
+    network = MLP(spec, 3, MLPConfig(name="mlp", normalize_observations=True))
+    network.observation_mean = torch.tensor([4.0, 0.0])
+    network.observation_scale = torch.tensor([0.5, 100.0])
+    features = network._features(torch.tensor([[6.0, 1.0]]))
+    assert features.tolist() == [[1.0, 10.0]]  # (6 − 4)·0.5, and 100 clipped to 10
+
+
+def saved(run: Path) -> dict:
+    return dict(load_checkpoint(RunDirectory(run))["agent"])
+
+
+def test_two_real_workers_gather_what_they_saw(tmp_path: Path) -> None:
+    outcome = a3c_zoo.train("cartpole", seed=1, steps=2000, overrides=NORMALIZED, runs_dir=tmp_path)
+    rows = saved(outcome.run)["model"]["statistics"]
+    assert rows.shape == (2, 2 + 2 * 4)
+    assert (rows[:, 0] % 2 == 0).all()
+    # Every step that counts was seen once, by the worker that made it.
+    assert rows[:, 1].tolist() == saved(outcome.run)["counters"][:, 0].tolist()
+    agent = a3c_zoo.load_agent(outcome.run)
+    mean, scale = RunningStatistics(rows).mean_and_scale()
+    network = agent.model.network  # type: ignore[attr-defined]
+    assert torch.equal(network.observation_mean, mean)
+    assert torch.equal(network.observation_scale, scale)
+    before = rows[:, 1].sum()
+    resumed = a3c_zoo.train(resume=outcome.run, steps=4000)
+    assert saved(resumed.run)["model"]["statistics"][:, 1].sum() == resumed.steps > before
+
+
+def test_a_resumed_serial_run_equals_one_that_was_not_interrupted(tmp_path: Path) -> None:
+    whole = a3c_zoo.train("cartpole", serial=True, seed=3, steps=1600, overrides=NORMALIZED, runs_dir=tmp_path)
+    half = a3c_zoo.train("cartpole", serial=True, seed=3, steps=800, overrides=NORMALIZED, runs_dir=tmp_path)
+    both = a3c_zoo.train(resume=half.run, steps=1600)
+    for name in ("parameters", "statistics"):
+        assert torch.equal(saved(whole.run)["model"][name], saved(both.run)["model"][name])
