@@ -13,6 +13,7 @@ import a3c_zoo
 from a3c_zoo.errors import UnknownNameError, ZooError
 from a3c_zoo.hyperparams import resolve_config
 from a3c_zoo.registry import get_registry
+from a3c_zoo.testing import check_env
 from a3c_zoo_envs.atari_config import AtariConfig
 from a3c_zoo_envs.atari_family import resolve
 from tests.toys_runs import command_line
@@ -97,6 +98,15 @@ def test_a_networks_keys_in_its_set_do_not_hinder_another_one() -> None:
     assert config.network is not None
     assert (config.network.name, getattr(config.network, "center")) == ("nature", 7)  # noqa: B009
     assert not any("hidden_sizes" in source for source in config.sources)
+
+
+# The contract
+
+
+def test_a_game_with_lives_keeps_the_contract_of_environments() -> None:
+    """Most of its time goes into making emulators, hence one at a time and few steps."""
+    keys = AtariConfig(life_loss=True, frame_size=8, frame_stack=1, max_episode_steps=30)
+    check_env(get_registry().env("breakout"), config=keys, num_envs=(1,), steps=70)
 
 
 # A run

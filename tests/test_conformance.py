@@ -36,7 +36,7 @@ def test_environments_pass(name: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("random_start", [False, True])
-@pytest.mark.parametrize("kind", ["Walk", "StatefulWalk"])
+@pytest.mark.parametrize("kind", ["Walk", "StatefulWalk", "Lives"])
 def test_every_autoreset_mode_passes(kind: str, random_start: bool, mode: str) -> None:
     check_env(entry(kind, mode=mode, random_start=random_start), num_envs=(1, 2, 5), steps=100)
 
@@ -57,6 +57,7 @@ def make_poles(num_envs: int, seed: int, mode: gymnasium.vector.AutoresetMode) -
         ("ForgottenBatch", "observation_space is Box(-3.0, 3.0, (1,), float32); batch_space("),
         ("Steering", "action space Box(-1.0, 1.0, (1,), float32) is not supported"),
         ("Float64", "reset(seed=1) returned observations float64 [1, 1], where its spaces promise float32 [1, 1]"),
+        ("UntoldLives", "episode_over() may only deny that a termination ended an episode"),
         ("Flat", "reset(seed=1) returned observations float32 [1], where its spaces promise float32 [1, 1]"),
         ("ListOfObservations", "reset(seed=1) returned observations list, where its spaces promise"),
         ("NotANumber", "step 1 returned observations that are not finite: [[nan]]"),

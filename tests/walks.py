@@ -77,6 +77,26 @@ class Walk(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return {"final_obs": finals, "_final_obs": ended}
 
 
+class Lives(Walk):
+    """Reports a termination at place 1 too, where the walk goes on."""
+
+    def step(self, actions: np.ndarray) -> Any:
+        observation, rewards, terminated, truncated, info = super().step(actions)
+        over = terminated | truncated
+        return observation, rewards, terminated | (~over & (rewards == 1)), truncated, {**info, "over": over}
+
+    def episode_over(self, terminated: np.ndarray, truncated: np.ndarray, info: dict[str, Any]) -> np.ndarray:
+        over: np.ndarray = info["over"]
+        return over
+
+
+class UntoldLives(Lives):
+    """Denies every end."""
+
+    def episode_over(self, terminated: np.ndarray, truncated: np.ndarray, info: dict[str, Any]) -> np.ndarray:
+        return np.zeros_like(terminated)
+
+
 class StatefulWalk(Walk):
     """Can tell its state."""
 

@@ -25,6 +25,7 @@ class Trajectory:
         observations: what each action was chosen on, and the last one, `[T+1, N, ...]`. In DISABLED mode a row holds
             the first observations of the episodes that were reset.
         rewards: `[T, N]`, float64. terminated, truncated: `[T, N]`, bool.
+        ended: where an episode ended, `[T, N]`, bool; not with a termination that `episode_over` denies (a lost life).
         finals: (t, n) → final observation of the episode that ended there, for SAME_STEP and DISABLED.
     """
 
@@ -32,17 +33,13 @@ class Trajectory:
     rewards: NDArray[np.float64]
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
+    ended: NDArray[np.bool_]
     finals: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
-
-    @property
-    def ended(self) -> NDArray[np.bool_]:
-        """Where an episode ended, `[T, N]`."""
-        return self.terminated | self.truncated
 
     def tail(self, start: int) -> Trajectory:
         """The trajectory from step `start` on."""
         finals = {(t - start, n): final for (t, n), final in self.finals.items() if t >= start}
-        rows = (self.rewards[start:], self.terminated[start:], self.truncated[start:])
+        rows = (self.rewards[start:], self.terminated[start:], self.truncated[start:], self.ended[start:])
         return Trajectory(self.observations[start:], *rows, finals)
 
     def first_difference(self, other: Trajectory) -> int | None:
@@ -54,6 +51,7 @@ class Trajectory:
             (self.rewards, other.rewards),
             (self.terminated, other.terminated),
             (self.truncated, other.truncated),
+            (self.ended, other.ended),
         ):
             differs[1:] |= (mine != others).any(axis=1)
         for t, n in self.finals.keys() & other.finals.keys():
@@ -129,9 +127,9 @@ class Subject:
     def play(self, actions: NDArray[np.int64], start: NDArray[Any]) -> Trajectory:
         """Takes the actions `[T, N]` in the environment made last; `start` are the observations before them."""
         shape = actions.shape
-        flags = np.zeros(shape, np.bool_)
+        terminated, truncated, ended = np.zeros((3, *shape), np.bool_)
         observations = np.empty((len(actions) + 1, *start.shape), start.dtype)
-        played = Trajectory(observations, np.zeros(shape), flags, flags.copy())
+        played = Trajectory(observations, np.zeros(shape), terminated, truncated, ended)
         observations[0] = start
         for t in range(len(actions)):
             observations[t + 1] = self._step(t, actions[t].copy(), played)
@@ -150,6 +148,7 @@ class Subject:
         self._check_array(what, "terminated", terminated, "b", "bool")
         self._check_array(what, "truncated", truncated, "b", "bool")
         played.rewards[t], played.terminated[t], played.truncated[t] = rewards, terminated, truncated
+        played.ended[t] = self._ended(what, terminated, truncated, info)
         if self.mode == "NextStep" or not played.ended[t].any():
             return np.array(observations)
         if self.mode == "SameStep":
@@ -157,6 +156,20 @@ class Subject:
             return np.array(observations)
         played.finals.update({(t, int(n)): np.array(observations[n]) for n in np.flatnonzero(played.ended[t])})
         return self._reset_ended(t, np.array(observations), played.ended[t])
+
+    def _ended(self, what: str, terminated: Any, truncated: Any, info: Any) -> NDArray[np.bool_]:
+        """Which episodes have ended, if need be as the environment's own `episode_over` tells."""
+        from a3c_zoo.learning.rollout import episode_over
+
+        over = self.call("episode_over()", lambda: episode_over(self.env)(terminated, truncated, info))
+        self._check_array(what, "from episode_over()", over, "b", "bool")
+        is_sound = not (over & ~(terminated | truncated)).any() and not (truncated & ~over).any()
+        self.expect(
+            is_sound,
+            f"{what}: episode_over() may only deny that a termination ended an episode, not make or deny others",
+        )
+        ended: NDArray[np.bool_] = over
+        return ended
 
     def _reset_ended(self, t: int, observations: NDArray[Any], ended: NDArray[np.bool_]) -> NDArray[Any]:
         """DISABLED: the caller resets what has ended, and nothing else may change."""
