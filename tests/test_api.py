@@ -75,6 +75,14 @@ def test_without_the_guard_a_serial_run_is_fine(tmp_path: Path) -> None:
         assert running.stdout == "begin\n"
 
 
+def test_a_program_from_standard_input(tmp_path: Path) -> None:
+    code = "import a3c_zoo; print(a3c_zoo.train('cartpole', steps=1000, workers=1).reason)"
+    result = subprocess.run(
+        [sys.executable, "-"], input=code, cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=55
+    )
+    assert (result.stdout, result.stderr) == ("steps\n", "")
+
+
 def test_importing_is_light() -> None:
     code = "import sys, a3c_zoo; a3c_zoo.train, a3c_zoo.load_agent; print({'torch', 'gymnasium'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], env=environ(), capture_output=True, text=True, check=True)

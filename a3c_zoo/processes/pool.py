@@ -26,7 +26,7 @@ from torch import Tensor
 from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.learning.shared import Counters, share
 from a3c_zoo.processes.crew import REPORT_EVERY_S, WorkerFactory
-from a3c_zoo.processes.start import process_context, warm_up
+from a3c_zoo.processes.start import importable_main, process_context, warm_up
 from a3c_zoo.records import Report
 
 #: What the command cell holds: STOP, or the number of a turn. In odd turns workers stand still, in even ones they
@@ -106,7 +106,8 @@ class WorkerPool:
                 daemon=True,
             )
             try:
-                process.start()
+                with importable_main():
+                    process.start()
             except (EOFError, OSError) as error:
                 raise WorkerError(f"worker {rank} cannot be started: {type(error).__name__}: {error}") from error
             sender.close()  # else the pipe would not end with the worker

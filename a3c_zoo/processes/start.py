@@ -66,3 +66,21 @@ def _ctrl_c_ignored() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def importable_main() -> Iterator[None]:
+    """Keeps a new process from importing a main module that is no file: a program read from standard input.
+
+    multiprocessing would look for a file called `<stdin>`.
+    """
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file is None or os.path.exists(file):
+        yield
+        return
+    del main.__file__
+    try:
+        yield
+    finally:
+        main.__file__ = file
