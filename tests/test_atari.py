@@ -16,6 +16,7 @@ from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.objective import Objective, advantages_and_returns
 from a3c_zoo.learning.rollout import Collector
 from a3c_zoo.learning.spaces import action_distribution, observation_spec
+from a3c_zoo.runs.evaluate import evaluate
 from a3c_zoo_envs._atari import AtariGames
 from a3c_zoo_envs.atari_config import AtariConfig
 from a3c_zoo_envs.atari_family import atari_entry
@@ -313,6 +314,29 @@ def test_nothing_is_bootstrapped_across_a_lost_life() -> None:
     assert 1 < lost.sum() < 5
     assert returns[lost, 0].tolist() == rollout.rewards[lost, 0].tolist()
     assert returns[~lost, 0].tolist() == (rollout.rewards[~lost, 0] + 5).tolist()
+
+
+class RandomActions:
+    """The same ones again for every evaluation."""
+
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(0)
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[Any, Any]:
+        return self.random.integers(4, size=len(observation)), state
+
+
+def test_an_evaluation_plays_whole_games() -> None:
+    results = []
+    for life_loss in (True, False):
+        keys = AtariConfig(life_loss=life_loss, frame_size=8, frame_stack=1)
+        entry = atari_entry("breakout", "breakout")
+        result = evaluate(RandomActions(), entry, keys, episodes=3, num_envs=2, seed=0)
+        results.append((result.mean_return, result.max_return, result.mean_length))
+    assert results[0] == results[1]
+    assert results[0][2] > 100  # five lives
 
 
 # Pictures

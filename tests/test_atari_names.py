@@ -7,10 +7,12 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+import yaml
 from ale_py import roms
 
 import a3c_zoo
 from a3c_zoo.errors import UnknownNameError, ZooError
+from a3c_zoo.hardware import has_fast_bfloat16
 from a3c_zoo.hyperparams import resolve_config
 from a3c_zoo.registry import get_registry
 from a3c_zoo.testing import check_env
@@ -120,5 +122,7 @@ def test_training_any_game(tmp_path: Path) -> None:
     assert (outcome.reason, outcome.steps >= 240) == ("steps", True)
     assert outcome.episodes >= 8
     assert outcome.updates >= 240 // 40
+    chosen = yaml.safe_load((outcome.run / "config.yml").read_text())["network"]["precision"]
+    assert chosen == ("bfloat16" if has_fast_bfloat16() else "float32")  # what "auto" was
     actions, _ = a3c_zoo.load_agent(outcome.run).predict(np.zeros((3, 4, 84, 84), np.uint8))
     assert actions.shape == (3,)
