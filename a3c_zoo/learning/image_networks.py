@@ -67,8 +67,9 @@ class ConvActorCritic(ActorCritic):
     ) -> None:
         super().__init__()
         channels, *sizes = spec.shape
-        self.center, self.scale = config.center, config.scale
-        self.activation: Callable[[Tensor], Tensor] = functional.elu if architecture.elu else torch.relu
+        self.scale, self.offset = config.scale, torch.tensor(-config.center * config.scale)
+        # In place: saves an allocation each, and ELU's gradient then comes from its result, without an exponential.
+        self.activation: Callable[[Tensor], Tensor] = functional.elu_ if architecture.elu else torch.relu_
         gain = nn.init.calculate_gain("relu")
         convs = []
         for conv in architecture.convs:
@@ -90,8 +91,10 @@ class ConvActorCritic(ActorCritic):
 
     def _features(self, observations: Tensor) -> Tensor:
         """`[B, features]` in the network's precision, from uint8 `[B, C, H, W]`."""
-        x = observations.to(self.actor.weight.dtype, memory_format=torch.channels_last)
-        x = x.sub_(self.center).mul_(self.scale)
+        x = observations.to(self.actor.weight.dtype)
+        x = torch.add(self.offset, x, alpha=self.scale)  # scale · (x − center), in one pass
+        # Cast first, then reordered: twice as fast as both at once.
+        x = x.contiguous(memory_format=torch.channels_last)
         for conv in self._convs:
             x = self.activation(functional.conv2d(x, conv.weight, conv.bias, conv.stride, conv.padding))
         return x.flatten(1)
