@@ -131,6 +131,9 @@ class Outcome:
         training_s, evaluation_s, checkpoint_s, startup_s, total_s: seconds of each part of this session and of the
             sessions that it resumed.
         evaluation: the last evaluation, None when none was due.
+        cpu_s: CPU seconds of all processes of these sessions together, also of those that have ended. peak_memory_mib:
+            the most memory that they were seen to hold at one time, shared pages counted once. None where the system
+            doesn't tell.
     """
 
     run: Path
@@ -148,6 +151,8 @@ class Outcome:
     steps_per_s: float
     mean_return_100: float | None
     evaluation: Evaluation | None
+    cpu_s: float | None = None
+    peak_memory_mib: float | None = None
 
 
 class Policy(Protocol):

@@ -22,6 +22,8 @@ from pathlib import Path
 
 import psutil
 
+from a3c_zoo.runs.resources import memory_mib
+
 THRESHOLD = 475.0
 WINDOW = 100
 METHODS = ("a3c", "sb3-a2c")
@@ -70,17 +72,6 @@ def first_window(monitor: Path) -> tuple[float, float, int] | None:
         if len(returns) >= WINDOW and sum(returns[-WINDOW:]) / WINDOW >= THRESHOLD:
             return json.loads(header[1:])["t_start"] + float(training_s), float(training_s), int(step)
     return None
-
-
-def memory_mib(root: psutil.Process) -> float:
-    """Proportional set size of a process and its descendants: a page shared by k of them counts 1/k in each."""
-    total = 0
-    for process in [root, *root.children(recursive=True)]:
-        try:
-            total += process.memory_full_info().pss
-        except (psutil.Error, OSError):
-            continue  # it has just ended
-    return total / 2**20
 
 
 def train(method: str, seed: int, folder: Path, *options: str) -> Result:

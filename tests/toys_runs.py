@@ -44,6 +44,8 @@ class RunToyConfig(EnvConfig):
     fault: str = Field("", description="see FaultyVectorEnv; and factory-raise, factory-sleep, worker-sleep")
     after: int = Field(0, description="good steps before the fault")
     step_s: float = Field(0.0, description="seconds that a step takes")
+    busy_s: float = Field(0.0, description="CPU seconds that a step takes")
+    held_mib: int = Field(0, description="memory that it holds")
     evaluation_step_s: float = Field(0.0, description="seconds that a step takes in an evaluation")
     evaluation_reward: float = Field(1.0, description="reward of an episode in an evaluation; 1 in training")
     unit_rewards: bool = Field(True, description="episodes of one step, reward 1; else the toys' script")
@@ -64,7 +66,9 @@ def make(num_envs: int, seed: int, **options: Any) -> ToyVectorEnv:
     reward = 1.0 if is_training else settings.evaluation_reward
     scripts: list[Script] = [[([reward], "terminated")]] if settings.unit_rewards else [SCRIPT]
     step_s = settings.step_s if is_training else settings.evaluation_step_s
-    return SlowToy(num_envs, settings.fault, settings.after, step_s, scripts=scripts)
+    env = SlowToy(num_envs, settings.fault, settings.after, step_s, scripts=scripts)
+    env.busy_s, env.held = settings.busy_s, b"x" * (settings.held_mib << 20)
+    return env
 
 
 class SlowToy(FaultyVectorEnv):
@@ -73,10 +77,14 @@ class SlowToy(FaultyVectorEnv):
     def __init__(self, num_envs: int, fault: str, after: int, step_s: float, **options: Any) -> None:
         super().__init__(num_envs, fault, after if fault else sys.maxsize, **options)
         self.step_s = step_s
+        self.busy_s, self.held = 0.0, b""
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         if self.step_s:
             time.sleep(self.step_s)
+        busy_until_s = time.thread_time() + self.busy_s
+        while time.thread_time() < busy_until_s:
+            pass
         return super().step(actions)
 
 
@@ -260,7 +268,7 @@ def checkpoint(run: Path, which: str = "final") -> dict[str, Any]:
 
 def assert_same_training(one: Any, other: Any, where: str = "") -> None:
     """Two checkpoints are equal, bit by bit, but for what depends on the clock and on the number of sessions."""
-    if where in ("/session/seconds", "/session/monitor_position", "/agent/session"):
+    if where in ("/session/seconds", "/session/monitor_position", "/session/resources", "/agent/session"):
         return
     assert type(one) is type(other), where
     if isinstance(one, dict):

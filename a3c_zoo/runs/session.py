@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from a3c_zoo.entries import AgentEntry, EnvEntry, NetworkEntry
     from a3c_zoo.run_hooks import RunHooks
     from a3c_zoo.runs.directory import RunDirectory
+    from a3c_zoo.runs.resources import Meter
     from a3c_zoo.runs.signals import StopRequest
 
 METRICS_EVERY_S = 0.5
@@ -64,6 +65,7 @@ class Session:
         observer: Observer,
         stop: StopRequest,
         clock: Clock,
+        meter: Meter,
         saved: Mapping[str, Any] | None,
     ) -> None:
         self.directory, self.entry, self.network, self.config = directory, entry, network, config
@@ -73,10 +75,11 @@ class Session:
         self._hooks, self._observer, self._stop = hooks, observer, stop
         self._run = RunInfo(directory.path, config.env_name, config.agent_name, config)
         self._target = config.run.stop_return if config.run.stop_return is not None else entry.threshold
-        self._clock, self._window = clock, Window()
+        self._clock, self._meter, self._window = clock, meter, Window()
         self.steps = self.episodes = self.updates = 0
         self._evaluations = 0
-        self._saved_steps = self._published_steps = 0
+        self._saved_steps = 0
+        self._published = (0, 0)  # steps and episodes
         self._next_check = WINDOW  # episodes at which the window may be checked next
         self._metrics: dict[str, float] = {}
         self._plugin_stop: str | None = None
@@ -209,9 +212,10 @@ class Session:
         now = time.monotonic()
         progress = self.progress()
         self._observer.progress(progress)
-        if self.steps == self._published_steps or (not force and now < self._next_metrics_s):
+        reached = (self.steps, self.episodes)  # one worker's report counts the steps of all, but its own episodes
+        if reached == self._published or (not force and now < self._next_metrics_s):
             return
-        self._next_metrics_s, self._published_steps = now + METRICS_EVERY_S, self.steps
+        self._next_metrics_s, self._published = now + METRICS_EVERY_S, reached
         scalars = {"speed/steps_per_s": progress.steps_per_s}
         if progress.mean_return_100 is not None and progress.mean_length_100 is not None:
             scalars["episode/return_mean_100"] = progress.mean_return_100
@@ -243,6 +247,7 @@ class Session:
 
     def _save(self, snapshot: Snapshot) -> None:
         with self._clock.during("checkpoint"):
+            self._meter.sample()
             self.save(snapshot.state())
         self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
 
@@ -263,15 +268,17 @@ class Session:
             "window": self._window.state_dict(),
             "monitor_position": self.monitor.position,
             "seconds": {**self._clock.seconds},
+            "resources": self._meter.state_dict(),
         }
 
     def _load(self, state: Mapping[str, Any]) -> None:
         self.steps, self.episodes, self.updates = state["steps"], state["episodes"], state["updates"]
-        self._saved_steps = self._published_steps = self.steps
+        self._saved_steps, self._published = self.steps, (self.steps, self.episodes)
         self._evaluations, self._next_check = state["evaluations"], state["next_check"]
         self._window.load_state_dict(state["window"])
         for part, seconds in state["seconds"].items():
             self._clock.seconds[part] = self._clock.seconds.get(part, 0.0) + seconds
+        self._meter.go_on_from(state["resources"])
 
     def close(self) -> None:
         """Closes the files."""
@@ -307,6 +314,8 @@ class Session:
             steps_per_s=self.steps / training_s if training_s > 0 else 0.0,
             mean_return_100=mean,
             evaluation=evaluation,
+            cpu_s=self._meter.cpu_s,
+            peak_memory_mib=self._meter.peak_memory_mib,
         )
 
     def start_hooks(self) -> None:

@@ -16,6 +16,7 @@ from a3c_zoo.hyperparams import dump_config
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.runs.clock import Clock
 from a3c_zoo.runs.directory import RUN_FORMAT, RunDirectory, describe_host, write_atomically
+from a3c_zoo.runs.resources import Meter
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
@@ -51,8 +52,9 @@ def train_new(job: Job, runs_dir: Path, name: str | None, observer: Observer) ->
     clock = Clock()
     with stop_on_signals() as stop:
         _warm_up(job)
+        meter = Meter()
         directory = RunDirectory.create(runs_dir, job.config, _meta(job), name)
-        return _train(job, directory, None, observer, stop, clock)
+        return _train(job, directory, None, observer, stop, clock, meter)
 
 
 def train_on(
@@ -78,6 +80,7 @@ def train_on(
                 registry, registry.env(config.env_name), registry.agent(config.agent_name), config, meta["serial"]
             )
             _warm_up(job)
+            meter = Meter()
             from a3c_zoo.runs.checkpoints import load_checkpoint
 
             saved = load_checkpoint(directory)
@@ -87,7 +90,7 @@ def train_on(
         except BaseException:
             directory.unlock()
             raise
-        return _train(job, directory, saved, observer, stop, clock)
+        return _train(job, directory, saved, observer, stop, clock, meter)
 
 
 def _warm_up(job: Job) -> None:
@@ -117,6 +120,7 @@ def _train(
     observer: Observer,
     stop: StopRequest,
     clock: Clock,
+    meter: Meter,
 ) -> Outcome:
     """Runs the agent under a session; whatever happens, the files are closed and the lock is given back."""
     try:
@@ -133,10 +137,12 @@ def _train(
             observer=observer,
             stop=stop,
             clock=clock,
+            meter=meter,
             saved=saved,
         )
         try:
-            outcome = _run_agent(job, session, stop)
+            with meter.watching():
+                outcome = _run_agent(job, session, stop)
         except BaseException:
             with suppress(RunDirectoryError):  # the first error matters more
                 session.close()

@@ -1,0 +1,112 @@
+"""CPU seconds and memory of a run: this process and all that descend from it, the fork server and workers included.
+
+Linux tells both for every process; elsewhere they are None. Runs side by side in threads of one process count each
+other's.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psutil
+
+SAMPLE_EVERY_S = 1.0
+#: Of one core, for samples: reading a process's page tables takes some milliseconds, so many are read less often.
+SAMPLE_SHARE = 0.004
+
+
+def with_descendants(root: psutil.Process) -> list[psutil.Process]:
+    """A process and all that descend from it."""
+    return [root, *root.children(recursive=True)]
+
+
+def cpu_seconds(root: psutil.Process) -> float:
+    """User and system seconds of a process and its descendants, the ended ones included.
+
+    One that has ended and was waited for counts in its parent.
+    """
+    import psutil
+
+    seconds = 0.0
+    for process in with_descendants(root):
+        with suppress(psutil.Error):  # it has just ended
+            times = process.cpu_times()
+            seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds
+
+
+def memory_mib(root: psutil.Process) -> float:
+    """Proportional set size of a process and its descendants: a page shared by k of them counts 1/k in each."""
+    import psutil
+
+    total = 0
+    for process in with_descendants(root):
+        with suppress(psutil.Error, OSError):  # it has just ended, or is another user's
+            total += process.memory_full_info().pss
+    return total / 2**20
+
+
+class Meter:
+    """Measures a run from now on.
+
+    Attributes:
+        peak_memory_mib: the most that a sample found so far, in MiB; None before the first.
+    """
+
+    def __init__(self) -> None:
+        self.peak_memory_mib: float | None = None
+        self._before_s = 0.0
+        self._lock = threading.Lock()
+        if sys.platform == "linux":
+            import psutil
+
+            self._root = psutil.Process()
+            self._before_s = -cpu_seconds(self._root)
+
+    def go_on_from(self, state: Mapping[str, float | None]) -> None:
+        """Adds what earlier sessions of the run used; see `state_dict`."""
+        self._before_s += state["cpu_s"] or 0.0
+        self._take(state["peak_memory_mib"])
+
+    def state_dict(self) -> dict[str, float | None]:
+        """For a checkpoint."""
+        return {"cpu_s": self.cpu_s, "peak_memory_mib": self.peak_memory_mib}
+
+    @property
+    def cpu_s(self) -> float | None:
+        """CPU seconds of the run until now, of all its processes."""
+        return self._before_s + cpu_seconds(self._root) if sys.platform == "linux" else None
+
+    def sample(self) -> None:
+        """Looks at the memory now."""
+        if sys.platform == "linux":
+            self._take(memory_mib(self._root))
+
+    def _take(self, memory_mib: float | None) -> None:
+        with self._lock:
+            self.peak_memory_mib = max(self.peak_memory_mib or 0.0, memory_mib or 0.0) or None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """While the body runs, a thread takes samples."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(ended,), name="a3c-zoo memory", daemon=True)
+        if sys.platform == "linux":
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+
+    def _watch(self, ended: threading.Event) -> None:
+        wait_s = SAMPLE_EVERY_S
+        while not ended.wait(wait_s):
+            start_s = time.thread_time()
+            self.sample()
+            wait_s = max(SAMPLE_EVERY_S, (time.thread_time() - start_s) / SAMPLE_SHARE)

@@ -1,0 +1,155 @@
+"""What a run cost: CPU seconds and memory of all its processes, whoever has ended meanwhile."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import a3c_zoo
+from a3c_zoo.runs.resources import SAMPLE_SHARE, Meter, cpu_seconds, memory_mib
+from tests.toys_runs import checkpoint, toy_installed
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems don't tell")
+
+#: Burns half a CPU second in a child that it waits for and half itself, then waits for its stdin to end.
+BURN = """
+import subprocess, sys, time
+burn = "import time\\nwhile time.process_time() < 0.5: pass"
+subprocess.run([sys.executable, "-c", burn])
+exec(burn)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+#: Two processes that both hold the same 200 MiB, of which each has written 20 MiB anew.
+SHARE = """
+import mmap, os, sys
+block = mmap.mmap(-1, 200 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+block[:] = b"x" * len(block)
+child = os.fork()
+block[: 20 << 20] = b"y" * (20 << 20)
+if child:
+    os.waitpid(child, 0)
+else:
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def program(source: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_cpu_seconds_of_living_and_ended_processes() -> None:
+    process = program(BURN)
+    try:
+        assert 0.95 <= cpu_seconds(psutil.Process(process.pid)) < 2.0  # the kernel counts in hundredths
+    finally:
+        process.communicate()
+
+
+def test_the_meter_counts_from_its_start_and_across_ends() -> None:
+    program(BURN).communicate()  # before
+    meter = Meter()
+    assert meter.cpu_s == pytest.approx(0.0, abs=0.2)
+    process = program(BURN)
+    living = meter.cpu_s
+    process.communicate()
+    ended = meter.cpu_s
+    assert living is not None
+    assert ended is not None
+    assert 0.95 <= living <= ended < 2.0
+
+
+def test_shared_pages_count_once() -> None:
+    alone = program("import os, mmap, sys; print('ready', flush=True); sys.stdin.read()")
+    both = program(SHARE)
+    try:
+        found = memory_mib(psutil.Process(both.pid)) - memory_mib(psutil.Process(alone.pid))
+        assert 219 < found < 240  # 180 MiB that they share, and 20 each
+    finally:
+        for process in (alone, both):
+            process.communicate()
+
+
+def test_the_meter_watches_in_the_background() -> None:
+    meter = Meter()
+    with meter.watching():
+        process = program("held = b'x' * (150 << 20); print('ready', flush=True); import sys; sys.stdin.read()")
+        held = memory_mib(psutil.Process(process.pid))
+        deadline = time.monotonic() + 30
+        while (meter.peak_memory_mib or 0) < held and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.communicate()
+        meter.sample()  # less now
+    assert meter.peak_memory_mib is not None
+    assert meter.peak_memory_mib > held > 150
+
+
+def test_samples_keep_to_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample that took 10 ms of CPU is followed by 2.5 s without any."""
+    meter, taken = Meter(), []
+
+    def sample() -> None:
+        start_s = time.thread_time()
+        taken.append(time.monotonic())
+        while time.thread_time() - start_s < 0.010:
+            pass
+
+    monkeypatch.setattr(meter, "sample", sample)
+    monkeypatch.setattr("a3c_zoo.runs.resources.SAMPLE_EVERY_S", 0.1)
+    with meter.watching():
+        time.sleep(3.5)
+    assert len(taken) == 2
+    assert taken[1] - taken[0] >= 0.010 / SAMPLE_SHARE
+
+
+@pytest.fixture
+def _toy(tmp_path: Path) -> Iterator[None]:
+    with toy_installed(tmp_path / "toy"):
+        yield
+
+
+@pytest.mark.usefixtures("_toy")
+@pytest.mark.parametrize("serial", [False, True])
+def test_a_run_tells_what_it_cost(serial: bool, tmp_path: Path) -> None:
+    """Each step of two environments takes 10 ms of CPU: 200 steps a second at least, in workers that end before."""
+    overrides = {"env.busy_s": 0.01, "agent.n_steps": 5}
+    outcome = a3c_zoo.train("toy", serial=serial, steps=200, stop_return=9, overrides=overrides, runs_dir=tmp_path)
+    assert outcome.cpu_s is not None
+    assert outcome.peak_memory_mib is not None
+    assert 0.95 <= outcome.cpu_s <= outcome.total_s * (os.cpu_count() or 1) + 0.5
+    written = json.loads((outcome.run / "outcome.json").read_text())
+    assert (written["cpu_s"], written["peak_memory_mib"]) == (outcome.cpu_s, outcome.peak_memory_mib)
+    assert checkpoint(outcome.run)["session"]["resources"]["peak_memory_mib"] == outcome.peak_memory_mib
+    resumed = a3c_zoo.train(resume=outcome.run, steps=400)
+    assert resumed.cpu_s is not None
+    assert resumed.peak_memory_mib is not None
+    assert resumed.cpu_s >= outcome.cpu_s + 0.9  # the checkpoint came just before the end
+    assert resumed.peak_memory_mib >= outcome.peak_memory_mib
+
+
+@pytest.mark.usefixtures("_toy")
+def test_the_memory_of_workers_is_in_it(tmp_path: Path) -> None:
+    """Each worker holds 100 MiB; this process and the fork server hold the rest."""
+    overrides = {"env.held_mib": 100, "env.step_s": 0.02, "agent.n_steps": 5}
+    start: dict[str, Any] = {"stop_return": 9.0, "overrides": overrides, "runs_dir": tmp_path}
+    few = a3c_zoo.train("toy", workers=1, steps=100, **start)
+    many = a3c_zoo.train("toy", workers=4, steps=400, **start)
+    assert few.peak_memory_mib is not None
+    assert many.peak_memory_mib is not None
+    assert 300 < many.peak_memory_mib - few.peak_memory_mib < 600
+    assert multiprocessing.active_children() == []
