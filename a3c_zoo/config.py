@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler,
 
 #: In the order in which they are shown and saved.
 SECTIONS = ("run", "env", "agent", "network", "optimizer")
+#: A step that no run reaches.
+NEVER = 2**62
 
 
 class Section(BaseModel):
@@ -41,7 +43,13 @@ class RunConfig(Section):
     stop_return: float | None = Field(
         None, description="end at this mean return of 100 episodes; null: at the environment's threshold"
     )
+    stop_when_solved: bool = Field(
+        True, description="end at run.stop_return; false: only when a budget is spent, with no evaluation on the way"
+    )
     checkpoint_every_s: float = Field(300.0, gt=0, description="seconds between checkpoints")
+    checkpoint_every_steps: int | None = Field(
+        None, ge=1, description="agent steps between checkpoints, beside those by seconds; null: none"
+    )
     evaluation_episodes: int = Field(100, ge=1, le=100_000, description="episodes of an evaluation")
     evaluation_envs: int = Field(20, ge=1, le=1024, description="environments that an evaluation plays side by side")
     worker_timeout_s: float = Field(
@@ -50,6 +58,11 @@ class RunConfig(Section):
     start_method: Literal["auto", "forkserver", "spawn"] = Field(
         "auto", description="how worker processes start; auto: forkserver on Linux, spawn elsewhere"
     )
+
+    def next_pause(self, steps: int) -> int:
+        """The step after `steps` at which training stands still, for a checkpoint or because the budget is spent."""
+        every, budget = self.checkpoint_every_steps, NEVER if self.steps is None else self.steps
+        return budget if every is None else min(budget, (steps // every + 1) * every)
 
 
 class EnvConfig(Section):

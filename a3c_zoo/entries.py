@@ -33,6 +33,7 @@ class EnvEntry:
         threshold: mean return over 100 episodes from which the environment counts as solved; None: never.
         default_agent: the agent that `a3c-zoo train NAME` uses.
         description: one line for listings.
+        budget_steps: agent steps for which `a3c-zoo compare` trains unless it is told otherwise; None: it must be told.
         gym_id: the registered Gymnasium id by which others know the same task, for baselines that train on
             environments of their own library's making; only where a `factory` is given.
     """
@@ -46,6 +47,7 @@ class EnvEntry:
     default_agent: str = "a3c"
     description: str = ""
     gym_id: str | None = None
+    budget_steps: int | None = None
     revision: int = ENTRY_REVISION
 
     @property

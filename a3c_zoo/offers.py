@@ -33,6 +33,10 @@ _FIELD_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "str": ("a string", lambda value: isinstance(value, str)),
     "str | None": ("a string or None", lambda value: isinstance(value, str | None)),
     "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "int | None": (
+        "a whole number or None",
+        lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool)),
+    ),
     "float | None": ("a number or None", lambda value: isinstance(value, int | float | None)),
     "tuple[str, ...]": (
         "a tuple of strings",

@@ -18,6 +18,7 @@ from a3c_zoo.errors import PluginError
 from a3c_zoo.learning.environments import SEED_ENV, SEED_EVALUATION, seed_for
 from a3c_zoo.records import Outcome
 from a3c_zoo.registry import get_registry
+from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import MADE, NUM_ENVS, Listener, checkpoint, episodes, signal_self, toy_installed
@@ -164,6 +165,27 @@ def test_checkpoints_come_in_time_and_at_the_end(tmp_path: Path) -> None:
     steps = [int(path.stem.removeprefix("step-")) for path in (outcome.run / "checkpoints").iterdir()]
     assert 2 <= len(steps) <= 6
     assert max(steps) == outcome.steps
+
+
+@pytest.mark.parametrize("agent", ["a3c", "sb3-a2c", "random"])
+def test_checkpoints_come_at_fixed_steps(agent: str, tmp_path: Path) -> None:
+    """Each with less than one more rollout of every worker, whatever the agent's speed."""
+    overrides = {"run.checkpoint_every_steps": 1000, "env.num_envs": 4}
+    outcome = a3c_zoo.train("cartpole", agent=agent, steps=3500, overrides=overrides, runs_dir=tmp_path)
+    steps = checkpoint_steps(RunDirectory(outcome.run))
+    assert steps[-1] == outcome.steps
+    assert len(steps) == 4
+    rollout = 2 * 4 * 5 if agent == "a3c" else 4 * 5 if agent == "sb3-a2c" else 4 * 32
+    assert all(0 <= found - due < rollout for found, due in zip(steps, (1000, 2000, 3000, 3500), strict=True))
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_run_that_does_not_stop_when_solved_plays_no_evaluation(tmp_path: Path) -> None:
+    outcome, listener = train(tmp_path, steps=1000, overrides={"run.stop_when_solved": False})
+    assert (outcome.reason, outcome.solved, outcome.evaluation, outcome.evaluation_s) == ("steps", False, None, 0)
+    assert outcome.mean_return_100 == 1.0
+    assert listener.messages == []
+    assert all(num_envs != 20 for num_envs, _ in MADE)
 
 
 def hooked(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> list[tuple[str, Any]]:

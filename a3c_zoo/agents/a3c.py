@@ -235,7 +235,7 @@ def run(context: RunContext) -> None:
             states,
             config.run.start_method,
             config.run.worker_timeout_s,
-            config.run.steps,
+            config.run.next_pause,
         )
     )
 

@@ -80,7 +80,7 @@ class RunCallback(BaseCallback):
     def __init__(self, context: RunContext, snapshot: Snapshot, updates: UpdateCounter) -> None:
         super().__init__()
         self._context, self._snapshot, self._updates = context, snapshot, updates
-        self._budget = context.config.run.steps or FOR_EVER
+        self._next_pause = 0
         self._episodes: list[Episode] = []
         self._lengths = np.zeros(context.config.env.num_envs, np.int64)  # agent steps of the episodes under way
         self._next_report_s = 0.0
@@ -104,10 +104,11 @@ class RunCallback(BaseCallback):
         """The last rollout has been learned from and the next not begun: counts and parameters belong together."""
         now, steps = time.monotonic(), self.model.num_timesteps
         # Whatever can end a run is reported at once, so that runs of one seed end at the same step.
-        if self._episodes or steps >= self._budget or now >= self._next_report_s:
+        if self._episodes or steps >= self._next_pause or now >= self._next_report_s:
             self._next_report_s = now + REPORT_EVERY_S
             episodes, self._episodes = self._episodes, []
             self._context.record([Report(0, steps, self._updates.count, episodes, self._metrics())])
+            self._next_pause = self._context.config.run.next_pause(steps)
         if self._context.due() and not self._context.settle(self._snapshot):
             raise RunOverError
 

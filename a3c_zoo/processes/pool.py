@@ -23,14 +23,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from a3c_zoo.config import NEVER
 from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.learning.shared import Counters, share
 from a3c_zoo.processes.crew import REPORT_EVERY_S, WorkerFactory
 from a3c_zoo.processes.start import importable_main, process_context, warm_up
 from a3c_zoo.records import Report
 
-#: What the command cell holds: STOP, or the number of a turn. In odd turns workers stand still, in even ones they
+#: What the first command cell holds: STOP, or the number of a turn. In odd turns workers stand still, in even ones they
 #: work. With PARK and RUN for ever the same, a worker that sleeps through RUN would take the next PARK for the last.
+#: The second cell holds the step at which the turn ends.
 STOP = 0
 POLL_S = 0.1
 STOP_GRACE_S = 5.0  # a worker sees the stop cell after each environment step
@@ -61,7 +63,8 @@ class WorkerPool:
         counters: shared by the workers; their ticks tell a slow worker from a hung one.
         states: one state for each worker to go on from, or nothing.
         start_method: see `process_context`. timeout_s: without a tick for so long, a worker counts as hung.
-        budget_steps: no worker begins a rollout once the counters have reached it.
+        next_pause: from the steps done, those at which training stands still next: once the counters have reached them,
+            no worker begins a rollout before the next turn.
     """
 
     def __init__(
@@ -72,13 +75,13 @@ class WorkerPool:
         states: Sequence[dict[str, Any]] | None = None,
         start_method: str = "auto",
         timeout_s: float = 300.0,
-        budget_steps: int | None = None,
+        next_pause: Callable[[int], int] = lambda steps: NEVER,
     ) -> None:
         self._factory, self._plan, self._counters, self._initial_states = factory, plan, counters, states
         warm_up(start_method)  # done long before in a run
         self._context = process_context(start_method)
-        self._timeout_s, self._budget_steps = timeout_s, budget_steps
-        self._command = torch.ones(1, dtype=torch.int64)
+        self._timeout_s, self._next_pause = timeout_s, next_pause
+        self._command = torch.ones(2, dtype=torch.int64)
         share(self._command)
         self._members: list[_Member] = []
         self._at_exit: util.Finalize | None = None
@@ -96,7 +99,6 @@ class WorkerPool:
                     sender,
                     self._command,
                     self._counters.tensor,
-                    self._budget_steps,
                     self._factory,
                     self._plan,
                     rank,
@@ -121,6 +123,7 @@ class WorkerPool:
         for member in self._members:
             member.state = None
             member.last_tick_s = time.monotonic()
+        self._command[1] = self._next_pause(self._counters.steps)
         self._command[0] = self._turn + 1
 
     def poll(self) -> list[Report]:
@@ -220,7 +223,6 @@ def worker_main(
     pipe: Connection,
     command: Tensor,
     counters: Tensor,
-    budget_steps: int | None,
     factory: WorkerFactory,
     plan: Any,
     rank: int,
@@ -231,7 +233,7 @@ def worker_main(
     _leave_with_parent()
     torch.set_num_threads(1)
     try:
-        _work(pipe, command, counters, budget_steps, factory, plan, rank, pickle.loads(state))
+        _work(pipe, command, counters, factory, plan, rank, pickle.loads(state))
     except (StopWork, BrokenPipeError):
         pass  # told to, or nobody listens any more
     except BaseException as error:
@@ -253,7 +255,6 @@ def _work(
     pipe: Connection,
     command: Tensor,
     counters: Tensor,
-    budget_steps: int | None,
     factory: WorkerFactory,
     plan: Any,
     rank: int,
@@ -280,7 +281,7 @@ def _work(
                 send("parked", (worker.report(), worker.state_dict()))
                 _wait_for_turn_after(turn, cell)
                 continue
-            is_spent = budget_steps is not None and all_counters.steps >= budget_steps
+            is_spent = all_counters.steps >= cell[1]
             if not is_spent:
                 worker.work()
             now = time.monotonic()

@@ -74,7 +74,8 @@ class Session:
         self.checkpoint: Mapping[str, Any] | None = saved["agent"] if saved else None
         self._hooks, self._observer, self._stop = hooks, observer, stop
         self._run = RunInfo(directory.path, config.env_name, config.agent_name, config)
-        self._target = config.run.stop_return if config.run.stop_return is not None else entry.threshold
+        threshold = config.run.stop_return if config.run.stop_return is not None else entry.threshold
+        self._target = threshold if config.run.stop_when_solved else None
         self._clock, self._meter, self._window = clock, meter, Window()
         self.steps = self.episodes = self.updates = 0
         self._evaluations = 0
@@ -92,6 +93,7 @@ class Session:
         )
         self.tensorboard = TensorBoard(directory.path / "tensorboard", self.steps + 1 if saved else None)
         self._next_checkpoint_s = self._next_metrics_s = 0.0
+        self._next_pause = config.run.next_pause(self.steps)
         self._speeds: deque[tuple[float, int]] = deque()
         workers = "one process" if agent.one_process else "serial" if serial else f"{config.run.workers} workers"
         title = f"{config.agent_name} on {config.env_name}, seed {config.run.seed}, {workers}"
@@ -127,7 +129,8 @@ class Session:
 
     def due(self) -> bool:
         """Whether training should stand still for something."""
-        return bool(self._why_stop()) or self._is_check_due() or time.monotonic() >= self._next_checkpoint_s
+        is_save_due = self.steps >= self._next_pause or time.monotonic() >= self._next_checkpoint_s
+        return is_save_due or bool(self._why_stop()) or self._is_check_due()
 
     def settle(self, snapshot: Snapshot) -> bool:
         """Evaluates, saves, decides. Training stands still."""
@@ -250,6 +253,7 @@ class Session:
             self._meter.sample()
             self.save(snapshot.state())
         self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
+        self._next_pause = self.config.run.next_pause(self.steps)
 
     def save(self, agent_state: dict[str, Any]) -> None:
         """Writes a checkpoint of the agent's state and of this session's own."""

@@ -16,6 +16,7 @@ def zoo_envs() -> list[EnvEntry | EnvFamily]:
             threshold=475.0,
             description="CartPole-v1: balance a pole on a cart",
             gym_id="CartPole-v1",
+            budget_steps=250_000,
         ),
         atari_entry("pong", "pong", 18.0, "Pong on the Atari 2600: 21 points win"),
         atari_entry("breakout", "breakout", 400.0, "Breakout on the Atari 2600: whole games of five lives"),
