@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow bench-cartpole lint format clean
+.PHONY: help train test test-slow bench-cartpole bench-atari lint format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -29,6 +29,9 @@ lint: .venv/.installed-dev ## lint, types and layers only
 
 bench-cartpole: .venv/.installed-dev ## a3c against SB3's A2C on CartPole, 10 seeds each: 8 minutes on an idle machine
 	@$(BIN)/python benchmarks/cartpole.py
+
+bench-atari: .venv/.installed-dev ## steps/s on Pong: each network and precision, SB3's A2C, the environments alone: 14 minutes
+	@$(BIN)/python benchmarks/atari.py
 
 format: .venv/.installed-dev ## format the code and sort its imports
 	@$(BIN)/ruff check --fix $(SOURCES)

@@ -36,6 +36,7 @@ class RunConfig(Section):
     """How long, how many, and what is kept."""
 
     workers: int = Field(2, ge=1, le=1024, description="worker processes")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="where the workers' networks compute; cuda: the GPU")
     seed: int = Field(0, ge=0, lt=2**63, description="root of every random number of the run")
     steps: int | None = Field(None, ge=1, description="budget in agent steps, all workers together; null: no limit")
     episodes: int | None = Field(None, ge=1, description="budget in finished episodes, all workers together")
@@ -89,8 +90,8 @@ class NetworkConfig(Section):
 
     name: str = Field("mlp", description="network, one of `a3c-zoo list networks`")
 
-    def settled(self) -> Self:
-        """The same with every value decided that depends on this machine."""
+    def settled(self, device: str) -> Self:
+        """The same with every value decided that depends on this machine, for a device ("cpu" or "cuda")."""
         return self
 
 

@@ -119,8 +119,8 @@ class Settings:
     def _fit_to_agent(self, sections: dict[str, Any]) -> None:
         """Settles what follows from the agent and the machine: whose environments, how many processes, precision."""
         env, run, network = (sections.get(name) for name in ("env", "run", "network"))
-        if network is not None:
-            sections["network"] = network.settled()
+        if network is not None and run is not None:
+            sections["network"] = network.settled(run.device)
         if env is not None:
             sections["env"] = env.model_copy(update={"stack": self._stack(env.stack)})
         if run is not None and self.agent.one_process:

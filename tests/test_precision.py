@@ -211,7 +211,7 @@ def cpu(monkeypatch: pytest.MonkeyPatch, flags: str) -> None:
 def test_which_processors_multiply_bfloat16(flags: str, is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu(monkeypatch, flags)
     assert hardware.has_fast_bfloat16() == is_fast
-    assert ImageConfig().settled().precision == ("bfloat16" if is_fast else "float32")
+    assert ImageConfig().settled("cpu").precision == ("bfloat16" if is_fast else "float32")
     assert hardware.cpu_model() == "A Processor"
 
 
@@ -225,7 +225,7 @@ def test_what_linux_says_of_a_processor() -> None:
 def test_what_was_asked_for_stays(precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for flags in (FAST, SLOW):
         cpu(monkeypatch, flags)
-        assert ImageConfig(precision=precision).settled().precision == precision
+        assert ImageConfig(precision=precision).settled("cpu").precision == precision
 
 
 @pytest.mark.parametrize(("flags", "chosen"), [(FAST, "bfloat16"), (SLOW, "float32")])

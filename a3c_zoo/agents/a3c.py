@@ -72,7 +72,7 @@ class A3CWorker:
         assert config.optimizer is not None
         self._plan, self._rank, self._optimizer_config = plan, rank, config.optimizer
         self._objective = objective_of(config.agent)
-        self._model = Model(plan.spaces, plan.network, config)
+        self._model = Model(plan.spaces, plan.network, config, config.run.device)
         self._counters = Counters(plan.counters)
         self._row = self._counters.row(rank)
         self._optimizer_state = plan.optimizer_state or (

@@ -98,7 +98,9 @@ def first_action_of(env: VecEnv) -> int:
     return int(getattr(env.unwrapped, "first_action", 0))
 
 
-def build_model(entry: EnvEntry, config: Config, env: VecEnv, seed: int | None) -> OnPolicyAlgorithm:
+def build_model(
+    entry: EnvEntry, config: Config, env: VecEnv, seed: int | None, device: str = "cpu"
+) -> OnPolicyAlgorithm:
     """Builds the algorithm that the `agent` section describes. A seed seeds torch, NumPy and `random`, as in SB3.
 
     Raises:
@@ -111,7 +113,7 @@ def build_model(entry: EnvEntry, config: Config, env: VecEnv, seed: int | None) 
     arguments |= {name: schedule for name, schedule in schedules.items() if schedule is not None}
     algorithm: type[OnPolicyAlgorithm] = PPO if isinstance(agent, SB3PPOConfig) else A2C
     try:
-        model = algorithm(env=env, policy_kwargs=_policy_kwargs(agent), seed=seed, device="cpu", **arguments)
+        model = algorithm(env=env, policy_kwargs=_policy_kwargs(agent), seed=seed, device=device, **arguments)
     except Exception as error:  # SB3 asserts, and raises all kinds of errors, where a policy and spaces don't fit
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(

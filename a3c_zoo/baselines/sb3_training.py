@@ -136,7 +136,7 @@ def run(context: RunContext) -> None:
     seed = sb3_seed(config.run.seed, session)
     env = make_stack(entry, config, config.env.num_envs, seed)
     try:
-        model = build_model(entry, config, env, seed)
+        model = build_model(entry, config, env, seed, config.run.device)
         updates = UpdateCounter(model.policy.optimizer, saved["updates"] if saved else 0)
         if saved:
             restore(model, saved)

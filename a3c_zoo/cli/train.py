@@ -46,6 +46,7 @@ class Duration(click.ParamType[float]):
 @click.option("-o", "overrides", metavar="KEY=VALUE", multiple=True, help="Set one value; may be repeated.")
 @click.option("--workers", type=int, metavar="N", help="Worker processes.")
 @click.option("--serial", is_flag=True, help="Workers in turn in this process: slow, exactly reproducible.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where networks compute.  [default: cpu]")
 @click.option("--seed", type=int, metavar="N", help="Root of every random number.")
 @click.option("--steps", type=int, metavar="N", help="End after N agent steps.")
 @click.option("--episodes", type=int, metavar="N", help="End after N episodes.")

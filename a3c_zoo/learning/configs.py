@@ -30,11 +30,12 @@ class ImageConfig(NetworkConfig):
     center: float = Field(0.0, ge=0, le=255, description="subtracted from every pixel")
     scale: float = Field(1 / 255, gt=0, le=1, description="multiplied with every pixel then")
     precision: Precision = Field(
-        "auto", description="of the workers' networks; auto: bfloat16 where the CPU has AMX or AVX512-BF16"
+        "auto", description="of the workers' networks; auto: bfloat16 on a CPU that has AMX or AVX512-BF16"
     )
 
-    def settled(self) -> Self:
+    def settled(self, device: str) -> Self:
         """With what "auto" means on this machine, so that config.yml holds what was used."""
         if self.precision != "auto":
             return self
-        return self.model_copy(update={"precision": "bfloat16" if has_fast_bfloat16() else "float32"})
+        is_fast = device == "cpu" and has_fast_bfloat16()
+        return self.model_copy(update={"precision": "bfloat16" if is_fast else "float32"})

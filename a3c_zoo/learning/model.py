@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from a3c_zoo.entries import load_object
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
+from a3c_zoo.learning.device import OnDevice
 from a3c_zoo.learning.environments import SEED_NETWORK, make_vector_env, seed_for
 from a3c_zoo.learning.shared import FlatParameters
 from a3c_zoo.learning.spaces import Categorical, ObservationSpec, action_distribution, observation_spec
@@ -115,16 +116,22 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Model:
-    """A network, its flat parameters, and its spaces."""
+    """A network, its flat parameters, and its spaces.
 
-    def __init__(self, spaces: Spaces, entry: NetworkEntry, config: Config) -> None:
+    Args:
+        device: where the network computes; callers stay on the CPU (`OnDevice`).
+    """
+
+    def __init__(self, spaces: Spaces, entry: NetworkEntry, config: Config, device: str = "cpu") -> None:
         assert config.network is not None
         self.spaces = spaces
         self.config = config
-        self.network: ActorCritic = load_object(entry.factory)(
+        self.device = device
+        self.module: ActorCritic = load_object(entry.factory)(
             spaces.observations, spaces.actions.num_logits, config.network
         )
-        self.flat = FlatParameters(self.network, DTYPES[getattr(config.network, "precision", "float32")])
+        self.flat = FlatParameters(self.module, DTYPES[getattr(config.network, "precision", "float32")], device)
+        self.network = self.module if device == "cpu" else cast("ActorCritic", OnDevice(self.module, device))
 
     @classmethod
     def create(cls, spaces: Spaces, entry: NetworkEntry, config: Config) -> Model:
@@ -135,7 +142,7 @@ class Model:
 
     def shapes(self) -> list[list[Any]]:
         """`[name, shape]` of each parameter, in their order in the flat tensor."""
-        return [[name, list(p.shape)] for name, p in self.network.named_parameters()]
+        return [[name, list(p.shape)] for name, p in self.module.named_parameters()]
 
     def check_shapes(self, saved: list[list[Any]]) -> None:
         """Raises RunDirectoryError if a checkpoint's parameters are those of another network."""
@@ -152,14 +159,14 @@ class Model:
     @property
     def normalizes(self) -> bool:
         """Whether the network wants statistics of its observations (`RunningStatistics`)."""
-        return bool(getattr(self.network, "normalizes", False))
+        return bool(getattr(self.module, "normalizes", False))
 
     def pull(self, parameters: Tensor, statistics: Tensor | None) -> None:
         """Copies shared parameters `[P]` into the network, and the observations' statistics where it wants them."""
         self.flat.pull(parameters)
         if statistics is not None:
             mean, scale = RunningStatistics(statistics).mean_and_scale()
-            self.network.observation_mean, self.network.observation_scale = mean, scale
+            self.module.observation_mean, self.module.observation_scale = mean.to(self.device), scale.to(self.device)
 
     def load(self, state: dict[str, Any]) -> None:
         """Takes the parameters and statistics of a saved model. See `saved_model`."""

@@ -25,22 +25,23 @@ class FlatParameters:
     call (autocast): for small networks and batches that costs more than it gives.
 
     Args:
-        module: whose parameters they become. dtype: float32 or bfloat16, in which it computes.
+        module: whose parameters they become. dtype: float32 or bfloat16, in which it computes. device: where.
 
     Attributes:
-        initial: the parameters as the module was made, `[P]`, float32.
-        values: all parameters, `[P]`, dtype. gradients: their gradients, `[P]`, dtype.
+        initial: the parameters as the module was made, `[P]`, float32, in the CPU's memory.
+        values: all parameters, `[P]`, dtype, on the device. gradients: their gradients, likewise.
 
     The module's `.grad` tensors are never replaced: call `zero_gradients`, not `module.zero_grad`, which sets them
     to None since torch 2.0 and would leave `gradients` stale in silence.
     """
 
-    def __init__(self, module: nn.Module, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, module: nn.Module, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         parameters = list(module.parameters())
         self.initial = torch.cat([p.detach().reshape(-1).float() for p in parameters])
-        self.values = self.initial.to(dtype, copy=True)
+        self.values = self.initial.to(device, dtype, copy=True)
         self.gradients = torch.zeros_like(self.values)
-        self._wide = self.gradients if dtype == torch.float32 else torch.zeros_like(self.initial)
+        is_same = self.gradients.dtype == self.initial.dtype and self.gradients.device == self.initial.device
+        self._wide = self.gradients if is_same else torch.zeros_like(self.initial)
         offset = 0
         for p in parameters:
             part = slice(offset, offset + p.numel())
@@ -53,7 +54,7 @@ class FlatParameters:
         self.values.copy_(shared)
 
     def wide_gradients(self) -> Tensor:
-        """The gradients `[P]` as float32, in which they are clipped and applied: the same tensor at every call."""
+        """The gradients `[P]` as float32 on the CPU, where they are clipped and applied: always the same tensor."""
         if self._wide is not self.gradients:
             self._wide.copy_(self.gradients)
         return self._wide

@@ -43,6 +43,7 @@ def train(
     overrides: Mapping[str, Any] | Sequence[str] = (),
     workers: int | None = None,
     serial: bool = False,
+    device: str | None = None,
     seed: int | None = None,
     steps: int | None = None,
     episodes: int | None = None,
@@ -62,7 +63,7 @@ def train(
         agent: name of an agent; by default the environment's.
         hyperparams: name of a set in place of the default one, or a YAML file on top of it.
         overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
-        workers, seed, steps, episodes, time_limit_s, stop_return: the keys of the `run` section of the same name.
+        workers, device, seed, steps, episodes, time_limit_s, stop_return: the keys of the `run` section of the same name.
         serial: workers in turn in this process: slow, but exactly reproducible.
         resume: a run directory to go on with, or its name.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.
@@ -74,6 +75,7 @@ def train(
     registry, observer = get_registry(), observer or SilentObserver()
     flags = {
         "run.workers": (workers, "--workers"),
+        "run.device": (device, "--device"),
         "run.seed": (seed, "--seed"),
         "run.steps": (steps, "--steps"),
         "run.episodes": (episodes, "--episodes"),

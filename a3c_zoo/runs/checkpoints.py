@@ -48,7 +48,7 @@ def load_checkpoint(directory: RunDirectory, which: str = "final") -> dict[str, 
         raise RunDirectoryError(f"run {directory.path.name} has no checkpoint '{which}'; it has: final, {steps}")
     path = directory.checkpoints / f"step-{known[-1] if which == 'final' else int(which):012d}.pt"
     try:
-        content: dict[str, Any] = torch.load(path, weights_only=True)
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         found = content["format"]
         if found == CHECKPOINT_FORMAT and not {"agent", "session"} <= content.keys():
             raise KeyError("it has no 'agent' or no 'session'")

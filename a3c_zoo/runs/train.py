@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from a3c_zoo.runs.session import Observer, Session
 
 #: What may change when a run is resumed: how long it goes on, nothing that shapes what it learns.
-RESUMABLE_KEYS = ("run.steps", "run.episodes", "run.time_limit_s", "run.stop_return")
+RESUMABLE_KEYS = ("run.device", "run.steps", "run.episodes", "run.time_limit_s", "run.stop_return")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,10 @@ def train_on(
 def _warm_up(job: Job) -> None:
     if not (job.serial or job.agent.one_process):
         warm_up(job.config.run.start_method)
+    if (device := job.config.run.device) != "cpu":  # torch is imported for this alone, and before there is a directory
+        from a3c_zoo.learning.device import check_device
+
+        check_device(device)
 
 
 def _meta(job: Job) -> dict[str, Any]:

@@ -1,0 +1,179 @@
+"""Steps/s on Atari: ours with each network and precision, SB3's A2C, the environments alone, and where the time goes.
+
+    python benchmarks/atari.py [--env pong] [--seconds 20] [--repeats 3] [--workers 2] [--json FILE]
+
+Everything is measured in turn, `--repeats` times round, each time in fresh processes that have the machine to
+themselves: run it on an idle one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+#: Network and the frame size that it is made for.
+NETWORKS = {"conv42": 42, "a3c-ff": 84, "nature": 84, "nature-dual": 84}
+PRECISIONS = ("float32", "bfloat16")
+OURS, SB3, CEILING = "a3c, its set", "sb3-a2c", "environments alone"
+
+#: The environments of one worker, as its set has them, with random actions; prints steps/s.
+RANDOM_ACTIONS = """
+import sys, time
+import numpy as np
+from a3c_zoo.hyperparams import resolve_config
+from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.registry import get_registry
+
+registry, seconds = get_registry(), float(sys.argv[2])
+entry = registry.env(sys.argv[1])
+config = resolve_config(registry, entry, registry.agent("a3c"))
+env = make_vector_env(entry, config.env, config.env.num_envs, 0)
+env.reset(seed=0)
+actions = np.random.default_rng(0).integers(0, env.single_action_space.n, (64, config.env.num_envs))
+calls, start_s = 0, time.monotonic()
+while time.monotonic() - start_s < seconds:
+    for row in actions:
+        env.step(row)
+    calls += len(actions)
+print(calls * config.env.num_envs / (time.monotonic() - start_s))
+"""
+
+#: Runs one worker in this process, its stages wrapped in clocks; prints seconds by stage.
+SPLIT = """
+import functools, json, sys, tempfile, time
+import a3c_zoo
+from a3c_zoo.learning import objective, rollout, shared
+from a3c_zoo_envs import _atari
+
+seconds = dict.fromkeys(("environment", "collect", "differentiating", "applying"), 0.0)
+
+def timed(function, stage):
+    @functools.wraps(function)
+    def call(*arguments, **options):
+        start_s = time.perf_counter()
+        try:
+            return function(*arguments, **options)
+        finally:
+            seconds[stage] += time.perf_counter() - start_s
+    return call
+
+_atari.AtariGames.step = timed(_atari.AtariGames.step, "environment")
+rollout.Collector.collect = timed(rollout.Collector.collect, "collect")
+objective.differentiate = timed(objective.differentiate, "differentiating")
+for owner, name in (
+    (shared.FlatParameters, "pull"),
+    (shared.FlatParameters, "wide_gradients"),
+    (shared, "clip_by_global_norm"),
+    (shared.Adam, "apply"),
+    (shared.RMSprop, "apply"),
+):
+    setattr(owner, name, timed(getattr(owner, name), "applying"))
+
+env, limit_s, folder = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+outcome = a3c_zoo.train(env, serial=True, workers=1, time_limit_s=limit_s, runs_dir=folder)
+seconds["acting"] = seconds.pop("collect") - seconds["environment"]
+seconds["the rest"] = outcome.training_s - sum(seconds.values())
+print(json.dumps(seconds))
+"""
+
+
+def side_by_side(program: str, processes: int, *arguments: str) -> list[str]:
+    """Runs a Python program in several processes at once; returns the last line that each printed."""
+    command = [sys.executable, "-c", program, *arguments]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+    answers = [process.communicate(timeout=600)[0] for process in running]
+    if any(process.returncode for process in running):
+        raise SystemExit("a measured program failed; what it said is above")
+    return [answer.splitlines()[-1] for answer in answers]
+
+
+def train(env: str, seconds: float, folder: Path, *options: str) -> float:
+    """Steps/s of one training in a process of its own."""
+    name = f"run-{len(list(folder.iterdir()))}"
+    executable = str(Path(sys.executable).with_name("a3c-zoo"))
+    command = [executable, "train", env, "--quiet", "--name", name, "--runs-dir", str(folder), *options]
+    done = subprocess.run([*command, "--time-limit", f"{seconds:g}s"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return float(json.loads((folder / name / "outcome.json").read_text(encoding="utf-8"))["steps_per_s"])
+
+
+def ceiling(env: str, seconds: float, workers: int) -> float:
+    """Steps/s of the environments alone, random actions, all processes together."""
+    return sum(float(line) for line in side_by_side(RANDOM_ACTIONS, workers, env, str(seconds)))
+
+
+def split(env: str, seconds: float, workers: int, folder: Path) -> dict[str, float]:
+    """Shares of a worker's time by stage, mean over as many workers as train side by side."""
+    lines = side_by_side(SPLIT, workers, env, str(seconds), str(folder))
+    parts = [json.loads(line) for line in lines]
+    total = sum(sum(part.values()) for part in parts)
+    return {stage: sum(part[stage] for part in parts) / total for stage in parts[0]}
+
+
+def measure(env: str, seconds: float, workers: int, folder: Path) -> dict[str, float]:
+    """Steps/s of every method, one after the other."""
+    as_many = ("--workers", str(workers))
+    speeds = {
+        CEILING: ceiling(env, seconds / 4, workers),
+        SB3: train(env, seconds, folder, "--agent", "sb3-a2c"),
+        OURS: train(env, seconds, folder, *as_many),
+    }
+    for network, size in NETWORKS.items():
+        for precision in PRECISIONS:
+            options = (f"network.name={network}", f"network.precision={precision}", f"env.frame_size={size}")
+            overrides = [part for option in options for part in ("-o", option)]
+            speeds[f"{network}, {precision}"] = train(env, seconds, folder, *as_many, *overrides)
+    return speeds
+
+
+def show(speeds: Sequence[dict[str, float]], shares: dict[str, float]) -> None:
+    """Prints medians and their ratios to SB3 and to the ceiling."""
+    medians = {method: statistics.median(each[method] for each in speeds) for method in speeds[0]}
+    print(f"{'steps/s':28}{'median':>8}{'lowest':>8}{'highest':>9}{'× SB3':>8}{'of ceiling':>12}")
+    for method, value in medians.items():
+        values = [each[method] for each in speeds]
+        print(
+            f"{method:28}{value:>8,.0f}{min(values):>8,.0f}{max(values):>9,.0f}{value / medians[SB3]:>8.2f}"
+            f"{value / medians[CEILING]:>11.0%}"
+        )
+    print("\na worker's time: " + ", ".join(f"{stage} {share:.0%}" for stage, share in shares.items()))
+
+
+def main() -> None:
+    """Runs everything and prints it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", default="pong", help="environment [pong]")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each training [20]")
+    parser.add_argument("--repeats", type=int, default=3, help="times round [3]")
+    parser.add_argument("--workers", type=int, default=2, help="our workers, and processes of the ceiling [2]")
+    parser.add_argument("--json", type=Path, help="write every figure to this file")
+    arguments = parser.parse_args()
+    speeds = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number in range(1, arguments.repeats + 1):
+            speeds.append(measure(arguments.env, arguments.seconds, arguments.workers, folder))
+            print(f"round {number} of {arguments.repeats}", flush=True)
+        shares = split(arguments.env, arguments.seconds, arguments.workers, folder)
+    print()
+    show(speeds, shares)
+    if arguments.json:
+        content = {
+            "machine": platform.platform(),
+            "env": arguments.env,
+            "steps_per_s": speeds,
+            "share_of_worker_time": shares,
+        }
+        arguments.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
