@@ -14,7 +14,9 @@ from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run
 from a3c_zoo.runs.train import make_job, train_new, train_on
 
 if TYPE_CHECKING:
+    from a3c_zoo.config import Config
     from a3c_zoo.records import Evaluation, Outcome, Policy
+    from a3c_zoo.registry import Registry
     from a3c_zoo.runs.play import Scene
     from a3c_zoo.runs.session import Observer
 
@@ -123,16 +125,20 @@ def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Pa
 
 
 def _load(directory: RunDirectory, checkpoint: str) -> Policy:
-    import torch
-
     from a3c_zoo.runs.checkpoints import load_checkpoint
 
     registry = get_registry()
-    config = directory.config(registry)
+    return policy_of(registry, directory.config(registry), load_checkpoint(directory, checkpoint))
+
+
+def policy_of(registry: Registry, config: Config, checkpoint: Mapping[str, Any]) -> Policy:
+    """Rebuilds the policy of a run's checkpoint, as `load_checkpoint` reads it."""
+    import torch
+
     network = registry.network(config.network.name) if config.network else None
-    load, state = load_object(registry.agent(config.agent_name).load), load_checkpoint(directory, checkpoint)["agent"]
+    load = load_object(registry.agent(config.agent_name).load)
     with torch.random.fork_rng(devices=[]):  # networks draw initial weights, which are then replaced
-        policy: Policy = load(registry.env(config.env_name), network, config, state)
+        policy: Policy = load(registry.env(config.env_name), network, config, checkpoint["agent"])
     return policy
 
 

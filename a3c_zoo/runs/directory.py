@@ -223,13 +223,14 @@ def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR) -> RunDirectory
             return RunDirectory(path)
     if Path(run).is_dir():
         raise RunDirectoryError(f"{run} is no run directory: it has no meta.json")
-    names = [path.name for path in _run_paths(runs_dir)]
+    names = [path.name for path in run_paths(runs_dir)]
     raise RunDirectoryError(
         f"no run '{run}' here or in {runs_dir}.{did_you_mean(str(run), names)} See: a3c-zoo list runs"
     )
 
 
-def _run_paths(runs_dir: Path) -> list[Path]:
+def run_paths(runs_dir: Path) -> list[Path]:
+    """The run directories in a directory, by name."""
     if not runs_dir.is_dir():
         return []
     with disk_errors(runs_dir, "read"):
@@ -238,7 +239,7 @@ def _run_paths(runs_dir: Path) -> list[Path]:
 
 def list_runs(runs_dir: Path = DEFAULT_RUNS_DIR) -> list[RunSummary]:
     """Summaries of the runs in a directory, oldest first; a damaged one is listed as such, never left out."""
-    return sorted((_summary(RunDirectory(path)) for path in _run_paths(runs_dir)), key=lambda run: run.started)
+    return sorted((_summary(RunDirectory(path)) for path in run_paths(runs_dir)), key=lambda run: run.started)
 
 
 def _summary(directory: RunDirectory) -> RunSummary:
