@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from a3c_zoo.errors import ConfigError, RunDirectoryError, ZooError, unknown_name
 from a3c_zoo.hyperparams import dump_config, resolve_config
@@ -226,6 +226,12 @@ def _refuse_twice(kind: str, given: Sequence[Any]) -> None:
         raise ZooError(f"{kind} {twice[0]!r} is given twice".replace("'", ""))
 
 
+class _Run(NamedTuple):
+    directory: RunDirectory
+    meta: dict[str, Any]
+    outcome: Outcome
+
+
 class _Finished:
     """The finished runs of a directory. Without `reuse` they tell how fast a method is, and no more."""
 
@@ -233,26 +239,27 @@ class _Finished:
         host, self._reuse = describe_host(), reuse
         self._machine = (host["versions"], host["host"]["cpu"], host["host"]["cores"])
         found = [run for path in run_paths(runs_dir) if (run := _finished(path)) is not None]
-        self._runs = sorted(found, key=lambda run: str(run[1]["started"]))
+        self._runs = sorted(found, key=lambda run: str(run.meta["started"]))
 
     def same(self, config: Config, plugin: str) -> Path | None:
         """The newest run with exactly this configuration, of these versions, on a machine such as this one."""
         text = dump_config(config)
-        for directory, meta, _ in reversed(self._runs):
+        for run in reversed(self._runs):
+            meta = run.meta
             machine = (meta["versions"], meta["host"]["cpu"], meta["host"]["cores"])
             if (
                 self._reuse
                 and (meta["env"], meta["agent"], meta["serial"]) == (config.env_name, config.agent_name, False)
                 and machine == self._machine
                 and meta["plugin"] == plugin
-                and directory.config_file.read_text(encoding="utf-8") == text
+                and run.directory.config_file.read_text(encoding="utf-8") == text
             ):
-                reveal_type(self._runs); reveal_type(directory); return directory.path
+                return run.directory.path
         return None
 
     def guess_s(self, env: str, agent: str, budget: Budget) -> tuple[float, bool]:
         """Seconds of a run, and whether that is a mere guess."""
-        outcomes = [each for _, meta, each in self._runs if (meta["env"], meta["agent"]) == (env, agent)]
+        outcomes = [run.outcome for run in self._runs if (run.meta["env"], run.meta["agent"]) == (env, agent)]
         startup_s = statistics.median([each.total_s - each.training_s for each in outcomes] or [GUESSED_STARTUP_S])
         if budget.steps is None:
             return startup_s + (budget.time_limit_s or 0.0), False
@@ -260,7 +267,7 @@ class _Finished:
         return startup_s + budget.steps / max(speed, 1e-3), not outcomes
 
 
-def _finished(path: Path) -> tuple[RunDirectory, dict[str, Any], Outcome] | None:
+def _finished(path: Path) -> _Run | None:
     directory = RunDirectory(path)
     try:
         meta, outcome = directory.meta(), directory.outcome()
@@ -269,4 +276,4 @@ def _finished(path: Path) -> tuple[RunDirectory, dict[str, Any], Outcome] | None
     is_whole = {"versions", "host", "plugin", "started"} <= meta.keys() and directory.config_file.is_file()
     if outcome is None or outcome.reason not in FINISHED or not is_whole:
         return None
-    return directory, meta, outcome
+    return _Run(directory, meta, outcome)
