@@ -243,19 +243,16 @@ class _Finished:
 
     def same(self, config: Config, plugin: str) -> Path | None:
         """The newest run with exactly this configuration, of these versions, on a machine such as this one."""
-        text = dump_config(config)
-        for run in reversed(self._runs):
-            meta = run.meta
-            machine = (meta["versions"], meta["host"]["cpu"], meta["host"]["cores"])
-            if (
-                self._reuse
-                and (meta["env"], meta["agent"], meta["serial"]) == (config.env_name, config.agent_name, False)
-                and machine == self._machine
-                and meta["plugin"] == plugin
-                and run.directory.config_file.read_text(encoding="utf-8") == text
-            ):
-                return run.directory.path
-        return None
+        same = (run for run in reversed(self._runs) if self._reuse and self._is_same(run, config, plugin))
+        return next((run.directory.path for run in same), None)
+
+    def _is_same(self, run: _Run, config: Config, plugin: str) -> bool:
+        host, names = run.meta["host"], (config.env_name, config.agent_name, False, plugin)
+        return (
+            tuple(run.meta[key] for key in ("env", "agent", "serial", "plugin")) == names
+            and (run.meta["versions"], host["cpu"], host["cores"]) == self._machine
+            and run.directory.config_file.read_text(encoding="utf-8") == dump_config(config)
+        )
 
     def guess_s(self, env: str, agent: str, budget: Budget) -> tuple[float, bool]:
         """Seconds of a run, and whether that is a mere guess."""
