@@ -171,15 +171,19 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A trained agent at a standstill.
+    """A trained agent, to be looked at. What is asked for at a standstill is of that moment.
 
     Attributes:
-        policy: from the seed of its sampling, a policy with the parameters of this moment.
-        state: returns what a checkpoint keeps: tensors, numbers, strings, lists and dicts of them, and no more.
+        policy: from the seed of its sampling, a policy with the parameters of this moment; at a standstill.
+        state: returns what a checkpoint keeps: tensors, numbers, strings, lists and dicts of them, and no more; at a
+            standstill.
+        acting: returns the part of `state` that `AgentEntry.load` needs, copied while workers go on. None where
+            training and reports take turns in one process: then `state` serves.
     """
 
     policy: Callable[[int], Policy]
     state: Callable[[], dict[str, Any]]
+    acting: Callable[[], dict[str, Any]] | None = None
 
 
 class RunContext(Protocol):
@@ -208,7 +212,7 @@ class RunContext(Protocol):
         """Does it. Returns True to go on training, False to end."""
         ...
 
-    def started(self) -> None:
+    def started(self, snapshot: Snapshot) -> None:
         """The first rollout begins now: the training clock starts."""
         ...
 

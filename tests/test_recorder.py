@@ -115,6 +115,17 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     assert points(tmp_path / "tb", "a") == [(10, 1.0), (2**40, 2.0)]
 
 
+def test_a_second_point_at_a_step_replaces_the_first(tmp_path: Path) -> None:
+    """Two workers' last reports tell the same steps, and each its own episodes."""
+    board = TensorBoard(tmp_path)
+    for value in (1.0, 2.0):
+        board.write({"a": value, f"only {value:g}": value}, 10)
+        board.flush()
+    board.close()
+    assert points(tmp_path, "a") == [(10, 2.0)]
+    assert points(tmp_path, "only 1") == [(10, 1.0)]
+
+
 def test_a_resumed_curve_goes_on_without_overlap(tmp_path: Path) -> None:
     for session, (purge_step, steps) in enumerate([(None, [10, 20, 30, 40]), (21, [25, 35]), (36, [50])]):
         board = TensorBoard(tmp_path, purge_step)
@@ -128,9 +139,10 @@ def test_a_resumed_curve_goes_on_without_overlap(tmp_path: Path) -> None:
 def test_events_on_a_full_disk(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     board = TensorBoard(tmp_path)
     board.write({"a": 1.0}, 1)
-    board.flush()
-    size = next(tmp_path.iterdir()).stat().st_size
     board.write({f"tag {n}": 1.0 for n in range(1000)}, 2)
+    board.flush()  # the first
+    size = next(tmp_path.iterdir()).stat().st_size
+    board.write({"a": 3.0}, 3)
     with file_size_limit(size + 100):
         with pytest.raises(RunDirectoryError, match="cannot write"):
             board.flush()

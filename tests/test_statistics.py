@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,21 @@ def test_a_row_whose_writer_died_is_left_out() -> None:
     statistics.update(1, observations([100]))
     tensor[1, 0] = 3  # odd: it is being written, for good
     assert statistics.mean_and_scale()[0].tolist() == [3]
+
+
+def test_a_copy_has_whole_rows_only() -> None:
+    tensor = RunningStatistics.zeros(2, 1)
+    statistics = RunningStatistics(tensor)
+    statistics.update(0, observations([2], [4]))
+    statistics.update(1, observations([100]))
+    copy = statistics.copy()
+    assert torch.equal(copy, tensor)
+    tensor[0, 0], tensor[1, 0] = 3, 3  # both being written
+    writer = threading.Timer(0.03, lambda: tensor[0].copy_(torch.tensor([4.0, 3.0, 5.0, 6.0], dtype=torch.float64)))
+    writer.start()
+    patient = statistics.copy()
+    assert patient.tolist() == [[4, 3, 5, 6], [0, 0, 0, 0]]  # the first was waited for, the second is dead
+    assert copy.tolist()[0] == [2, 2, 3, 2]
 
 
 def test_the_network_sees_normalised_observations_and_clips_them() -> None:

@@ -239,9 +239,12 @@ def run(context: RunContext) -> None:
         )
     )
 
+    def acting() -> dict[str, Any]:
+        return {"model": saved_model(model, plan.parameters, plan.statistics)}
+
     def state() -> dict[str, Any]:
         return {
-            "model": saved_model(model, plan.parameters, plan.statistics),
+            **acting(),
             "optimizer": {k: v.clone() for k, v in (plan.optimizer_state or {}).items()},
             "counters": plan.counters.clone(),
             "session": plan.session,
@@ -252,7 +255,7 @@ def run(context: RunContext) -> None:
         model.pull(plan.parameters, plan.statistics)
         return ModelPolicy(model, seed)
 
-    supervise(crew, context, Snapshot(policy, state))
+    supervise(crew, context, Snapshot(policy, state, acting))
 
 
 def _plan(context: RunContext, model: Model) -> Plan:

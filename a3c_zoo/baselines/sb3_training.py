@@ -86,7 +86,7 @@ class RunCallback(BaseCallback):
         self._next_report_s = 0.0
 
     def _on_training_start(self) -> None:
-        self._context.started()
+        self._context.started(self._snapshot)
 
     def _on_step(self) -> bool:
         dones: NDArray[np.bool_] = self.locals["dones"]

@@ -180,7 +180,7 @@ def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> 
         "spaces": model.spaces.state_dict(),
         "shapes": model.shapes(),
         "parameters": parameters.clone(),
-        "statistics": None if statistics is None else statistics.clone(),
+        "statistics": None if statistics is None else RunningStatistics(statistics).copy(),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +49,10 @@ class RunningStatistics:
         row[1], row[2 : 2 + self._size], row[2 + self._size :] = count, mean, deviations
         row[0] += 1
 
+    def copy(self) -> Tensor:
+        """The tensor with whole rows only, while workers go on; the row of one that died in the middle is empty."""
+        return torch.from_numpy(np.stack([_read_patiently(row) for row in self._rows]))
+
     def mean_and_scale(self) -> tuple[Tensor, Tensor]:
         """Mean and 1/standard deviation over all workers, both `[F]`, float32; 0 and 1 before anything was seen."""
         total: tuple[float, Doubles, Doubles] = (0.0, np.zeros(self._size), np.zeros(self._size))
@@ -77,6 +82,15 @@ def merge(
         mean + delta * (m / (n + m)),
         deviations + other_deviations + np.square(delta) * (n * m / (n + m)),
     )
+
+
+def _read_patiently(row: Doubles) -> Doubles:
+    """`_read` even where the writer has been put to sleep in the middle; zeros after a tenth of a second."""
+    for _ in range(50):
+        if (whole := _read(row)) is not None:
+            return whole
+        time.sleep(0.002)
+    return np.zeros_like(row)
 
 
 def _read(row: Doubles) -> Doubles | None:

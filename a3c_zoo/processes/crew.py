@@ -72,7 +72,7 @@ def supervise(crew: Crew, context: RunContext, snapshot: Snapshot) -> None:
     """
     try:
         crew.start()
-        context.started()
+        context.started(snapshot)
         while True:
             if context.due():  # already before the first step: a resumed run may have reached its budget
                 context.record(crew.park())

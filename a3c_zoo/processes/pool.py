@@ -7,15 +7,12 @@ work, and its end is seen as the end of its pipe.
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import connection, parent_process, util
+from multiprocessing import connection, util
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -26,6 +23,7 @@ from torch import Tensor
 from a3c_zoo.config import NEVER
 from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.learning.shared import Counters, share
+from a3c_zoo.processes.child import how_it_ended, settle_in
 from a3c_zoo.processes.crew import REPORT_EVERY_S, WorkerFactory
 from a3c_zoo.processes.start import importable_main, process_context, warm_up
 from a3c_zoo.records import Report
@@ -200,12 +198,9 @@ class WorkerPool:
         process = self._members[rank].process
         process.join(KILL_GRACE_S)
         code = process.exitcode
-        if code is not None and code < 0:
-            name = signal.Signals(-code).name
-            hint = " (out of memory?)" if name == "SIGKILL" else ""
-            return WorkerError(f"worker {rank} was ended by signal {name}{hint}")
-        hint = "" if self._members[rank].is_ready else " before it began; what it said is above"
-        return WorkerError(f"worker {rank} ended by itself with exit status {code}{hint}")
+        silent = code is not None and code >= 0 and not self._members[rank].is_ready
+        hint = " before it began; what it said is above" if silent else ""
+        return WorkerError(f"worker {rank} {how_it_ended(code)}{hint}")
 
     def _check_ticks(self) -> None:
         now = time.monotonic()
@@ -229,9 +224,7 @@ def worker_main(
     state: bytes,
 ) -> None:
     """A worker process from its first line to its last."""
-    _leave_signals_to_parent()
-    _leave_with_parent()
-    torch.set_num_threads(1)
+    settle_in()
     try:
         _work(pipe, command, counters, factory, plan, rank, pickle.loads(state))
     except (StopWork, BrokenPipeError):
@@ -298,25 +291,3 @@ def _wait_for_turn_after(turn: int, cell: Any) -> None:
     """Without a limit of its own: the parent's end, or its stop, ends it."""
     while cell[0] == turn:
         time.sleep(0.001)
-
-
-def _leave_signals_to_parent() -> None:
-    """Ctrl-C, `timeout` and a closed terminal signal the whole process group; only the parent decides."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            # Not SIG_IGN: programs that an environment starts would inherit that, and could not be terminated.
-            signal.signal(getattr(signal, name), lambda number, frame: None)
-
-
-def _leave_with_parent() -> None:
-    """Ends this process when its parent has gone, however that went (about 10 ms after a SIGKILL)."""
-    parent = parent_process()
-    if parent is None:
-        return
-
-    def watch(sentinel: int, leave: Callable[[int], None] = os._exit) -> None:
-        connection.wait([sentinel])
-        leave(1)
-
-    threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()

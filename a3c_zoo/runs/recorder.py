@@ -89,21 +89,27 @@ class TensorBoard:
         self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
 
     def write(self, scalars: dict[str, float], step: int) -> None:
-        """Adds one point to each curve."""
+        """Adds one point to each curve; a second one at the same step replaces the first."""
+        if self._waiting and self._waiting[-1][1] == step:
+            scalars = self._waiting.pop()[0] | scalars
         self._waiting.append((scalars, step, time.time()))
         if time.monotonic() >= self._next_flush_s:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what waits to disk."""
+        """Writes what waits to disk, but for the newest points, which may still be replaced."""
+        whole, newest, self._waiting = self._waiting[:-1], self._waiting[-1:], []
+        self._write_out(whole)
+        self._waiting = newest
+
+    def _write_out(self, points: list[tuple[dict[str, float], int, float]]) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        waiting, self._waiting = self._waiting, []
         with disk_errors(self._folder, "write"):
             if self._writer is None:
                 self._writer = self._open()
-            for scalars, step, wall_time_s in waiting:
+            for scalars, step, wall_time_s in points:
                 values = [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()]
                 event = Event(wall_time=wall_time_s, step=step, summary=Summary(value=values))
                 self._writer.write(event.SerializeToString())
@@ -132,7 +138,8 @@ class TensorBoard:
     def close(self) -> None:
         """Writes what waits, and closes."""
         try:
-            self.flush()
+            points, self._waiting = self._waiting, []
+            self._write_out(points)
         finally:
             if self._writer is not None:
                 with disk_errors(self._folder, "write"):

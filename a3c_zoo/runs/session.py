@@ -101,7 +101,7 @@ class Session:
 
     # What an agent calls (`RunContext`)
 
-    def started(self) -> None:
+    def started(self, snapshot: Snapshot) -> None:
         """Starts the training clock; from now on a signal is obeyed at the next rollout boundary."""
         self._stop.interrupts = False
         self._clock.switch("training")

@@ -1,0 +1,48 @@
+"""What every process that a run starts does first, and how its end is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from multiprocessing import connection, parent_process
+
+import torch
+
+
+def settle_in() -> None:
+    """Leaves signals to the parent and ends with it; computes in one thread."""
+    _leave_signals_to_parent()
+    _leave_with_parent()
+    torch.set_num_threads(1)
+
+
+def how_it_ended(exit_code: int | None) -> str:
+    """What became of a process that said nothing itself: "was ended by signal SIGKILL (out of memory?)"."""
+    if exit_code is not None and exit_code < 0:
+        name = signal.Signals(-exit_code).name
+        return f"was ended by signal {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+    return f"ended by itself with exit status {exit_code}"
+
+
+def _leave_signals_to_parent() -> None:
+    """Ctrl-C, `timeout` and a closed terminal signal the whole process group; only the parent decides."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            # Not SIG_IGN: programs that an environment starts would inherit that, and could not be terminated.
+            signal.signal(getattr(signal, name), lambda number, frame: None)
+
+
+def _leave_with_parent() -> None:
+    """Ends this process when its parent has gone, however that went (about 10 ms after a SIGKILL)."""
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch(sentinel: int, leave: Callable[[int], None] = os._exit) -> None:
+        connection.wait([sentinel])
+        leave(1)
+
+    threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()
