@@ -53,7 +53,7 @@ def zoo_agents() -> list[AgentEntry]:
         AgentEntry(
             name="a3c",
             run="a3c_zoo.agents.a3c:run",
-            load="a3c_zoo.agents.a3c:load",
+            load="a3c_zoo.agents.training:load",
             config="a3c_zoo.agents.configs:A3CConfig",
             spaces=("Discrete",),
             description="Hogwild: every worker updates the shared parameters, without locks",

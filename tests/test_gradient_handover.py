@@ -19,8 +19,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from a3c_zoo.agents.a3c import A3CWorker, Plan
+from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig
+from a3c_zoo.agents.plan import Plan
 from a3c_zoo.config import OptimizerConfig
 from a3c_zoo.entries import NetworkEntry
 from a3c_zoo.learning.model import Spaces

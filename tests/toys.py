@@ -23,8 +23,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
-from a3c_zoo.agents.a3c import A3CWorker, Plan
+from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig
+from a3c_zoo.agents.plan import Plan
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
 from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.learning.networks import ActorCritic

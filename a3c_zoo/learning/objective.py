@@ -90,10 +90,31 @@ def differentiate(
     """
     logits, all_values = network.evaluate(rollout.observations[:, columns])
     valid = rollout.valid[:, columns]
-    num_samples = valid.size
     values_now = all_values.detach().numpy().reshape(len(valid) + 1, -1)
     next_values = rollout.next_values(values_now[1:], columns, network.value)
     advantages, returns = advantages_and_returns(rollout, columns, values_now[:-1], next_values, objective)
+    actions = rollout.actions[:, columns].flatten(0, 1)
+    return descend(distribution, logits, all_values, actions, advantages, returns, valid, objective, want_statistics)
+
+
+def descend(
+    distribution: Categorical,
+    logits: Tensor,
+    all_values: Tensor,
+    actions: Tensor,
+    advantages: NDArray[np.float32],
+    returns: NDArray[np.float32],
+    valid: NDArray[np.bool_],
+    objective: Objective,
+    want_statistics: bool = False,
+) -> dict[str, float]:
+    """Goes back from the loss of B samples through the graph of logits and values; the end of `differentiate`.
+
+    Args:
+        logits: `[B, A]`. all_values: `[≥ B]`, those of the samples first. actions: `[B, ...]`.
+        advantages, returns, valid: B elements in any shape, in the samples' order.
+    """
+    num_samples = valid.size
     weighed = normalize(advantages, valid) if objective.normalize_advantages else advantages
     weights = valid.astype(np.float32)
     if not objective.loss_sum:
@@ -101,7 +122,7 @@ def differentiate(
     weight_t, advantage_t, return_t = (
         torch.from_numpy(array.reshape(num_samples)) for array in (weights, weighed, returns)
     )
-    log_prob, entropy = distribution.log_prob_and_entropy(logits, rollout.actions[:, columns].reshape(num_samples))
+    log_prob, entropy = distribution.log_prob_and_entropy(logits, actions)
     value_error = (return_t - all_values[:num_samples]).square()
     per_sample = (
         objective.value_coefficient * value_error - log_prob * advantage_t - objective.entropy_coefficient * entropy

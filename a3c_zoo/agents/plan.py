@@ -1,0 +1,102 @@
+"""What every worker of a run gets, made anew or from a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from a3c_zoo.config import Config
+from a3c_zoo.entries import EnvEntry, NetworkEntry
+from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.learning.model import Model, Spaces
+from a3c_zoo.learning.shared import optimizer_state, share
+from a3c_zoo.learning.statistics import RunningStatistics
+from a3c_zoo.records import RunContext
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What every worker gets; the tensors are shared by all.
+
+    Attributes:
+        parameters: `[P]`, float32. optimizer_state: of all workers, or None where each keeps its own.
+        counters: `[workers, 3]`, int64; see `Counters`. statistics: of the observations, as `RunningStatistics` has
+            them, None where the network wants none. session: how often this run has been resumed.
+        exchange: what else the agent's processes share: a lock, a ring.
+    """
+
+    entry: EnvEntry
+    network: NetworkEntry
+    config: Config
+    spaces: Spaces
+    parameters: Tensor
+    optimizer_state: dict[str, Tensor] | None
+    counters: Tensor
+    statistics: Tensor | None
+    session: int
+    exchange: Any = None
+
+
+def make_plan(context: RunContext, model: Model, num_members: int, exchange: Any = None) -> Plan:
+    """The plan of a new run, or of one that goes on from its checkpoint.
+
+    Args:
+        num_members: processes that work and count, each with a row in the counters.
+
+    Raises:
+        RunDirectoryError: the checkpoint's tensors are not those of this run.
+    """
+    config, saved = context.config, context.checkpoint
+    assert config.optimizer is not None
+    assert context.network is not None
+    parameters, optimizer, statistics = model.flat.initial.clone(), None, None
+    counters = torch.zeros((num_members, 3), dtype=torch.int64)
+    if model.normalizes:
+        statistics = RunningStatistics.zeros(num_members, model.spaces.observations.num_features)
+    if config.optimizer.shared_statistics:
+        optimizer = optimizer_state(config.optimizer, parameters)
+    if saved:
+        model.check_shapes(saved["model"]["shapes"])
+        _load(saved, parameters, counters, statistics, optimizer or {})
+    if not context.serial:
+        share(parameters, counters, *([] if statistics is None else [statistics]), *(optimizer or {}).values())
+    session = saved["session"] + 1 if saved else 0
+    return Plan(
+        context.entry,
+        context.network,
+        config,
+        model.spaces,
+        parameters,
+        optimizer,
+        counters,
+        statistics,
+        session,
+        exchange,
+    )
+
+
+def _load(
+    saved: Mapping[str, Any],
+    parameters: Tensor,
+    counters: Tensor,
+    statistics: Tensor | None,
+    optimizer: Mapping[str, Tensor],
+) -> None:
+    try:
+        parameters.copy_(saved["model"]["parameters"])
+        counters.copy_(saved["counters"])
+        if statistics is not None:
+            statistics.copy_(saved["model"]["statistics"])
+        for name, tensor in optimizer.items():
+            tensor.copy_(saved["optimizer"][name])
+    except (KeyError, RuntimeError, TypeError) as error:
+        raise misfit(error) from error
+
+
+def misfit(error: Exception) -> RunDirectoryError:
+    """The error for a checkpoint whose tensors are not those of this run."""
+    return RunDirectoryError(f"the checkpoint does not fit the run's config.yml: {error}")
