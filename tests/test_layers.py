@@ -12,7 +12,7 @@ import a3c_zoo.cli
 from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry
 from a3c_zoo.registry import load_registry
 
-HEAVY = ("torch", "gymnasium", "ale_py", "stable_baselines3", "tensorboard", "pandas")
+HEAVY = ("torch", "gymnasium", "ale_py", "stable_baselines3", "tensorboard", "pandas", "scipy", "matplotlib")
 
 LIGHT = [
     "a3c_zoo",

@@ -1,0 +1,346 @@
+"""What the scores of several runs say, and how surely: pure functions on arrays, the seed being the unit.
+
+Scores of a method are `[seeds, environments]`, float64; curves `[seeds, environments, checkpoints]`. NaN: there is no
+such run. A run that is missing is so at every checkpoint. Which row is which seed does not matter.
+
+Intervals are 95 % percentile bootstraps, stratified by environment: runs are drawn with replacement, those of each
+environment among themselves; a run is drawn with all of its checkpoints. Agarwal et al. 2021, "Deep Reinforcement
+Learning at the Edge of the Statistical Precipice", https://arxiv.org/abs/2108.13264, sections 4.1 to 4.3.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+#: Reduces `[..., seeds, environments]` to `[...]`.
+Statistic = Callable[[Floats], Floats]
+
+CONFIDENCE: Final = 0.95
+#: With fewer seeds nothing can be claimed, see `caution`.
+MIN_SEEDS: Final = 5
+RESAMPLES: Final = 10_000
+#: At each point of a curve.
+CURVE_RESAMPLES: Final = 2_000
+#: So many numbers are resampled at a time: 32 MiB.
+_CHUNK: Final = 2**22
+
+
+class Estimate(NamedTuple):
+    """A figure and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A figure and its interval at each point of a curve: three arrays `[points]`, float64."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """How long each run took to get somewhere: `[seeds]` both, in any unit.
+
+    Attributes:
+        values: when it got there, or when it ended without; float64.
+        reached: whether it got there; bool. A run that didn't is right-censored: it would have taken longer than its
+            value.
+    """
+
+    values: Floats
+    reached: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, reached_at: Sequence[float | None], ended_at: Sequence[float]) -> Durations:
+        """From when each run got there, None where it never did, and when it ended."""
+        pairs = zip(reached_at, ended_at, strict=True)
+        values = np.array([end if at is None else at for at, end in pairs], np.float64)
+        return cls(values, np.array([at is not None for at in reached_at], np.bool_))
+
+
+@dataclass(frozen=True, slots=True)
+class Survival:
+    """The share of runs that are not there yet, over time (Kaplan and Meier's estimate).
+
+    Attributes:
+        times: `[K]`, rising: the moments at which a run got there or ended.
+        share: `[K]`, from each moment on. low, high: its interval.
+        median: the first moment at which half of the runs or more are there; None: not reached.
+        median_low, median_high: its interval; None where so few runs, or so few that got there, set no such end to it.
+    """
+
+    times: Floats
+    share: Floats
+    low: Floats
+    high: Floats
+    median: float | None
+    median_low: float | None
+    median_high: float | None
+
+
+# Statistics of all runs of a method, over all environments
+
+
+def mean(scores: Floats) -> Floats:
+    """The mean of all runs. `[..., S, E]` → `[...]`."""
+    return np.asarray(np.nanmean(scores, axis=(-2, -1)))
+
+
+def median(scores: Floats) -> Floats:
+    """The median of all runs. `[..., S, E]` → `[...]`."""
+    runs = _sorted_runs(scores)
+    n = runs.shape[-1]
+    return np.asarray((runs[..., (n - 1) // 2] + runs[..., n // 2]) / 2)
+
+
+def interquartile_mean(scores: Floats) -> Floats:
+    """The mean of the middle half of all runs: without the best and the worst ⌊n / 4⌋. `[..., S, E]` → `[...]`."""
+    runs = _sorted_runs(scores)
+    n = runs.shape[-1]
+    return np.asarray(runs[..., n // 4 : n - n // 4].mean(axis=-1))
+
+
+def median_of_means(scores: Floats) -> Floats:
+    """The median over environments of the mean over seeds. `[..., S, E]` → `[...]`.
+
+    What many papers call the median. With one environment it is the mean.
+    """
+    return np.asarray(np.median(np.nanmean(scores, axis=-2), axis=-1))
+
+
+#: In the order in which reports show them.
+STATISTICS: Final[Mapping[str, Statistic]] = {
+    "interquartile_mean": interquartile_mean,
+    "median": median,
+    "mean": mean,
+    "median_of_means": median_of_means,
+}
+
+
+def _sorted_runs(scores: Floats) -> Floats:
+    """`[..., S, E]` → `[..., n]`, rising, without those that are missing: as many in each."""
+    runs = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)  # NaN come last
+    missing = int(np.isnan(runs[(0,) * (runs.ndim - 1)]).sum())
+    return runs[..., : runs.shape[-1] - missing]
+
+
+# Their intervals
+
+
+def aggregates(scores: Mapping[str, Floats]) -> dict[str, dict[str, Estimate]]:
+    """Every statistic of every method: method → name in `STATISTICS` → estimate.
+
+    Args:
+        scores: method → `[S, E]`.
+    """
+    return {
+        method: {name: estimate(runs, statistic) for name, statistic in STATISTICS.items()}
+        for method, runs in scores.items()
+    }
+
+
+def estimate(
+    scores: ArrayLike, statistic: Statistic = interquartile_mean, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Estimate:
+    """A statistic of `[S, E]` scores, with its interval.
+
+    Raises:
+        ValueError: an environment has no run, or a shape is wrong.
+    """
+    found = band(np.asarray(scores, np.float64)[..., None], statistic, resamples=resamples, seed=seed)
+    return Estimate(float(found.value[0]), float(found.low[0]), float(found.high[0]))
+
+
+def band(
+    curves: ArrayLike, statistic: Statistic = interquartile_mean, *, resamples: int = CURVE_RESAMPLES, seed: int = 0
+) -> Band:
+    """A statistic of `[S, E, C]` scores at each of C checkpoints, with its interval there.
+
+    Raises:
+        ValueError: an environment has no run, a run has some checkpoints only, or a shape is wrong.
+    """
+    by_point = np.moveaxis(_checked(curves, 3), 2, 0)  # [C, S, E]
+    _, S, E = by_point.shape
+    drawn = _draw(~np.isnan(by_point[0]), resamples, np.random.default_rng(seed))
+    columns, low, high = np.arange(E), [], []
+    chunk = max(1, _CHUNK // (resamples * S * E))
+    for start in range(0, len(by_point), chunk):
+        samples = by_point[start : start + chunk][:, drawn, columns]  # [chunk, B, S, E]
+        below, above = _percentiles(statistic(samples), axis=1)
+        low.append(below)
+        high.append(above)
+    return Band(statistic(by_point), np.concatenate(low), np.concatenate(high))
+
+
+def _checked(scores: ArrayLike, dimensions: int) -> Floats:
+    array = np.asarray(scores, np.float64)
+    if array.ndim != dimensions or 0 in array.shape:
+        raise ValueError(f"scores of shape {array.shape}; they need {dimensions} dimensions, none of them empty")
+    missing = np.isnan(array.reshape(*array.shape[:2], -1))
+    if (missing.any(axis=2) != missing.all(axis=2)).any():
+        raise ValueError("a run has scores at some checkpoints only")
+    if missing.all(axis=(0, 2)).any():
+        raise ValueError("an environment has no run")
+    return array
+
+
+def _draw(present: NDArray[np.bool_], resamples: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """`[B, S, E]`: rows drawn for each environment among those that it has. A missing run stays one that is missing."""
+    drawn = np.empty((resamples, *present.shape), np.intp)
+    for column, has in enumerate(present.T):
+        rows = np.flatnonzero(has)
+        drawn[:, : len(rows), column] = rows[rng.integers(len(rows), size=(resamples, len(rows)))]
+        drawn[:, len(rows) :, column] = np.flatnonzero(~has)
+    return drawn
+
+
+def _percentiles(values: Floats, axis: int) -> Any:
+    tail = (1 - CONFIDENCE) / 2
+    return np.quantile(values, (tail, 1 - tail), axis=axis)
+
+
+def _draw_counts(runs: int, resamples: int, rng: np.random.Generator) -> Floats:
+    """`[B, runs]`: how often each run is drawn, of as many draws as there are runs."""
+    return rng.multinomial(runs, np.full(runs, 1 / runs), size=resamples).astype(np.float64)
+
+
+# One method against another
+
+
+def probability_of_improvement(
+    scores: ArrayLike, others: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Estimate:
+    """P(X > Y) + ½ P(X = Y) for a run X of `scores` and a run Y of `others`, averaged over environments.
+
+    For one environment that is Mann and Whitney's U over the number of pairs. `[S, E]` and `[S', E]`.
+    """
+    x, y = _checked(scores, 2), _checked(others, 2)
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(f"{x.shape[1]} environments against {y.shape[1]}")
+    columns = [(a[~np.isnan(a)][:, None], b[~np.isnan(b)]) for a, b in zip(x.T, y.T, strict=True)]
+    return _mean_win([(a > b) + (a == b) / 2 for a, b in columns], resamples, seed)
+
+
+def probability_of_earlier(
+    durations: Durations, others: Durations, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Estimate:
+    """P(X < Y) + ½ P(neither is known to be earlier) for the times that a run X and a run Y take to get somewhere.
+
+    A run that never got there is later than all that did before it ended. Which of two runs would have been earlier
+    is not known if neither got there, or if the one that didn't ended before the other did. Gehan 1965, "A generalized
+    Wilcoxon test for comparing arbitrarily singly-censored samples".
+    """
+    x, x_reached = durations.values[:, None], durations.reached[:, None]
+    y, y_reached = others.values, others.reached
+    # At the same moment: who got there then is earlier than who ended then without.
+    wins = x_reached & np.where(y_reached, x < y, x <= y)
+    losses = y_reached & np.where(x_reached, y < x, y <= x)
+    return _mean_win([0.5 + (wins.astype(np.float64) - losses) / 2], resamples, seed)
+
+
+def _mean_win(tables: Sequence[Floats], resamples: int, seed: int) -> Estimate:
+    """Mean over environments of the mean of a table `[runs, other runs]` of 1 (won), ½ and 0, and its interval."""
+    rng, drawn = np.random.default_rng(seed), np.zeros(resamples)
+    for table in tables:
+        rows, columns = (_draw_counts(size, resamples, rng) for size in table.shape)
+        drawn += ((rows @ table) * columns).sum(axis=1) / table.size
+    low, high = _percentiles(drawn / len(tables), axis=0)
+    return Estimate(float(np.mean([table.mean() for table in tables])), float(low), float(high))
+
+
+def performance_profile(
+    scores: ArrayLike, thresholds: ArrayLike, *, resamples: int = CURVE_RESAMPLES, seed: int = 0
+) -> Band:
+    """The share of all runs whose score is above τ, for each of `thresholds` `[points]`."""
+    runs, rng = _checked(scores, 2), np.random.default_rng(seed)
+    columns = [column[~np.isnan(column)] for column in runs.T]
+    counts = np.concatenate([_draw_counts(len(column), resamples, rng) for column in columns], axis=1)
+    above = (np.concatenate(columns)[:, None] > np.asarray(thresholds, np.float64)).astype(np.float64)
+    low, high = _percentiles(counts @ above / len(above), axis=0)
+    return Band(above.mean(axis=0), low, high)
+
+
+# Time to a threshold
+
+
+def survival(durations: Durations) -> Survival:
+    """The share of runs that have not got there yet, over time, and when half of them have.
+
+    The interval is Greenwood's on the scale of log(−log), as scipy computes it; that of the median is where the
+    interval crosses one half (Brookmeyer and Crowley 1982, "A confidence interval for the median survival time").
+
+    Raises:
+        ValueError: there is no run.
+    """
+    from scipy import stats
+
+    if not len(durations.values):
+        raise ValueError("no runs")
+    found = stats.ecdf(stats.CensoredData.right_censored(durations.values, ~durations.reached)).sf
+    share = np.asarray(found.probabilities, np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # where it is undefined: `low` and `high` say what holds there
+        ends = found.confidence_interval(CONFIDENCE, method="log-log")
+    low = np.select([share == 0, share == 1], [0.0, 1.0], ends.low.probabilities)
+    high = np.where(share == 1, 1.0, ends.high.probabilities)
+    if share[-1] == 0:  # all runs are there, and only the last moment tells: as sure as the one before it
+        high[-1] = high[-2] if len(high) > 1 else 1.0
+    times = np.asarray(found.quantiles, np.float64)
+    return Survival(times, share, low, high, *(_first_half(times, curve) for curve in (share, low, high)))
+
+
+def _first_half(times: Floats, share: Floats) -> float | None:
+    below = np.flatnonzero(share <= 0.5)
+    return float(times[below[0]]) if len(below) else None
+
+
+# Sums over a curve
+
+
+def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
+    """The mean of a curve over steps, by the trapezoid rule, in the unit of the values.
+
+    Args:
+        steps: `[C]`, rising. values: `[..., C]`.
+
+    Returns:
+        `[...]`
+
+    Raises:
+        ValueError: there are fewer than two steps, or they don't rise.
+    """
+    x, y = np.asarray(steps, np.float64), np.asarray(values, np.float64)
+    if len(x) < 2 or (np.diff(x) <= 0).any():
+        raise ValueError("an area needs two or more rising steps")
+    return np.asarray(((y[..., 1:] + y[..., :-1]) / 2 * np.diff(x)).sum(axis=-1) / (x[-1] - x[0]))
+
+
+# What may be said
+
+
+def caution(seeds: Mapping[str, int]) -> str | None:
+    """The sentence that a report must say where a method has too few seeds; None where all have enough.
+
+    Args:
+        seeds: method → the fewest seeds that it has in an environment.
+    """
+    few = {method: count for method, count in seeds.items() if count < MIN_SEEDS}
+    if not few:
+        return None
+    counts = ", ".join(f"{method}: {count}" for method, count in few.items())
+    return (
+        f"Fewer than {MIN_SEEDS} seeds ({counts}): no claim can be made that one method is better than another. "
+        "Look at the single runs."
+    )
