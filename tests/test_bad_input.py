@@ -64,6 +64,18 @@ def refused(capsys: Captured, *arguments: object, status: int = 2) -> str:
         (["cartpole", "-o", "hidden_sizes=!!python/name:os.system"], r"-o hidden_sizes"),
         (["cartpole", "-o", "update_samples=100"], r"agent\.update_samples: 100 — "),
         (["cartpole", "-o", "schedule_steps=null"], r"optimizer\.schedule: linear — needs optimizer\.schedule_steps"),
+        (
+            [
+                "cartpole",
+                "-o",
+                "optimizer.schedule=constant",
+                "-o",
+                "schedule_steps=null",
+                "-o",
+                "entropy_schedule=linear",
+            ],
+            r"agent\.entropy_schedule: linear — needs optimizer\.schedule_steps",
+        ),
         (["cartpole", "--workers", "0"], r"--workers run\.workers: 0 — must be greater than or equal to 1"),
         (["cartpole", "--workers", "two"], r"Invalid value for '--workers': 'two'"),
         (["cartpole", "--steps", "-5"], r"--steps run\.steps: -5 — must be greater than or equal to 1"),

@@ -324,3 +324,11 @@ def test_probabilities_that_vanish_are_no_nan() -> None:
     steps = rollout([[1], [2]], [[0]], [[5]], terminated=[[1]])  # A = 4
     assert exp(-200) < np.finfo(np.float32).tiny
     assert gradients(replace(A3C, entropy_coefficient=0.1), steps, theta=(0, 200)) == approx(-4, 4, 0)
+
+
+def test_the_entropy_bonus_falls_with_the_schedule_if_asked_to() -> None:
+    constant = Objective(0.99, 1.0, entropy_coefficient=0.04, value_coefficient=0.5)
+    falling = Objective(0.99, 1.0, entropy_coefficient=0.04, value_coefficient=0.5, anneal_entropy=True)
+    assert constant.at(0.25) is constant
+    assert [falling.at(left).entropy_coefficient for left in (1.0, 0.25, 0.0)] == [0.04, 0.01, 0.0]
+    assert falling.at(0.25).value_coefficient == 0.5

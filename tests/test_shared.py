@@ -17,6 +17,7 @@ from a3c_zoo.learning.shared import (
     clip_by_global_norm,
     learning_rate_at,
     optimizer_state,
+    schedule_left,
     share,
 )
 
@@ -266,6 +267,12 @@ class TestLearningRate:
     def test_constant(self) -> None:
         config = OptimizerConfig(learning_rate=0.5, schedule_steps=10)
         assert [learning_rate_at(config, steps, 100) for steps in (0, 5, 1000)] == [0.5, 0.5, 0.5]
+
+    def test_what_is_left_of_a_schedule(self) -> None:
+        own, none = OptimizerConfig(schedule_steps=50), OptimizerConfig()
+        assert [schedule_left(own, steps, 1000) for steps in (0, 10, 50, 60)] == [1.0, 0.8, 0.0, 0.0]
+        assert [schedule_left(none, steps, 100) for steps in (0, 75, 200)] == [1.0, 0.25, 0.0]
+        assert schedule_left(none, 10**9, None) == 1.0
 
     def test_linear_over_the_budget(self) -> None:
         config = OptimizerConfig(learning_rate=0.5, schedule="linear")

@@ -15,7 +15,13 @@ from a3c_zoo.agents.plan import Plan
 from a3c_zoo.agents.training import objective_of, train, update_columns
 from a3c_zoo.agents.worker import RolloutWorker
 from a3c_zoo.learning.objective import differentiate
-from a3c_zoo.learning.shared import build_optimizer, clip_by_global_norm, learning_rate_at, optimizer_state
+from a3c_zoo.learning.shared import (
+    build_optimizer,
+    clip_by_global_norm,
+    learning_rate_at,
+    optimizer_state,
+    schedule_left,
+)
 from a3c_zoo.records import RunContext
 
 
@@ -45,14 +51,15 @@ class A3CWorker(RolloutWorker):
 
     def _update(self, columns: slice) -> None:
         plan, flat = self.plan, self.model.flat
-        wanted = self.wants_statistics()
+        wanted, steps = self.wants_statistics(), self.counters.steps
+        objective = self._objective.at(schedule_left(self._optimizer_config, steps, plan.config.run.steps))
         flat.zero_gradients()
         statistics = differentiate(
-            self.model.network, plan.spaces.actions, self.collector.rollout, columns, self._objective, wanted
+            self.model.network, plan.spaces.actions, self.collector.rollout, columns, objective, wanted
         )
         gradient = flat.wide_gradients()
         norm = clip_by_global_norm(gradient, self._optimizer_config.max_grad_norm)
-        rate = learning_rate_at(self._optimizer_config, self.counters.steps, plan.config.run.steps)
+        rate = learning_rate_at(self._optimizer_config, steps, plan.config.run.steps)
         staleness = self.counters.updates - self.updates_at_pull
         self._optimizer.apply(gradient, rate)
         self.row[1] += 1

@@ -59,8 +59,13 @@ def train(
 def check_schedule(config: Config) -> None:
     """Raises ConfigError for a linear schedule that has nothing to fall over."""
     optimizer = config.optimizer
-    if optimizer and optimizer.schedule == "linear" and not (optimizer.schedule_steps or config.run.steps):
-        raise ConfigError("optimizer.schedule: linear — needs optimizer.schedule_steps, or a budget: --steps N")
+    if optimizer is None or optimizer.schedule_steps or config.run.steps:
+        return
+    schedules = {"optimizer.schedule": optimizer.schedule}
+    schedules["agent.entropy_schedule"] = getattr(config.agent, "entropy_schedule", "constant")
+    for key, schedule in schedules.items():
+        if schedule == "linear":
+            raise ConfigError(f"{key}: linear — needs optimizer.schedule_steps, or a budget: --steps N")
 
 
 def objective_of(config: A3CConfig) -> Objective:
@@ -73,6 +78,7 @@ def objective_of(config: A3CConfig) -> Objective:
         normalize_advantages=config.normalize_advantages,
         clip_rewards=config.clip_rewards,
         loss_sum=config.loss_reduction == "sum",
+        anneal_entropy=config.entropy_schedule == "linear",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +29,7 @@ class Objective:
         normalize_advantages: to mean 0 and standard deviation 1 over the samples of an update.
         clip_rewards: to ±1, in the loss alone.
         loss_sum: sum over samples rather than their mean.
+        anneal_entropy: the entropy bonus falls linearly to 0; see `at`.
     """
 
     gamma: float
@@ -38,6 +39,13 @@ class Objective:
     normalize_advantages: bool = False
     clip_rewards: bool = False
     loss_sum: bool = False
+    anneal_entropy: bool = False
+
+    def at(self, left: float) -> Objective:
+        """The objective when so much of the schedule is left, 1 to 0."""
+        if not self.anneal_entropy:
+            return self
+        return replace(self, entropy_coefficient=self.entropy_coefficient * left)
 
 
 def advantages_and_returns(

@@ -155,16 +155,23 @@ def build_optimizer(config: OptimizerConfig, parameters: Tensor, state: dict[str
     return kind(parameters, state, config)
 
 
+def schedule_left(config: OptimizerConfig, steps: int, budget_steps: int | None) -> float:
+    """What is left of a linear schedule after `steps` agent steps: 1 at the start, 0 from its end on.
+
+    Its end is at `schedule_steps`, else at the run's budget; without either nothing falls.
+    """
+    horizon = config.schedule_steps or budget_steps
+    return 1.0 if horizon is None else max(0.0, 1.0 - steps / horizon)
+
+
 def learning_rate_at(config: OptimizerConfig, steps: int, budget_steps: int | None) -> float:
     """The learning rate after `steps` agent steps.
 
-    A linear schedule falls from `learning_rate` to `final_learning_rate` over `schedule_steps` (else the run's
-    budget) and stays there.
+    A linear schedule falls from `learning_rate` to `final_learning_rate` and stays there; see `schedule_left`.
     """
-    horizon = config.schedule_steps or budget_steps
-    if config.schedule == "constant" or horizon is None:
+    if config.schedule == "constant":
         return config.learning_rate
-    left = max(0.0, 1.0 - steps / horizon)
+    left = schedule_left(config, steps, budget_steps)
     return config.final_learning_rate + (config.learning_rate - config.final_learning_rate) * left
 
 
