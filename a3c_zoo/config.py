@@ -53,6 +53,18 @@ class RunConfig(Section):
     )
     evaluation_episodes: int = Field(100, ge=1, le=100_000, description="episodes of an evaluation")
     evaluation_envs: int = Field(20, ge=1, le=1024, description="environments that an evaluation plays side by side")
+    evaluation_every_s: float | None = Field(
+        None, gt=0, description="seconds of training between evaluations beside it, by a process of its own; null: none"
+    )
+    evaluation_every_steps: int | None = Field(
+        None, ge=1, description="agent steps between evaluations beside training; null: none"
+    )
+    evaluation_cpu_share: float = Field(
+        0.05, gt=0, le=1, description="of all cores, what evaluations beside training may take on average"
+    )
+    evaluator_episodes: int = Field(
+        10, ge=1, le=10_000, description="episodes of an evaluation beside training, greedy and sampled each"
+    )
     worker_timeout_s: float = Field(
         300.0, gt=0, description="seconds without a single step after which a worker counts as hung"
     )

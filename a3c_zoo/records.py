@@ -76,6 +76,23 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluatorResult:
+    """What the evaluator beside training has found last.
+
+    Attributes:
+        step: agent steps of the run when the parameters were copied.
+        greedy_return, sampled_return: mean return of the episodes with the most probable, and with sampled actions.
+        best_return: the greatest mean return so far of episodes with sampled actions. best_step: its step.
+    """
+
+    step: int
+    greedy_return: float
+    sampled_return: float
+    best_return: float
+    best_step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Where a run stands.
 
@@ -87,6 +104,7 @@ class Progress:
         mean_length_100: mean length in steps of the same episodes.
         window: how many episodes that mean covers (100 when full).
         metrics: the newest metrics that the agent reported.
+        evaluator: the newest result of the evaluator beside training, None without one.
     """
 
     steps: int
@@ -98,6 +116,7 @@ class Progress:
     mean_length_100: float | None
     window: int
     metrics: Mapping[str, float]
+    evaluator: EvaluatorResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +153,7 @@ class Outcome:
         cpu_s: CPU seconds of all processes of these sessions together, also of those that have ended. peak_memory_mib:
             the most memory that they were seen to hold at one time, shared pages counted once. None where the system
             doesn't tell.
+        evaluator_fault: why the evaluator beside training came to an end before this session did, None if it didn't.
     """
 
     run: Path
@@ -153,6 +173,7 @@ class Outcome:
     evaluation: Evaluation | None
     cpu_s: float | None = None
     peak_memory_mib: float | None = None
+    evaluator_fault: str | None = None
 
 
 class Policy(Protocol):

@@ -47,6 +47,8 @@ class RunToyConfig(EnvConfig):
     busy_s: float = Field(0.0, description="CPU seconds that a step takes")
     held_mib: int = Field(0, description="memory that it holds")
     evaluation_step_s: float = Field(0.0, description="seconds that a step takes in an evaluation")
+    evaluation_fault: str = Field("", description="a fault that comes up in evaluations only, at once")
+    evaluation_by_seed: bool = Field(False, description="the reward of an evaluation is `reward_of` its seed")
     evaluation_reward: float = Field(1.0, description="reward of an episode in an evaluation; 1 in training")
     unit_rewards: bool = Field(True, description="episodes of one step, reward 1; else the toys' script")
 
@@ -55,20 +57,26 @@ def make(num_envs: int, seed: int, **options: Any) -> ToyVectorEnv:
     """The factory of environment `toy`."""
     settings = RunToyConfig(**options)
     MADE.append((num_envs, seed))
-    match settings.fault:
+    is_training = num_envs <= NUM_ENVS  # or its spaces are read
+    fault = settings.fault if is_training else settings.evaluation_fault or settings.fault
+    match fault:
         case "factory-raise":
             raise RuntimeError("the toy factory broke")
         case "factory-sleep":
             time.sleep(600)
         case "worker-sleep" if multiprocessing.parent_process() is not None:
             time.sleep(600)
-    is_training = num_envs == NUM_ENVS
-    reward = 1.0 if is_training else settings.evaluation_reward
+    reward = 1.0 if is_training else reward_of(seed) if settings.evaluation_by_seed else settings.evaluation_reward
     scripts: list[Script] = [[([reward], "terminated")]] if settings.unit_rewards else [SCRIPT]
     step_s = settings.step_s if is_training else settings.evaluation_step_s
-    env = SlowToy(num_envs, settings.fault, settings.after, step_s, scripts=scripts)
+    env = SlowToy(num_envs, fault, settings.after, step_s, scripts=scripts)
     env.busy_s, env.held = settings.busy_s, b"x" * (settings.held_mib << 20)
     return env
+
+
+def reward_of(seed: int) -> float:
+    """What an episode is worth that is played on this seed, with `evaluation_by_seed`."""
+    return seed % 1000 / 1000
 
 
 class SlowToy(FaultyVectorEnv):
@@ -95,11 +103,26 @@ def make_continuous(num_envs: int, seed: int) -> ToyVectorEnv:
     return env
 
 
+class Coin(ToyVectorEnv):
+    """Episodes of one step, whose reward is the number of the action."""
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+        counts = ~self.waiting
+        observation, _, terminated, truncated, info = super().step(actions)
+        return observation, np.where(counts, actions, 0).astype(np.float64), terminated, truncated, info
+
+
+def make_coin(num_envs: int, seed: int) -> ToyVectorEnv:
+    """The factory of environment `coin`."""
+    return Coin(num_envs, scripts=[[([0.0], "terminated")]])
+
+
 @hookimpl
 def zoo_envs() -> list[EnvEntry]:
     """What the toy plugin offers."""
     return [
         EnvEntry("toy", factory=f"{__name__}:make", config=f"{__name__}:RunToyConfig", threshold=1.0),
+        EnvEntry("coin", factory=f"{__name__}:make_coin"),
         EnvEntry("continuous", factory=f"{__name__}:make_continuous"),
     ]
 

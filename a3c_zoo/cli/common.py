@@ -30,7 +30,11 @@ deterministic_option = click.option(
     "--deterministic/--stochastic", default=False, help="Most probable or sampled actions.  [default: --stochastic]"
 )
 checkpoint_option = click.option(
-    "--checkpoint", default="final", show_default=True, metavar="final|STEP", help="The newest one, or the one at STEP."
+    "--checkpoint",
+    default="final",
+    show_default=True,
+    metavar="final|best|STEP",
+    help="The newest one, the best that the evaluator found, or the one at STEP.",
 )
 seed_option = click.option(
     "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes.  [default: the run's]"

@@ -157,9 +157,11 @@ class Watcher:
             if progress.mean_return_100 is None
             else f"{score(progress.mean_return_100)} ({self._trend.change:+.3g})"
         )
+        result = progress.evaluator
+        evaluated = "" if result is None else f"  evaluated {score(result.sampled_return)}"
         return (
             f"{progress.training_s:8.1f} s  {progress.steps:>12,} steps  {progress.steps_per_s:>9,.0f} steps/s  "
-            f"{progress.episodes:>7,} episodes  return {mean}"
+            f"{progress.episodes:>7,} episodes  return {mean}{evaluated}"
         )
 
     def _show(self, progress: Progress) -> None:
@@ -187,6 +189,9 @@ class Watcher:
         table.add_row(
             "return, last 100", "-" if mean is None else f"[bold]{score(mean)}[/bold]", f"{self._trend} {of_window}"
         )
+        if (result := progress.evaluator) is not None:
+            others = f"greedy {score(result.greedy_return)}, best {score(result.best_return)}"
+            table.add_row("evaluation", score(result.sampled_return), f"{others} at step {result.best_step:,}")
         table.add_row("training time", duration(progress.training_s), self._budgets.left(progress, self._target))
         share = self._budgets.share_done(progress)
         if share is not None:
@@ -215,6 +220,8 @@ def summary(outcome: Outcome) -> str:
         lines.append(
             f"  evaluation  {mean_and_spread} over {evaluation.episodes} episodes on fresh seeds, sampled actions"
         )
+    if outcome.evaluator_fault is not None:
+        lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")
     if outcome.steps == 0:
         return "\n".join(lines)  # there is no checkpoint to go on from
     follow = "a3c-zoo evaluate" if outcome.reason in ("solved", "stop-return") else "a3c-zoo train --resume"

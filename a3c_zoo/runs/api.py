@@ -115,7 +115,7 @@ def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Pa
 
     Args:
         run: a run directory, or the name of one within `runs_dir`.
-        checkpoint: "final" for the newest, or the number of steps of another.
+        checkpoint: "final" for the newest, "best" for the evaluator's best, or the number of steps of another.
 
     Raises:
         RunDirectoryError: there is no such run or checkpoint, or it is damaged.

@@ -74,8 +74,8 @@ class RunDirectory:
     """The files of one run.
 
     Attributes:
-        path: the directory. Within it: `config.yml`, `meta.json`, `monitor.csv`, `tensorboard/`, `checkpoints/`,
-            `outcome.json`, and `run.lock`, held while the run lives.
+        path: the directory. Within it: `config.yml`, `meta.json`, `monitor.csv`, `evaluations.csv`, `tensorboard/`,
+            `checkpoints/`, `outcome.json`, and `run.lock`, held while the run lives.
     """
 
     def __init__(self, path: Path) -> None:

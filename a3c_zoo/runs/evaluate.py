@@ -44,30 +44,19 @@ def evaluate(
     deterministic: bool = False,
     on_step: Callable[[int], None] = lambda played: None,
 ) -> Evaluation:
-    """Plays `episodes` episodes and returns their statistics.
-
-    Each environment plays a quota that is fixed beforehand. Taking the first episodes to finish instead would favour
-    short ones.
-
-    Args:
-        seed, number: the run's seed and the number of this evaluation within it, which together seed the environments.
-        num_envs: environments side by side; no more than `episodes` are made.
-        on_step: called after each step with the number of episodes played; may raise StopEvaluationError.
-    """
+    """Plays `episodes` episodes and returns their statistics. See `play_all`."""
     start_s = time.monotonic()
-    num_envs = min(num_envs, episodes)
-    env_seed = seed_for(seed, SEED_EVALUATION, number)
-    env = make_vector_env(entry, config, num_envs, env_seed)
-    try:
-        quotas = np.full(num_envs, episodes // num_envs)
-        quotas[: episodes % num_envs] += 1
-        played: list[PlayedEpisode] = []
-        with one_torch_thread():
-            for ended in play_episodes(policy, env, quotas, env_seed, deterministic):
-                played += ended
-                on_step(len(played))
-    finally:
-        env.close()
+    played = play_all(
+        policy,
+        entry,
+        config,
+        episodes=episodes,
+        num_envs=num_envs,
+        seed=seed,
+        number=number,
+        deterministic=deterministic,
+        on_step=on_step,
+    )
     returns, lengths = zip(*played, strict=True)
     return Evaluation(
         episodes=episodes,
@@ -79,6 +68,44 @@ def evaluate(
         deterministic=deterministic,
         seconds=time.monotonic() - start_s,
     )
+
+
+def play_all(
+    policy: Policy,
+    entry: EnvEntry,
+    config: EnvConfig,
+    *,
+    episodes: int,
+    num_envs: int,
+    seed: int,
+    number: int,
+    deterministic: bool,
+    on_step: Callable[[int], None],
+) -> list[PlayedEpisode]:
+    """Plays `episodes` episodes, in the order in which they end.
+
+    Each environment plays a quota that is fixed beforehand. Taking the first episodes to finish instead would favour
+    short ones.
+
+    Args:
+        seed, number: the run's seed and the number of this evaluation within it, which together seed the environments.
+        num_envs: environments side by side; no more than `episodes` are made.
+        on_step: called after each step with the number of episodes played; may raise StopEvaluationError.
+    """
+    num_envs = min(num_envs, episodes)
+    env_seed = seed_for(seed, SEED_EVALUATION, number)
+    env = make_vector_env(entry, config, num_envs, env_seed)
+    try:
+        quotas = np.full(num_envs, episodes // num_envs)
+        quotas[: episodes % num_envs] += 1
+        played: list[PlayedEpisode] = []
+        with one_torch_thread():
+            for ended in play_episodes(policy, env, quotas, env_seed, deterministic):
+                played += ended
+                on_step(len(played))
+        return played
+    finally:
+        env.close()
 
 
 def play_episodes(

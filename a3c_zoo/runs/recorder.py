@@ -23,21 +23,21 @@ WINDOW = 100
 TENSORBOARD_FLUSH_S = 10.0
 
 
-class Monitor:
-    """monitor.csv in stable-baselines3's format, plus the columns `step` (of the run) and `worker`.
+class Table:
+    """A file of rows that grows by several rows or none.
 
     Args:
         path: the file. resume_at: byte offset to go on from; what lies behind it belongs to training that is done
             again after a resume.
     """
 
-    def __init__(self, path: Path, env_name: str, resume_at: int | None = None) -> None:
-        self._path, self._env_name = path, env_name
+    def __init__(self, path: Path, resume_at: int | None = None) -> None:
+        self._path = path
         #: Bytes written so far, whole rows only.
         self.position = resume_at or 0
         with disk_errors(path, "write"):
-            if resume_at is None:
-                self._file = path.open("xb", buffering=0)
+            if not resume_at:
+                self._file = path.open("xb" if resume_at is None else "wb", buffering=0)
             else:
                 if not path.is_file() or path.stat().st_size < resume_at:
                     raise RunDirectoryError(f"{path} is shorter than its checkpoint says; it cannot be continued")
@@ -45,34 +45,42 @@ class Monitor:
                 self._file.truncate(resume_at)
                 self._file.seek(resume_at)
 
+    def append(self, text: str) -> None:
+        """Adds whole rows: all of them, or where that fails none."""
+        data = memoryview(text.encode())
+        with disk_errors(self._path, "write"):
+            try:
+                while data:  # a disk that fills up takes the first part, and refuses the next
+                    data = data[self._file.write(data) :]
+            except BaseException:
+                self._file.truncate(self.position)
+                self._file.seek(self.position)
+                raise
+        self.position = self._file.tell()
+
+    def close(self) -> None:
+        """Closes the file; one that holds nothing goes."""
+        self._file.close()
+        if self.position == 0:
+            self._path.unlink(missing_ok=True)
+
+
+class Monitor(Table):
+    """monitor.csv in stable-baselines3's format, plus the columns `step` (of the run) and `worker`."""
+
+    def __init__(self, path: Path, env_name: str, resume_at: int | None = None) -> None:
+        super().__init__(path, resume_at)
+        self._env_name = env_name
+
     def start(self) -> None:
         """Training starts now: `t` counts from here, so that t_start + t is the time of day of an episode's end."""
         if self.position == 0:
             header = json.dumps({"t_start": time.time(), "env_id": self._env_name})
-            with disk_errors(self._path, "write"):
-                self._append(f"#{header}\nr,l,t,step,worker\n")
+            self.append(f"#{header}\nr,l,t,step,worker\n")
 
     def write(self, rows: Sequence[tuple[float, int, float, int, int]]) -> None:
-        """Appends (return, length, training seconds, step, worker) rows: all of them, or where that fails none."""
-        with disk_errors(self._path, "write"):
-            self._append("".join(f"{round(r, 6)},{n},{t:.6f},{step},{worker}\n" for r, n, t, step, worker in rows))
-
-    def _append(self, text: str) -> None:
-        data = memoryview(text.encode())
-        try:
-            while data:  # a disk that fills up takes the first part, and refuses the next
-                data = data[self._file.write(data) :]
-        except BaseException:
-            self._file.truncate(self.position)
-            self._file.seek(self.position)
-            raise
-        self.position = self._file.tell()
-
-    def close(self) -> None:
-        """Closes the file; one of a run that never started goes."""
-        self._file.close()
-        if self.position == 0:
-            self._path.unlink(missing_ok=True)
+        """Appends (return, length, training seconds, step, worker) rows."""
+        self.append("".join(f"{round(r, 6)},{n},{t:.6f},{step},{worker}\n" for r, n, t, step, worker in rows))
 
 
 class TensorBoard:

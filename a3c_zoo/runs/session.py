@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
 from a3c_zoo.errors import ZooError
@@ -12,6 +13,8 @@ from a3c_zoo.records import Evaluation, Outcome, Progress, Reason, Report, RunIn
 from a3c_zoo.runs.checkpoints import save_checkpoint
 from a3c_zoo.runs.clock import Clock
 from a3c_zoo.runs.evaluate import StopEvaluationError, evaluate
+from a3c_zoo.runs.evaluator import Evaluator, copy_file, is_wanted
+from a3c_zoo.runs.players import PlayerInTurn, PlayerProcess, Task
 from a3c_zoo.runs.recorder import WINDOW, Monitor, TensorBoard, Window
 
 if TYPE_CHECKING:
@@ -92,6 +95,8 @@ class Session:
             directory.path / "monitor.csv", config.env_name, saved["session"]["monitor_position"] if saved else None
         )
         self.tensorboard = TensorBoard(directory.path / "tensorboard", self.steps + 1 if saved else None)
+        self._evaluator = self._make_evaluator(agent, saved) if is_wanted(config.run) else None
+        self._snapshot: Snapshot | None = None
         self._next_checkpoint_s = self._next_metrics_s = 0.0
         self._next_pause = config.run.next_pause(self.steps)
         self._speeds: deque[tuple[float, int]] = deque()
@@ -99,11 +104,16 @@ class Session:
         title = f"{config.agent_name} on {config.env_name}, seed {config.run.seed}, {workers}"
         observer.starting(title, self._target, config.run, directory.path)
 
+    def _make_evaluator(self, agent: AgentEntry, saved: Mapping[str, Any] | None) -> Evaluator:
+        task = Task(self.entry, self.network, self.config, agent.load, copy_file(self.directory))
+        player = PlayerInTurn(task, self._clock, self._stop_evaluation) if self.serial else PlayerProcess(task)
+        return Evaluator(self.directory, self.config.run, player, saved["session"].get("evaluator") if saved else None)
+
     # What an agent calls (`RunContext`)
 
     def started(self, snapshot: Snapshot) -> None:
         """Starts the training clock; from now on a signal is obeyed at the next rollout boundary."""
-        self._stop.interrupts = False
+        self._stop.interrupts, self._snapshot = False, snapshot
         self._clock.switch("training")
         self.monitor.start()
         self._speeds.append((self._clock.of("training"), self.steps))
@@ -125,6 +135,7 @@ class Session:
         for report in reports:
             self.steps, self.updates = max(self.steps, report.steps), max(self.updates, report.updates)
             self._metrics.update(report.metrics)
+        self._look_at_evaluator()
         self._publish(force=False)
 
     def due(self) -> bool:
@@ -137,6 +148,8 @@ class Session:
         if self._is_check_due():
             self._check(snapshot)
         self._ended = self._ended or self._why_stop()
+        if self._ended and self._evaluator:
+            self._evaluator.stop()
         self._save(snapshot)
         self._publish(force=True)
         return self._ended is None
@@ -209,6 +222,18 @@ class Session:
         if self._stop.detail:
             raise StopEvaluationError
 
+    def _look_at_evaluator(self) -> None:
+        """Training goes on meanwhile, whatever becomes of the evaluator."""
+        evaluator, snapshot = self._evaluator, self._snapshot
+        if evaluator is None or evaluator.fault or snapshot is None or self._why_stop():
+            return
+        if evaluator.look(snapshot, self.steps, self._clock.of("training")) and (result := evaluator.result):
+            means = {"greedy": result.greedy_return, "sampled": result.sampled_return}
+            self.tensorboard.write({f"eval/return_mean_{mode}": mean for mode, mean in means.items()}, result.step)
+        if evaluator.fault:
+            log = self.directory.path / "evaluator.log"
+            self._observer.message(f"the evaluator has failed, training goes on: {evaluator.fault} (see {log})")
+
     # Writing
 
     def _publish(self, force: bool) -> None:
@@ -246,6 +271,7 @@ class Session:
             mean_length_100=self._window.mean_length,
             window=len(self._window.returns),
             metrics=self._metrics,
+            evaluator=self._evaluator.result if self._evaluator else None,
         )
 
     def _save(self, snapshot: Snapshot) -> None:
@@ -272,6 +298,7 @@ class Session:
             "window": self._window.state_dict(),
             "monitor_position": self.monitor.position,
             "seconds": {**self._clock.seconds},
+            "evaluator": self._evaluator.state_dict() if self._evaluator else None,
             "resources": self._meter.state_dict(),
         }
 
@@ -286,10 +313,10 @@ class Session:
 
     def close(self) -> None:
         """Closes the files."""
-        try:
-            self.tensorboard.close()
-        finally:
-            self.monitor.close()
+        with ExitStack() as stack:
+            for each in (self.monitor, self.tensorboard, self._evaluator):
+                if each is not None:
+                    stack.callback(each.close)
 
     def outcome(self, reason: Reason | None = None, detail: str = "") -> Outcome:
         """How the run ended. `reason` is given for an end that the session did not decide itself."""
@@ -320,6 +347,7 @@ class Session:
             evaluation=evaluation,
             cpu_s=self._meter.cpu_s,
             peak_memory_mib=self._meter.peak_memory_mib,
+            evaluator_fault=self._evaluator.fault if self._evaluator else None,
         )
 
     def start_hooks(self) -> None:

@@ -1,0 +1,374 @@
+"""The evaluator beside training: real runs, real processes, real files."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import a3c_zoo
+from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.learning.environments import SEED_EVALUATION, seed_for
+from a3c_zoo.records import Outcome
+from a3c_zoo.registry import get_registry
+from a3c_zoo.runs.api import evaluate
+from a3c_zoo.runs.players import FIRST_NUMBER
+from tests.toys_runs import (
+    MADE,
+    NUM_ENVS,
+    Listener,
+    Running,
+    checkpoint,
+    command_line,
+    reward_of,
+    scalars,
+    signal_self,
+    toy_installed,
+    toy_path,
+)
+
+EPISODES = 4
+EVALUATED = {"run.evaluator_episodes": EPISODES, "run.stop_when_solved": False, "agent.n_steps": 5}
+#: No waiting between evaluations.
+UNLIMITED = {**EVALUATED, "run.evaluation_cpu_share": 1.0}
+
+
+@pytest.fixture
+def _toy(tmp_path: Path) -> Iterator[None]:
+    with toy_installed(tmp_path / "toy"):
+        yield
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    path = run / "evaluations.csv"
+    return list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+
+
+def by_evaluation(run: Path) -> dict[tuple[int, float], dict[str, list[float]]]:
+    """(step, seconds) → mode → returns."""
+    found: dict[tuple[int, float], dict[str, list[float]]] = {}
+    for row in rows(run):
+        modes = found.setdefault((int(row["step"]), float(row["seconds"])), {})
+        modes.setdefault(row["mode"], []).append(float(row["return"]))
+    return found
+
+
+def train(folder: Path, *, overrides: dict[str, Any], **options: Any) -> tuple[Outcome, Listener]:
+    listener = options.pop("observer", Listener())
+    return a3c_zoo.train("toy", overrides=overrides, runs_dir=folder, observer=listener, **options), listener
+
+
+def seeds(root: int, count: int) -> list[int]:
+    return [seed_for(root, SEED_EVALUATION, FIRST_NUMBER + number) for number in range(count)]
+
+
+@pytest.mark.usefixtures("_toy")
+@pytest.mark.parametrize("serial", [False, True])
+def test_every_episode_is_recorded_and_the_best_policy_kept(serial: bool, tmp_path: Path) -> None:
+    overrides = {**UNLIMITED, "run.evaluation_every_s": 0.2, "env.step_s": 0.005, "env.evaluation_by_seed": True}
+    outcome, listener = train(tmp_path, overrides=overrides, serial=serial, seed=7, time_limit_s=3)
+    assert outcome.reason == "time-limit"
+    found = by_evaluation(outcome.run)
+    assert len(found) >= 3
+    expected = [reward_of(seed) for seed in seeds(7, len(found))]
+    assert list(found.values()) == [{mode: [r] * EPISODES for mode in ("greedy", "sampled")} for r in expected]
+    assert {row["length"] for row in rows(outcome.run)} == {"1"}
+    times = [at_s for _, at_s in found]
+    assert times[0] >= 0.2
+    assert all(late // 0.2 > early // 0.2 for early, late in itertools.pairwise(times))
+    assert times[-1] <= outcome.training_s
+    assert all(0 < step <= outcome.steps for step, _ in found)
+    steps = [step for step, _ in found]
+    for mode in ("greedy", "sampled"):
+        points = scalars(outcome.run)[f"eval/return_mean_{mode}"]
+        assert [step for step, _ in points] == steps
+        assert [value for _, value in points] == pytest.approx(expected)
+    best = checkpoint(outcome.run, "best")["session"]
+    assert best["sampled_return"] == pytest.approx(max(expected))
+    assert best["steps"] == steps[expected.index(max(expected))]
+    assert listener.messages == []
+    assert outcome.evaluator_fault is None
+    assert sorted(path.name for path in (outcome.run / "checkpoints").iterdir())[0] == "best.pt"
+
+
+@pytest.mark.usefixtures("_toy")
+def test_best_holds_the_parameters_that_were_evaluated(tmp_path: Path) -> None:
+    """A serial run that ends where an evaluation began has the same parameters then."""
+    overrides = {**EVALUATED, "run.evaluation_every_steps": 200}
+    outcome, _ = train(tmp_path, overrides=overrides, serial=True, steps=500)
+    best = checkpoint(outcome.run, "best")
+    step = best["session"]["steps"]
+    assert 200 <= step < 400  # all are worth 1; the first stays
+    until, _ = train(tmp_path, overrides=EVALUATED, serial=True, steps=step)
+    assert until.steps == step
+    assert torch.equal(best["agent"]["model"]["parameters"], checkpoint(until.run)["agent"]["model"]["parameters"])
+    assert command_line("evaluate", outcome.run, "--checkpoint", "best", "--episodes", 3) == 0
+
+
+@pytest.mark.usefixtures("_toy")
+def test_evaluations_change_nothing_that_is_learned(tmp_path: Path) -> None:
+    overrides = {**EVALUATED, "run.evaluation_every_steps": 100}
+    one, _ = train(tmp_path, overrides=overrides, serial=True, steps=500)
+    other, _ = train(tmp_path, overrides=EVALUATED, serial=True, steps=500)
+    assert len(by_evaluation(one.run)) == 4
+    assert by_evaluation(other.run) == {}
+    assert not (other.run / "evaluations.csv").exists()
+    states = [checkpoint(each.run)["agent"] for each in (one, other)]
+    assert torch.equal(states[0]["model"]["parameters"], states[1]["model"]["parameters"])
+    assert one.evaluation_s > 0 == other.evaluation_s
+
+
+@pytest.mark.usefixtures("_toy")
+def test_its_seeds_are_its_own(tmp_path: Path) -> None:
+    overrides = {**EVALUATED, "run.evaluation_every_steps": 100}
+    outcome, _ = train(tmp_path, overrides=overrides, serial=True, steps=500)
+    played = [seed for num_envs, seed in MADE if num_envs == EPISODES]
+    assert played == [seed for seed in seeds(0, 4) for _ in ("greedy", "sampled")]
+    assert not set(played) & {seed for num_envs, seed in MADE if num_envs == NUM_ENVS}
+    checks = [seed_for(0, SEED_EVALUATION, number) for number in range(1000)]
+    assert not set(played) & set(checks)
+    assert outcome.evaluation is None
+
+
+@pytest.mark.usefixtures("_toy")
+def test_greedy_and_sampled_are_told_apart(tmp_path: Path) -> None:
+    """Every action is as probable: greedily it is the first, worth 0; sampled it is worth 0 or 1."""
+    outcome = a3c_zoo.train(
+        "coin",
+        agent="random",
+        steps=4000,
+        runs_dir=tmp_path,
+        overrides={"run.evaluation_every_steps": 1000},
+        serial=True,
+    )
+    found = by_evaluation(outcome.run)
+    assert len(found) == 3
+    assert {r for modes in found.values() for r in modes["greedy"]} == {0.0}
+    sampled = [r for modes in found.values() for r in modes["sampled"]]
+    assert set(sampled) == {0.0, 1.0}
+    assert 0.1 < statistics.fmean(sampled) < 0.9
+
+
+@pytest.mark.usefixtures("_toy")
+def test_it_keeps_to_its_share_of_the_cores(tmp_path: Path) -> None:
+    """An evaluation takes 0.2 CPU seconds: 0.1 for each mode. With a tenth of a core, the next starts 2 s later."""
+    cores = len(os.sched_getaffinity(0))
+    overrides = {
+        **EVALUATED,
+        "run.evaluation_every_s": 0.1,
+        "run.evaluation_cpu_share": 0.1 / cores,
+        "env.busy_s": 0.1,
+        "env.step_s": 0.01,
+    }
+    outcome, _ = train(tmp_path, overrides=overrides, workers=1, time_limit_s=9)
+    times = [at_s for _, at_s in by_evaluation(outcome.run)]
+    gaps = [late - early for early, late in itertools.pairwise(times)]
+    assert gaps
+    assert all(gap >= 1.95 for gap in gaps)
+
+
+@pytest.mark.usefixtures("_toy")
+def test_its_process_starts_with_the_first_evaluation_and_ends_with_the_run(tmp_path: Path) -> None:
+    seen: list[tuple[float, list[str]]] = []
+
+    def look(progress: Any) -> None:
+        seen.append((progress.training_s, sorted(p.name for p in multiprocessing.active_children())))
+
+    overrides = {**UNLIMITED, "run.evaluation_every_s": 1.0, "env.step_s": 0.005}
+    train(tmp_path, overrides=overrides, time_limit_s=2.5, observer=Listener(look))
+    workers = ["a3c-zoo worker 0", "a3c-zoo worker 1"]
+    assert workers in [names for at_s, names in seen if at_s < 1.0]
+    assert all(names == workers for at_s, names in seen if 0.1 < at_s < 1.0)
+    assert all(names == ["a3c-zoo evaluator", *workers] for at_s, names in seen if 1.3 < at_s < 2.3)
+    assert multiprocessing.active_children() == []
+
+
+FAULTS = {
+    "raise": ("RuntimeError: the toy broke", "the toy broke"),
+    "factory-raise": ("the toy factory broke", "the toy factory broke"),
+    "kill": ("it was ended by signal SIGKILL (out of memory?)", ""),
+    "sleep": ("it has made no step for 3 s: does its environment hang? (limit: run.worker_timeout_s)", ""),
+}
+
+
+@pytest.mark.usefixtures("_toy")
+@pytest.mark.parametrize(("serial", "fault"), [(False, each) for each in FAULTS] + [(True, "raise")])
+def test_training_goes_on_without_an_evaluator_that_fails(serial: bool, fault: str, tmp_path: Path) -> None:
+    line, traced = FAULTS[fault]
+    overrides = {
+        **UNLIMITED,
+        "run.evaluation_every_s": 0.2,
+        "run.worker_timeout_s": 3.0,
+        "env.evaluation_fault": fault,
+        "env.step_s": 0.005,
+    }
+    steps_then: list[int] = []
+
+    class Ending(Listener):
+        """Ends the run a hundred steps later."""
+
+        def message(self, text: str) -> None:
+            super().message(text)
+            steps_then.append(self.steps[-1])
+
+        def progress(self, progress: Any) -> None:
+            super().progress(progress)
+            if steps_then and progress.steps > steps_then[0] + 100:
+                steps_then[0] = 2**62
+                signal_self()
+
+    outcome, listener = train(tmp_path, overrides=overrides, serial=serial, time_limit_s=40, observer=Ending())
+    assert outcome.reason == "interrupted"
+    assert outcome.evaluator_fault is not None
+    assert line in outcome.evaluator_fault
+    assert json.loads((outcome.run / "outcome.json").read_text())["evaluator_fault"] == outcome.evaluator_fault
+    log = outcome.run / "evaluator.log"
+    told = f"the evaluator has failed, training goes on: {outcome.evaluator_fault} (see {log})"
+    assert listener.messages == [told]
+    text = log.read_text()
+    assert outcome.evaluator_fault in text.splitlines()[0]
+    assert traced in text
+    assert ("Traceback (most recent call last)" in text) == bool(traced)
+    assert rows(outcome.run) == []
+    assert [path.name for path in (outcome.run / "checkpoints").iterdir()] == [f"step-{outcome.steps:012d}.pt"]
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.usefixtures("_toy")
+def test_the_command_line_tells_of_results_and_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [part for key, value in UNLIMITED.items() for part in ("-o", f"{key}={str(value).lower()}")]
+    shared = ["train", "toy", "--runs-dir", tmp_path, *options, "-o", "env.step_s=0.01", "-o", "evaluation_every_s=0.5"]
+    assert command_line(*shared, "--time-limit", "6s", "-o", "env.evaluation_reward=0.25") == 0
+    assert "return 1 (+0)  evaluated 0.25" in capsys.readouterr().out
+    assert (
+        command_line(*shared, "--time-limit", "2s", "-o", "env.evaluation_fault=raise", "--quiet", "--name", "x") == 0
+    )
+    printed = capsys.readouterr().out
+    assert "\n  evaluator   failed: RuntimeError: the toy broke (in toys.py, line " in printed
+    assert f"(see {tmp_path / 'x/evaluator.log'})" in printed
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_run_does_not_wait_for_its_evaluator(tmp_path: Path) -> None:
+    """It sleeps for ever in a step; the run has not noticed when it ends."""
+    ended: list[float] = []
+
+    def look(progress: Any) -> None:
+        ended.append(time.monotonic())
+
+    overrides = {**UNLIMITED, "run.evaluation_every_s": 0.2, "env.evaluation_fault": "sleep", "env.step_s": 0.005}
+    outcome, _ = train(tmp_path, overrides=overrides, time_limit_s=2, observer=Listener(look))
+    assert time.monotonic() - ended[-2] < 4.0  # 0.5 s for it to see, then it is killed; the rest is a busy machine
+    assert (outcome.reason, outcome.evaluator_fault) == ("time-limit", None)
+    assert multiprocessing.active_children() == []
+
+
+def test_it_ends_with_a_parent_that_is_killed_and_obeys_ctrl_c(tmp_path: Path) -> None:
+    path = toy_path(tmp_path / "toy")
+    overrides = {**UNLIMITED, "run.evaluation_every_s": 0.2, "env.step_s": 0.005, "env.evaluation_step_s": 0.3}
+    options = [part for key, value in overrides.items() for part in ("-o", f"{key}={str(value).lower()}")]
+    for number in (signal.SIGKILL, signal.SIGINT):
+        name = number.name
+        command = ("train", "toy", "--name", name, *options)
+        with Running(*command, folder=tmp_path, path=path) as running:
+            running.wait_until(functools.partial(rows, tmp_path / "runs" / name))
+            assert len(running.workers()) == 3
+            if number == signal.SIGKILL:
+                running.process.kill()
+            else:
+                running.signal_group(number)
+            running.exit_status()
+            running.assert_nothing_left()
+    outcome = json.loads((tmp_path / "runs/SIGINT/outcome.json").read_text())
+    assert (outcome["reason"], outcome["evaluator_fault"]) == ("interrupted", None)
+    with toy_installed(tmp_path / "again"):
+        assert evaluate(tmp_path / "runs/SIGKILL", checkpoint="best", episodes=1).mean_return == 1.0
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_resume_goes_on_as_if_never_interrupted(tmp_path: Path) -> None:
+    overrides = {**EVALUATED, "run.evaluation_every_steps": 100, "env.evaluation_by_seed": True}
+    whole, _ = train(tmp_path, overrides=overrides, serial=True, steps=900)
+    half, _ = train(tmp_path, overrides=overrides, serial=True, steps=450)
+    file = half.run / "evaluations.csv"
+    kept = file.read_text()
+    file.write_text(kept + "99999,1.0,greedy,5.0,1\n")  # of training that came after the checkpoint
+    a3c_zoo.train(resume=half.run, steps=900)
+    assert file.read_text().startswith(kept)
+    assert [(r["step"], r["mode"], r["return"]) for r in rows(half.run)] == [
+        (r["step"], r["mode"], r["return"]) for r in rows(whole.run)
+    ]
+    best = [checkpoint(each.run, "best") for each in (whole, half)]
+    assert best[0]["session"]["steps"] == best[1]["session"]["steps"]
+    assert torch.equal(best[0]["agent"]["model"]["parameters"], best[1]["agent"]["model"]["parameters"])
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_better_policy_from_before_a_resume_is_not_lost(tmp_path: Path) -> None:
+    overrides = {**EVALUATED, "run.evaluation_every_steps": 100}
+    outcome, _ = train(tmp_path, overrides=overrides, serial=True, steps=300)
+    best = outcome.run / "checkpoints/best.pt"
+    content = torch.load(best, weights_only=True)
+    content["session"] |= {"sampled_return": 2.0, "steps": 12345}  # found after the last checkpoint, before a crash
+    torch.save(content, best)
+    before = best.read_bytes()
+    a3c_zoo.train(resume=outcome.run, steps=900)
+    assert len(by_evaluation(outcome.run)) > 2
+    assert best.read_bytes() == before
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_run_without_a_best_policy_says_what_it_has(tmp_path: Path) -> None:
+    outcome, _ = train(tmp_path, overrides=EVALUATED, serial=True, steps=100)
+    with pytest.raises(RunDirectoryError) as raised:
+        a3c_zoo.load_agent(outcome.run, checkpoint="best")
+    assert str(raised.value) == (
+        f"run {outcome.run.name} has no checkpoint 'best'; it has: final, {outcome.steps} "
+        "(best: of a run with run.evaluation_every_s or _steps)"
+    )
+    (outcome.run / "checkpoints/best.pt").write_bytes(b"not a checkpoint")
+    with pytest.raises(RunDirectoryError, match=r"best\.pt cannot be read"):
+        a3c_zoo.load_agent(outcome.run, checkpoint="best")
+    with pytest.raises(RunDirectoryError, match=rf"has no checkpoint '7'; it has: final, best, {outcome.steps}$"):
+        a3c_zoo.load_agent(outcome.run, checkpoint="7")
+
+
+@pytest.mark.parametrize("agent", sorted(get_registry().agents))
+def test_every_agent_is_evaluated_beside_its_training(agent: str, tmp_path: Path) -> None:
+    """With workers or in one process: what `AgentEntry.load` needs lies in the copy."""
+
+    signals = iter([signal_self])
+
+    def look(progress: Any) -> None:
+        if progress.evaluator:
+            next(signals, int)()
+
+    outcome = a3c_zoo.train(
+        "cartpole",
+        agent=agent,
+        time_limit_s=45,
+        runs_dir=tmp_path,
+        observer=Listener(look),
+        overrides={
+            "run.evaluation_every_s": 0.3,
+            "run.evaluation_cpu_share": 1.0,
+            "run.evaluator_episodes": 3,
+            "run.stop_when_solved": False,
+        },
+    )
+    assert (outcome.reason, outcome.evaluator_fault) == ("interrupted", None)
+    found = by_evaluation(outcome.run)
+    assert all(len(modes["greedy"]) == len(modes["sampled"]) == 3 for modes in found.values())
+    assert 1 <= evaluate(outcome.run, checkpoint="best", episodes=2).mean_return <= 500
