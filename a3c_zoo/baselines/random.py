@@ -52,11 +52,16 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the one worker needs."""
+    """What the one worker needs.
+
+    Attributes:
+        steps: `[1]`, int64: agent steps so far.
+    """
 
     entry: EnvEntry
     config: Config
     model: Uniform
+    steps: Tensor
     session: int
 
 
@@ -66,8 +71,7 @@ class RandomWorker:
     def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
         config, spaces, seed = plan.config, plan.model.spaces, plan.config.run.seed
         assert isinstance(config.agent, RandomConfig)
-        self._network, self._report = plan.model.network, Report()
-        self._steps: int = state["steps"] if state else 0
+        self._network, self._report, self._steps = plan.model.network, Report(), plan.steps
         self._collector = Collector(
             make_vector_env(plan.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank)),
             plan.entry.name,
@@ -84,17 +88,17 @@ class RandomWorker:
     def work(self) -> None:
         """Collects one rollout."""
         episodes = self._collector.collect(self._network)
-        steps, now = self._steps + self._collector.rollout.valid.sum(axis=1).cumsum(), time.monotonic()
+        steps, now = int(self._steps) + self._collector.rollout.valid.sum(axis=1).cumsum(), time.monotonic()
         self._report.episodes += [Episode(e.episode_return, e.length, int(steps[e.row]), now, 0) for e in episodes]
-        self._steps = int(steps[-1])
+        self._steps[0] = int(steps[-1])
 
     def report(self) -> Report:
         report, self._report = self._report, Report()
-        report.worker, report.steps = 0, self._steps
+        report.worker, report.steps = 0, int(self._steps)
         return report
 
     def state_dict(self) -> dict[str, Any]:
-        return {"steps": self._steps, "collector": self._collector.state_dict()}
+        return {"collector": self._collector.state_dict()}
 
     def close(self) -> None:
         self._collector.env.close()
@@ -108,11 +112,16 @@ def run(context: RunContext) -> None:
     check_memory(spaces.observations, workers=1, num_envs=config.env.num_envs, n_steps=config.agent.n_steps)
     model = Uniform.over(spaces)
     session = saved["session"] + 1 if saved else 0
-    plan = Plan(context.entry, config, model, session)
-    crew = SerialCrew(RandomWorker, plan, 1, [saved["worker"]] if saved else None)
+    plan = Plan(context.entry, config, model, torch.tensor([saved["steps"] if saved else 0]), session)
+    crew = SerialCrew(RandomWorker, plan, 1, saved["workers"] if saved else None)
 
     def state() -> dict[str, Any]:
-        return {"spaces": model.spaces.state_dict(), "session": session, "worker": crew.states()[0]}
+        return {
+            "spaces": model.spaces.state_dict(),
+            "session": session,
+            "steps": int(plan.steps),
+            "workers": crew.states(),
+        }
 
     supervise(crew, context, Snapshot(lambda seed: ModelPolicy(model, seed), state))
 

@@ -196,7 +196,9 @@ def _flags(budget: Budget) -> dict[str, tuple[Any, str]]:
 
 
 def _settings(registry: Registry, entry: EnvEntry, method: Method, budget: Budget) -> dict[str, Any]:
-    """What a comparison sets beside seed and budget: no end but the budget's, and checkpoints in equal parts of it."""
+    """What a comparison sets beside seed and budget: no end but the budget's, checkpoints in equal parts of it, and
+    nothing that plays beside training.
+    """
     usual = resolve_config(registry, entry, method.agent)
     settings: dict[str, Any] = {"run.stop_when_solved": False}
     if method.stack:
@@ -212,7 +214,8 @@ def _settings(registry: Registry, entry: EnvEntry, method: Method, budget: Budge
         for name, section in usual.sections().items():
             if usual.run.steps is not None and getattr(section, "schedule_steps", 0) is None:
                 settings[f"{name}.schedule_steps"] = usual.run.steps
-    return settings | {f"run.{key}": None for key in others if getattr(usual.run, key) is not None}
+    unset = (*others, "evaluation_every_s", "evaluation_every_steps")
+    return settings | {f"run.{key}": None for key in unset if getattr(usual.run, key) is not None}
 
 
 def _rollout(config: Config) -> int:

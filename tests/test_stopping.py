@@ -1,0 +1,86 @@
+"""What ends a run is the same for every agent, and so is what it leaves behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a3c_zoo
+from a3c_zoo.records import Outcome
+from a3c_zoo.registry import get_registry
+from a3c_zoo.runs.directory import RunDirectory
+from tests.toys_baselines import one_thread
+from tests.toys_runs import checkpoint, episodes, toy_installed
+
+AGENTS = sorted(get_registry().agents)
+
+
+@pytest.fixture(autouse=True)
+def with_one_thread() -> Iterator[None]:
+    with one_thread():  # stable-baselines3 on busy cores
+        yield
+
+
+def train(agent: str, folder: Path, **options: Any) -> Outcome:
+    outcome = a3c_zoo.train("cartpole", agent=agent, seed=1, runs_dir=folder, **options)
+    session = checkpoint(outcome.run)["session"]
+    assert outcome.steps == session["steps"]
+    assert outcome.episodes == session["episodes"] == len(episodes(outcome.run))
+    assert multiprocessing.active_children() == []
+    return outcome
+
+
+def rollout_of(outcome: Outcome) -> int:
+    """What all workers together may do after the last look at a budget; some agents collect whole episodes."""
+    config = RunDirectory(outcome.run).config(get_registry())
+    longest = max(getattr(config.agent, "n_steps", 0) or 0, 500)
+    return config.run.workers * config.env.num_envs * longest
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_steps(agent: str, tmp_path: Path) -> None:
+    outcome = train(agent, tmp_path, steps=700, time_limit_s=50)
+    assert (outcome.reason, outcome.detail) == ("steps", "700 steps done")
+    assert 700 <= outcome.steps < 700 + rollout_of(outcome)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_episodes(agent: str, tmp_path: Path) -> None:
+    outcome = train(agent, tmp_path, episodes=30, time_limit_s=50)
+    assert (outcome.reason, outcome.detail) == ("episodes", "30 episodes done")
+    assert outcome.episodes >= 30
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_time(agent: str, tmp_path: Path) -> None:
+    outcome = train(agent, tmp_path, time_limit_s=0.5, overrides={"run.stop_when_solved": False})
+    assert (outcome.reason, outcome.detail) == ("time-limit", "0.5 s are over")
+    assert 0.5 <= outcome.training_s < 10
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_return(agent: str, tmp_path: Path) -> None:
+    """Random actions on CartPole are worth about 22: both the window and an evaluation are above 12."""
+    outcome = train(agent, tmp_path, stop_return=12.0, time_limit_s=50)
+    assert (outcome.reason, outcome.solved) == ("stop-return", False)
+    assert outcome.evaluation is not None
+    assert outcome.mean_return_100 is not None
+    assert min(outcome.evaluation.mean_return, outcome.mean_return_100) >= 12
+    assert outcome.detail.startswith("evaluation mean ")
+
+
+@pytest.mark.parametrize("agent", [name for name in AGENTS if not name.startswith("sb3-")])
+def test_an_environment_that_fails(agent: str, tmp_path: Path) -> None:
+    """The error that comes up is the environment's, and what was learned until then is kept."""
+    with toy_installed(tmp_path / "toy"):
+        overrides = {"env.fault": "raise", "env.after": 3000, "run.stop_when_solved": False}
+        with pytest.raises(Exception, match="the toy broke"):
+            a3c_zoo.train("toy", agent=agent, runs_dir=tmp_path, name="x", overrides=overrides, time_limit_s=50)
+        saved = checkpoint(tmp_path / "x")["session"]
+        assert saved["steps"] > 0
+        resumed = a3c_zoo.train(resume=tmp_path / "x", steps=saved["steps"] + 100)
+        assert resumed.reason == "steps"
