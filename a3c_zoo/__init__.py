@@ -1,6 +1,6 @@
 """Asynchronous advantage actor-critic agents, trained by name and extended by plugins.
 
-Importing this package is light: torch, gymnasium and the rest load when `train` or `load_agent` is called.
+Importing this package is light: torch, gymnasium and the rest load when `train`, `load_agent` or `plot` is called.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from a3c_zoo.entries import AgentEntry, CommandEntry, EnvEntry, EnvFamily, Hyper
 from a3c_zoo.errors import ZooError
 
 if TYPE_CHECKING:
+    from a3c_zoo.comparison.plotting import plot
     from a3c_zoo.runs.api import load_agent, train
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "__version__",
     "hookimpl",
     "load_agent",
+    "plot",
     "train",
 ]
 
@@ -36,9 +38,13 @@ hookimpl = pluggy.HookimplMarker("a3c_zoo")
 
 
 def __getattr__(name: str) -> Any:
-    """Loads `train` and `load_agent`, and the modules behind them, when they are first asked for."""
+    """Loads `train`, `load_agent` and `plot`, and the modules behind them, when they are first asked for."""
     if name in ("train", "load_agent"):
         from a3c_zoo.runs import api
 
         return getattr(api, name)
+    if name == "plot":
+        from a3c_zoo.comparison import plotting
+
+        return plotting.plot
     raise AttributeError(f"module 'a3c_zoo' has no attribute '{name}'")

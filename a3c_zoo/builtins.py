@@ -9,6 +9,7 @@ COMMANDS = (
     CommandEntry("train", "a3c_zoo.cli.train:command", "Train an agent on an environment."),
     CommandEntry("evaluate", "a3c_zoo.cli.evaluate:command", "Play evaluation episodes with a trained agent."),
     CommandEntry("play", "a3c_zoo.cli.play:command", "Watch a trained agent, or film it."),
+    CommandEntry("plot", "a3c_zoo.cli.plot:command", "Draw the curves of runs."),
     CommandEntry("list", "a3c_zoo.cli.listing:command", "List environments, agents, plugins, runs and more."),
     CommandEntry("show", "a3c_zoo.cli.show:command", "Show the hyperparameters of a run to be."),
 )

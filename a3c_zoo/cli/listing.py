@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
 from a3c_zoo.cli.common import warn_about_faults
-from a3c_zoo.errors import unknown_name
+from a3c_zoo.cli.complete import complete_agent, complete_env
+from a3c_zoo.errors import ZooError, unknown_name
+from a3c_zoo.records import Reason
 from a3c_zoo.registry import Registry, get_registry
+
+if TYPE_CHECKING:
+    from a3c_zoo.runs.directory import RunSummary
 
 Row = Mapping[str, Any]
 
@@ -88,7 +95,7 @@ def _plugins(registry: Registry) -> list[Row]:
     ]
 
 
-def _runs(runs_dir: Path) -> list[Row]:
+def _runs(runs_dir: Path, keep: Callable[[RunSummary], bool]) -> list[Row]:
     from a3c_zoo.runs.directory import list_runs
 
     return [
@@ -96,6 +103,7 @@ def _runs(runs_dir: Path) -> list[Row]:
             "name": each.name,
             "env": each.env,
             "agent": each.agent,
+            "seed": each.seed,
             "status": each.status,
             "steps": each.steps,
             "mean_return_100": each.mean_return_100,
@@ -104,6 +112,7 @@ def _runs(runs_dir: Path) -> list[Row]:
             "path": str(each.path),
         }
         for each in list_runs(runs_dir)
+        if keep(each)
     ]
 
 
@@ -126,6 +135,31 @@ class _What(click.Choice[str]):
         return str(value)
 
 
+class _Since(click.ParamType[datetime]):
+    """`30m`, `2h`, `7d` ago, or a date."""
+
+    name = "since"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        ago = re.fullmatch(r"(\d+)([mhd])", value)
+        try:
+            if ago is None:
+                return datetime.fromisoformat(value).astimezone()
+            unit = {"m": "minutes", "h": "hours", "d": "days"}[ago[2]]
+            return datetime.now().astimezone() - timedelta(**{unit: int(ago[1])})
+        except (ValueError, OverflowError):
+            self.fail(f"'{value}' is no time; write 30m, 2h, 7d or a date such as 2026-01-31", param, ctx)
+
+
+def _is_wanted(run: RunSummary, wanted: Mapping[str, Any]) -> bool:
+    since: datetime | None = wanted.get("since")
+    if since is not None and not (run.started and datetime.fromisoformat(run.started).astimezone() >= since):
+        return False
+    return all(getattr(run, name) == value for name, value in wanted.items() if name != "since")
+
+
 @click.command(
     short_help="List environments, agents, plugins, runs and more.",
     epilog="Example: a3c-zoo list envs",
@@ -139,10 +173,27 @@ class _What(click.Choice[str]):
     show_default=True,
     help="Where to look for runs.",
 )
-def command(what: str, as_json: bool, runs_dir: Path) -> None:
-    """List what there is: WHAT is one of envs, agents, baselines, networks, hyperparams, plugins, runs."""
+@click.option("--env", metavar="NAME", shell_complete=complete_env, help="Runs on this environment.")
+@click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Runs of this agent or baseline.")
+@click.option("--seed", type=int, metavar="N", help="Runs with this seed.")
+@click.option(
+    "--status",
+    type=click.Choice(["running", "died", "damaged", *get_args(Reason)]),
+    metavar="NAME",
+    help="Runs that are running, died or damaged, or that ended like this: steps, interrupted, …",
+)
+@click.option("--solved/--unsolved", default=None, help="Runs that solved their environment, or that ended without.")
+@click.option("--since", type=_Since(), metavar="2h|7d|DATE", help="Runs that started since then.")
+def command(what: str, as_json: bool, runs_dir: Path, **filters: Any) -> None:
+    """List what there is: WHAT is one of envs, agents, baselines, networks, hyperparams, plugins, runs.
+
+    The options from --env on choose among runs.
+    """
+    wanted = {name: value for name, value in filters.items() if value is not None}
     if what == "runs":
-        rows = _runs(runs_dir)
+        rows = _runs(runs_dir, lambda run: _is_wanted(run, wanted))
+    elif wanted:
+        raise ZooError(f"--{next(iter(wanted))} chooses among runs; leave it out, or: a3c-zoo list runs")
     else:
         registry = get_registry()
         warn_about_faults(registry)

@@ -72,8 +72,8 @@ def reached(curve: Curve, threshold: float, window: int = THRESHOLD_WINDOW) -> M
 
 
 def at(x: Floats | NDArray[np.int64], y: Floats, points: Floats) -> Floats:
-    """The last `y` at or before each of `points`: `[K]`, `[K]` and `[P]` → `[P]`. NaN before the first and after the
-    last."""
-    index = np.searchsorted(x, points, side="right") - 1
-    inside = (index >= 0) & (points <= x[-1])
-    return np.where(inside, y[np.maximum(index, 0)], np.nan)
+    """A curve at each of `points`, on straight lines between its own: `[K]`, rising, `[K]` and `[P]` → `[P]`.
+
+    NaN before the first and after the last.
+    """
+    return np.interp(points, x, y, left=np.nan, right=np.nan)

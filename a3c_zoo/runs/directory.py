@@ -36,6 +36,7 @@ class RunSummary:
     path: Path
     env: str
     agent: str
+    seed: int | None
     status: str
     steps: int | None
     mean_return_100: float | None
@@ -246,13 +247,14 @@ def _summary(directory: RunDirectory) -> RunSummary:
     try:
         meta, outcome = directory.meta(), directory.outcome()
     except RunDirectoryError:
-        return RunSummary(directory.path.name, directory.path, "?", "?", "damaged", None, None, None, "")
+        return RunSummary(directory.path.name, directory.path, "?", "?", None, "damaged", None, None, None, "")
     status = "running" if directory.is_running() else outcome.reason if outcome else "died"
     return RunSummary(
         directory.path.name,
         directory.path,
         meta.get("env", "?"),
         meta.get("agent", "?"),
+        meta.get("seed"),
         status,
         outcome.steps if outcome else None,
         outcome.mean_return_100 if outcome else None,

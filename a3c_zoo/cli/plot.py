@@ -1,0 +1,62 @@
+"""`a3c-zoo plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from a3c_zoo.cli.common import runs_dir_option
+from a3c_zoo.cli.complete import complete_run
+
+
+@click.command(
+    short_help="Draw the curves of runs.",
+    epilog="Example: a3c-zoo plot runs/cartpole-a3c-s1-20260101-120000 --x seconds --out curve.svg",
+)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_run)
+@click.option(
+    "--kind",
+    type=click.Choice(["return", "episode-length", "evaluation"]),
+    default="return",
+    show_default=True,
+    help="Of training episodes, or of evaluated checkpoints.",
+)
+@click.option(
+    "--x", type=click.Choice(["steps", "seconds", "episodes"]), default="steps", show_default=True, help="The axis."
+)
+@click.option(
+    "--window",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Mean of the last N episodes.  [default: 100 for returns, 50 for lengths]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("plot.png"),
+    show_default=True,
+    metavar="FILE",
+    help="Where it is written, .png or .svg.",
+)
+@click.option("-f", "--force", is_flag=True, help="Overwrite the file.")
+@click.option(
+    "--frame-skip",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Frames of a step in Atari monitors that are not of a3c-zoo.  [default: 4]",
+)
+@runs_dir_option
+def command(runs: tuple[str, ...], **options: Any) -> None:
+    """Draw the curves of each RUN: a run directory, the name of one, or a folder of them.
+
+    Runs that differ in their seed alone share a colour: each thin, and their interquartile mean with its 95 % interval
+    thick. Folders with a monitor.csv of stable-baselines3 or RL Zoo are runs too.
+    """
+    from a3c_zoo.comparison.plotting import plot
+
+    plotted = plot(runs, **options)
+    for path, reason in plotted.left_out:
+        click.echo(f"Warning: {path} is left out: {reason}", err=True)
+    click.echo(f"{len(plotted.runs)} {'run' if len(plotted.runs) == 1 else 'runs'} in {plotted.path}")

@@ -1,0 +1,182 @@
+"""`a3c-zoo plot`: the curves of runs, in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from a3c_zoo.comparison.curves import Floats, running_mean
+from a3c_zoo.comparison.figures import Line, draw, to_bytes
+from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs
+from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
+
+Kind = Literal["return", "episode-length", "evaluation"]
+Axis = Literal["steps", "seconds", "episodes"]
+
+#: Episodes of a running mean: as a run itself counts; and as the classic program's picture of lengths does.
+WINDOWS: Final[Mapping[str, int]] = {"return": 100, "episode-length": 50}
+SUFFIXES: Final = (".png", ".svg")
+#: Longest axis in seconds and in minutes.
+MAX_SECONDS, MAX_MINUTES = 600.0, 180.0
+#: At most so many differing settings stand in a label.
+MAX_DIFFERENCES = 3
+
+
+class Plot(NamedTuple):
+    """What was drawn, where it is, and what could not be drawn."""
+
+    path: Path
+    runs: list[RunRecord]
+    left_out: list[LeftOut]
+
+
+def plot(
+    runs: str | Path | Iterable[str | Path],
+    out: str | Path,
+    *,
+    kind: Kind = "return",
+    x: Axis = "steps",
+    window: int | None = None,
+    frame_skip: int | None = None,
+    force: bool = False,
+    runs_dir: str | Path = DEFAULT_RUNS_DIR,
+) -> Plot:
+    """Draws the curves of runs into a new .png or .svg file, those of one method in one colour, as `a3c-zoo plot` does.
+
+    Args:
+        runs: run directories, names of runs within `runs_dir`, folders of them, and folders with the monitor.csv of
+            stable-baselines3. Runs that are still running are drawn as far as they are.
+        kind: "return" and "episode-length" of training episodes; "evaluation": returns of evaluated checkpoints.
+        x: agent steps, seconds of training, or episodes.
+        window: episodes of the running mean; by default 100 for returns and 50 for lengths.
+        frame_skip: emulator frames of a step in monitors of Atari games that are not ours; by default 4.
+        force: overwrite `out`.
+
+    Raises:
+        ZooError: there is nothing to draw, runs are of different environments, or `out` exists or cannot be written.
+    """
+    out = Path(out)
+    refuse_out(out, force)
+    if kind == "evaluation" and (x == "episodes" or window is not None):
+        raise ZooError(
+            "evaluations are drawn over steps or seconds, each as it is: leave out --x episodes and --window"
+        )
+    paths = [_find(run, Path(runs_dir)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
+    records, left_out = read_runs(paths, strict=False, frame_skip=frame_skip)
+    drawn = [(record, line) for record in records if (line := _line(record, kind, x, window))]
+    what = "evaluations of checkpoints" if kind == "evaluation" else "finished episode"
+    drawn_paths = {record.path for record, _ in drawn}
+    left_out += [LeftOut(record.path, f"it has no {what}") for record in records if record.path not in drawn_paths]
+    if not drawn:
+        raise ZooError("; ".join(f"{path}: {reason}" for path, reason in left_out) or "name a run to plot")
+    envs = sorted({record.env for record, _ in drawn})
+    if len(envs) > 1:
+        raise ZooError(f"runs of different environments cannot share a plot: {', '.join(envs)}")
+    write_new(out, to_bytes(_figure(drawn, envs[0], kind, x, window), out.suffix.lower()), force)
+    return Plot(out, [record for record, _ in drawn], left_out)
+
+
+def refuse_out(out: Path, force: bool) -> None:
+    """Raises ZooError for a file that could not be written in the end."""
+    if out.suffix.lower() not in SUFFIXES:
+        raise ZooError(f"--out {out}: must end in {' or '.join(SUFFIXES)}")
+    if out.exists() and not force:
+        raise ZooError(f"--out {out}: exists already; choose another name, or overwrite it with --force")
+
+
+def write_new(path: Path, content: bytes, force: bool) -> None:
+    """Writes a file that isn't there yet, or any with `force`."""
+    try:
+        with path.open("wb" if force else "xb") as file:
+            file.write(content)
+    except OSError as error:
+        raise ZooError(f"--out {path}: cannot be written: {error.strerror}") from error
+
+
+def _find(run: str | Path, runs_dir: Path) -> Path:
+    if Path(run).is_dir():
+        return Path(run)
+    try:
+        return find_run(run, runs_dir).path
+    except RunDirectoryError:
+        if (runs_dir / run).is_dir():
+            return runs_dir / run
+        raise
+
+
+def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line | None:
+    if kind == "evaluation":
+        sampled = [each for each in run.evaluations if not each.evaluation.deterministic]
+        xs = [each.steps if x == "steps" else each.training_s for each in sampled]
+        line = Line(np.array(xs, np.float64), np.array([each.evaluation.mean_return for each in sampled]))
+    else:
+        values = run.curve.returns if kind == "return" else run.curve.lengths
+        line = Line(_axis(run, x), running_mean(values, window or WINDOWS[kind]))
+    return line if len(line.x) else None
+
+
+def _axis(run: RunRecord, x: Axis) -> Floats:
+    match x:
+        case "steps":
+            return run.curve.steps.astype(np.float64)
+        case "seconds":
+            return run.curve.seconds
+        case "episodes":
+            return np.arange(1, len(run.curve) + 1, dtype=np.float64)
+
+
+def _figure(drawn: Sequence[tuple[RunRecord, Line]], env: str, kind: Kind, x: Axis, window: int | None) -> Any:
+    labels = label_runs([record for record, _ in drawn])
+    groups: dict[str, list[Line]] = {}
+    for label, (_, line) in zip(labels, drawn, strict=True):
+        groups.setdefault(label, []).append(line)
+    scale, x_label = 1.0, {"steps": "agent steps", "seconds": "training time (s)", "episodes": "episodes"}[x]
+    if x == "seconds":
+        scale, x_label = time_axis(max(line.x[-1] for _, line in drawn))
+    scaled = {label: [Line(line.x / scale, line.y) for line in lines] for label, lines in groups.items()}
+    span = window or WINDOWS.get(kind, 0)
+    y_label = {
+        "return": f"return, mean of {span} episodes",
+        "episode-length": f"episode length (steps), mean of {span}",
+        "evaluation": "mean return of an evaluation",
+    }[kind]
+    several = any(len(lines) > 1 for lines in groups.values())
+    note = "thick: interquartile mean of the runs, with its 95 % interval; thin: single runs" if several else ""
+    threshold = None if kind == "episode-length" else _threshold(env)
+    return draw(scaled, x_label=x_label, y_label=y_label, title=env, note=note, threshold=threshold)
+
+
+def time_axis(longest_s: float) -> tuple[float, str]:
+    """By what seconds are divided for an axis that is so long, and its label with the unit."""
+    if longest_s <= MAX_SECONDS:
+        return 1.0, "training time (s)"
+    return (60.0, "training time (min)") if longest_s <= MAX_MINUTES * 60 else (3600.0, "training time (h)")
+
+
+def _threshold(env: str) -> float | None:
+    from a3c_zoo.registry import get_registry
+
+    entry = get_registry().envs.get(env)
+    return None if entry is None else entry.threshold
+
+
+def label_runs(runs: Sequence[RunRecord]) -> list[str]:
+    """A label for each run: its method; where runs of one method differ in more than seed and budget, in what."""
+    labels = []
+    for run in runs:
+        own = _variant(run)
+        others = [_variant(each) for each in runs if each.method == run.method]
+        keys = [key for key in own if any(each.get(key, own[key]) != own[key] for each in others)]
+        texts = [f"{key.partition('.')[2]} {own[key]}" for key in keys[:MAX_DIFFERENCES]]
+        labels.append(", ".join([run.method, *texts, *(["…"] if len(keys) > MAX_DIFFERENCES else [])]))
+    return labels
+
+
+def _variant(run: RunRecord) -> dict[str, Any]:
+    """The settings that make a method another one: not seed, budget, checkpoints and evaluations."""
+    kept = ("run.workers", "run.device")
+    return {key: value for key, value in run.settings.items() if not key.startswith("run.") or key in kept}
