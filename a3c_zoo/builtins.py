@@ -47,20 +47,31 @@ BASELINES = (
 )
 
 
+def _agent(name: str, module: str, config: str, description: str) -> AgentEntry:
+    return AgentEntry(
+        name,
+        run=f"a3c_zoo.agents.{module}:run",
+        load="a3c_zoo.agents.training:load",
+        config=f"a3c_zoo.agents.configs:{config}",
+        spaces=("Discrete",),
+        description=description,
+    )
+
+
+#: Agents with workers.
+AGENTS = (
+    _agent("a3c", "a3c", "A3CConfig", "Hogwild: every worker updates the shared parameters, without locks"),
+    _agent(
+        "a3c-data", "a3c_data", "A3CDataConfig", "data parallel: workers collect, a learner learns from their samples"
+    ),
+    _agent("a3c-grad", "a3c_grad", "A3CGradConfig", "gradient parallel: a learner applies the workers' gradients"),
+)
+
+
 @hookimpl
 def zoo_agents() -> list[AgentEntry]:
     """The core's agents and baselines."""
-    return [
-        AgentEntry(
-            name="a3c",
-            run="a3c_zoo.agents.a3c:run",
-            load="a3c_zoo.agents.training:load",
-            config="a3c_zoo.agents.configs:A3CConfig",
-            spaces=("Discrete",),
-            description="Hogwild: every worker updates the shared parameters, without locks",
-        ),
-        *BASELINES,
-    ]
+    return [*AGENTS, *BASELINES]
 
 
 def _image_network(name: str, factory: str, description: str) -> NetworkEntry:

@@ -95,7 +95,9 @@ def test_first_party_sets_are_usable(first_party: Registry) -> None:
         (each.env, each.name, each.package, each.source) for each in sets
     }
     for each in sets:
-        agent = first_party.agents.get(each.name, first_party.agent("a3c"))
+        # A set is called after its agent, and after what is its own: `a3c-grad-classic`.
+        agents = [name for name in first_party.agents if f"{each.name}-".startswith(f"{name}-")]
+        agent = first_party.agent(max(agents, key=len))
         family = first_party.families.get(each.env)
         env = first_party.env(family.examples[0] if family else each.env)
         config = resolve_config(first_party, env, agent, hyperparams=each.name)

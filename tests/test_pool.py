@@ -52,6 +52,9 @@ class CountingWorker:
         if self.rank == 1 and self.rollouts == 3:
             misbehave(self.fault)
 
+    def finish(self) -> None:
+        pass
+
     def report(self) -> Report:
         metrics = {f"metric {n}": 0.0 for n in range(20_000)} if self.fault == "talk" else {}
         return Report(worker=self.rank, steps=int(self.row[0]), metrics=metrics)

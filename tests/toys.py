@@ -386,6 +386,9 @@ class HandoverWorker:
         gradient: Tensor = state["exp_avg"]
         return gradient
 
+    def finish(self) -> None:
+        self._worker.finish()
+
     def report(self) -> Report:
         return self._worker.report()
 
@@ -413,6 +416,9 @@ class CountingWorker:
             row[1] += 1
             self._on_tick()
             self._counted += 1
+
+    def finish(self) -> None:
+        pass
 
     def report(self) -> Report:
         return Report(self._rank, self._counters.steps, self._counters.updates)

@@ -2,18 +2,23 @@
 
     collect ──▶ differentiate ──▶ apply        all three in every worker; there is no learner
 
+With `agent.locking: apply` a lock stands round apply alone, so that what it costs or gains can be measured.
+
 (Mnih et al. 2016, arXiv:1602.01783, algorithm S3; Recht et al. 2011, arXiv:1106.5730, for the missing lock.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from multiprocessing.synchronize import Lock
 from typing import Any
 
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.agents.plan import Plan
 from a3c_zoo.agents.training import objective_of, train, update_columns
 from a3c_zoo.agents.worker import RolloutWorker
+from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import differentiate
 from a3c_zoo.learning.shared import (
     build_optimizer,
@@ -22,6 +27,8 @@ from a3c_zoo.learning.shared import (
     optimizer_state,
     schedule_left,
 )
+from a3c_zoo.processes.lock import PatientLock
+from a3c_zoo.processes.start import process_context
 from a3c_zoo.records import RunContext
 
 
@@ -39,6 +46,7 @@ class A3CWorker(RolloutWorker):
         )
         self._optimizer = build_optimizer(optimizer, plan.parameters, self._optimizer_state)
         self._columns = update_columns(agent, plan.config.env.num_envs)
+        self._lock = nullcontext() if plan.exchange is None else PatientLock(plan.exchange, on_tick)
 
     def work(self) -> None:
         """Collects one rollout and learns from it, in one update or several."""
@@ -60,11 +68,12 @@ class A3CWorker(RolloutWorker):
         gradient = flat.wide_gradients()
         norm = clip_by_global_norm(gradient, self._optimizer_config.max_grad_norm)
         rate = learning_rate_at(self._optimizer_config, steps, plan.config.run.steps)
-        staleness = self.counters.updates - self.updates_at_pull
-        self._optimizer.apply(gradient, rate)
-        self.row[1] += 1
+        with self._lock:
+            self.staleness.append(self.counters.updates - self.updates_at_pull)
+            self._optimizer.apply(gradient, rate)
+            self.row[1] += 1
         if wanted:
-            self.tell({**statistics, "grad_norm": norm, "learning_rate": rate, "staleness": float(staleness)})
+            self.tell({**statistics, "grad_norm": norm, "learning_rate": rate})
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
@@ -78,4 +87,9 @@ def run(context: RunContext) -> None:
     config = context.config.agent
     assert isinstance(config, A3CConfig)
     update_columns(config, context.config.env.num_envs)
-    train(context, A3CWorker, n_steps=config.n_steps, update_samples=config.update_samples)
+
+    def exchange(model: Model) -> Lock | None:
+        is_needed = config.locking == "apply" and not context.serial
+        return process_context(context.config.run.start_method).Lock() if is_needed else None
+
+    train(context, A3CWorker, n_steps=config.n_steps, update_samples=config.update_samples, exchange=exchange)

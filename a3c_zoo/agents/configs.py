@@ -9,12 +9,11 @@ from pydantic import Field
 from a3c_zoo.config import AgentConfig
 
 
-class A3CConfig(AgentConfig):
-    """Actor-critic with a rollout of `n_steps` per environment (Mnih et al. 2016)."""
+class LossConfig(AgentConfig):
+    """The rollout and the actor-critic loss: what every agent of the family has."""
 
     n_steps: int = Field(20, ge=1, le=100_000, description="steps per environment in one rollout (T)")
     gamma: float = Field(0.99, ge=0, le=1, description="discount of a reward per step")
-    gae_lambda: float = Field(1.0, ge=0, le=1, description="λ of GAE; 1: returns to the rollout's end, as in A3C")
     entropy_coefficient: float = Field(0.01, ge=0, description="weight of the entropy bonus in the loss")
     entropy_schedule: Literal["constant", "linear"] = Field(
         "constant", description="linear: the entropy bonus falls to 0 over optimizer.schedule_steps (else run.steps)"
@@ -23,6 +22,53 @@ class A3CConfig(AgentConfig):
     normalize_advantages: bool = Field(False, description="advantages scaled to mean 0 and deviation 1 per update")
     clip_rewards: bool = Field(False, description="rewards clipped to ±1 in the loss, never in the environment")
     loss_reduction: Literal["mean", "sum"] = Field("mean", description="how the samples of an update are combined")
+
+
+class A3CConfig(LossConfig):
+    """Actor-critic with a rollout of `n_steps` per environment (Mnih et al. 2016)."""
+
+    gae_lambda: float = Field(1.0, ge=0, le=1, description="λ of GAE; 1: returns to the rollout's end, as in A3C")
     update_samples: int | None = Field(
         None, ge=1, description="samples per update, a multiple of agent.n_steps; null: the whole rollout"
     )
+    locking: Literal["none", "apply"] = Field(
+        "none", description="none: workers update the parameters at the same time; apply: one at a time, under a lock"
+    )
+
+
+class HandoverConfig(LossConfig):
+    """Workers that hand their work over to a learner; returns are sliding windows."""
+
+    n_steps: int = Field(4, ge=1, le=100_000, description="steps per environment in one rollout (T)")
+    reward_steps: int = Field(4, ge=1, le=10_000, description="steps of a return before its bootstrap (n)")
+    pull: Literal["rollout", "live"] = Field(
+        "rollout",
+        description="parameters that a worker acts with; rollout: a copy, made before each rollout; live: the shared "
+        "ones themselves, which may change at any time",
+    )
+    slots: int = Field(
+        2, ge=1, le=1024, description="of each worker in the shared ring; a worker whose slots are all full waits"
+    )
+
+
+class A3CDataConfig(HandoverConfig):
+    """Data parallelism: workers collect, the learner differentiates and applies."""
+
+    transfer: Literal["microbatches", "transitions"] = Field(
+        "microbatches",
+        description="what one slot holds; microbatches: a rollout, its returns bootstrapped by the worker; "
+        "transitions: a single one, bootstrapped by the learner",
+    )
+    batch_size: int = Field(
+        128,
+        ge=1,
+        le=1_000_000,
+        description="samples per update; microbatches: a multiple of agent.n_steps × env.num_envs",
+    )
+
+
+class A3CGradConfig(HandoverConfig):
+    """Gradient parallelism: workers collect and differentiate, the learner applies."""
+
+    n_steps: int = Field(8, ge=1, le=100_000, description="steps per environment in one rollout (T)")
+    gradients_per_update: int = Field(2, ge=1, le=1024, description="gradients that are added up for one update")

@@ -24,8 +24,9 @@ class Plan:
 
     Attributes:
         parameters: `[P]`, float32. optimizer_state: of all workers, or None where each keeps its own.
-        counters: `[workers, 3]`, int64; see `Counters`. statistics: of the observations, as `RunningStatistics` has
-            them, None where the network wants none. session: how often this run has been resumed.
+        counters: `[workers, 3]`, int64, a learner being the last of them; see `Counters`. statistics: of the
+            observations, as `RunningStatistics` has them, None where the network wants none.
+        session: how often this run has been resumed.
         exchange: what else the agent's processes share: a lock, a ring.
     """
 
@@ -41,11 +42,12 @@ class Plan:
     exchange: Any = None
 
 
-def make_plan(context: RunContext, model: Model, num_members: int, exchange: Any = None) -> Plan:
+def make_plan(context: RunContext, model: Model, exchange: Any = None, has_learner: bool = False) -> Plan:
     """The plan of a new run, or of one that goes on from its checkpoint.
 
     Args:
-        num_members: processes that work and count, each with a row in the counters.
+        exchange: see `Plan`. has_learner: the last row of the counters is a learner's, which alone applies; so the
+            optimizer's state is in the plan, whatever `optimizer.shared_statistics` says.
 
     Raises:
         RunDirectoryError: the checkpoint's tensors are not those of this run.
@@ -54,10 +56,11 @@ def make_plan(context: RunContext, model: Model, num_members: int, exchange: Any
     assert config.optimizer is not None
     assert context.network is not None
     parameters, optimizer, statistics = model.flat.initial.clone(), None, None
+    num_members = config.run.workers + has_learner
     counters = torch.zeros((num_members, 3), dtype=torch.int64)
     if model.normalizes:
         statistics = RunningStatistics.zeros(num_members, model.spaces.observations.num_features)
-    if config.optimizer.shared_statistics:
+    if config.optimizer.shared_statistics or has_learner:
         optimizer = optimizer_state(config.optimizer, parameters)
     if saved:
         model.check_shapes(saved["model"]["shapes"])

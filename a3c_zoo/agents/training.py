@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from a3c_zoo.agents.configs import A3CConfig
+from a3c_zoo.agents.configs import A3CConfig, LossConfig
 from a3c_zoo.agents.plan import Plan, make_plan
 from a3c_zoo.config import Config
 from a3c_zoo.entries import EnvEntry, NetworkEntry
@@ -27,13 +27,15 @@ def train(
     n_steps: int,
     update_samples: int | None = None,
     exchange: Callable[[Model], Any] | None = None,
+    has_learner: bool = False,
 ) -> None:
     """Trains until the run says stop.
 
     Args:
-        worker: builds one worker; gets a `Plan`. n_steps: rows of a rollout. update_samples: how many samples are
-            differentiated at once, None for the whole rollout.
+        worker: builds one worker, and the learner if the agent has one; gets a `Plan`. n_steps: rows of a rollout.
+        update_samples: how many samples are differentiated at once, None for the whole rollout.
         exchange: makes what the agent's processes share beside the parameters (`Plan.exchange`).
+        has_learner: one more process, of the last rank, applies what the workers hand over.
 
     Raises:
         ConfigError: agent, network and environment do not fit together, or not into memory.
@@ -51,8 +53,8 @@ def train(
         number_bytes=2 if getattr(config.network, "precision", "") == "bfloat16" else 4,
     )
     model = Model.create(spaces, context.network, config)
-    plan = make_plan(context, model, config.run.workers, exchange(model) if exchange else None)
-    crew = _crew(context, worker, plan)
+    plan = make_plan(context, model, exchange(model) if exchange else None, has_learner)
+    crew = _crew(context, worker, plan, has_learner)
     supervise(crew, context, _snapshot(model, plan, crew))
 
 
@@ -68,11 +70,11 @@ def check_schedule(config: Config) -> None:
             raise ConfigError(f"{key}: linear — needs optimizer.schedule_steps, or a budget: --steps N")
 
 
-def objective_of(config: A3CConfig) -> Objective:
+def objective_of(config: LossConfig) -> Objective:
     """The loss that an agent's configuration asks for."""
     return Objective(
         gamma=config.gamma,
-        gae_lambda=config.gae_lambda,
+        gae_lambda=config.gae_lambda if isinstance(config, A3CConfig) else 1.0,
         entropy_coefficient=config.entropy_coefficient,
         value_coefficient=config.value_coefficient,
         normalize_advantages=config.normalize_advantages,
@@ -98,12 +100,19 @@ def update_columns(config: A3CConfig, num_envs: int) -> list[slice]:
     return [slice(start, start + width) for start in range(0, num_envs, width)]
 
 
-def _crew(context: RunContext, worker: WorkerFactory, plan: Plan) -> Crew:
+def _crew(context: RunContext, worker: WorkerFactory, plan: Plan, has_learner: bool) -> Crew:
     run, states = context.config.run, context.checkpoint["workers"] if context.checkpoint else None
     if context.serial:
-        return SerialCrew(worker, plan, run.workers, states)
+        return SerialCrew(worker, plan, len(plan.counters), states, has_learner)
     return WorkerPool(
-        worker, plan, Counters(plan.counters), states, run.start_method, run.worker_timeout_s, run.next_pause
+        worker,
+        plan,
+        Counters(plan.counters),
+        states,
+        run.start_method,
+        run.worker_timeout_s,
+        run.next_pause,
+        has_learner,
     )
 
 

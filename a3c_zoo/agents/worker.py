@@ -1,18 +1,21 @@
-"""What every worker that collects rollouts has: a model, environments, exact counts, a report."""
+"""What workers and learners have in common, and what every worker that collects rollouts has."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from a3c_zoo.agents.plan import Plan, misfit
 from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
 from a3c_zoo.learning.model import Model
+from a3c_zoo.learning.objective import Objective
 from a3c_zoo.learning.rollout import Collector
-from a3c_zoo.learning.shared import Counters
+from a3c_zoo.learning.shared import Counters, schedule_left
 from a3c_zoo.learning.statistics import RunningStatistics
 from a3c_zoo.records import Episode, Report
 
@@ -20,7 +23,66 @@ from a3c_zoo.records import Episode, Report
 STATISTICS_EVERY_S = 0.05
 
 
-class RolloutWorker:
+#: Updates over which staleness is told.
+STALENESS_WINDOW = 1000
+
+
+class Member:
+    """What workers and learners have in common: exact counts and a report. Agents derive from it and say what is done.
+
+    Args:
+        plan: what all share. rank: which of them this is. on_tick: called while it works or waits; may raise to stop.
+    """
+
+    def __init__(self, plan: Plan, rank: int, on_tick: Callable[[], None]) -> None:
+        self.plan, self.rank, self.on_tick = plan, rank, on_tick
+        self.model = Model(plan.spaces, plan.network, plan.config, plan.config.run.device)
+        self.counters = Counters(plan.counters)
+        self.row = self.counters.row(rank)
+        self.staleness: deque[float] = deque(maxlen=STALENESS_WINDOW)  # of the latest updates
+        self._report = Report(worker=rank)
+        self._next_statistics_s = 0.0
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Nothing is left to do at a standstill."""
+
+    def at_schedule(self, objective: Objective) -> Objective:
+        """The objective with what its coefficients are by now."""
+        optimizer = self.plan.config.optimizer
+        assert optimizer is not None
+        return objective.at(schedule_left(optimizer, self.counters.steps, self.plan.config.run.steps))
+
+    def wants_statistics(self) -> bool:
+        """Whether the next update's statistics shall be computed and given to `tell`."""
+        return time.monotonic() >= self._next_statistics_s
+
+    def tell(self, metrics: dict[str, float]) -> None:
+        """Puts the statistics of an update into the next report, and what is known of staleness."""
+        self._next_statistics_s = time.monotonic() + STATISTICS_EVERY_S
+        self._report.metrics |= metrics
+        if self.staleness:
+            updates = np.array(self.staleness)
+            self._report.metrics |= {
+                "staleness": float(updates.mean()),
+                "staleness_p95": float(np.percentile(updates, 95)),
+            }
+
+    def report(self) -> Report:
+        report, self._report = self._report, Report(worker=self.rank)
+        report.steps, report.updates = self.counters.steps, self.counters.updates
+        return report
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class RolloutWorker(Member):
     """One worker without its work: agents derive from it and say what becomes of a rollout.
 
     Args:
@@ -33,10 +95,7 @@ class RolloutWorker:
         self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None], n_steps: int
     ) -> None:
         config, seed = plan.config, plan.config.run.seed
-        self.plan, self.rank, self.on_tick = plan, rank, on_tick
-        self.model = Model(plan.spaces, plan.network, config, config.run.device)
-        self.counters = Counters(plan.counters)
-        self.row = self.counters.row(rank)
+        super().__init__(plan, rank, on_tick)
         env = make_vector_env(plan.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
         self.collector = Collector(
             env,
@@ -53,12 +112,6 @@ class RolloutWorker:
                 self.collector.load_state_dict(state["collector"])
             except (KeyError, RuntimeError, ValueError) as error:
                 raise misfit(error) from error
-        self._report = Report(worker=rank)
-        self._next_statistics_s = 0.0
-
-    def work(self) -> None:
-        """One rollout's worth of work."""
-        raise NotImplementedError
 
     def pull(self) -> None:
         """Copies the shared parameters into the worker's own network."""
@@ -80,20 +133,6 @@ class RolloutWorker:
             self._report.episodes += [
                 Episode(e.episode_return, e.length, int(steps[e.row]), now, self.rank) for e in episodes
             ]
-
-    def wants_statistics(self) -> bool:
-        """Whether the next update's statistics shall be computed and given to `tell`."""
-        return time.monotonic() >= self._next_statistics_s
-
-    def tell(self, metrics: dict[str, float]) -> None:
-        """Puts the statistics of an update into the next report."""
-        self._next_statistics_s = time.monotonic() + STATISTICS_EVERY_S
-        self._report.metrics = metrics
-
-    def report(self) -> Report:
-        report, self._report = self._report, Report(worker=self.rank)
-        report.steps, report.updates = self.counters.steps, self.counters.updates
-        return report
 
     def state_dict(self) -> dict[str, Any]:
         return {"collector": self.collector.state_dict()}

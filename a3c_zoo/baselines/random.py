@@ -92,6 +92,9 @@ class RandomWorker:
         self._report.episodes += [Episode(e.episode_return, e.length, int(steps[e.row]), now, 0) for e in episodes]
         self._steps[0] = int(steps[-1])
 
+    def finish(self) -> None:
+        """Nothing is left to do at a standstill."""
+
     def report(self) -> Report:
         report, self._report = self._report, Report()
         report.worker, report.steps = 0, int(self._steps)

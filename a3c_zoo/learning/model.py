@@ -164,6 +164,10 @@ class Model:
     def pull(self, parameters: Tensor, statistics: Tensor | None) -> None:
         """Copies shared parameters `[P]` into the network, and the observations' statistics where it wants them."""
         self.flat.pull(parameters)
+        self.pull_statistics(statistics)
+
+    def pull_statistics(self, statistics: Tensor | None) -> None:
+        """Copies the observations' statistics alone."""
         if statistics is not None:
             mean, scale = RunningStatistics(statistics).mean_and_scale()
             self.module.observation_mean, self.module.observation_scale = mean.to(self.device), scale.to(self.device)

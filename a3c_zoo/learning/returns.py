@@ -94,3 +94,17 @@ def monte_carlo_returns(rewards: Floats, terminated: Bools, truncated: Bools, ga
         returns[t] = following = rewards[t] + gamma * following * ~ended[t]
         complete[t] = closed = closed | ended[t]
     return returns, complete
+
+
+def window_ends(ended: Bools, n: int) -> NDArray[np.int64]:
+    """The last row of the window of `n_step_returns` that starts in each row, `[T, N]`: t + m − 1.
+
+    Args:
+        ended: where an episode was terminated or truncated, `[T, N]`.
+    """
+    ends = np.empty(ended.shape, np.int64)
+    last = np.full(ended.shape[1:], len(ended) - 1)
+    for t in range(len(ended) - 1, -1, -1):
+        last = np.where(ended[t], t, last)
+        ends[t] = np.minimum(last, t + n - 1)
+    return ends

@@ -42,12 +42,16 @@ class FlatParameters:
         self.gradients = torch.zeros_like(self.values)
         is_same = self.gradients.dtype == self.initial.dtype and self.gradients.device == self.initial.device
         self._wide = self.gradients if is_same else torch.zeros_like(self.initial)
-        offset = 0
-        for p in parameters:
-            part = slice(offset, offset + p.numel())
-            p.data = self.values[part].view(p.shape)
-            p.grad = self.gradients[part].view(p.shape)
-            offset += p.numel()
+        self._parameters = parameters
+        self.attach(self.values)
+        for p, gradient in zip(parameters, torch.split(self.gradients, [p.numel() for p in parameters]), strict=True):
+            p.grad = gradient.view(p.shape)
+
+    def attach(self, values: Tensor) -> None:
+        """Makes the module's parameters views of `values` `[P]`: of the shared ones, it then sees every update."""
+        self.values = values
+        for p, part in zip(self._parameters, torch.split(values, [p.numel() for p in self._parameters]), strict=True):
+            p.data = part.view(p.shape)
 
     def pull(self, shared: Tensor) -> None:
         """Copies the shared parameters `[P]` into the module."""

@@ -12,10 +12,14 @@ REPORT_EVERY_S = 0.1
 
 
 class Worker(Protocol):
-    """One worker of an agent; knows nothing of processes."""
+    """One worker of an agent, or its learner; knows nothing of processes."""
 
     def work(self) -> None:
-        """One rollout's worth of work."""
+        """One rollout's worth of work; for a learner, what one worker has handed over, or a short wait for it."""
+        ...
+
+    def finish(self) -> None:
+        """What is left to do at a standstill: a learner takes what the workers, who stand still, have handed over."""
         ...
 
     def report(self) -> Report:
@@ -31,8 +35,9 @@ class Worker(Protocol):
         ...
 
 
-#: Builds a worker: `(plan, rank, state or None, on_tick)`. A module-level function; `plan` and `state` travel to
-#: the worker's process. The worker calls `on_tick` after every environment step; it may raise to end the work.
+#: Builds a worker: `(plan, rank, state or None, on_tick)`; a learner has the last rank. A module-level function; `plan`
+#: and `state` travel to the worker's process. The worker calls `on_tick` after every environment step and while it
+#: waits; it may raise to end the work.
 WorkerFactory = Callable[[Any, int, dict[str, Any] | None, Callable[[], None]], Worker]
 
 

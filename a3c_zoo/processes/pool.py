@@ -30,7 +30,8 @@ from a3c_zoo.records import Report
 
 #: What the first command cell holds: STOP, or the number of a turn. In odd turns workers stand still, in even ones they
 #: work. With PARK and RUN for ever the same, a worker that sleeps through RUN would take the next PARK for the last.
-#: The second cell holds the step at which the turn ends.
+#: The second cell holds the step at which the turn ends. Each worker has a pair of its own, since a learner stands
+#: still only after all others.
 STOP = 0
 POLL_S = 0.1
 STOP_GRACE_S = 5.0  # a worker sees the stop cell after each environment step
@@ -61,6 +62,7 @@ class WorkerPool:
         counters: shared by the workers; their ticks tell a slow worker from a hung one.
         states: one state for each worker to go on from, or nothing.
         start_method: see `process_context`. timeout_s: without a tick for so long, a worker counts as hung.
+        has_learner: the last worker is a learner: brought to a standstill after the others, called so in messages.
         next_pause: from the steps done, those at which training stands still next: once the counters have reached them,
             no worker begins a rollout before the next turn.
     """
@@ -74,12 +76,14 @@ class WorkerPool:
         start_method: str = "auto",
         timeout_s: float = 300.0,
         next_pause: Callable[[int], int] = lambda steps: NEVER,
+        has_learner: bool = False,
     ) -> None:
         self._factory, self._plan, self._counters, self._initial_states = factory, plan, counters, states
         warm_up(start_method)  # done long before in a run
         self._context = process_context(start_method)
         self._timeout_s, self._next_pause = timeout_s, next_pause
-        self._command = torch.ones(2, dtype=torch.int64)
+        self._num_collecting = len(counters.tensor) - has_learner
+        self._command = torch.ones((len(counters.tensor), 2), dtype=torch.int64)
         share(self._command)
         self._members: list[_Member] = []
         self._at_exit: util.Finalize | None = None
@@ -95,21 +99,21 @@ class WorkerPool:
                 target=worker_main,
                 args=(
                     sender,
-                    self._command,
+                    self._command[rank],
                     self._counters.tensor,
                     self._factory,
                     self._plan,
                     rank,
                     state,
                 ),
-                name=f"a3c-zoo worker {rank}",
+                name=f"a3c-zoo {self._name(rank)}",
                 daemon=True,
             )
             try:
                 with importable_main():
                     process.start()
             except (EOFError, OSError) as error:
-                raise WorkerError(f"worker {rank} cannot be started: {type(error).__name__}: {error}") from error
+                raise WorkerError(f"{self._name(rank)} cannot be started: {type(error).__name__}: {error}") from error
             sender.close()  # else the pipe would not end with the worker
             self._members.append(_Member(process, receiver))
         while not all(member.is_ready for member in self._members):
@@ -121,17 +125,20 @@ class WorkerPool:
         for member in self._members:
             member.state = None
             member.last_tick_s = time.monotonic()
-        self._command[1] = self._next_pause(self._counters.steps)
-        self._command[0] = self._turn + 1
+        self._command[:, 1] = NEVER
+        self._command[: self._num_collecting, 1] = self._next_pause(self._counters.steps)
+        self._command[:, 0] = self._turn + 1
 
     def poll(self) -> list[Report]:
         return self._receive(POLL_S)
 
     def park(self) -> list[Report]:
-        self._command[0] = self._turn + (1 if self._turn % 2 == 0 else 2)
+        turn = self._turn + (1 if self._turn % 2 == 0 else 2)
         reports = []
-        while any(member.state is None for member in self._members):
-            reports += self._receive(POLL_S)
+        for group in (slice(0, self._num_collecting), slice(self._num_collecting, None)):
+            self._command[group, 0] = turn
+            while any(member.state is None for member in self._members[group]):
+                reports += self._receive(POLL_S)
         return reports
 
     def states(self) -> list[dict[str, Any]]:
@@ -139,7 +146,7 @@ class WorkerPool:
         return [state for state in states if state is not None] if None not in states else []
 
     def stop(self) -> None:
-        self._command[0] = STOP
+        self._command[:, 0] = STOP
         self._await_end(STOP_GRACE_S)
         for member in self._members:
             member.process.kill()
@@ -151,7 +158,10 @@ class WorkerPool:
 
     @property
     def _turn(self) -> int:
-        return int(self._command[0])
+        return int(self._command[0, 0])
+
+    def _name(self, rank: int) -> str:
+        return f"worker {rank}" if rank < self._num_collecting else "the learner"
 
     def _await_end(self, limit_s: float) -> None:
         """Reads the pipes meanwhile, lest a worker that is still writing waits for us."""
@@ -184,8 +194,8 @@ class WorkerPool:
         if kind == "error":
             error, trace = content
             if error is not None:
-                raise error from WorkerError(f"in worker {rank}:\n\n{trace.rstrip()}")
-            raise WorkerError(f"worker {rank} failed:\n\n{trace.rstrip()}")
+                raise error from WorkerError(f"in {self._name(rank)}:\n\n{trace.rstrip()}")
+            raise WorkerError(f"{self._name(rank)} failed:\n\n{trace.rstrip()}")
         if kind == "ready":
             member.is_ready = True
             return []
@@ -200,7 +210,7 @@ class WorkerPool:
         code = process.exitcode
         silent = code is not None and code >= 0 and not self._members[rank].is_ready
         hint = " before it began; what it said is above" if silent else ""
-        return WorkerError(f"worker {rank} {how_it_ended(code)}{hint}")
+        return WorkerError(f"{self._name(rank)} {how_it_ended(code)}{hint}")
 
     def _check_ticks(self) -> None:
         now = time.monotonic()
@@ -208,9 +218,9 @@ class WorkerPool:
             if tick != member.last_tick or member.state is not None:
                 member.last_tick, member.last_tick_s = tick, now
             elif now - member.last_tick_s > self._timeout_s:
+                hint = ": does its environment hang?" if rank < self._num_collecting else ""
                 raise WorkerError(
-                    f"worker {rank} has made no step for {self._timeout_s:g} s: does its environment hang? "
-                    "(limit: run.worker_timeout_s)"
+                    f"{self._name(rank)} has made no step for {self._timeout_s:g} s{hint} (limit: run.worker_timeout_s)"
                 )
 
 
@@ -271,6 +281,7 @@ def _work(
         reported_s = time.monotonic()
         while (turn := int(cell[0])) != STOP:
             if turn % 2:
+                worker.finish()
                 send("parked", (worker.report(), worker.state_dict()))
                 _wait_for_turn_after(turn, cell)
                 continue

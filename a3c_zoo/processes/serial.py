@@ -1,4 +1,4 @@
-"""A crew whose workers take turns in this process: for debugging, exact reproducibility, and tests."""
+"""A crew whose workers, and then the learner, take turns in this process: for debugging, exact bits, and tests."""
 
 from __future__ import annotations
 
@@ -17,13 +17,20 @@ class SerialCrew:
     While it lives torch uses one thread, as in a worker process: bits do not depend on the number of cores then.
 
     Args:
-        factory: builds a worker. plan: what it needs. num_workers: how many.
+        factory: builds a worker. plan: what it needs. num_workers: how many, the learner included.
         states: one state for each worker to go on from, or nothing.
+        has_learner: the last one learns what the others have handed over in this turn, and waits for nothing.
     """
 
     def __init__(
-        self, factory: WorkerFactory, plan: Any, num_workers: int, states: Sequence[dict[str, Any]] | None = None
+        self,
+        factory: WorkerFactory,
+        plan: Any,
+        num_workers: int,
+        states: Sequence[dict[str, Any]] | None = None,
+        has_learner: bool = False,
     ) -> None:
+        self._has_learner = has_learner
         self._factory, self._plan, self._num_workers = factory, plan, num_workers
         self._initial_states = states
         self._workers: list[Worker] = []
@@ -39,8 +46,10 @@ class SerialCrew:
         """Nothing to do: workers work when polled."""
 
     def poll(self) -> list[Report]:
-        for worker in self._workers:
+        for worker in self._workers[:-1] if self._has_learner else self._workers:
             worker.work()
+        if self._has_learner:
+            self._workers[-1].finish()
         return [worker.report() for worker in self._workers]
 
     def park(self) -> list[Report]:

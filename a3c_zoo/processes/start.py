@@ -18,7 +18,14 @@ from multiprocessing import context, forkserver
 from a3c_zoo.errors import ZooError
 
 # Ours and torch only: an exception other than ImportError in a preloaded module would end the fork server.
-PRELOAD = ["torch", "gymnasium", "a3c_zoo.processes.pool", "a3c_zoo.agents.a3c"]
+PRELOAD = [
+    "torch",
+    "gymnasium",
+    "a3c_zoo.processes.pool",
+    "a3c_zoo.agents.a3c",
+    "a3c_zoo.agents.a3c_data",
+    "a3c_zoo.agents.a3c_grad",
+]
 
 #: For workers alone, so that baselines in the parent keep their threads. One thread each; and memory that is given back
 #: stays with the process: else every activation of an image network is fetched from the kernel anew, page by page

@@ -1,0 +1,192 @@
+"""Data parallelism: workers collect, the learner forms batches, differentiates and applies.
+
+    workers: collect ──samples──▶ learner: differentiate ──▶ apply
+
+Workers never differentiate. Their samples are sliding windows of `agent.reward_steps` steps, and cross in one of the
+two classic ways (`agent.transfer`): whole rollouts whose returns the worker has bootstrapped when it collected them,
+or single transitions that the learner bootstraps with its own, newer network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from a3c_zoo.agents.configs import A3CDataConfig
+from a3c_zoo.agents.learner import Learner, WindowWorker, check_handover, rows_in_memory
+from a3c_zoo.agents.plan import Plan, misfit
+from a3c_zoo.agents.training import objective_of, train
+from a3c_zoo.config import Config
+from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning.model import Model
+from a3c_zoo.learning.objective import descend
+from a3c_zoo.processes.crew import Worker
+from a3c_zoo.processes.ring import Layout, ring_memory
+from a3c_zoo.records import RunContext
+
+
+class DataWorker(WindowWorker):
+    """Collects, and hands over samples."""
+
+    def hand_over(self) -> None:
+        agent = self.plan.config.agent
+        assert isinstance(agent, A3CDataConfig)
+        if agent.transfer == "transitions":
+            self._hand_over_transitions()
+        else:
+            self._hand_over_micro_batch()
+
+    def _hand_over_micro_batch(self) -> None:
+        windows, num_steps = self.windows, self.windows.num_steps
+        returns = windows.returns(windows.values_ahead(self.model.network.value))
+        slot = self.ring.claim(self.rank, self.on_tick)
+        slot["observations"].copy_(windows.rollout.observations[:num_steps].flatten(0, 1))
+        slot["actions"].copy_(windows.rollout.actions[:num_steps].flatten(0, 1))
+        slot["returns"].copy_(torch.from_numpy(returns.reshape(-1)))
+        slot["valid"].copy_(torch.from_numpy(windows.valid.reshape(-1)))
+        slot["version"].fill_(self.updates_at_pull)
+        self.ring.commit(self.rank)
+
+    def _hand_over_transitions(self) -> None:
+        windows, rollout = self.windows, self.windows.rollout
+        rewards, discounts, lasts = windows.parts()
+        for t, n in np.argwhere(windows.valid).tolist():
+            slot = self.ring.claim(self.rank, self.on_tick)
+            slot["observations"][0] = rollout.observations[t, n]
+            slot["actions"][0] = rollout.actions[t, n]
+            slot["rewards"].fill_(float(rewards[t, n]))
+            slot["discounts"].fill_(float(discounts[t, n]))
+            slot["lasts"][0] = lasts[t, n]
+            slot["version"].fill_(self.updates_at_pull)
+            self.ring.commit(self.rank)
+
+
+class DataLearner(Learner):
+    """Gathers `agent.batch_size` samples and learns from them."""
+
+    def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
+        super().__init__(plan, rank, state, on_tick)
+        agent, size = plan.config.agent, plan.exchange["observations"].shape[2]
+        assert isinstance(agent, A3CDataConfig)
+        self._size, self._filled, self._objective = agent.batch_size, 0, objective_of(agent)
+        self._bootstraps = agent.transfer == "transitions"
+        self._batch = {
+            name: torch.zeros((self._size, *field.shape[3:]), dtype=field.dtype)
+            for name, field in plan.exchange.items()
+            if name not in ("filled", "emptied", "version")
+        }
+        self._rows = size  # of one slot
+        if state:
+            self._load(state)
+
+    def take(self, slot: dict[str, Tensor]) -> bool:
+        for name, part in self._batch.items():
+            part[self._filled : self._filled + self._rows] = slot[name]
+        self._filled += self._rows
+        return self._filled == self._size
+
+    def learn(self) -> None:
+        model, batch, wanted = self.model, self._batch, self.wants_statistics()
+        model.pull(self.plan.parameters, self.plan.statistics)
+        model.flat.zero_gradients()
+        # `evaluate` gives logits of all rows but the last: here of the samples, which the states that follow them, or
+        # one sample again, stand behind.
+        observations = batch["observations"]
+        if self._bootstraps:
+            logits, values = model.network.evaluate(torch.stack((observations, batch["lasts"])))
+        else:
+            logits, values = model.network.evaluate(torch.cat((observations, observations[:1])).unsqueeze(1))
+        known = values.detach().numpy()
+        if self._bootstraps:
+            returns = batch["rewards"].numpy() + batch["discounts"].numpy() * known[self._size :]
+            valid = np.ones(self._size, np.bool_)
+        else:
+            returns, valid = batch["returns"].numpy(), batch["valid"].numpy()
+        advantages = returns - known[: self._size]
+        statistics = descend(
+            self.plan.spaces.actions,
+            logits,
+            values,
+            batch["actions"],
+            advantages,
+            returns,
+            valid,
+            self.at_schedule(self._objective),
+            wanted,
+        )
+        self._filled = 0
+        applied = self.apply(model.flat.wide_gradients())
+        if wanted:
+            self.tell(statistics | applied)
+
+    def state_dict(self) -> dict[str, Any]:
+        batch = {name: part[: self._filled].clone() for name, part in self._batch.items()}
+        return super().state_dict() | {"batch": batch}
+
+    def _load(self, state: dict[str, Any]) -> None:
+        try:
+            self._filled = len(state["batch"]["observations"])
+            for name, part in self._batch.items():
+                part[: self._filled] = state["batch"][name]
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise misfit(error) from error
+
+
+def build(plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> Worker:
+    """A worker, or the learner, whose rank is the last."""
+    return (DataLearner if rank == plan.config.run.workers else DataWorker)(plan, rank, state, on_tick)
+
+
+def layout(model: Model, config: Config) -> Layout:
+    """What one slot of the ring holds."""
+    agent, spec = config.agent, model.spaces.observations
+    assert isinstance(agent, A3CDataConfig)
+    stored = torch.from_numpy(np.zeros(0, spec.dtype)).dtype
+    if agent.transfer == "transitions":
+        rows = 1
+        own: Layout = {
+            "rewards": ((1,), torch.float32),
+            "discounts": ((1,), torch.float32),
+            "lasts": ((1, *spec.shape), stored),
+        }
+    else:
+        rows = agent.n_steps * config.env.num_envs
+        own = {"returns": ((rows,), torch.float32), "valid": ((rows,), torch.bool)}
+    common: Layout = {
+        "observations": ((rows, *spec.shape), stored),
+        "actions": ((rows,), torch.int64),
+        "version": ((), torch.int64),
+    }
+    return {**common, **own}
+
+
+def check_batch(config: Config) -> None:
+    """Raises ConfigError for a batch that whole micro-batches do not make."""
+    agent = config.agent
+    assert isinstance(agent, A3CDataConfig)
+    rows = agent.n_steps * config.env.num_envs
+    if agent.transfer == "microbatches" and agent.batch_size % rows:
+        raise ConfigError(
+            f"agent.batch_size: {agent.batch_size} — must be a multiple of a micro-batch: n_steps {agent.n_steps} × "
+            f"num_envs {config.env.num_envs} = {rows} samples"
+        )
+
+
+def run(context: RunContext) -> None:
+    """Trains until the run says stop; `AgentEntry.run` of `a3c-data`."""
+    config, agent = context.config, context.config.agent
+    assert isinstance(agent, A3CDataConfig)
+    check_handover(config)
+    check_batch(config)
+    slots = agent.slots
+    if context.serial and agent.transfer == "transitions":
+        slots = max(slots, agent.n_steps * config.env.num_envs)  # the learner's turn comes after the rollout
+
+    def exchange(model: Model) -> dict[str, Tensor]:
+        return ring_memory(config.run.workers, slots, layout(model, config), not context.serial)
+
+    train(context, build, n_steps=rows_in_memory(agent), exchange=exchange, has_learner=True)

@@ -1,0 +1,138 @@
+"""Sliding windows over a stream of rollouts: every sample sees its whole n steps, also where a rollout ends between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from a3c_zoo.learning.returns import n_step_returns, window_ends
+from a3c_zoo.learning.rollout import Rollout
+
+if TYPE_CHECKING:
+    from a3c_zoo.learning.returns import Bools, Floats
+
+
+class Windows:
+    """The newest T + n − 1 steps of N environments; the windows that start in the first T rows are complete.
+
+    So each rollout of T steps completes T windows for each environment: those that started n − 1 steps ago and later.
+
+    Args:
+        rollout: whose shapes are taken; T is its number of rows. n: steps of a window. gamma: discount per step.
+        clip_rewards: to ±1.
+
+    Attributes:
+        rollout: those steps, as one rollout. num_steps: T.
+    """
+
+    def __init__(self, rollout: Rollout, n: int, gamma: float, clip_rewards: bool) -> None:
+        self.num_steps, self._n, self._gamma, self._clip = len(rollout.actions), n, gamma, clip_rewards
+        shape = (self.num_steps + n - 1, rollout.rewards.shape[1])
+        self.rollout = Rollout(
+            observations=_rows(rollout.observations, self.num_steps + n),
+            actions=_rows(rollout.actions, self.num_steps + n - 1),
+            rewards=np.zeros(shape, np.float32),
+            terminated=np.zeros(shape, np.bool_),
+            truncated=np.zeros(shape, np.bool_),
+            valid=np.zeros(shape, np.bool_),
+        )
+
+    def _arrays(self, rollout: Rollout) -> list[Any]:
+        return [
+            rollout.observations.numpy(),
+            rollout.actions.numpy(),
+            rollout.rewards,
+            rollout.terminated,
+            rollout.truncated,
+            rollout.valid,
+        ]
+
+    def push(self, latest: Rollout) -> None:
+        """Takes in the next rollout."""
+        kept = self._n - 1
+        for mine, theirs in zip(self._arrays(self.rollout), self._arrays(latest), strict=True):
+            mine[:kept] = mine[self.num_steps : self.num_steps + kept]
+            mine[kept:] = theirs
+        finals = self.rollout.finals
+        moved = {(t - self.num_steps, n): final for (t, n), final in finals.items() if t >= self.num_steps}
+        finals.clear()
+        finals |= moved | {(t + kept, n): final for (t, n), final in latest.finals.items()}
+
+    @property
+    def valid(self) -> Bools:
+        """Which windows are samples to learn from, `[T, N]`."""
+        return self.rollout.valid[: self.num_steps]
+
+    def values_ahead(self, value: Callable[[Tensor], Tensor], known: Floats | None = None) -> Floats:
+        """V of what followed each step, as far as a window bootstraps from it, `[T+n−1, N]`; elsewhere any number.
+
+        Args:
+            value: of observations `[B, ...]`. known: of the first K observations, `[K, N]`, as far as there are such.
+        """
+        rollout = self.rollout
+        values = np.zeros_like(rollout.rewards)
+        # Windows that end before row n − 1 are cut by an end, and need V(what followed) only after a truncation.
+        first = 0 if rollout.truncated[: self._n - 1].any() else self._n - 1
+        if known is not None:
+            values[: len(known) - 1] = known[1:]
+            first = max(first, len(known) - 1)
+        if first < len(values):
+            with torch.inference_mode():
+                ahead = value(rollout.observations[first + 1 :].flatten(0, 1))
+            values[first:] = ahead.detach().numpy().reshape(values[first:].shape)
+        return rollout.next_values(values, slice(None), value)
+
+    def returns(self, next_values: Floats) -> Floats:
+        """Discounted rewards of each window and what its bootstrap adds, `[T, N]`; see `n_step_returns`."""
+        return self._sums(self._rewards(), next_values)
+
+    def parts(self) -> tuple[Floats, Floats, Tensor]:
+        """What a return consists of: R + d · V(s') with R and d `[T, N]` and s' `[T, N, ...]`.
+
+        d is γ^m after m steps, and 0 where the window ends with a termination.
+        """
+        rollout = self.rollout
+        sums, discounts = (
+            self._sums(self._rewards(), np.zeros_like(rollout.rewards)),
+            self._sums(np.zeros_like(rollout.rewards), np.ones_like(rollout.rewards)),
+        )
+        ends = window_ends(rollout.terminated | rollout.truncated, self._n)[: self.num_steps]
+        following = rollout.observations.numpy()[ends + 1, np.arange(ends.shape[1])]
+        for (t, n), final in rollout.finals.items():
+            following[ends[:, n] == t, n] = final
+        return sums, discounts, torch.from_numpy(following)
+
+    def _rewards(self) -> Floats:
+        return np.clip(self.rollout.rewards, -1, 1) if self._clip else self.rollout.rewards
+
+    def _sums(self, rewards: Floats, next_values: Floats) -> Floats:
+        rollout = self.rollout
+        returns = n_step_returns(rewards, next_values, rollout.terminated, rollout.truncated, self._gamma, self._n)
+        return returns[: self.num_steps]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The steps that are still to complete windows."""
+        arrays = self._arrays(self.rollout)
+        return {
+            "steps": [torch.from_numpy(array[self.num_steps :].copy()) for array in arrays],
+            "finals": [
+                [t - self.num_steps, n, torch.from_numpy(final.copy())]
+                for (t, n), final in self.rollout.finals.items()
+                if t >= self.num_steps
+            ],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from `state_dict`."""
+        for array, steps in zip(self._arrays(self.rollout), state["steps"], strict=True):
+            array[self.num_steps :] = steps.numpy()
+        self.rollout.finals.clear()
+        self.rollout.finals.update({(t + self.num_steps, n): final.numpy() for t, n, final in state["finals"]})
+
+
+def _rows(tensor: Tensor, rows: int) -> Tensor:
+    return torch.zeros((rows, *tensor.shape[1:]), dtype=tensor.dtype)

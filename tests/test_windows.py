@@ -1,0 +1,163 @@
+"""Sliding windows over several rollouts, against numbers worked out by hand.
+
+One environment, γ = ½, windows of n = 3 steps, rollouts of T = 2 rows. Step t shows observation t, gives the reward 2^t
+and leads to observation t + 1; V(s) = 100·s.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from a3c_zoo.learning.returns import window_ends
+from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.learning.windows import Windows
+
+GAMMA = 0.5
+
+
+def value(observations: Tensor) -> Tensor:
+    return 100 * observations[:, 0]
+
+
+def rollouts(num: int, num_steps: int = 2, ends: dict[int, str] | None = None) -> list[Rollout]:
+    """Consecutive rollouts; `ends` says at which steps an episode ends, and how."""
+    parts = []
+    for start in range(0, num * num_steps, num_steps):
+        steps = np.arange(start, start + num_steps)
+        ended = [[(ends or {}).get(int(t))] for t in steps]
+        parts.append(
+            Rollout(
+                observations=torch.arange(start, start + num_steps + 1, dtype=torch.float32)[:, None, None],
+                actions=torch.from_numpy(steps[:, None]),
+                rewards=(2.0 ** steps[:, None]).astype(np.float32),
+                valid=np.ones((num_steps, 1), np.bool_),
+                terminated=np.array(ended) == "terminated",
+                truncated=np.array(ended) == "truncated",
+            )
+        )
+    return parts
+
+
+def windows(n: int = 3, num_steps: int = 2, clip: bool = False) -> Windows:
+    return Windows(rollouts(1, num_steps)[0], n, GAMMA, clip)
+
+
+def returns(made: Windows) -> list[float]:
+    result: list[float] = made.returns(made.values_ahead(value))[:, 0].tolist()
+    return result
+
+
+def test_where_windows_end() -> None:
+    ended = np.array([[0, 0, 1, 0, 0, 0, 0]], np.bool_).T
+    assert window_ends(ended, 3)[:, 0].tolist() == [2, 2, 2, 5, 6, 6, 6]
+    assert window_ends(ended, 2)[:, 0].tolist() == [1, 2, 2, 4, 5, 6, 6]
+    assert window_ends(ended, 1)[:, 0].tolist() == list(range(7))
+
+
+def test_every_window_has_its_three_steps() -> None:
+    made = windows()
+    first, second, third = rollouts(3)
+    # Steps 0 and 1: no window is complete, since the one of step 0 needs step 2.
+    made.push(first)
+    assert made.valid[:, 0].tolist() == [False, False]
+    # Steps 0 to 3 complete the windows of steps 0 and 1:
+    # 1 + ½·2 + ¼·4 + ⅛·V(3) = 3 + 37.5;  2 + ½·4 + ¼·8 + ⅛·V(4) = 6 + 50
+    made.push(second)
+    assert made.valid[:, 0].tolist() == [True, True]
+    assert made.rollout.observations[:2, 0, 0].tolist() == [0, 1]
+    assert made.rollout.actions[:2, 0].tolist() == [0, 1]
+    assert returns(made) == [40.5, 56.0]
+    # 4 + ½·8 + ¼·16 + ⅛·V(5) = 12 + 62.5;  8 + 8 + 8 + ⅛·V(6) = 24 + 75
+    made.push(third)
+    assert made.rollout.actions[:2, 0].tolist() == [2, 3]
+    assert returns(made) == [74.5, 99.0]
+
+
+def test_an_end_closes_windows() -> None:
+    made = windows()
+    for rollout in rollouts(3, ends={3: "terminated"}):
+        made.push(rollout)
+    # Windows of steps 2 and 3: 4 + ½·8; 8. Nothing is bootstrapped.
+    assert returns(made) == [8.0, 8.0]
+    made = windows()
+    for rollout in rollouts(3, ends={2: "truncated"}):
+        made.push(rollout)
+    # 4 + ½·V(3); and step 3 begins anew: 8 + 8 + 8 + ⅛·V(6)
+    assert returns(made) == [154.0, 99.0]
+
+
+def test_a_final_observation_that_is_not_the_next() -> None:
+    made = windows()
+    parts = rollouts(3, ends={2: "truncated", 3: "truncated"})
+    parts[1].finals[0, 0] = np.array([7.0], np.float32)  # step 2
+    parts[1].finals[1, 0] = np.array([9.0], np.float32)  # step 3
+    for rollout in parts:
+        made.push(rollout)
+    assert returns(made) == [4 + 350.0, 8 + 450.0]
+    rewards, discounts, following = made.parts()
+    assert following[:, 0, 0].tolist() == [7, 9]
+    assert (rewards[:, 0].tolist(), discounts[:, 0].tolist()) == ([4, 8], [0.5, 0.5])
+
+
+@pytest.mark.parametrize("ends", [{}, {3: "terminated"}, {2: "truncated"}, {4: "truncated", 5: "terminated"}])
+@pytest.mark.parametrize(("n", "num_steps"), [(1, 2), (3, 2), (3, 1), (2, 3), (4, 4)])
+def test_parts_and_known_values_give_the_same_returns(ends: dict[int, str], n: int, num_steps: int) -> None:
+    made = windows(n, num_steps)
+    for rollout in rollouts(4, num_steps, ends):
+        made.push(rollout)
+        expected = made.returns(made.values_ahead(value))
+        rewards, discounts, following = made.parts()
+        bootstrapped = rewards + discounts * value(following.flatten(0, 1)).numpy().reshape(rewards.shape)
+        np.testing.assert_allclose(bootstrapped, expected, rtol=1e-6)
+        known = value(made.rollout.observations[: num_steps + 1].flatten(0, 1)).numpy().reshape(-1, 1)
+        np.testing.assert_array_equal(made.returns(made.values_ahead(value, known)), expected)
+
+
+def test_the_parts_of_a_return() -> None:
+    made = windows()
+    for rollout in rollouts(2, ends={2: "terminated"}):
+        made.push(rollout)
+    rewards, discounts, _ = made.parts()
+    assert rewards[:, 0].tolist() == [1 + 1 + 1, 2 + 2]
+    assert discounts[:, 0].tolist() == [0, 0]
+    made.push(rollouts(3)[2])
+    rewards, discounts, following = made.parts()
+    assert rewards[:, 0].tolist() == [4, 24]
+    assert discounts[:, 0].tolist() == [0, 0.125]
+    assert following[1, 0, 0] == 6
+
+
+def test_rewards_are_clipped_in_the_returns_alone() -> None:
+    made = windows(clip=True)
+    for rollout in rollouts(2):
+        made.push(rollout)
+    assert returns(made) == [1 + 0.5 + 0.25 + 37.5, 1 + 0.5 + 0.25 + 50]
+    assert made.rollout.rewards[:, 0].tolist() == [1, 2, 4, 8]
+
+
+def test_an_ignored_step_is_no_sample() -> None:
+    made = windows()
+    parts = rollouts(3, ends={2: "terminated"})
+    parts[1].valid[1] = False  # step 3 resets
+    for rollout in parts:
+        made.push(rollout)
+    assert made.valid[:, 0].tolist() == [True, False]
+    assert returns(made)[0] == 4
+
+
+def test_windows_go_on_from_their_state() -> None:
+    parts = rollouts(4, ends={3: "truncated"})
+    parts[1].finals[1, 0] = np.array([9.0], np.float32)
+    whole, resumed = windows(), windows()
+    for rollout in parts[:2]:
+        whole.push(rollout)
+    resumed.load_state_dict(whole.state_dict())
+    for rollout in parts[2:]:
+        whole.push(rollout)
+        resumed.push(rollout)
+        assert returns(resumed) == returns(whole)
+        assert resumed.valid.tolist() == whole.valid.tolist()
+        assert torch.equal(resumed.rollout.observations[:2], whole.rollout.observations[:2])
