@@ -104,7 +104,8 @@ def draw(
 def _style() -> Iterator[None]:
     import matplotlib
 
-    settings: dict[Any, Any] = {**matplotlib.rcParamsDefault}  # nobody's matplotlibrc
+    # Nobody's matplotlibrc. What is not about looks stays: looking at the backend's setting would choose one.
+    settings: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"}
     settings |= {f"{part}.color": _INK for part in ("text", "xtick", "ytick")}
     settings |= {"axes.edgecolor": _INK, "axes.labelcolor": _INK, "axes.titlecolor": _INK}
     settings |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}

@@ -38,9 +38,9 @@ def read_monitor(
     except (OSError, ValueError) as error:
         raise RunDirectoryError(f"{file.name} cannot be read: {error}") from error
     lines = text.splitlines()
-    if not text.endswith("\n"):
+    if text and not text.endswith("\n"):
         if not torn_end:
-            raise RunDirectoryError(f"{file.name} is damaged: it ends in the middle of line {max(1, len(lines))}")
+            raise RunDirectoryError(f"{file.name} is damaged: it ends in the middle of line {len(lines)}")
         lines = lines[:-1]
     header, names = _header(file.name, lines)
     missing = [name for name in columns if name not in names]

@@ -1,0 +1,90 @@
+"""`a3c-zoo list runs` and its filters."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a3c_zoo.records import Outcome, Reason
+from a3c_zoo.runs.directory import RunDirectory
+from tests.test_run_directory import CONFIG, META
+from tests.toys_runs import command_line
+
+Captured = pytest.CaptureFixture[str]
+NOW = datetime.now().astimezone()
+
+
+def make(name: str, *, env: str, agent: str, seed: int, started: datetime, end: tuple[Reason, bool] | None) -> None:
+    about = {"env": env, "agent": agent, "seed": seed, "started": f"{started:%Y-%m-%dT%H:%M:%S%z}"}
+    directory = RunDirectory.create(Path("runs"), CONFIG, {**META, **about}, name)
+    directory.unlock()
+    if end is not None:
+        reason, solved = end
+        figures: tuple[Any, ...] = (5, 4, 3, 1.0, 0.4, 0.1, 2.0, 3.5, 5.0, 481.0, None)
+        directory.write_outcome(Outcome(directory.path, solved, reason, "", *figures))
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make("old", env="cartpole", agent="a3c", seed=1, started=NOW - timedelta(days=9), end=("solved", True))
+    make("new", env="cartpole", agent="sb3-a2c", seed=1, started=NOW - timedelta(hours=1), end=("steps", False))
+    make("pong", env="pong", agent="a3c", seed=2, started=NOW - timedelta(days=2), end=("interrupted", False))
+    make("died", env="pong", agent="a3c", seed=3, started=NOW - timedelta(minutes=5), end=None)
+    make("bad", env="pong", agent="a3c", seed=4, started=NOW, end=("steps", False))
+    Path("runs/bad/meta.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        ([], ["bad", "old", "pong", "new", "died"]),
+        (["--env", "cartpole"], ["old", "new"]),
+        (["--agent", "a3c"], ["old", "pong", "died"]),
+        (["--seed", "1"], ["old", "new"]),
+        (["--seed", "1", "--agent", "a3c"], ["old"]),
+        (["--solved"], ["old"]),
+        (["--unsolved"], ["pong", "new"]),
+        (["--status", "steps"], ["new"]),
+        (["--status", "died"], ["died"]),
+        (["--status", "damaged"], ["bad"]),
+        (["--since", "7d"], ["pong", "new", "died"]),
+        (["--since", "2h"], ["new", "died"]),
+        (["--since", "30m"], ["died"]),
+        (["--since", f"{NOW - timedelta(days=3):%Y-%m-%d}"], ["pong", "new", "died"]),
+        (["--since", "2999-01-01"], []),
+        (["--env", "gym:none"], []),
+    ],
+)
+def test_runs_are_chosen(filters: list[str], names: list[str], capsys: Captured) -> None:
+    assert command_line("list", "runs", "--json", *filters) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == names
+    keys = ["name", "env", "agent", "seed", "status", "steps", "mean_return_100", "solved", "started", "path"]
+    assert all(list(row) == keys for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["envs", "--seed", "1"], "--seed chooses among runs; leave it out, or: a3c-zoo list runs"),
+        (["plugins", "--unsolved"], "--solved chooses among runs"),
+        (["runs", "--since", "yesterday"], "'yesterday' is no time; write 30m, 2h, 7d or a date such as 2026-01-31"),
+        (["runs", "--since", f"{'9' * 20}d"], "is no time"),
+        (["runs", "--status", "sovled"], "'sovled' is not one of 'running', 'died', 'damaged', 'solved'"),
+    ],
+)
+def test_filters_that_cannot_be(arguments: list[str], message: str, capsys: Captured) -> None:
+    assert command_line("list", *arguments) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_no_run_is_no_error(capsys: Captured) -> None:
+    assert command_line("list", "runs", "--seed", 99) == 0
+    assert capsys.readouterr() == ("", "No runs.\n")

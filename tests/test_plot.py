@@ -1,0 +1,201 @@
+"""`a3c-zoo plot`: what is drawn, looked at in the figure itself, and the files that it makes."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import a3c_zoo
+from a3c_zoo import ZooError
+from a3c_zoo.comparison.curves import Curve
+from a3c_zoo.comparison.figures import COLOURS, Line, draw, group_band, to_bytes, to_inline_svg
+from a3c_zoo.comparison.plotting import label_runs, plot, time_axis
+from a3c_zoo.comparison.reading import RunRecord
+from tests.toys_runs import command_line
+
+Captured = pytest.CaptureFixture[str]
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def write_run(folder: Path, returns: list[float], env: str = "CartPole-v1") -> Path:
+    """A folder with a monitor of stable-baselines3's."""
+    folder.mkdir(parents=True)
+    rows = "".join(f"{each},{each:.0f},{number}.5\n" for number, each in enumerate(returns))
+    (folder / "monitor.csv").write_text(f'#{{"t_start": 0.0, "env_id": "{env}"}}\nr,l,t\n{rows}')
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs of `a2c` and one of `ppo`."""
+    monkeypatch.chdir(tmp_path)
+    for name, slope in [("a2c_1", 1), ("a2c_2", 2), ("ppo_1", 4)]:
+        write_run(tmp_path / "logs" / name, [slope * n + 10 for n in range(60)])
+    return tmp_path / "logs"
+
+
+def test_the_command_draws_all_runs_of_a_folder(runs: Path, capsys: Captured) -> None:
+    assert command_line("plot", "logs") == 0
+    assert capsys.readouterr() == ("3 runs in plot.png\n", "")
+    assert Path("plot.png").read_bytes().startswith(PNG)
+
+
+KINDS = [*itertools.product(["return", "episode-length"], ["steps", "seconds", "episodes"])]
+
+
+@pytest.mark.parametrize(("kind", "x"), KINDS)
+def test_every_kind_over_every_axis(kind: Any, x: Any, runs: Path) -> None:
+    drawn = plot(runs, "x.svg", kind=kind, x=x)
+    assert [run.path.name for run in drawn.runs] == ["a2c_1", "a2c_2", "ppo_1"]
+    words = [element.text for element in ElementTree.parse(drawn.path).iter("{http://www.w3.org/2000/svg}text")]
+    label = {"steps": "agent steps", "seconds": "training time (s)", "episodes": "episodes"}[x]
+    title = {"return": "return, mean of 100 episodes", "episode-length": "episode length (steps), mean of 50"}[kind]
+    assert {"cartpole", "a2c (2 runs)", "ppo", label, title} <= set(words)
+    assert ("threshold 475" in words) == (kind == "return")
+
+
+def test_from_a_program(runs: Path) -> None:
+    drawn = a3c_zoo.plot([runs / "a2c_1", "ppo_1"], runs / "out.png", window=5, runs_dir=runs)
+    assert (drawn.path, len(drawn.runs), drawn.left_out) == (runs / "out.png", 2, [])
+
+
+def test_nothing_is_overwritten_unasked(runs: Path, capsys: Captured) -> None:
+    Path("plot.png").write_text("mine")
+    assert command_line("plot", "logs") == 2
+    message = "Error: --out plot.png: exists already; choose another name, or overwrite it with --force\n"
+    assert capsys.readouterr().err == message
+    assert Path("plot.png").read_text() == "mine"
+    assert command_line("plot", "logs", "-f") == 0
+    assert Path("plot.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["logs", "--out", "x.gif"], "--out x.gif: must end in .png or .svg"),
+        (["logs", "--out", "no/x.png"], "--out no/x.png: cannot be written: No such file or directory"),
+        (["lgos"], "no run 'lgos' here or in runs. See: a3c-zoo list runs"),
+        (["logs", "other"], "runs of different environments cannot share a plot: cartpole, gym:Acrobot-v1"),
+        (["logs", "--kind", "evaluation", "--x", "episodes"], "evaluations are drawn over steps or seconds"),
+        (["logs/ppo_1", "--kind", "evaluation"], "logs/ppo_1: it has no evaluations of checkpoints"),
+        (["empty"], "empty: no run and no monitor.csv lies in it"),
+    ],
+)
+def test_what_cannot_be_drawn(arguments: list[str], message: str, runs: Path, capsys: Captured) -> None:
+    write_run(Path("other"), [1.0], "Acrobot-v1")
+    Path("empty").mkdir()
+    assert command_line("plot", *arguments) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"Error: {message}")
+    assert err.count("\n") == 1
+    assert list(Path.cwd().rglob("*.png")) == []
+
+
+def test_what_is_left_out_is_named(runs: Path, capsys: Captured) -> None:
+    write_run(Path("none_1"), [])
+    (runs / "a2c_1" / "monitor.csv").write_text("r,l,t\n")
+    assert command_line("plot", "logs", "none_1") == 0
+    out, err = capsys.readouterr()
+    assert out == "2 runs in plot.png\n"
+    damaged, empty = err.splitlines()
+    assert damaged.startswith(f"Warning: {Path('logs/a2c_1')} is left out: monitor.csv is damaged: ")
+    assert empty == "Warning: none_1 is left out: it has no finished episode"
+
+
+def test_a_run_of_ours_that_is_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.chdir(tmp_path)
+    a3c_zoo.train("cartpole", agent="random", steps=500, name="x", overrides={"run.evaluation_episodes": 1})
+    Path("runs/x/outcome.json").unlink()
+    assert command_line("plot", "x", "--kind", "episode-length") == 0
+    assert capsys.readouterr().out == "1 run in plot.png\n"
+
+
+def line(*points: tuple[float, float]) -> Line:
+    x, y = zip(*points, strict=True)
+    return Line(np.array(x, np.float64), np.array(y, np.float64))
+
+
+def test_a_group_is_drawn_as_far_as_all_of_it_goes() -> None:
+    points, band = group_band([line((0, 0), (10, 10)), line((2, 4), (6, 8))])
+    assert (points[0], points[-1]) == (2, 6)
+    assert (band.value[0], band.low[0], band.high[0]) == pytest.approx((3, 2, 4))  # 2 and 4, a quarter of draws each
+    with pytest.raises(ValueError, match="no common part"):
+        group_band([line((0, 0), (1, 1)), line((2, 2), (3, 3))])
+
+
+def test_single_runs_bands_and_colours() -> None:
+    apart = [line((0, 0), (1, 1)), line((2, 2), (3, 3))]
+    groups = {"one": [line((0, 1), (2, 2))], "two": [line((0, 1), (2, 3)), line((0, 2), (2, 5))], "three": apart}
+    figure = draw(groups, x_label="x", y_label="y", threshold=4.0)
+    (axes,) = figure.axes
+    drawn = {each.get_label(): each for each in axes.lines}
+    assert [drawn[label].get_color() for label in ("one", "two (2 runs)", "three (2 runs)")] == list(COLOURS[:3])
+    assert np.asarray(drawn["two (2 runs)"].get_ydata())[[0, -1]].tolist() == [1.5, 4.0]
+    thin = [each for each in axes.lines if each.get_alpha() is not None]
+    assert len(thin) == 4
+    assert all(each.get_linewidth() < drawn["one"].get_linewidth() for each in thin)
+    assert len(axes.collections) == 1  # the band of "two"
+
+
+def test_the_same_figure_gives_the_same_file() -> None:
+    files = [to_bytes(draw({"a": [line((0, 1), (2, 2))]}, x_label="x", y_label="y"), ".svg") for _ in range(2)]
+    assert files[0] == files[1]
+
+
+def test_a_picture_for_a_page_takes_the_colours_of_the_page() -> None:
+    svg = to_inline_svg(draw({"a": [line((0, 1), (2, 2))]}, x_label="x", y_label="y"))
+    root = ElementTree.fromstring(svg)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "width" not in root.attrib
+    assert "viewBox" in root.attrib
+    assert "currentColor" in svg
+    assert "#ffffff" not in svg
+    assert svg.startswith("<svg")
+
+
+def test_long_axes_have_larger_units() -> None:
+    assert time_axis(600) == (1.0, "training time (s)")
+    assert time_axis(601) == (60.0, "training time (min)")
+    assert time_axis(3 * 3600) == (60.0, "training time (min)")
+    assert time_axis(3 * 3600 + 1) == (3600.0, "training time (h)")
+
+
+def record(method: str, **settings: Any) -> RunRecord:
+    empty = np.zeros(0)
+    named = {key.replace("__", "."): value for key, value in settings.items()}
+    return RunRecord(Path(), method, "cartpole", 0, Curve.ordered(empty, empty, empty, empty), named)
+
+
+def test_labels_tell_variants_of_a_method_apart() -> None:
+    same = [record("a3c", agent__n_steps=5, run__seed=n, run__steps=n) for n in range(2)]
+    assert label_runs(same) == ["a3c", "a3c"]
+    variants = [*same, record("a3c", agent__n_steps=32), record("ppo", agent__n_steps=9), record("theirs")]
+    assert label_runs(variants) == ["a3c, n_steps 5", "a3c, n_steps 5", "a3c, n_steps 32", "ppo", "theirs"]
+    workers = [record("a3c", run__workers=n, a__x=n, a__y=n, a__z=n) for n in (1, 2)]
+    assert label_runs(workers) == ["a3c, workers 1, x 1, y 1, …", "a3c, workers 2, x 2, y 2, …"]
+
+
+def test_no_display_no_settings_of_the_user_and_no_torch(runs: Path) -> None:
+    Path("matplotlibrc").write_text("backend: tkagg\nfont.size: 40\n")
+    look = "print([name for name in ('torch', 'pandas', 'matplotlib.pyplot') if name in sys.modules])"
+    program = f"import sys, a3c_zoo\na3c_zoo.plot('logs', 'x.svg')\n{look}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    plain = plot(runs, "y.svg").path.read_bytes()
+    assert Path("x.svg").read_bytes() == plain
+
+
+def test_bad_arguments_of_a_program(runs: Path) -> None:
+    with pytest.raises(ZooError, match="name a run to plot"):
+        plot([], "x.png")
+    shutil.rmtree(runs)
+    with pytest.raises(ZooError, match="no run 'logs'"):
+        plot("logs", "x.png")

@@ -1,0 +1,333 @@
+"""Runs that are read for comparisons and plots: real ones, damaged ones, and those of stable-baselines3's users."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from stable_baselines3.common.monitor import Monitor, load_results
+from stable_baselines3.common.results_plotter import X_TIMESTEPS, ts2xy
+
+import a3c_zoo
+from a3c_zoo.comparison.curves import Curve, Moment, at, reached, running_mean
+from a3c_zoo.comparison.monitors import read_monitor
+from a3c_zoo.comparison.reading import config_hash, read_run, read_runs
+from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.records import Evaluation
+from tests.test_run_directory import LOCKER
+from tests.toys_runs import Running
+
+HEADER = '#{"t_start": 100.0, "env_id": "CartPole-v1"}\n'
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three finished runs: seeds 1 and 2, and seed 1 of another method."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, agent, seed in [("one", "random", 1), ("two", "random", 2), ("three", "sb3-a2c", 1)]:
+        quick = {"run.evaluation_episodes": 1}
+        a3c_zoo.train("cartpole", agent=agent, seed=seed, steps=1500, name=name, runs_dir=folder, overrides=quick)
+    return folder
+
+
+@pytest.fixture
+def run(runs: Path, tmp_path: Path) -> Path:
+    """A finished run to spoil."""
+    return Path(shutil.copytree(runs / "one", tmp_path / "spoilt"))
+
+
+def curve(steps: Any, returns: Any) -> Curve:
+    steps, returns = np.array(steps), np.array(returns, np.float64)
+    return Curve(steps, steps / 10, returns, np.ones(len(steps), np.int64))
+
+
+def test_a_finished_run(runs: Path) -> None:
+    read = read_run(runs / "one")
+    assert (read.method, read.env, read.seed, read.is_ours) == ("random", "cartpole", 1, True)
+    assert read.settings["run.steps"] == 1500
+    assert read.outcome is not None
+    assert read.outcome.steps >= 1500
+    assert read.versions["a3c-zoo"] == a3c_zoo.__version__
+    assert read.evaluations == ()
+    # The curve is what stable-baselines3 reads there too.
+    frame = load_results(str(runs / "one"))
+    assert read.curve.returns.tolist() == frame["r"].tolist()
+    assert read.curve.lengths.tolist() == frame["l"].tolist()
+    assert read.curve.steps.tolist() == np.maximum.accumulate(frame["step"]).tolist()
+    assert (np.diff(read.curve.seconds) >= 0).all()
+    assert len(read.curve) == read.outcome.episodes
+
+
+def test_the_hash_is_equal_but_for_the_seed(runs: Path) -> None:
+    one, two, three = (read_run(runs / name) for name in ("one", "two", "three"))
+    assert one.config_hash == two.config_hash != three.config_hash
+    assert one.config_hash != config_hash({**one.settings, "run.steps": 1501})
+    assert len(one.config_hash) == 64
+
+
+def test_a_baseline_on_the_environments_of_the_zoo_is_another_method(runs: Path, tmp_path: Path) -> None:
+    assert read_run(runs / "three").method == "sb3-a2c"
+    copy = Path(shutil.copytree(runs / "three", tmp_path / "copy"))
+    text = (copy / "config.yml").read_text()
+    (copy / "config.yml").write_text(text.replace("stack: own", "stack: zoo"))
+    assert read_run(copy).method == "sb3-a2c@zoo"
+
+
+def test_folders_are_read_whole_and_nothing_is_dropped(runs: Path, run: Path) -> None:
+    (run / "outcome.json").unlink()
+    read, left_out = read_runs([runs, run, run.parent / "nowhere"])
+    assert [each.path.name for each in read] == ["one", "three", "two"]
+    assert [(each.path.name, each.reason) for each in left_out] == [
+        ("spoilt", "incomplete: it has no outcome.json, so it was killed"),
+        ("nowhere", "there is no such folder"),
+    ]
+    assert read_runs([run.parent / "nowhere"]) == ([], left_out[1:])
+
+
+def spoil(run: Path, file: str, change: Any) -> None:
+    path = run / file
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("meta.json", lambda meta: meta.update(format=2), "has run format 2; this version reads 1"),
+        (
+            "meta.json",
+            lambda meta: meta["versions"].update({"a3c-zoo": "0.0.9"}),
+            f"made by a3c-zoo 0.0.9; this is {a3c_zoo.__version__}",
+        ),
+        ("meta.json", lambda meta: meta.pop("versions"), "made by a3c-zoo of an unknown version; this is "),
+        ("outcome.json", lambda outcome: outcome.update(reason="interrupted", detail=""), "its end was 'interrupted'"),
+        (
+            "outcome.json",
+            lambda outcome: outcome.update(reason="error", detail="Traceback\n  line\nValueError: boom"),
+            "incomplete: its end was 'error', ValueError: boom",
+        ),
+        ("outcome.json", lambda outcome: outcome.clear(), "outcome.json is damaged: 'evaluation'"),
+    ],
+)
+def test_what_cannot_be_compared(run: Path, file: str, change: Any, message: str) -> None:
+    spoil(run, file, change)
+    ((path, reason),) = read_runs([run])[1]
+    assert path == run
+    assert message in reason
+    assert "\n" not in reason
+    assert str(run) not in reason
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        ("meta.json", "incomplete: it has no meta.json"),
+        ("config.yml", "incomplete: it has no config.yml"),
+        ("monitor.csv", "incomplete: it has no monitor.csv"),
+    ],
+)
+def test_files_that_are_missing(run: Path, file: str, reason: str) -> None:
+    (run / file).unlink()
+    assert read_runs([run]) == ([], [(run, reason)])
+
+
+@pytest.mark.parametrize("text", ["", "run: [", "a: 1\n", "run: {x: !!python/name:os.system }\n"])
+def test_a_damaged_configuration(run: Path, text: str) -> None:
+    (run / "config.yml").write_text(text)
+    with pytest.raises(RunDirectoryError, match=r"^config\.yml"):
+        read_run(run)
+
+
+def test_a_running_run_is_left_out_but_can_be_looked_at(run: Path) -> None:
+    with Running(LOCKER, run, folder=run.parent, program=("-c",)) as running:
+        running.wait_until(lambda: "locked" in running.stdout)
+        with pytest.raises(RunDirectoryError, match=r"^still running$"):
+            read_run(run)
+        (run / "outcome.json").unlink()
+        with (run / "monitor.csv").open("a") as file:
+            file.write("1.0,1,")  # it is writing
+        looked = read_run(run, strict=False)
+        assert looked.outcome is None
+        assert len(looked.curve) == len(read_run(run, strict=False).curve) > 10
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "does not begin with"),
+        ("r,l,t\n1,2,3\n", "does not begin with"),
+        ('#{"env_id": "x"}\nr,l,t\n', "does not begin with"),
+        ("#[1]\nr,l,t\n", "does not begin with"),
+        (HEADER, "does not begin with"),
+        (f"{HEADER}r,l\n", "line 2 names no column 't'"),
+        (f"{HEADER}r,l,t\n1,2,3\n1,2\n", "line 4 reads '1,2'"),
+        (f"{HEADER}r,l,t\n1,2,3\n1,x,3\n", "line 4 reads '1,x,3'"),
+        (f"{HEADER}r,l,t\n1,2,3\n1,2,3,4\n", "line 4 reads '1,2,3,4'"),
+        (f"{HEADER}r,l,t\nnan,2,3\n", "line 3 reads 'nan,2,3'"),
+        (f"{HEADER}r,l,t\n1,2,3\n\n", "line 4 reads ''"),
+        (f"{HEADER}r,l,t\n1,2,3\n4,5", "it ends in the middle of line 4"),
+    ],
+)
+def test_a_damaged_monitor(text: str, message: str, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "monitor.csv").write_text(text)
+    with pytest.raises(RunDirectoryError) as raised:
+        read_monitor(tmp_path / "monitor.csv")
+    assert message in str(raised.value)
+    (run / "monitor.csv").write_text(text)
+    ((_, reason),) = read_runs([run])[1]
+    assert reason.startswith("monitor.csv is damaged: ")
+
+
+def test_bytes_that_are_no_text(run: Path) -> None:
+    (run / "monitor.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RunDirectoryError, match=r"^monitor\.csv cannot be read"):
+        read_run(run)
+
+
+def test_evaluations_of_checkpoints(run: Path) -> None:
+    greedy, sampled = (
+        Evaluation(20, mean, 1.0, 1.0, 99.0, mean, kind, 0.5) for mean, kind in ((50.0, True), (40.0, False))
+    )
+    rows = [
+        {"steps": steps, "training_s": steps / 10, **asdict(each)}
+        for steps in (1500, 750)
+        for each in (greedy, sampled)
+    ]
+    content = {"format": 1, "episodes": 20, "seed": 1, "evaluations": rows}
+    (run / "evaluations.json").write_text(json.dumps(content))
+    read = read_run(run).evaluations
+    assert [(each.steps, each.evaluation) for each in read] == [
+        (750, sampled), (750, greedy), (1500, sampled), (1500, greedy)
+    ]  # fmt: skip
+    assert read[0].training_s == 75.0
+    rows[0].pop("steps")
+    (run / "evaluations.json").write_text(json.dumps(content))
+    with pytest.raises(RunDirectoryError, match=r"^evaluations\.json is damaged$"):
+        read_run(run)
+
+
+def test_reading_needs_no_torch(runs: Path) -> None:
+    program = (
+        "import sys\nfrom a3c_zoo.comparison.reading import read_runs\n"
+        "runs, left_out = read_runs(sys.argv[1:])\nassert len(runs) == 3 and not left_out\n"
+        "print([name for name in ('torch', 'gymnasium', 'scipy', 'matplotlib', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(runs)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# Monitors of stable-baselines3's users
+
+
+def play(env: Any, episodes: int) -> int:
+    """Plays random episodes and returns the steps of the last one."""
+    for seed in range(episodes):
+        env.reset(seed=seed)
+        env.action_space.seed(seed)
+        over, steps = False, 0
+        while not over:
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            over, steps = terminated or truncated, steps + 1
+    env.close()
+    return steps
+
+
+def test_the_monitors_of_several_environments(tmp_path: Path) -> None:
+    folder = tmp_path / "a2c" / "CartPole-v1_3"
+    folder.mkdir(parents=True)
+    for rank in range(2):
+        play(Monitor(gymnasium.make("CartPole-v1"), str(folder / str(rank)), info_keywords=()), 5)
+    read = read_run(folder)
+    assert (read.method, read.seed, read.env, read.is_ours) == ("a2c", 3, "cartpole", False)
+    assert (read.config_hash, read.settings, read.outcome) == ("", {}, None)
+    x, y = ts2xy(load_results(str(folder)), X_TIMESTEPS)
+    assert read.curve.steps.tolist() == x.tolist()
+    assert read.curve.returns.tolist() == y.tolist()
+    assert read.curve.seconds == pytest.approx(load_results(str(folder))["t"], abs=1e-6)
+    assert [each.path for each in read_runs([tmp_path])[0]] == [folder]
+
+
+def test_more_columns_with_commas_in_them(tmp_path: Path) -> None:
+    (tmp_path / "monitor.csv").write_text(f'{HEADER}r,l,t,note\r\n1.5,2,0.5,"a, b"\r\n2.5,3,0.7,c\r\n')
+    read = read_run(tmp_path)
+    assert read.curve.returns.tolist() == [1.5, 2.5]
+    assert read.curve.steps.tolist() == [2, 5]
+    assert (f"{read.method}_{read.seed}", read.env) == (tmp_path.name, "cartpole")
+
+
+def test_monitors_of_different_environments(tmp_path: Path) -> None:
+    for rank, name in enumerate(("CartPole-v1", "Acrobot-v1")):
+        (tmp_path / f"{rank}.monitor.csv").write_text(f"{HEADER.replace('CartPole-v1', name)}r,l,t\n")
+    with pytest.raises(RunDirectoryError, match="of different environments: Acrobot-v1, CartPole-v1"):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "name", "steps"),
+    [
+        ("CartPole-v1", "cartpole", 4001),
+        ("PongNoFrameskip-v4", "pong", 1001),  # 4,001 frames: the last step has one
+        ("SpaceInvadersNoFrameskip-v4", "atari:space_invaders", 1001),
+        ("ALE/Pong-v5", "gym:ALE/Pong-v5", 1001),  # with sticky actions it is another game
+        ("Acrobot-v1", "gym:Acrobot-v1", 4001),
+    ],
+)
+def test_frames_become_steps(env_id: str, name: str, steps: int, tmp_path: Path) -> None:
+    (tmp_path / "monitor.csv").write_text(f"{HEADER.replace('CartPole-v1', env_id)}r,l,t\n-20.0,4001,9.5\n")
+    read = read_run(tmp_path)
+    assert (read.env, read.curve.lengths.tolist()) == (name, [steps])
+    assert read_run(tmp_path, frame_skip=1).curve.lengths.tolist() == [4001]
+
+
+def test_frames_of_an_atari_game_as_stable_baselines_counts_them(tmp_path: Path) -> None:
+    pytest.importorskip("cv2")
+    from stable_baselines3.common.atari_wrappers import AtariWrapper
+
+    gymnasium.register_envs(__import__("ale_py"))
+    monitored = Monitor(gymnasium.make("PongNoFrameskip-v4"), str(tmp_path / "0"))
+    steps = play(AtariWrapper(monitored), 1)
+    (length,) = read_run(tmp_path).curve.lengths
+    assert steps <= length <= steps + 10  # no-ops at the start are frames too, up to 30
+
+
+# Curves
+
+
+def test_a_running_mean_by_hand() -> None:
+    assert running_mean(np.array([2, 4, 9, 1]), 2).tolist() == [2.0, 3.0, 6.5, 5.0]
+    assert running_mean(np.array([2, 4, 9]), 100).tolist() == [2.0, 3.0, 5.0]
+    assert running_mean(np.array([], np.float64), 5).tolist() == []
+
+
+def test_a_threshold_is_reached_by_a_full_window() -> None:
+    told = curve([10, 20, 30, 40], [9.0, 5.0, 7.0, 9.0])
+    assert reached(told, 6.0, window=2) == Moment(20, 2.0)  # (9 + 5) / 2; 9 alone is not two episodes
+    assert reached(told, 8.0, window=2) == Moment(40, 4.0)
+    assert reached(told, 8.1, window=2) is None
+    assert reached(told, 1.0, window=5) is None
+    third = curve([1, 2, 3], [0.1, 0.1, 0.1])
+    assert reached(third, 0.1, window=3) == Moment(3, 0.3)  # however the digits of the sum come out
+
+
+def test_a_curve_between_its_points() -> None:
+    found = at(np.array([10, 20, 40]), np.array([1.0, 2.0, 4.0]), np.array([9.0, 10.0, 15.0, 30.0, 40.0, 41.0]))
+    assert found[1:5].tolist() == [1.0, 1.5, 3.0, 4.0]
+    assert np.isnan(found[[0, 5]]).all()
+
+
+def test_rows_that_workers_told_out_of_order() -> None:
+    rows = [np.array(row, np.float64) for row in ([8, 5, 6], [3.0, 1.0, 2.0], [30, 10, 20], [3, 1, 2])]
+    ordered = Curve.ordered(*rows)
+    assert ordered.returns.tolist() == [10, 20, 30]
+    assert ordered.steps.tolist() == [5, 6, 8]
+    late = Curve.ordered(np.array([5.0, 4.0]), np.array([1.0, 2.0]), np.zeros(2), np.ones(2))
+    assert late.steps.tolist() == [5, 5]
