@@ -11,7 +11,7 @@ import os
 import signal
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,19 @@ def train(folder: Path, *, overrides: dict[str, Any], **options: Any) -> tuple[O
     return a3c_zoo.train("toy", overrides=overrides, runs_dir=folder, observer=listener, **options), listener
 
 
+def after_evaluations(count: int, do: Callable[[], None]) -> Callable[[Any], None]:
+    """For a listener: does something once, when the run has seen so many results."""
+    steps: set[int] = set()
+
+    def look(progress: Any) -> None:
+        if progress.evaluator and progress.evaluator.step not in steps:
+            steps.add(progress.evaluator.step)
+            if len(steps) == count:
+                do()
+
+    return look
+
+
 def seeds(root: int, count: int) -> list[int]:
     return [seed_for(root, SEED_EVALUATION, FIRST_NUMBER + number) for number in range(count)]
 
@@ -78,10 +91,11 @@ def seeds(root: int, count: int) -> list[int]:
 @pytest.mark.parametrize("serial", [False, True])
 def test_every_episode_is_recorded_and_the_best_policy_kept(serial: bool, tmp_path: Path) -> None:
     overrides = {**UNLIMITED, "run.evaluation_every_s": 0.2, "env.step_s": 0.005, "env.evaluation_by_seed": True}
-    outcome, listener = train(tmp_path, overrides=overrides, serial=serial, seed=7, time_limit_s=3)
-    assert outcome.reason == "time-limit"
+    observer = Listener(after_evaluations(3, signal_self))
+    outcome, listener = train(tmp_path, overrides=overrides, serial=serial, seed=7, time_limit_s=40, observer=observer)
+    assert outcome.reason == "interrupted"
     found = by_evaluation(outcome.run)
-    assert len(found) >= 3
+    assert len(found) == 3
     expected = [reward_of(seed) for seed in seeds(7, len(found))]
     assert list(found.values()) == [{mode: [r] * EPISODES for mode in ("greedy", "sampled")} for r in expected]
     assert {row["length"] for row in rows(outcome.run)} == {"1"}
@@ -191,7 +205,7 @@ def test_its_process_starts_with_the_first_evaluation_and_ends_with_the_run(tmp_
     workers = ["a3c-zoo worker 0", "a3c-zoo worker 1"]
     assert workers in [names for at_s, names in seen if at_s < 1.0]
     assert all(names == workers for at_s, names in seen if 0.1 < at_s < 1.0)
-    assert all(names == ["a3c-zoo evaluator", *workers] for at_s, names in seen if 1.3 < at_s < 2.3)
+    assert all(names == ["a3c-zoo evaluator", *workers] for at_s, names in seen if 1.5 < at_s < 2.3)
     assert multiprocessing.active_children() == []
 
 
@@ -248,8 +262,9 @@ def test_training_goes_on_without_an_evaluator_that_fails(serial: bool, fault: s
 
 @pytest.mark.usefixtures("_toy")
 def test_the_command_line_tells_of_results_and_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = [part for key, value in UNLIMITED.items() for part in ("-o", f"{key}={str(value).lower()}")]
-    shared = ["train", "toy", "--runs-dir", tmp_path, *options, "-o", "env.step_s=0.01", "-o", "evaluation_every_s=0.5"]
+    settings = {**UNLIMITED, "env.step_s": 0.01, "run.evaluation_every_s": 0.5}
+    options = [part for key, value in settings.items() for part in ("-o", f"{key}={str(value).lower()}")]
+    shared = ["train", "toy", "--serial", "--runs-dir", tmp_path, *options]
     assert command_line(*shared, "--time-limit", "6s", "-o", "env.evaluation_reward=0.25") == 0
     assert "return 1 (+0)  evaluated 0.25" in capsys.readouterr().out
     assert (
@@ -275,6 +290,7 @@ def test_a_run_does_not_wait_for_its_evaluator(tmp_path: Path) -> None:
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.timeout(120)
 def test_it_ends_with_a_parent_that_is_killed_and_obeys_ctrl_c(tmp_path: Path) -> None:
     path = toy_path(tmp_path / "toy")
     overrides = {**UNLIMITED, "run.evaluation_every_s": 0.2, "env.step_s": 0.005, "env.evaluation_step_s": 0.3}
@@ -345,22 +361,17 @@ def test_a_run_without_a_best_policy_says_what_it_has(tmp_path: Path) -> None:
         a3c_zoo.load_agent(outcome.run, checkpoint="7")
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("agent", sorted(get_registry().agents))
 def test_every_agent_is_evaluated_beside_its_training(agent: str, tmp_path: Path) -> None:
     """With workers or in one process: what `AgentEntry.load` needs lies in the copy."""
-
-    signals = iter([signal_self])
-
-    def look(progress: Any) -> None:
-        if progress.evaluator:
-            next(signals, int)()
 
     outcome = a3c_zoo.train(
         "cartpole",
         agent=agent,
         time_limit_s=45,
         runs_dir=tmp_path,
-        observer=Listener(look),
+        observer=Listener(after_evaluations(1, signal_self)),
         overrides={
             "run.evaluation_every_s": 0.3,
             "run.evaluation_cpu_share": 1.0,

@@ -164,6 +164,14 @@ def test_the_live_panel(tmp_path: Path) -> None:
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor comes back
 
 
+def test_the_live_panel_shows_the_evaluator(tmp_path: Path) -> None:
+    options = ["--serial", "--steps", "40000", "--stop-return", "1e6", "-o", "evaluation_every_steps=2000"]
+    status, text = in_terminal(tmp_path, "train", "cartpole", *options)
+    assert status == 0, text
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    assert re.search(r"evaluation +\d[\d.]* +greedy \d[\d.]*, best \d[\d.]* at step [\d,]+", plain)
+
+
 def test_an_error_leaves_the_terminal_whole(tmp_path: Path) -> None:
     options = ["-o", "env.fault=nan", "-o", "env.after=300", "-o", "env.step_s=0.002", "--stop-return", "9", "--serial"]
     status, text = in_terminal(tmp_path, "train", "toy", *options, path=toy_path(tmp_path / "toy"))
