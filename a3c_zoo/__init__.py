@@ -1,6 +1,6 @@
 """Asynchronous advantage actor-critic agents, trained by name and extended by plugins.
 
-Importing this package is light: torch, gymnasium and the rest load when `train`, `load_agent` or `plot` is called.
+Importing this package is light: torch, gymnasium and the rest load when one of its functions is called.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from a3c_zoo.entries import AgentEntry, CommandEntry, EnvEntry, EnvFamily, Hyper
 from a3c_zoo.errors import ZooError
 
 if TYPE_CHECKING:
+    from a3c_zoo.comparison.api import compare
     from a3c_zoo.comparison.plotting import plot
     from a3c_zoo.runs.api import load_agent, train
 
@@ -25,6 +26,7 @@ __all__ = [
     "NetworkEntry",
     "ZooError",
     "__version__",
+    "compare",
     "hookimpl",
     "load_agent",
     "plot",
@@ -38,7 +40,11 @@ hookimpl = pluggy.HookimplMarker("a3c_zoo")
 
 
 def __getattr__(name: str) -> Any:
-    """Loads `train`, `load_agent` and `plot`, and the modules behind them, when they are first asked for."""
+    """Loads the functions, and the modules behind them, when they are first asked for."""
+    if name == "compare":
+        from a3c_zoo.comparison import api as comparison
+
+        return comparison.compare
     if name in ("train", "load_agent"):
         from a3c_zoo.runs import api
 

@@ -7,6 +7,7 @@ from a3c_zoo import AgentEntry, CommandEntry, NetworkEntry, hookimpl
 #: Known to the command line without any plugin, so that `COMMAND --help` loads none.
 COMMANDS = (
     CommandEntry("train", "a3c_zoo.cli.train:command", "Train an agent on an environment."),
+    CommandEntry("compare", "a3c_zoo.cli.compare:command", "Compare agents and baselines over seeds."),
     CommandEntry("evaluate", "a3c_zoo.cli.evaluate:command", "Play evaluation episodes with a trained agent."),
     CommandEntry("play", "a3c_zoo.cli.play:command", "Watch a trained agent, or film it."),
     CommandEntry("plot", "a3c_zoo.cli.plot:command", "Draw the curves of runs."),

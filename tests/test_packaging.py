@@ -37,7 +37,7 @@ def test_contents(wheel: Path) -> None:
         for root in (ROOT, ROOT / "envs", ROOT / "hyperparams")
         for package in PACKAGES & {path.name for path in root.iterdir()}
         for path in (root / package).rglob("*")
-        if path.suffix in {".py", ".yml", ".typed"}
+        if path.suffix in {".j2", ".py", ".yml", ".typed"}
     }
     assert sources == {name for name in names if ".dist-info/" not in name}
     assert "a3c_zoo_hyperparams/cartpole/a3c.yml" in names

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,21 @@ if TYPE_CHECKING:
 
 #: What a shell expects of a program that Ctrl-C ended.
 INTERRUPTED = 130
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+class Duration(click.ParamType[float]):
+    """`90s`, `10m`, `2h`, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", str(value).strip())
+        if match is None or float(match[1]) <= 0:
+            self.fail(f"'{value}' is no duration; write 90s, 10m or 2h", param, ctx)
+        return float(match[1]) * SECONDS[match[2]]
 
 
 def warn_about_faults(registry: Registry) -> None:

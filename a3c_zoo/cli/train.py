@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from a3c_zoo.cli.common import INTERRUPTED, warn_about_faults
+from a3c_zoo.cli.common import INTERRUPTED, Duration, warn_about_faults
 from a3c_zoo.cli.complete import complete_agent, complete_env, complete_run, complete_set
 
 if TYPE_CHECKING:
     from a3c_zoo.records import Outcome
-
-SECONDS = {"s": 1, "m": 60, "h": 3600}
-
-
-class Duration(click.ParamType[float]):
-    """`90s`, `10m`, `2h`, in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", str(value).strip())
-        if match is None or float(match[1]) <= 0:
-            self.fail(f"'{value}' is no duration; write 90s, 10m or 2h", param, ctx)
-        return float(match[1]) * SECONDS[match[2]]
 
 
 @click.command(

@@ -71,7 +71,7 @@ def draw(
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
-    with _style():
+    with style():
         figure = Figure(figsize=SIZE_INCHES, layout="constrained")
         axes = figure.subplots()
         for number, (label, lines) in enumerate(groups.items()):
@@ -101,7 +101,8 @@ def draw(
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def style() -> Iterator[None]:
+    """How every picture looks, while it is drawn and while it is written."""
     import matplotlib
 
     # Nobody's matplotlibrc. What is not about looks stays: looking at the backend's setting would choose one.
@@ -141,7 +142,7 @@ def _thinned(line: Line) -> tuple[Floats, Floats]:
 def to_bytes(figure: Figure, suffix: str) -> bytes:
     """The picture as the contents of a file, ".png" or ".svg", on white: readable wherever it is shown."""
     written = io.BytesIO()
-    with _style():
+    with style():
         metadata = {"Date": None} if suffix == ".svg" else None  # the same figure, the same file
         figure.savefig(written, format=suffix.removeprefix("."), dpi=160, facecolor="white", metadata=metadata)
     return written.getvalue()
@@ -153,7 +154,7 @@ def to_inline_svg(figure: Figure) -> str:
     It is as wide as there is room, and has no background; text and axes have the colour of the page's text.
     """
     written = io.BytesIO()
-    with _style():
+    with style():
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
     text = written.getvalue().decode().replace(_INK, "currentColor")
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)

@@ -152,8 +152,8 @@ def _method(registry: Registry, kind: str, text: str) -> Method:
     known = {each.name: each for each in registry.agents.values() if each.kind == kind}
     if name not in known:
         if name in registry.agents:
-            other = registry.agents[name].kind
-            raise ZooError(f"'{name}' is {'an' if other == 'agent' else 'a'} {other}, not a {kind}: --{other} {name}")
+            other, articles = registry.agents[name].kind, {"agent": "an agent", "baseline": "a baseline"}
+            raise ZooError(f"'{name}' is {articles[other]}, not {articles[kind]}: --{other} {name}")
         raise unknown_name(kind, name, known, listing=f"a3c-zoo list {kind}s")
     if at and stack not in ("own", "zoo"):
         raise ZooError(f"'{text}': after the @ comes whose environments it trains on, zoo or own")

@@ -1,0 +1,133 @@
+"""What a person sees of a comparison while it works: a live table on a terminal, a line for each run elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from a3c_zoo.cli.panel import duration
+from a3c_zoo.records import score
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+    from a3c_zoo.comparison.plan import Plan, PlannedRun
+    from a3c_zoo.comparison.running import Look, Trained
+
+
+@dataclass(slots=True)
+class _Row:
+    """A method on an environment. runs: of the plan. done, failed: of these. now: the run at hand, in words."""
+
+    runs: int = 0
+    done: int = 0
+    failed: int = 0
+    now: str = ""
+    mean_return: float | None = None
+    steps_per_s: float | None = None
+
+
+class Board:
+    """Watches a comparison for the command line.
+
+    Args:
+        to_stderr: stdout is for something else.
+    """
+
+    def __init__(self, to_stderr: bool) -> None:
+        self._to_stderr = to_stderr
+        self._is_live = (sys.stderr if to_stderr else sys.stdout).isatty()
+        self._live: Live | None = None
+        self._rows: dict[tuple[str, str], _Row] = {}
+        self._left: list[float] = []
+        self._footer = ""
+        self._told_s = 0.0
+
+    def planned(self, plan: Plan) -> None:
+        """Before anything is run."""
+        for run in plan.runs:
+            self._rows.setdefault((run.env, run.method), _Row()).runs += 1
+        self._left = [run.guess_s for run in plan.missing]
+
+    def running(self, run: PlannedRun, look: Look | None) -> None:
+        """About once a second."""
+        row = self._rows[run.env, run.method]
+        row.now = f"seed {run.seed}"
+        if look is not None:
+            budget = run.budget
+            share = look.steps / budget.steps if budget.steps else look.training_s / (budget.time_limit_s or 1)
+            row.now += f", {min(share, 1):.0%}"
+            row.mean_return = look.mean_return
+            row.steps_per_s = look.steps / look.training_s if look.training_s else None
+        self._show(f"about {duration(sum(self._left))} of training left" if self._left else "")
+
+    def trained(self, trained: Trained) -> None:
+        """A run has ended, or is there already."""
+        row = self._rows[trained.run.env, trained.run.method]
+        row.now = ""
+        row.done += trained.fault is None
+        row.failed += trained.fault is not None
+        if trained.run.done is None:
+            self._left = self._left[1:]
+        what = "is there already" if trained.run.done else "trained" if trained.fault is None else "FAILED"
+        if not self._is_live or trained.fault is not None:
+            self._say(f"{trained.run.title}: {what}{f': {trained.fault}' if trained.fault else ''} → {trained.path}")
+        self._show("")
+
+    def evaluating(self, done: int, total: int) -> None:
+        """So many checkpoints of so many have been played."""
+        self._show(f"evaluating: {done} of {total} checkpoints")
+        now = time.monotonic()
+        if not self._is_live and (now - self._told_s > 10 or done in (0, total)):
+            self._told_s = now
+            self._say(f"evaluated {done} of {total} checkpoints")
+
+    def close(self) -> None:
+        """Leaves the last table on the screen."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _say(self, text: str) -> None:
+        if self._live is not None:
+            self._live.console.print(text, highlight=False, markup=False)
+        else:
+            click.echo(text, err=self._to_stderr)
+
+    def _show(self, footer: str) -> None:
+        if not self._is_live:
+            return
+        if self._live is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=self._to_stderr), auto_refresh=False)
+            self._live.start()
+        self._footer = footer or self._footer
+        self._live.update(self._table(), refresh=True)
+
+    def _table(self) -> RenderableType:
+        from rich.table import Table
+
+        table = Table(box=None, padding=(0, 2, 0, 0), caption=self._footer, caption_justify="left")
+        table.add_column("environment")
+        table.add_column("method")
+        for name in ("runs", "steps/s", "return, last 100"):
+            table.add_column(name, justify="right")
+        table.add_column("now", min_width=14)
+        for (env, method), row in self._rows.items():
+            failed = f" ({row.failed} failed)" if row.failed else ""
+            table.add_row(
+                env,
+                method,
+                f"{row.done} of {row.runs}{failed}",
+                "-" if row.steps_per_s is None else f"{row.steps_per_s:,.0f}",
+                "-" if row.mean_return is None else score(row.mean_return),
+                row.now,
+            )
+        return table

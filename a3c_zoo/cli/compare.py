@@ -1,0 +1,168 @@
+"""`a3c-zoo compare`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from a3c_zoo.cli.common import INTERRUPTED, Duration, warn_about_faults
+from a3c_zoo.cli.complete import complete_agent, complete_env, complete_run
+from a3c_zoo.errors import ZooError
+
+if TYPE_CHECKING:
+    from a3c_zoo.comparison.api import Comparison
+    from a3c_zoo.comparison.plan import Plan
+
+
+class Seeds(click.ParamType[tuple[int, ...]]):
+    """`5` for the seeds 1 to 5, or a list such as `3,7,11`."""
+
+    name = "seeds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in str(value).split(",")]
+        if not all(part.isdecimal() for part in parts) or parts == ["0"]:
+            self.fail(f"'{value}' is no number of seeds and no list of them; write 10, or 3,7,11", param, ctx)
+        numbers = tuple(map(int, parts))
+        return numbers if len(numbers) > 1 else tuple(range(1, numbers[0] + 1))
+
+
+@click.command(
+    short_help="Compare agents and baselines over seeds.",
+    epilog="Example: a3c-zoo compare cartpole --baseline sb3-a2c --seeds 10",
+)
+@click.argument("envs", nargs=-1, metavar="[ENV]...", shell_complete=complete_env)
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_agent,
+    help="Agent; may be repeated.  [default: the environment's]",
+)
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_agent,
+    help="What to hold it against; NAME@zoo trains it on the zoo's environments. May be repeated.",
+)
+@click.option("--seeds", type=Seeds(), default="5", show_default=True, metavar="N|LIST", help="1 to N, or a list: 3,7.")
+@click.option(
+    "--steps", type=click.IntRange(1), metavar="N", help="Agent steps of each run.  [default: the environment's]"
+)
+@click.option(
+    "--time-limit", type=Duration(), metavar="90s|10m|2h", help="Training time of each run, in place of steps."
+)
+@click.option(
+    "--episodes",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Episodes that each of a run's ten checkpoints plays.",
+)
+@click.option(
+    "--from",
+    "sources",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="DIR",
+    shell_complete=complete_run,
+    help="Only read runs: a run directory, or a folder of them; trains nothing. May be repeated.",
+)
+@click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("runs"),
+    show_default=True,
+    help="Where runs are kept.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the report goes.  [default: a new one in comparisons]",
+)
+@click.option("--reuse/--no-reuse", default=True, help="Take finished runs with the same settings.  [default: --reuse]")
+@click.option("--yes", is_flag=True, help="Don't ask before training.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
+def command(sources: tuple[Path, ...], yes: bool, as_json: bool, out: Path | None, **options: Any) -> int:
+    """Train agents and baselines on ENV, several seeds each, evaluate them alike, and write a report.
+
+    Each run is a fresh process, one at a time, seed after seed. Finished runs are used again; after Ctrl-C the same
+    command goes on with what is missing.
+    """
+    from a3c_zoo.cli.board import Board
+    from a3c_zoo.comparison import api
+    from a3c_zoo.registry import get_registry
+
+    warn_about_faults(get_registry())
+    out = api.choose_out(out, options["envs"])
+    if sources:
+        _refuse_options_of_training(click.get_current_context())
+        return _tell(api.read(sources, options["envs"], out), as_json)
+    plan = api.plan(**options)
+    episodes = options["episodes"]
+    click.echo(_announce(plan, episodes), err=as_json)
+    _confirm(plan, yes, as_json)
+    try:
+        with closing(Board(to_stderr=as_json)) as board:
+            comparison = api.carry_out(plan, episodes, out, board)
+    except KeyboardInterrupt:
+        click.echo("Stopped. What is finished is kept; the same command goes on with the rest.", err=True)
+        return INTERRUPTED
+    return _tell(comparison, as_json)
+
+
+def _refuse_options_of_training(context: click.Context) -> None:
+    training = {"agents", "baselines", "seeds", "steps", "time_limit", "episodes", "reuse", "runs_dir"}
+    given = [
+        param.opts[0]
+        for param in context.command.params
+        if param.name in training and context.get_parameter_source(param.name) == click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise ZooError(f"--from only reads runs; leave out {', '.join(given)}")
+
+
+def _announce(plan: Plan, episodes: int) -> str:
+    from a3c_zoo.cli.panel import duration
+
+    methods = list(dict.fromkeys(run.method for run in plan.runs))
+    envs = {run.env: run.budget for run in plan.runs}
+    seeds = len({run.seed for run in plan.runs})
+    where = ", ".join(f"{env} ({budget})" for env, budget in envs.items())
+    lines = [f"{' and '.join(methods)} on {where}, {seeds} seeds: {len(plan.runs)} runs"]
+    there = len(plan.runs) - len(plan.missing)
+    if there:
+        lines[0] += f", {there} of them there already"
+    if plan.missing:
+        guess = " — partly a guess: no earlier run says how fast they are" if plan.is_guessed else ""
+        lines.append(f"training takes about {duration(plan.guess_s)}{guess}")
+    return "\n".join([*lines, f"checkpoints are evaluated afterwards, {episodes} episodes each, sampled and greedy"])
+
+
+def _confirm(plan: Plan, yes: bool, to_stderr: bool) -> None:
+    if yes or not plan.missing:
+        return
+    if not sys.stdin.isatty():
+        raise ZooError(f"{len(plan.missing)} runs are to be trained, and nobody can be asked: give --yes")
+    if not click.confirm("Go on?", default=True, err=to_stderr):
+        raise click.Abort
+
+
+def _tell(comparison: Comparison, as_json: bool) -> int:
+    if as_json:
+        click.echo(json.dumps(comparison.results, indent=2))
+    else:
+        click.echo(comparison.summary())
+    return 1 if comparison.failed else 0

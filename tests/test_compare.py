@@ -1,0 +1,452 @@
+"""`a3c-zoo compare` as a user meets it: real runs in fresh processes, evaluated, reported, used again, interrupted."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import filelock
+import pytest
+import yaml
+
+import a3c_zoo
+from a3c_zoo.comparison import api
+from a3c_zoo.comparison.evaluating import DEFAULT_EPISODES
+from a3c_zoo.comparison.plan import Plan
+from a3c_zoo.comparison.running import SilentWatcher, look_at, train_plan
+from a3c_zoo.errors import ZooError
+from tests.toys_runs import Running, command_line, environ, episodes
+
+STEPS, EPISODES = 4000, 4
+ARGUMENTS = ["compare", "cartpole", "--baseline", "random", "--seeds", "2", "--steps", str(STEPS)]
+ARGUMENTS += ["--episodes", str(EPISODES)]
+#: A comparison is many processes, each of which imports torch.
+pytestmark = pytest.mark.timeout(180)
+
+
+class Compared(NamedTuple):
+    """A finished comparison: its folder, what was printed, the run directories in the order in which they began."""
+
+    folder: Path
+    stdout: str
+    runs: list[Path]
+
+    def results(self) -> dict[str, Any]:
+        return json.loads((self.folder / "out/results.json").read_text())  # type: ignore[no-any-return]
+
+
+def compare_process(folder: Path, *arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "a3c_zoo", *arguments]
+    # More threads than cores make a small SB3 network many times slower.
+    env = environ(path) | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150
+    )
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """Made once, though the tests of this module may run in several processes (pytest-xdist)."""
+    is_shared = "PYTEST_XDIST_WORKER" in os.environ
+    folder = tmp_path_factory.getbasetemp().parent / "compared" if is_shared else tmp_path_factory.mktemp("compared")
+    folder.mkdir(exist_ok=True)
+    with filelock.FileLock(folder / "made.lock"):
+        if not (folder / "stdout.txt").exists():
+            done = compare_process(folder, *ARGUMENTS, "--yes", "--out", "out")
+            assert done.returncode == 0, done.stderr
+            assert done.stderr == ""
+            (folder / "stdout.txt").write_text(done.stdout)
+    runs = sorted((folder / "runs").iterdir(), key=lambda run: run.name.rpartition("-s")[2].partition("-")[2])
+    return Compared(folder, (folder / "stdout.txt").read_text(), runs)
+
+
+@pytest.fixture
+def inside(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> Compared:
+    monkeypatch.chdir(compared.folder)
+    return compared
+
+
+def plan(**changes: Any) -> Plan:
+    options = {"envs": ["cartpole"], "agents": [], "baselines": ["random"], "seeds": [1, 2], "steps": STEPS}
+    rest = {"time_limit": None, "runs_dir": Path("runs"), "reuse": True}
+    return api.plan(**{**options, **rest, **changes})
+
+
+def snapshot(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Every file below a folder, with its size and time of change; locks and what is kept of evaluations aside."""
+    return {
+        p: (p.stat().st_size, p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file() and p.suffix != ".lock"
+    }
+
+
+# What was run
+
+
+def test_methods_take_turns_seed_by_seed(compared: Compared) -> None:
+    metas = [json.loads((run / "meta.json").read_text()) for run in compared.runs]
+    assert [(meta["seed"], meta["agent"]) for meta in metas] == [(s, a) for s in (1, 2) for a in ("a3c", "random")]
+    assert len({meta["started"] for meta in metas}) == 4
+    trained = [line for line in compared.stdout.splitlines() if ": trained → " in line]
+    assert [line.partition(":")[0] for line in trained[:2]] == [
+        "a3c on cartpole, seed 1",
+        "random on cartpole, seed 1",
+    ]
+
+
+def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
+    first, second, third, *_ = compared.stdout.splitlines()
+    assert first == f"a3c and random on cartpole ({STEPS:,} steps), 2 seeds: 4 runs"
+    assert re.fullmatch(
+        r"training takes about [\d.]+ s — partly a guess: no earlier run says how fast they are", second
+    )
+    assert third == f"checkpoints are evaluated afterwards, {EPISODES} episodes each, sampled and greedy"
+
+
+def test_runs_end_at_the_budget_and_leave_the_same_checkpoints(compared: Compared) -> None:
+    for run in compared.runs:
+        outcome = json.loads((run / "outcome.json").read_text())
+        assert (outcome["reason"], outcome["evaluation"], outcome["evaluation_s"]) == ("steps", None, 0)
+        steps = sorted(int(path.stem.removeprefix("step-")) for path in (run / "checkpoints").iterdir())
+        assert len(steps) == 10
+        assert all(0 <= step - due < 8 * 32 for step, due in zip(steps, range(400, 4001, 400), strict=True))
+        timing = json.loads((run / "timing.json").read_text())
+        assert timing["wall_s"] > outcome["total_s"] - 0.5
+        assert 0.01 < timing["calibration_s"] < 10
+
+
+def test_every_checkpoint_is_played_sampled_and_greedy(compared: Compared) -> None:
+    for run in compared.runs:
+        content = json.loads((run / "evaluations.json").read_text())
+        steps = sorted(int(path.stem.removeprefix("step-")) for path in (run / "checkpoints").iterdir())
+        played = [(each["steps"], each["deterministic"]) for each in content["evaluations"]]
+        assert played == [(step, deterministic) for step in steps for deterministic in (False, True)]
+        assert {each["episodes"] for each in content["evaluations"]} == {EPISODES}
+        seconds = [each["training_s"] for each in content["evaluations"][::2]]
+        assert seconds == sorted(seconds)
+        assert 0 < seconds[0] < seconds[-1] <= json.loads((run / "outcome.json").read_text())["training_s"]
+
+
+# What is said
+
+
+def test_the_figures_are_those_of_the_runs(compared: Compared) -> None:
+    results = compared.results()
+    by_run = {each["run"]: each for each in results["runs"]}
+    assert by_run.keys() == {run.name for run in compared.runs}
+    for run in compared.runs:
+        outcome = json.loads((run / "outcome.json").read_text())
+        evaluations = json.loads((run / "evaluations.json").read_text())["evaluations"]
+        figures = by_run[run.name]
+        assert figures["final_return"] == evaluations[-2]["mean_return"]
+        assert figures["final_return_greedy"] == evaluations[-1]["mean_return"]
+        for name in ("steps", "training_s", "total_s", "steps_per_s", "cpu_s", "peak_memory_mib"):
+            assert figures[name] == outcome[name]
+            assert name in results["units"]
+        assert figures["seconds_to_threshold"] is None  # 475 is far away
+    a3c = results["environments"]["cartpole"]["methods"]["a3c"]
+    finals = [each["final_return"] for each in results["runs"] if each["method"] == "a3c"]
+    assert a3c["seeds"] == [1, 2]
+    assert a3c["final_return"]["mean"]["value"] == pytest.approx(sum(finals) / 2)
+    assert a3c["seconds_to_threshold"] == {"reached": 0, "runs": 2, "median": None, "low": None, "high": None}
+
+
+def test_few_seeds_are_said_in_words(compared: Compared) -> None:
+    caution = "Fewer than 5 seeds (a3c: 2, random: 2): no claim can be made that one method is better than another."
+    assert compared.results()["caution"].startswith(caution)
+    for name in ("report.md", "report.html"):
+        assert caution in (compared.folder / "out" / name).read_text().replace("\\", "")
+    assert caution in compared.stdout
+    assert "with probability" not in compared.stdout
+
+
+def test_the_report_says_where_figures_come_from(compared: Compared) -> None:
+    text = (compared.folder / "out/report.md").read_text()
+    for run in compared.runs:
+        assert run.name in text
+    assert "| **env.num\\_envs** | **16** | **8** |" in text
+    assert "| env.stack | zoo | zoo |" in text
+    assert "a3c-zoo train cartpole --agent random --seed 1 --steps 4000 -o run.stop_when_solved=false" in text
+    assert "a fixed loop, timed before 4 of the runs" in text
+    assert f"| torch | {__import__('torch').__version__.partition('+')[0]}" in text.replace("\\", "")
+
+
+def test_pictures(compared: Compared) -> None:
+    assert (compared.folder / "out/curves.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert (compared.folder / "out/curves.svg").read_text().count("agent steps") == 2
+
+
+# Again
+
+
+def test_finished_runs_are_used_again(inside: Compared) -> None:
+    before = snapshot(inside.folder / "runs")
+    done = compare_process(inside.folder, *ARGUMENTS, "--out", "again", "--json")  # nothing to ask: nothing is trained
+    assert done.returncode == 0, done.stderr
+    assert snapshot(inside.folder / "runs") == before
+    assert json.loads(done.stdout)["runs"] == inside.results()["runs"]
+    assert "4 runs, 4 of them there already" in done.stderr
+
+
+def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path) -> None:
+    assert [run.done for run in plan().runs] == [Path("runs") / run.name for run in inside.runs]
+    assert plan(reuse=False).missing == list(plan(reuse=False).runs)
+    assert len(plan(seeds=[1, 2, 3]).missing) == 2
+    assert len(plan(steps=STEPS + 1).missing) == 4
+    assert [run.method for run in plan(baselines=["random@zoo"]).missing] == []
+    assert [run.method for run in plan(baselines=["sb3-a2c@zoo", "sb3-a2c@own"]).runs] == [
+        *("a3c", "sb3-a2c@zoo", "sb3-a2c"),
+        *("a3c", "sb3-a2c@zoo", "sb3-a2c"),
+    ]
+    copies = tmp_path / "runs"
+    for change in (
+        {"versions": {"a3c-zoo": "0.0.1"}},
+        {"plugin": "another"},
+        {"serial": True},
+        {"host": {"cpu": "", "cores": 1}},
+    ):
+        shutil.rmtree(copies, ignore_errors=True)
+        shutil.copytree("runs", copies)
+        for run in copies.iterdir():
+            meta = json.loads((run / "meta.json").read_text()) | change
+            (run / "meta.json").write_text(json.dumps(meta))
+        assert len(plan(runs_dir=copies).missing) == 4, change
+
+
+def test_a_guess_from_earlier_runs(inside: Compared) -> None:
+    speeds = [json.loads((run / "outcome.json").read_text()) for run in inside.runs if "-a3c-" in run.name]
+    run = plan(steps=1_000_000).runs[0]
+    seconds = [1_000_000 / each["steps_per_s"] + each["total_s"] - each["training_s"] for each in speeds]
+    assert not run.is_guessed
+    assert min(seconds) / 2 < run.guess_s < 2 * max(seconds)
+    assert plan(baselines=["sb3-a2c"]).is_guessed
+
+
+def test_reading_only(inside: Compared) -> None:
+    before = snapshot(inside.folder / "runs")
+    comparison = a3c_zoo.compare(sources=["runs"], out="read")
+    assert comparison.results["runs"] == inside.results()["runs"]
+    assert comparison.left_out == {}
+    assert snapshot(inside.folder / "runs") == before
+
+
+def test_what_cannot_be_used_is_left_out_by_name(inside: Compared, tmp_path: Path) -> None:
+    copies = tmp_path / "runs"
+    shutil.copytree("runs", copies)
+    first, second, third, fourth = (copies / run.name for run in inside.runs)
+    (first / "outcome.json").unlink()
+    with (second / "monitor.csv").open("a") as file:
+        file.write("1,2,nonsense\n")
+    (third / "evaluations.json").unlink()
+    comparison = a3c_zoo.compare(sources=[copies], out=tmp_path / "out")
+    assert comparison.left_out.keys() == {first.name, second.name}
+    assert "no outcome.json" in comparison.left_out[first.name]
+    assert "monitor.csv is damaged" in comparison.left_out[second.name]
+    assert {each["run"] for each in comparison.results["runs"]} == {third.name, fourth.name}
+    text = (tmp_path / "out/report.html").read_text()
+    assert f"Left out: {first.name}, {second.name}." in text
+    assert f"Without evaluations: {third.name}" in text
+
+
+# Interrupted, failed
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["compare", "cartpole", "--agent", "a3c", "--baseline", "random", "--seeds", "7,8", "--yes"]
+    with Running(*arguments, "--steps", 60_000, folder=tmp_path) as running:
+        first = running.wait_until(lambda: list(tmp_path.glob("runs/cartpole-a3c-s7-*/timing.json")))[0].parent
+        second = running.wait_until(lambda: list(tmp_path.glob("runs/cartpole-random-s7-*/monitor.csv")))[0].parent
+        running.wait_until(lambda: len(episodes(second)) > 5)
+        kept = snapshot(first)
+        running.signal_group(signal.SIGINT)
+        assert running.exit_status(30) == 130
+        assert "Stopped. What is finished is kept; the same command goes on with the rest." in running.stderr
+        running.assert_nothing_left()
+    assert json.loads((second / "outcome.json").read_text())["reason"] == "interrupted"
+    assert snapshot(first) == kept
+    monkeypatch.chdir(tmp_path)
+    again = plan(seeds=[7, 8], steps=60_000)
+    assert [(run.seed, run.method) for run in again.missing] == [(7, "random"), (8, "a3c"), (8, "random")]
+    assert again.runs[0].done == first.relative_to(tmp_path)
+
+
+def test_a_run_that_cannot_be_trained_says_why(tmp_path: Path) -> None:
+    planned = plan(runs_dir=tmp_path, steps=100_000).runs[0]
+    broken = replace(planned, options=(*planned.options, "-o", "env.nonsense=1"))
+    (trained,) = train_plan(Plan((broken,), tmp_path), SilentWatcher())
+    assert trained.fault is not None
+    assert trained.fault.startswith("-o env.nonsense: unknown key.")
+
+
+@pytest.mark.slow
+def test_an_algorithm_apart_from_its_environments(tmp_path: Path) -> None:
+    arguments = ["compare", "cartpole", "--baseline", "sb3-a2c", "--baseline", "sb3-a2c@zoo", "--seeds", "1"]
+    done = compare_process(
+        tmp_path, *arguments, "--steps", "1000", "--episodes", "2", "--yes", "--out", "out", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    assert list(results["environments"]["cartpole"]["methods"]) == ["a3c", "sb3-a2c", "sb3-a2c@zoo"]
+    stacks = results["settings"]["cartpole"]["env.stack"]
+    assert stacks == {"values": {"a3c": "zoo", "sb3-a2c": "own", "sb3-a2c@zoo": "zoo"}, "differs": True}
+    returns = {each["method"]: each["final_return"] for each in results["runs"]}
+    assert returns["sb3-a2c"] == returns["sb3-a2c@zoo"]  # bit by bit the same run on CartPole
+
+
+@pytest.mark.slow
+def test_a_method_that_fails_is_told_of_and_the_others_go_on(tmp_path: Path) -> None:
+    arguments = ["compare", "toy", "--agent", "a3c", "--baseline", "random", "--seeds", "1", "--steps", "200", "--yes"]
+    path = failing_path(tmp_path / "plugin")
+    done = compare_process(tmp_path, *arguments, "--episodes", "2", "--out", "out", path=path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.search(r"a3c on toy, seed 1: FAILED: .*broke", done.stdout)
+    left_out = json.loads((tmp_path / "out/results.json").read_text())["left_out"]
+    ((name, reason),) = left_out.items()
+    assert name.startswith("toy-a3c-s1-")
+    assert "broke" in reason
+
+
+def failing_path(folder: Path) -> Path:
+    """The toy plugin, in whose environment only a crew of two workers' environments fails."""
+    from a3c_zoo.testing import plugin_distribution
+
+    source = """
+from a3c_zoo import EnvEntry, hookimpl
+from tests import toys_runs
+
+def make(num_envs, seed, **options):
+    import multiprocessing
+    if multiprocessing.parent_process() is not None:
+        raise RuntimeError("the toy factory broke")
+    return toys_runs.make(num_envs, seed, **options)
+
+@hookimpl
+def zoo_envs():
+    config = "tests.toys_runs:RunToyConfig"
+    return [EnvEntry("toy", factory="failing_toys:make", config=config, threshold=1.0)]
+"""
+    return plugin_distribution(folder, "failing-toys", source)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["cartpol", "--baseline", "random"], "unknown environment 'cartpol'. Did you mean 'cartpole'?"),
+        (["cartpole", "--baseline", "sb3-a2x"], "unknown baseline 'sb3-a2x'. Did you mean 'sb3-a2c'?"),
+        (["cartpole", "--agent", "a3d", "--baseline", "random"], "unknown agent 'a3d'. Did you mean 'a3c'?"),
+        (["cartpole", "--baseline", "a3c"], "'a3c' is an agent, not a baseline: --agent a3c"),
+        (["cartpole", "--agent", "random"], "'random' is a baseline, not an agent: --baseline random"),
+        (["cartpole"], "there is nothing to compare a3c with: give a --baseline, or a second --agent"),
+        ([], "name an environment to compare on, or runs to read: --from."),
+        (["cartpole", "--baseline", "random", "--seeds", "3,1,3"], "seed 3 is given twice"),
+        (["cartpole", "cartpole", "--baseline", "random"], "environment cartpole is given twice"),
+        (["cartpole", "--baseline", "random", "--baseline", "random"], "method random is given twice"),
+        (["cartpole", "--baseline", "sb3-a2c@mine"], "'sb3-a2c@mine': after the @ comes whose environments"),
+        (["cartpole", "--baseline", "random@own"], "env.stack: own — agent 'random' trains on: zoo"),
+        (["cartpole", "--baseline", "random", "--seeds", "many"], "Invalid value for '--seeds': 'many' is no number"),
+        (
+            ["cartpole", "--baseline", "random", "--steps", "100"],
+            "--steps 100: too small for one evaluation; a3c learns",
+        ),
+        (
+            ["cartpole", "--baseline", "random", "--steps", "9", "--time-limit", "9s"],
+            "--steps and --time-limit: give one of them",
+        ),
+        (
+            ["gym:Acrobot-v1", "--baseline", "random"],
+            "environment 'gym:Acrobot-v1' has no default budget: give --steps N",
+        ),
+        (["cartpole", "--baseline", "random"], "10 runs are to be trained, and nobody can be asked: give --yes"),
+        (["--from", "nowhere"], "there is no run to compare (nowhere: there is no such folder)"),
+        (["--from", ".", "--seeds", "3"], "--from only reads runs; leave out --seeds"),
+        (["cartpole", "--baseline", "random", "--out", "there"], "--out there: a report is there already"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/report.md").write_text("mine")
+    assert command_line("compare", *arguments) == 2
+    captured = capfd.readouterr()
+    assert captured.err.startswith("Error: ")
+    assert line in captured.err
+    assert captured.err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+    assert (tmp_path / "there/report.md").read_text() == "mine"
+
+
+def test_runs_that_do_not_belong_together(inside: Compared, tmp_path: Path) -> None:
+    copies = tmp_path / "runs"
+    shutil.copytree("runs", copies)
+    twin = copies / "twin"
+    shutil.copytree(copies / inside.runs[0].name, twin)
+    with pytest.raises(ZooError, match=r"seed 1 of a3c on cartpole is there twice, .* and twin: name the"):
+        a3c_zoo.compare(sources=[copies], out=tmp_path / "out")
+    meta = json.loads((twin / "meta.json").read_text()) | {"env": "pong"}
+    (twin / "meta.json").write_text(json.dumps(meta))
+    with pytest.raises(ZooError, match="the runs are of different environments, cartpole, pong: name those to compare"):
+        a3c_zoo.compare(sources=[copies], out=tmp_path / "out")
+    assert len(a3c_zoo.compare("cartpole", sources=[copies], out=tmp_path / "out").results["runs"]) == 4
+    with pytest.raises(ZooError, match="there is no run on 'breakout'; there are: cartpole, pong"):
+        a3c_zoo.compare("breakout", sources=[copies], out=tmp_path / "out2")
+
+
+# Plans
+
+
+def test_a_time_limit_takes_the_place_of_a_sets_own_budget(tmp_path: Path) -> None:
+    runs = {run.method: run for run in plan(steps=None, time_limit=20.0, baselines=["sb3-ppo"], runs_dir=tmp_path).runs}
+    ppo = runs["sb3-ppo"].config
+    assert (ppo.run.steps, ppo.run.time_limit_s, ppo.run.checkpoint_every_s) == (None, 20.0, 2.0)
+    assert ppo.to_dict()["agent"]["schedule_steps"] == 100_000  # over which its set lets the rates fall
+    assert runs["a3c"].config.run.steps is None
+    assert {run.guess_s for run in runs.values()} == {25.0}
+
+
+def test_the_default_budget_is_the_environments(tmp_path: Path) -> None:
+    planned = plan(envs=["cartpole", "pong"], baselines=["sb3-a2c"], steps=None, runs_dir=tmp_path)
+    assert [(run.env, run.method, run.budget.steps) for run in planned.runs[:4]] == [
+        ("cartpole", "a3c", 250_000),
+        ("cartpole", "sb3-a2c", 250_000),
+        ("pong", "a3c", 10_000_000),
+        ("pong", "sb3-a2c", 10_000_000),
+    ]
+
+
+def test_the_trained_configuration_is_the_planned_one(inside: Compared) -> None:
+    for run in plan().runs:
+        assert run.done is not None
+        assert yaml.safe_load((run.done / "config.yml").read_text()) == json.loads(json.dumps(run.config.to_dict()))
+
+
+def test_the_commands_default_is_the_functions() -> None:
+    from a3c_zoo.cli.compare import command
+
+    defaults = {param.name: param.default for param in command.params}
+    assert defaults["episodes"] == DEFAULT_EPISODES
+    assert defaults["seeds"] == str(api.DEFAULT_SEEDS)
+
+
+def test_a_look_at_a_run_while_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "monitor.csv"
+    assert look_at(file) is None
+    file.write_text('#{"t_start": 1.0, "env_id": "x"}\nr,l,t,step,worker\n')
+    assert look_at(file) is None
+    file.write_text(file.read_text() + "2.0,5,0.5,10,0\n4.0,5,1.5,20,1\n6.0,5,2.")
+    look = look_at(file)
+    assert look is not None
+    assert (look.steps, look.training_s, look.mean_return) == (20, 1.5, 3.0)

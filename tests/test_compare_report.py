@@ -1,0 +1,304 @@
+"""What a report says of runs whose figures are known, how it looks, and that a browser shows it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from a3c_zoo.comparison import sources
+from a3c_zoo.comparison.composing import Material, compose, material_of, panels_of, verdict, write_report
+from a3c_zoo.comparison.curves import Curve
+from a3c_zoo.comparison.evaluating import chosen_steps, evaluations_of
+from a3c_zoo.comparison.figures import Line
+from a3c_zoo.comparison.measuring import MeasuredRun, labels_of, measure
+from a3c_zoo.comparison.pages import plain
+from a3c_zoo.comparison.panels import on_grid, svg_of
+from a3c_zoo.comparison.reading import CheckpointEvaluation, RunRecord
+from a3c_zoo.records import Evaluation, Outcome
+from a3c_zoo.registry import get_registry
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def evaluation(mean_return: float, deterministic: bool) -> Evaluation:
+    return Evaluation(20, mean_return, 0.0, mean_return, mean_return, mean_return, deterministic, 0.1)
+
+
+def record(
+    method: str, seed: int, *, reached_at: int | None = 200, final: float = 480.0, env: str = "cartpole", **changes: Any
+) -> RunRecord:
+    """A run of 400 episodes of 10 steps, a tenth of a second each, whose returns are 500 from an episode on."""
+    returns = np.full(400, 20.0)
+    if reached_at is not None:
+        returns[reached_at:] = 500.0
+    number = np.arange(1, 401)
+    outcome = Outcome(
+        run=Path(f"{method}-{seed}"), solved=False, reason="steps", detail="", steps=4000, episodes=400, updates=9,
+        training_s=40.0, evaluation_s=0.0, checkpoint_s=0.0, startup_s=2.0, total_s=42.0, steps_per_s=100.0,
+        mean_return_100=500.0, evaluation=None, cpu_s=50.0, peak_memory_mib=300.0 + seed,
+    )  # fmt: skip
+    points = [(2000, 20.0, 100.0), (3000, 30.0, 200.0), (4000, 40.0, final)]
+    played = [
+        CheckpointEvaluation(steps, at_s, evaluation(value + (5 if greedy else 0), greedy))
+        for steps, at_s, value in points
+        for greedy in (False, True)
+    ]
+    options: dict[str, Any] = {
+        "evaluations": tuple(played),
+        "settings": {"run.seed": seed, "agent.gamma": 0.99, f"agent.{method[:3]}": 1},
+        "meta": {"command": ["x", "train", "cartpole", "--seed", str(seed)], "host": {"cpu": "fast"}, "versions": {}},
+    }
+    return RunRecord(
+        path=Path(f"runs/{method}-{seed}"),
+        method=method,
+        env=env,
+        seed=seed,
+        curve=Curve(number * 10, number / 10, returns, np.full(400, 10)),
+        outcome=outcome,
+        **(options | changes),
+    )
+
+
+def material(records: list[RunRecord], left_out: dict[str, str] | None = None) -> Material:
+    labels = labels_of([each.path for each in records])
+    return material_of([measure(each, labels[each.path], get_registry()) for each in records], left_out or {})
+
+
+@pytest.fixture(scope="module")
+def ten() -> Material:
+    """Five seeds of two methods: one reaches the threshold after 295 episodes, the other in two runs of five, later."""
+    ours = [record("a3c", seed, final=490.0) for seed in range(1, 6)]
+    late = (None, None, None, 250, 250)
+    theirs = [record("sb3-a2c", seed, reached_at=at, final=400.0) for seed, at in enumerate(late, start=1)]
+    return material([*ours, *theirs])
+
+
+# One run
+
+
+def test_measures_of_a_run() -> None:
+    found: MeasuredRun = measure(record("a3c", 3), "x", get_registry())
+    figures = found.measures
+    # The mean of 100 is 20 · (100 − k) / 100 + 500 · k / 100 after k good episodes: ≥ 475 from k = 95 on.
+    assert (figures.steps_to_threshold, figures.seconds_to_threshold) == (2950, 29.5)
+    assert (figures.final_return, figures.final_return_greedy) == (480.0, 485.0)
+    assert figures.mean_return == pytest.approx((150 + 340) / 2)  # two trapezoids of 1,000 steps
+    assert (figures.cpu_s, figures.peak_memory_mib, figures.total_s) == (50.0, 303.0, 42.0)
+    assert measure(record("a3c", 3, reached_at=350), "x", get_registry()).measures.steps_to_threshold is None
+
+
+def test_with_a_budget_in_seconds_the_curve_is_one_over_seconds() -> None:
+    run = record("a3c", 1, settings={"run.time_limit_s": 60.0})
+    first, *rest = run.evaluations
+    moved = (CheckpointEvaluation(first.steps, 0.0, first.evaluation), *rest)
+    figures = measure(record("a3c", 1, settings=run.settings, evaluations=moved), "x", get_registry()).measures
+    assert figures.mean_return == pytest.approx((150 * 30 + 340 * 10) / 40)
+
+
+def test_a_run_of_others_has_fewer_figures() -> None:
+    run = record("a2c", 1, meta={}, settings={}, env="gym:Nothing-v9")
+    bare = RunRecord(run.path, run.method, run.env, run.seed, run.curve)
+    figures = measure(bare, "x", get_registry()).measures
+    assert (figures.steps, figures.training_s, figures.steps_per_s) == (4000, 40.0, 100.0)
+    assert (figures.final_return, figures.mean_return, figures.total_s, figures.steps_to_threshold) == (None,) * 4
+
+
+def test_labels_tell_runs_apart() -> None:
+    paths = [Path("a/x"), Path("b/x"), Path("b/y")]
+    assert labels_of(paths) == {Path("a/x"): "a/x", Path("b/x"): "b/x", Path("b/y"): "y"}
+
+
+def test_a_tenth_of_many_checkpoints() -> None:
+    assert chosen_steps([2010, 4020, 6030]) == [2010, 4020, 6030]
+    assert chosen_steps(list(range(100, 10_001, 100))) == list(range(1000, 10_001, 1000))
+    assert chosen_steps([5, 1000]) == [5, 1000]
+    assert chosen_steps([0]) == [0]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2, "evaluations": [1]}', '{"format": 1}'])
+def test_damaged_evaluations_are_none(text: str, tmp_path: Path) -> None:
+    assert evaluations_of(tmp_path) is None
+    (tmp_path / "evaluations.json").write_text(text)
+    assert evaluations_of(tmp_path) is None
+
+
+# Together
+
+
+def test_results_of_five_seeds(ten: Material) -> None:
+    results = ten.results
+    assert results["caution"] is None
+    found = results["environments"]["cartpole"]
+    assert found["methods"]["a3c"]["final_return"]["interquartile_mean"] == {"value": 490, "low": 490, "high": 490}
+    assert found["methods"]["a3c"]["seconds_to_threshold"]["reached"] == 5
+    assert found["methods"]["a3c"]["seconds_to_threshold"]["median"] == 29.5
+    assert found["methods"]["sb3-a2c"]["seconds_to_threshold"]["reached"] == 2
+    assert found["methods"]["sb3-a2c"]["seconds_to_threshold"]["median"] is None  # three of five never got there
+    assert found["methods"]["sb3-a2c"]["peak_memory_mib"] == {"median": 303, "min": 301, "max": 305}
+    (pair,) = found["against"]
+    assert (pair["method"], pair["other"]) == ("a3c", "sb3-a2c")
+    for name in ("final_return", "seconds_to_threshold", "steps_to_threshold"):
+        assert pair[name] == {"value": 1, "low": 1, "high": 1}
+    assert results["overall"] is None
+    assert json.loads(json.dumps(results, allow_nan=False)) == results
+
+
+def test_several_environments_are_put_on_one_scale() -> None:
+    runs = [record(m, s, final=f, env=e) for s in (1, 2) for m, f, e in [
+        ("a3c", 400.0 + 100 * (s == 2), "cartpole"), ("random", 300.0, "cartpole"),
+        ("a3c", 10.0, "pong"), ("random", -10.0 - 10 * (s == 2), "pong"),
+    ]]  # fmt: skip
+    found = material(runs).results["overall"]
+    # cartpole: 300 is 0 and 500 is 1; pong: −20 is 0 and 10 is 1
+    assert found["methods"]["a3c"]["mean"]["value"] == pytest.approx((0.5 + 1 + 1 + 1) / 4)
+    assert found["methods"]["random"]["mean"]["value"] == pytest.approx((0 + 0 + 1 / 3 + 0) / 4)
+    assert found["against"][0]["final_return"]["value"] == 1
+
+
+def test_settings_side_by_side() -> None:
+    ours = {"run.seed": 1, "agent.entropy_coefficient": 0.01, "agent.n_steps": 5, "optimizer.learning_rate": 0.002}
+    theirs = {
+        "run.seed": 2,
+        "agent.ent_coef": 0.01,
+        "agent.n_steps": 5,
+        "agent.learning_rate": 7e-4,
+        "agent.policy": "M",
+    }
+    found = sources.settings_side_by_side(
+        [record("a3c", 1, settings=ours), record("sb3-a2c", 2, settings=theirs)], "cartpole"
+    )
+    rows = {row.key: (row.values["a3c"], row.values["sb3-a2c"], row.differs) for row in found}
+    assert rows == {
+        "agent.entropy_coefficient (agent.ent_coef)": ("0.01", "0.01", False),
+        "agent.n_steps": ("5", "5", False),
+        "optimizer.learning_rate (agent.learning_rate)": ("0.002", "0.0007", True),
+        "agent.policy": (None, "M", False),
+    }
+
+
+def test_runs_of_one_method_with_other_settings_show(ten: Material) -> None:
+    found = sources.settings_side_by_side(
+        [record("a3c", 1, settings={"agent.gamma": 0.9}), record("a3c", 2, settings={"agent.gamma": 0.99})], "cartpole"
+    )
+    assert found[0].values == {"a3c": "0.9 or 0.99"}
+
+
+# Words
+
+
+def test_the_verdict_claims_only_what_runs_can_show(ten: Material) -> None:
+    lines = verdict(ten)
+    assert "cartpole: a run of a3c is there in less time than one of sb3-a2c with probability 1 (1 to 1)." in lines
+    assert any("sb3-a2c ended with a return of 400.0" in line and "in 2 of 5 runs" in line for line in lines)
+    same = material([record(m, s, final=400.0 + s) for m in ("a3c", "sb3-a2c") for s in range(1, 6)])
+    (line,) = [line for line in verdict(same) if "higher return" in line]
+    assert line.endswith("that is no difference that these runs can show.")
+
+
+def test_markdown_shows_names_as_they_are() -> None:
+    assert plain("a|b *c* <d>\n_e_") == r"a\|b \*c\* \<d\> \_e\_"
+
+
+# Pictures
+
+
+def test_runs_on_a_common_grid() -> None:
+    lines = [Line(np.array([0.0, 10.0]), np.array([0.0, 10.0])), Line(np.array([4.0, 8.0]), np.array([1.0, 1.0]))]
+    grid, values = on_grid(lines)
+    assert (grid[0], grid[-1]) == (4, 8)
+    assert values[0] == pytest.approx(grid)
+    assert values[1] == pytest.approx(1)
+    assert on_grid([])[0].shape == (0,)
+    assert on_grid(lines, is_log=True)[0][100] < 6
+
+
+# Pages
+
+
+class Links(HTMLParser):
+    """Everything in a page that a browser would fetch, and its elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.elements: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.fetched += [
+            value or ""
+            for name, value in attrs
+            if name in ("src", "href", "xlink:href", "data") and not (value or "").startswith(("#", "data:"))
+        ]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory, ten: Material) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    hostile = material([each.record for each in ten.measured.values()], {"<script>alert(1)</script>": "a & b"})
+    write_report(compose(hostile), hostile, folder)
+    return folder / "report.html"
+
+
+def test_the_page_needs_no_other_file(page: Path) -> None:
+    text = page.read_text()
+    links = Links()
+    links.feed(text)
+    assert links.fetched == []
+    assert links.elements.count("svg") == 5
+    assert "script" not in links.elements
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "url(http" not in text
+    assert "@import" not in text
+    assert "prefers-color-scheme: dark" in text
+    assert "currentColor" in text
+
+
+def test_the_same_runs_give_the_same_picture(ten: Material) -> None:
+    panel = panels_of(ten, "cartpole")[1][0]
+    assert svg_of(panel) == svg_of(panel)
+    assert svg_of(panel) != svg_of(panels_of(ten, "cartpole")[1][1])
+
+
+def browse(page: Path, folder: Path) -> tuple[str, list[str], set[str]]:
+    """Opens a page in Chromium: what it became, what it said on the console, what it wanted from elsewhere."""
+    log = folder / "net.json"
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dump-dom"]
+    command += [
+        "--disable-background-networking",
+        "--disable-component-update",
+        f"--user-data-dir={folder / 'profile'}",
+    ]
+    command += ["--enable-logging=stderr", "--v=0", f"--log-net-log={log}", "--window-size=390,800", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    told = [event.get("params", {}) for event in json.loads(log.read_text())["events"]]
+    # The browser's own requests, for its updates, have no origin.
+    ours = [each for each in told if each.get("initiator", "not an origin") != "not an origin"]
+    elsewhere = {each["url"] for each in ours if "url" in each}
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line], elsewhere
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium (Debian: apt-get install chromium)")
+def test_a_browser_shows_the_page(page: Path, tmp_path: Path) -> None:
+    document, console, elsewhere = browse(page, tmp_path)
+    assert "a3c and sb3-a2c on cartpole" in document
+    assert document.count("<svg") == 5
+    assert document.rstrip().endswith("</html>")
+    assert (console, elsewhere) == ([], set())
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium (Debian: apt-get install chromium)")
+def test_a_browser_would_tell(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.html"
+    bad.write_text('<script>console.error("oh")</script><img src="http://127.0.0.1:9/x.png">')
+    _, console, elsewhere = browse(bad, tmp_path)
+    assert any("oh" in line for line in console)
+    assert elsewhere == {"http://127.0.0.1:9/x.png"}
