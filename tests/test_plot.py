@@ -17,6 +17,7 @@ import a3c_zoo
 from a3c_zoo import ZooError
 from a3c_zoo.comparison.curves import Curve
 from a3c_zoo.comparison.figures import COLOURS, Line, draw, group_band, to_bytes, to_inline_svg
+from a3c_zoo.comparison.monitors import read_evaluations
 from a3c_zoo.comparison.plotting import label_runs, plot, time_axis
 from a3c_zoo.comparison.reading import RunRecord
 from tests.toys_runs import command_line
@@ -85,7 +86,7 @@ def test_nothing_is_overwritten_unasked(runs: Path, capsys: Captured) -> None:
         (["lgos"], "no run 'lgos' here or in runs. See: a3c-zoo list runs"),
         (["logs", "other"], "runs of different environments cannot share a plot: cartpole, gym:Acrobot-v1"),
         (["logs", "--kind", "evaluation", "--x", "episodes"], "evaluations are drawn over steps or seconds"),
-        (["logs/ppo_1", "--kind", "evaluation"], "logs/ppo_1: it has no evaluations of checkpoints"),
+        (["logs/ppo_1", "--kind", "evaluation"], "logs/ppo_1: it has no evaluation"),
         (["empty"], "empty: no run and no monitor.csv lies in it"),
     ],
 )
@@ -107,7 +108,7 @@ def test_what_is_left_out_is_named(runs: Path, capsys: Captured) -> None:
     assert out == "2 runs in plot.png\n"
     damaged, empty = err.splitlines()
     assert damaged.startswith(f"Warning: {Path('logs/a2c_1')} is left out: monitor.csv is damaged: ")
-    assert empty == "Warning: none_1 is left out: it has no finished episode"
+    assert empty == "Warning: none_1 is left out: it has no episode"
 
 
 def test_a_run_of_ours_that_is_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
@@ -116,6 +117,20 @@ def test_a_run_of_ours_that_is_not_finished(tmp_path: Path, monkeypatch: pytest.
     Path("runs/x/outcome.json").unlink()
     assert command_line("plot", "x", "--kind", "episode-length") == 0
     assert capsys.readouterr().out == "1 run in plot.png\n"
+
+
+def test_evaluations_played_beside_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.chdir(tmp_path)
+    a3c_zoo.train("cartpole", agent="random", steps=500, name="x", overrides={"run.evaluation_episodes": 1})
+    rows = ["step,seconds,mode,return,length", "10,0.1,greedy,90,9", "10,0.1,sampled,10,9", "10,0.1,sampled,30,9"]
+    beside = Path("runs/x/evaluations.csv")
+    beside.write_text("\n".join([*rows, "200,0.2,sampled,50,9\n200,0.2,samp"]))
+    assert read_evaluations(beside).tolist() == [[10, 0.1, 20], [200, 0.2, 50]]
+    assert command_line("plot", "x", "--kind", "evaluation", "--x", "seconds") == 0
+    assert capsys.readouterr().out == "1 run in plot.png\n"
+    beside.write_text("\n".join([*rows, "200,0.2,sampled,x,9\n"]))
+    assert command_line("plot", "x", "--kind", "evaluation", "-f") == 2
+    assert "evaluations.csv is damaged: could not convert string to float: 'x'" in capsys.readouterr().err
 
 
 def line(*points: tuple[float, float]) -> Line:

@@ -83,7 +83,7 @@ def test_a_baseline_on_the_environments_of_the_zoo_is_another_method(runs: Path,
 
 def test_folders_are_read_whole_and_nothing_is_dropped(runs: Path, run: Path) -> None:
     (run / "outcome.json").unlink()
-    read, left_out = read_runs([runs, run, run.parent / "nowhere"])
+    read, left_out = read_runs([runs, run, runs / "two", run.parent / "nowhere"])  # one of them twice
     assert [each.path.name for each in read] == ["one", "three", "two"]
     assert [(each.path.name, each.reason) for each in left_out] == [
         ("spoilt", "incomplete: it has no outcome.json, so it was killed"),

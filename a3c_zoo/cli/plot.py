@@ -21,7 +21,7 @@ from a3c_zoo.cli.complete import complete_run
     type=click.Choice(["return", "episode-length", "evaluation"]),
     default="return",
     show_default=True,
-    help="Of training episodes, or of evaluated checkpoints.",
+    help="Of training episodes, or of evaluations with sampled actions.",
 )
 @click.option(
     "--x", type=click.Choice(["steps", "seconds", "episodes"]), default="steps", show_default=True, help="The axis."

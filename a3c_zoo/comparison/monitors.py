@@ -1,4 +1,4 @@
-"""Reads monitor.csv: our own, and those that stable-baselines3's Monitor writes."""
+"""Reads tables of episodes: monitor.csv, our own and that of stable-baselines3's Monitor, and evaluations.csv."""
 
 from __future__ import annotations
 
@@ -75,6 +75,28 @@ def _rows(name: str, lines: list[str], wanted: list[int], width: int) -> NDArray
         line = lines[len(rows)][:40]
         raise RunDirectoryError(f"{name} is damaged: line {len(rows) + 3} reads {line!r}") from error
     return table
+
+
+def read_evaluations(file: Path) -> NDArray[np.float64]:
+    """The mean returns that an evaluator beside training played with sampled actions.
+
+    Returns:
+        `[K, 3]`, rising: agent steps and training seconds of the policy that played, and its mean return.
+
+    Raises:
+        RunDirectoryError: evaluations.csv is damaged.
+    """
+    whole, _, _ = file.read_text(encoding="utf-8", errors="replace").rpartition("\n")  # it may be growing
+    returns: dict[tuple[float, float], list[float]] = {}
+    try:
+        for row in csv.DictReader(whole.splitlines()):
+            if row["mode"] == "sampled":
+                at = float(row["step"]), float(row["seconds"])
+                returns.setdefault(at, []).append(float(row["return"]))
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise RunDirectoryError(f"{file.name} is damaged: {error}") from error
+    rows = [(*at, sum(each) / len(each)) for at, each in sorted(returns.items())]
+    return np.array(rows, np.float64).reshape(-1, 3)
 
 
 def monitor_files(folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from a3c_zoo.comparison.curves import Floats, running_mean
 from a3c_zoo.comparison.figures import Line, draw, to_bytes
+from a3c_zoo.comparison.monitors import read_evaluations
 from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
@@ -50,7 +51,8 @@ def plot(
     Args:
         runs: run directories, names of runs within `runs_dir`, folders of them, and folders with the monitor.csv of
             stable-baselines3. Runs that are still running are drawn as far as they are.
-        kind: "return" and "episode-length" of training episodes; "evaluation": returns of evaluated checkpoints.
+        kind: "return" and "episode-length" of training episodes; "evaluation": returns of evaluations with sampled
+            actions, of checkpoints or beside training.
         x: agent steps, seconds of training, or episodes.
         window: episodes of the running mean; by default 100 for returns and 50 for lengths.
         frame_skip: emulator frames of a step in monitors of Atari games that are not ours; by default 4.
@@ -67,10 +69,8 @@ def plot(
         )
     paths = [_find(run, Path(runs_dir)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     records, left_out = read_runs(paths, strict=False, frame_skip=frame_skip)
-    drawn = [(record, line) for record in records if (line := _line(record, kind, x, window))]
-    what = "evaluations of checkpoints" if kind == "evaluation" else "finished episode"
-    drawn_paths = {record.path for record, _ in drawn}
-    left_out += [LeftOut(record.path, f"it has no {what}") for record in records if record.path not in drawn_paths]
+    drawn, not_drawn = _lines(records, kind, x, window)
+    left_out += not_drawn
     if not drawn:
         raise ZooError("; ".join(f"{path}: {reason}" for path, reason in left_out) or "name a run to plot")
     envs = sorted({record.env for record, _ in drawn})
@@ -108,15 +108,40 @@ def _find(run: str | Path, runs_dir: Path) -> Path:
         raise
 
 
+def _lines(
+    records: Iterable[RunRecord], kind: Kind, x: Axis, window: int | None
+) -> tuple[list[tuple[RunRecord, Line]], list[LeftOut]]:
+    drawn, left_out = [], []
+    for record in records:
+        try:
+            line = _line(record, kind, x, window)
+        except RunDirectoryError as error:
+            left_out.append(LeftOut(record.path, str(error)))
+            continue
+        if line is None:
+            left_out.append(LeftOut(record.path, f"it has no {'evaluation' if kind == 'evaluation' else 'episode'}"))
+        else:
+            drawn.append((record, line))
+    return drawn, left_out
+
+
 def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line | None:
     if kind == "evaluation":
-        sampled = [each for each in run.evaluations if not each.evaluation.deterministic]
-        xs = [each.steps if x == "steps" else each.training_s for each in sampled]
-        line = Line(np.array(xs, np.float64), np.array([each.evaluation.mean_return for each in sampled]))
+        table = _evaluations(run)
+        line = Line(table[:, 0 if x == "steps" else 1], table[:, 2])
     else:
         values = run.curve.returns if kind == "return" else run.curve.lengths
         line = Line(_axis(run, x), running_mean(values, window or WINDOWS[kind]))
     return line if len(line.x) else None
+
+
+def _evaluations(run: RunRecord) -> Floats:
+    """Steps, seconds and mean return `[K, 3]` of sampled evaluations: of the checkpoints, or played beside training."""
+    sampled = [each for each in run.evaluations if not each.evaluation.deterministic]
+    if sampled:
+        return np.array([(each.steps, each.training_s, each.evaluation.mean_return) for each in sampled], np.float64)
+    beside = run.path / "evaluations.csv"
+    return read_evaluations(beside) if run.is_ours and beside.is_file() else np.empty((0, 3))
 
 
 def _axis(run: RunRecord, x: Axis) -> Floats:
@@ -145,7 +170,9 @@ def _figure(drawn: Sequence[tuple[RunRecord, Line]], env: str, kind: Kind, x: Ax
         "evaluation": "mean return of an evaluation",
     }[kind]
     several = any(len(lines) > 1 for lines in groups.values())
-    note = "thick: interquartile mean of the runs, with its 95 % interval; thin: single runs" if several else ""
+    note = (
+        "thick: interquartile mean and its 95 % interval, as far as all runs go; thin: single runs" if several else ""
+    )
     threshold = None if kind == "episode-length" else _threshold(env)
     return draw(scaled, x_label=x_label, y_label=y_label, title=env, note=note, threshold=threshold)
 

@@ -89,7 +89,7 @@ def read_runs(
     Args:
         strict, frame_skip: see `read_run`.
     """
-    runs, left_out = [], []
+    runs, left_out, seen = [], [], set()
     for path in paths:
         try:
             folders = run_folders(Path(path))
@@ -97,6 +97,9 @@ def read_runs(
             left_out.append(LeftOut(Path(path), str(error)))
             continue
         for folder in folders:
+            if folder.resolve() in seen:  # named twice, it is still one run
+                continue
+            seen.add(folder.resolve())
             try:
                 runs.append(read_run(folder, strict=strict, frame_skip=frame_skip))
             except RunDirectoryError as error:
