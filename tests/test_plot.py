@@ -196,6 +196,11 @@ def test_labels_tell_variants_of_a_method_apart() -> None:
     assert label_runs(variants) == ["a3c, n_steps 5", "a3c, n_steps 5", "a3c, n_steps 32", "ppo", "theirs"]
     workers = [record("a3c", run__workers=n, a__x=n, a__y=n, a__z=n) for n in (1, 2)]
     assert label_runs(workers) == ["a3c, workers 1, x 1, y 1, …", "a3c, workers 2, x 2, y 2, …"]
+    fourth = [record("a3c", a__v=v, a__w=0, a__x=0, a__y=y) for v, y in ((1, 1), (1, 2), (1, 1), (2, 2))]
+    assert label_runs(fourth) == ["a3c, v 1, y 1", "a3c, v 1, y 2", "a3c, v 1, y 1", "a3c, v 2, y 2"]
+    hidden = [record("a3c", a__v=n > 2, a__w=n > 2, a__x=n > 2, a__y=n) for n in (1, 2, 1, 0, 3)]
+    assert label_runs(hidden) == [*(f"a3c, v false, w false, x false, …{n}" for n in ("", " #2", "", " #3")),
+                                  "a3c, v true, w true, x true, …"]  # fmt: skip
 
 
 def test_no_display_no_settings_of_the_user_and_no_torch(runs: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -14,6 +15,7 @@ from a3c_zoo.comparison.monitors import read_evaluations
 from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
+from a3c_zoo.yaml_sets import display
 
 Kind = Literal["return", "episode-length", "evaluation"]
 Axis = Literal["steps", "seconds", "episodes"]
@@ -192,15 +194,25 @@ def _threshold(env: str) -> float | None:
 
 
 def label_runs(runs: Sequence[RunRecord]) -> list[str]:
-    """A label for each run: its method; where runs of one method differ in more than seed and budget, in what."""
-    labels = []
+    """A label for each run: its method; where runs of one method differ in more than seed and budget, in what.
+
+    Runs have the same label if they differ in nothing else.
+    """
+    labels: dict[tuple[str, str], str] = {}  # method and all differences → label, which holds the first of them
+    taken: Counter[str] = Counter()
+    found = []
     for run in runs:
-        own = _variant(run)
-        others = [_variant(each) for each in runs if each.method == run.method]
+        own, others = _variant(run), [_variant(each) for each in runs if each.method == run.method]
         keys = [key for key in own if any(each.get(key, own[key]) != own[key] for each in others)]
-        texts = [f"{key.partition('.')[2]} {own[key]}" for key in keys[:MAX_DIFFERENCES]]
-        labels.append(", ".join([run.method, *texts, *(["…"] if len(keys) > MAX_DIFFERENCES else [])]))
-    return labels
+        texts = [f"{key.partition('.')[2]} {display(own[key])}" for key in keys]
+        whole = run.method, ", ".join(texts)
+        if whole not in labels:
+            more = ["…"] if len(texts) > MAX_DIFFERENCES else []
+            label = ", ".join([run.method, *texts[:MAX_DIFFERENCES], *more])
+            taken[label] += 1
+            labels[whole] = label if taken[label] == 1 else f"{label} #{taken[label]}"
+        found.append(labels[whole])
+    return found
 
 
 def _variant(run: RunRecord) -> dict[str, Any]:
