@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from a3c_zoo.learning.returns import gae
+from a3c_zoo.learning.returns import gae, monte_carlo_returns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +30,9 @@ class Objective:
         clip_rewards: to ±1, in the loss alone.
         loss_sum: sum over samples rather than their mean.
         anneal_entropy: the entropy bonus falls linearly to 0; see `at`.
+        termination_reward: in place of the environment's where an episode terminated, None to keep that.
+        whole_episodes: returns of whole episodes, without any bootstrap (Monte-Carlo); `gae_lambda` is not used then.
+        normalize_returns: returns divided by their L2 norm over the rollout.
     """
 
     gamma: float
@@ -40,6 +43,9 @@ class Objective:
     clip_rewards: bool = False
     loss_sum: bool = False
     anneal_entropy: bool = False
+    termination_reward: float | None = None
+    whole_episodes: bool = False
+    normalize_returns: bool = False
 
     def at(self, left: float) -> Objective:
         """The objective when so much of the schedule is left, 1 to 0."""
@@ -57,18 +63,28 @@ def advantages_and_returns(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Returns advantages and value targets, both `[T, n]`, for the environments in `columns`."""
     rewards = rollout.rewards[:, columns]
+    terminated, truncated = rollout.terminated[:, columns], rollout.truncated[:, columns]
+    if objective.termination_reward is not None:
+        rewards = np.where(terminated, np.float32(objective.termination_reward), rewards)
     if objective.clip_rewards:
         rewards = np.clip(rewards, -1.0, 1.0)
-    advantages = gae(
-        rewards,
-        values,
-        next_values,
-        rollout.terminated[:, columns],
-        rollout.truncated[:, columns],
-        objective.gamma,
-        objective.gae_lambda,
-    )
-    return advantages, advantages + values
+    if objective.whole_episodes:
+        returns, _ = monte_carlo_returns(rewards, terminated, truncated, objective.gamma)
+        advantages = returns - values
+    else:
+        advantages = gae(rewards, values, next_values, terminated, truncated, objective.gamma, objective.gae_lambda)
+        returns = advantages + values
+    if objective.normalize_returns:
+        returns = to_unit_length(returns, rollout.valid[:, columns])
+        advantages = returns - values
+    return advantages, returns
+
+
+def to_unit_length(returns: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Returns them divided by the L2 norm of the valid ones (Zai & Brown 2020, chapter 5); zeros stay zeros."""
+    norm = np.linalg.norm(returns[valid])
+    result: NDArray[np.float32] = returns / np.float32(norm if norm > 0 else 1.0)
+    return result
 
 
 def normalize(advantages: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:

@@ -50,6 +50,18 @@ class Rollout:
     valid: NDArray[np.bool_]
     finals: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
 
+    def head(self, length: int) -> Rollout:
+        """The first `length` steps, as views."""
+        return Rollout(
+            self.observations[: length + 1],
+            self.actions[:length],
+            self.rewards[:length],
+            self.terminated[:length],
+            self.truncated[:length],
+            self.valid[:length],
+            self.finals,
+        )
+
     def next_values(
         self, values: NDArray[np.float32], columns: slice, value: Callable[[Tensor], Tensor]
     ) -> NDArray[np.float32]:
@@ -113,6 +125,10 @@ class Collector:
         spec, distribution: of its observations and actions.
         num_steps: T. seed: of the first reset; sampling has a generator of its own, `generator`.
         on_tick: called after every environment step; may raise to stop.
+        cut_at_end: a rollout ends with the episode, if that comes before T steps; for one environment.
+
+    Attributes:
+        rollout: what `collect` filled last.
     """
 
     def __init__(
@@ -125,14 +141,18 @@ class Collector:
         seed: int,
         generator: torch.Generator,
         on_tick: Callable[[], None],
+        cut_at_end: bool = False,
     ) -> None:
         self.env, self.name, self.spec, self.distribution = env, name, spec, distribution
         self._generator, self._on_tick = generator, on_tick
         self._mode = autoreset_mode(env)
-        shape = (num_steps, env.num_envs)
-        observations = np.zeros((num_steps + 1, env.num_envs, *spec.shape), spec.dtype)
+        self._num_steps, self._cut_at_end = num_steps, cut_at_end
+        # A rollout that is cut begins with the step that NEXT_STEP ignores: one more row, so that T real ones fit.
+        shape = (num_steps + cut_at_end, env.num_envs)
+        observations = np.zeros((shape[0] + 1, env.num_envs, *spec.shape), spec.dtype)
         self._observations = observations  # the same memory as rollout.observations, as NumPy sees it
-        self.rollout = Rollout(
+        self._newest = len(observations) - 1  # the row of what is acted on next
+        self.rollout = self._buffers = Rollout(
             observations=torch.from_numpy(observations),
             actions=torch.zeros(shape, dtype=torch.int64),
             rewards=np.zeros(shape, np.float32),
@@ -152,7 +172,7 @@ class Collector:
     def reset(self, seed: int) -> None:
         """Starts new episodes everywhere."""
         observation, _ = self._call("reset", lambda: self.env.reset(seed=seed))
-        self._store(len(self._observations) - 1, observation)
+        self._store(self._newest, observation)
         self._returns[:], self._lengths[:], self._ended[:] = 0, 0, False
 
     def collect(self, network: ActorCritic) -> list[FinishedEpisode]:
@@ -161,12 +181,13 @@ class Collector:
         Raises:
             EnvironmentContractError: the environment returned NaN, or a wrong shape or dtype.
         """
-        rollout, step, policy = self.rollout, self.env.step, network.policy
+        rollout, step, policy, cut_at_end = self._buffers, self.env.step, network.policy, self._cut_at_end
         rollout.finals.clear()
-        self._observations[0] = self._observations[-1]
+        self._observations[0] = self._observations[self._newest]
         noise = self.distribution.noise(self._noise, self._generator)
+        num_rows = self._num_steps + (cut_at_end and self._mode == "NextStep" and bool(self._ended[0]))
         with torch.inference_mode():
-            for t in range(len(self._actions)):
+            for t in range(num_rows):
                 self.distribution.sample(policy(rollout.observations[t]), noise[t], rollout.actions[t])
                 try:
                     observation, reward, terminated, truncated, info = step(self.distribution.to_env(self._actions[t]))
@@ -175,13 +196,19 @@ class Collector:
                     raise
                 self._keep(t, observation, reward, terminated, truncated, info)
                 self._on_tick()
+                if cut_at_end and self._over[t, 0]:
+                    num_rows = t + 1
+                    break
+        self._newest = num_rows
+        if num_rows != len(self.rollout.rewards):
+            self.rollout = rollout.head(num_rows)
         self._check_finite()
         return self._account()
 
     def _keep(
         self, t: int, observation: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
     ) -> None:
-        rollout = self.rollout
+        rollout = self._buffers
         shape = self._ended.shape
         for name, array in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
             if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype.kind not in "biuf":
@@ -194,7 +221,7 @@ class Collector:
 
     def _reset_or_find_finals(self, t: int, observation: Any, info: dict[str, Any]) -> Any:
         """For SAME_STEP and DISABLED: keeps final observations; returns the observation to act on next."""
-        rollout = self.rollout
+        rollout = self._buffers
         ended = self._over[t]
         if not ended.any():
             return observation
@@ -249,16 +276,17 @@ class Collector:
     def _account(self) -> list[FinishedEpisode]:
         """Marks the ignored steps and closes the episodes that ended, for the whole rollout at once."""
         rollout = self.rollout
+        over = self._over[: len(rollout.rewards)]
         if self._mode == "NextStep":
             rollout.valid[0] = ~self._ended
-            np.logical_not(self._over[:-1], out=rollout.valid[1:])
-        np.copyto(self._ended, self._over[-1])
+            np.logical_not(over[:-1], out=rollout.valid[1:])
+        np.copyto(self._ended, over[-1])
         # An ignored step belongs to no episode: neither its reward nor its length counts.
         rewards = np.where(rollout.valid, rollout.rewards, 0)
         returns = self._returns + np.cumsum(rewards, axis=0, dtype=np.float64)
         lengths = self._lengths + np.cumsum(rollout.valid, axis=0, dtype=np.int64)
         finished = []
-        for t, n in np.argwhere(self._over):
+        for t, n in np.argwhere(over):
             finished.append(FinishedEpisode(float(returns[t, n]), int(lengths[t, n]), int(t)))
             returns[t:, n] -= returns[t, n]
             lengths[t:, n] -= lengths[t, n]
@@ -283,7 +311,7 @@ class Collector:
         if get_state is not None:
             state |= {
                 "env": get_state(),
-                "observation": torch.from_numpy(self._observations[-1].copy()),
+                "observation": torch.from_numpy(self._observations[self._newest].copy()),
                 "returns": torch.from_numpy(self._returns.copy()),
                 "lengths": torch.from_numpy(self._lengths.copy()),
                 "ended": torch.from_numpy(self._ended.copy()),
@@ -295,7 +323,7 @@ class Collector:
         self._generator.set_state(state["sampling"])
         if "env" in state:
             self.env.set_state(state["env"])  # type: ignore[attr-defined]
-            self._observations[-1] = state["observation"].numpy()
+            self._observations[self._newest] = state["observation"].numpy()
             np.copyto(self._returns, state["returns"].numpy())
             np.copyto(self._lengths, state["lengths"].numpy())
             np.copyto(self._ended, state["ended"].numpy())

@@ -1,0 +1,50 @@
+"""The network of the textbook's CartPole agents (Zai & Brown, "Deep Reinforcement Learning in Action", 2020, ch. 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from a3c_zoo.learning.networks import ActorCritic
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import NetworkConfig
+    from a3c_zoo.learning.spaces import ObservationSpec
+
+
+class Textbook(ActorCritic):
+    """Inputs of unit length, a body of 25 and 50 units, and a critic that doesn't train the body.
+
+    The critic, 25 units and a tanh, is fed the body's features as constants: only the policy shapes them. Values lie in
+    (−1, 1), where returns of unit length fit. Initial weights are torch's own, as there.
+    """
+
+    def __init__(self, spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> None:
+        super().__init__()
+        self.spec = spec
+        self.body = nn.Sequential(nn.Linear(spec.num_features, 25), nn.ReLU(), nn.Linear(25, 50), nn.ReLU())
+        self.actor = nn.Linear(50, num_logits)
+        self.critic = nn.Sequential(nn.Linear(50, 25), nn.ReLU(), nn.Linear(25, 1), nn.Tanh())
+
+    def _features(self, observations: Tensor) -> Tensor:
+        features: Tensor = self.body(functional.normalize(self.spec.encode(observations), dim=-1))
+        return features
+
+    def policy(self, observations: Tensor) -> Tensor:
+        logits: Tensor = self.actor(self._features(observations))
+        return logits
+
+    def value(self, observations: Tensor) -> Tensor:
+        return self._value(self._features(observations))
+
+    def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        features = self._features(observations.flatten(0, 1))
+        acted = len(features) - observations.shape[1]
+        logits: Tensor = self.actor(features[:acted])
+        return logits, self._value(features)
+
+    def _value(self, features: Tensor) -> Tensor:
+        value: Tensor = self.critic(features.detach())
+        return value.squeeze(-1)
