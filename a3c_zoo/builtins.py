@@ -48,13 +48,14 @@ BASELINES = (
 )
 
 
-def _agent(name: str, module: str, config: str, description: str) -> AgentEntry:
+def _agent(name: str, module: str, config: str, description: str, one_environment: bool = False) -> AgentEntry:
     return AgentEntry(
         name,
         run=f"a3c_zoo.agents.{module}:run",
         load="a3c_zoo.agents.training:load",
         config=f"a3c_zoo.agents.configs:{config}",
         spaces=("Discrete",),
+        one_environment=one_environment,
         description=description,
     )
 
@@ -66,6 +67,8 @@ AGENTS = (
         "a3c-data", "a3c_data", "A3CDataConfig", "data parallel: workers collect, a learner learns from their samples"
     ),
     _agent("a3c-grad", "a3c_grad", "A3CGradConfig", "gradient parallel: a learner applies the workers' gradients"),
+    _agent("nstep", "nstep", "NStepConfig", "the textbook's: rollouts of N steps, acting on the live parameters", True),
+    _agent("monte-carlo", "monte_carlo", "MonteCarloConfig", "the textbook's: whole episodes, without bootstrap", True),
 )
 
 
@@ -104,6 +107,13 @@ def zoo_networks() -> list[NetworkEntry]:
             config="a3c_zoo.learning.configs:MLPConfig",
             inputs=("vector",),
             description="separate fully connected networks for policy and value",
+        ),
+        NetworkEntry(
+            name="textbook",
+            factory="a3c_zoo.learning.textbook:Textbook",
+            config="a3c_zoo.config:NetworkConfig",
+            inputs=("vector",),
+            description="25 and 50 units, inputs of unit length, a critic that doesn't train the body",
         ),
         *(_image_network(*about) for about in IMAGE_NETWORKS),
     ]

@@ -90,6 +90,7 @@ class AgentEntry:
         stacks: whose environments it can train on (`env.stack`): "zoo" for the zoo's, "own" for those that its own
             library makes from a Gymnasium id.
         one_process: it trains in the calling process, and `run.workers` is always 1.
+        one_environment: each worker has one, and `env.num_envs` is always 1.
         description: one line for listings.
     """
 
@@ -102,6 +103,7 @@ class AgentEntry:
     spaces: tuple[str, ...] = ("Discrete",)
     stacks: tuple[str, ...] = ("zoo",)
     one_process: bool = False
+    one_environment: bool = False
     description: str = ""
     revision: int = ENTRY_REVISION
 

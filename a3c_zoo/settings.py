@@ -123,6 +123,11 @@ class Settings:
             sections["network"] = network.settled(run.device)
         if env is not None:
             sections["env"] = env.model_copy(update={"stack": self._stack(env.stack)})
+        if env is not None and self.agent.one_environment:
+            if "num_envs" in self.settings["env"] and env.num_envs != 1:
+                why = f"agent '{self.agent.name}' takes one environment per worker; give it more workers: --workers"
+                self._refuse("env", "num_envs", why)
+            sections["env"] = sections["env"].model_copy(update={"num_envs": 1})
         if run is not None and self.agent.one_process:
             if "workers" in self.settings["run"] and run.workers != 1:
                 why = f"agent '{self.agent.name}' trains in one process; give it more environments: env.num_envs"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -72,3 +72,44 @@ class A3CGradConfig(HandoverConfig):
 
     n_steps: int = Field(8, ge=1, le=100_000, description="steps per environment in one rollout (T)")
     gradients_per_update: int = Field(2, ge=1, le=1024, description="gradients that are added up for one update")
+
+
+class TextbookConfig(LossConfig):
+    """What the textbook's CartPole agents have beside the loss; the defaults are its numbers."""
+
+    whole_episodes: ClassVar[bool] = False  # what the agent is, not a key
+
+    gamma: float = Field(0.95, ge=0, le=1, description="discount of a reward per step")
+    entropy_coefficient: float = Field(0.0, ge=0, description="weight of the entropy bonus in the loss")
+    value_coefficient: float = Field(0.1, ge=0, description="weight of the value loss")
+    loss_reduction: Literal["mean", "sum"] = Field("sum", description="how the samples of an update are combined")
+    termination_reward: float | None = Field(
+        None, description="in the loss, in place of the environment's reward where an episode terminated"
+    )
+    normalize_returns: bool = Field(False, description="returns divided by their L2 norm over the rollout")
+
+    def textbook_objective(self) -> dict[str, Any]:
+        """The fields of `Objective` that only these agents have."""
+        return {
+            "termination_reward": self.termination_reward,
+            "normalize_returns": self.normalize_returns,
+            "whole_episodes": self.whole_episodes,
+        }
+
+
+class NStepConfig(TextbookConfig):
+    """Rollouts of at most `n_steps`, cut at the episode's end; bootstrapped where they are cut before."""
+
+    n_steps: int = Field(
+        100, ge=1, le=100_000, description="steps in one rollout (N), if the episode doesn't end before"
+    )
+
+
+class MonteCarloConfig(TextbookConfig):
+    """Whole episodes; nothing is bootstrapped."""
+
+    whole_episodes: ClassVar[bool] = True
+
+    n_steps: int = Field(
+        1000, ge=1, le=1_000_000, description="steps of the longest episode: so much memory is set aside"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from a3c_zoo.agents.configs import A3CConfig, LossConfig
+from a3c_zoo.agents.configs import A3CConfig, LossConfig, TextbookConfig
 from a3c_zoo.agents.plan import Plan, make_plan
 from a3c_zoo.config import Config
 from a3c_zoo.entries import EnvEntry, NetworkEntry
@@ -81,6 +81,7 @@ def objective_of(config: LossConfig) -> Objective:
         clip_rewards=config.clip_rewards,
         loss_sum=config.loss_reduction == "sum",
         anneal_entropy=config.entropy_schedule == "linear",
+        **(config.textbook_objective() if isinstance(config, TextbookConfig) else {}),
     )
 
 

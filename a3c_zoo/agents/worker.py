@@ -88,11 +88,17 @@ class RolloutWorker(Member):
     Args:
         plan: what all workers share. rank: which of them this is. state: to go on from, or None.
         on_tick: called after every environment step; may raise to stop.
-        n_steps: T, rows of a rollout.
+        n_steps: T, rows of a rollout. cut_at_end: it ends with its episode, if that is sooner (`Collector`).
     """
 
     def __init__(
-        self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None], n_steps: int
+        self,
+        plan: Plan,
+        rank: int,
+        state: dict[str, Any] | None,
+        on_tick: Callable[[], None],
+        n_steps: int,
+        cut_at_end: bool = False,
     ) -> None:
         config, seed = plan.config, plan.config.run.seed
         super().__init__(plan, rank, on_tick)
@@ -106,6 +112,7 @@ class RolloutWorker(Member):
             seed_for(seed, SEED_ENV, rank, plan.session),
             torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank, plan.session)),
             on_tick,
+            cut_at_end,
         )
         if state:
             try:

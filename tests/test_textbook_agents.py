@@ -1,0 +1,190 @@
+"""`nstep` and `monte-carlo`: across real processes, in the serial runner, stopped and resumed, and their faults."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import a3c_zoo
+from a3c_zoo.agents.configs import MonteCarloConfig, NStepConfig, TextbookConfig
+from a3c_zoo.agents.monte_carlo import MonteCarloWorker
+from a3c_zoo.agents.nstep import NStepWorker
+from a3c_zoo.agents.plan import Plan
+from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
+from a3c_zoo.entries import EnvEntry, NetworkEntry
+from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning.model import Model, probe_spaces
+from a3c_zoo.learning.shared import Counters, optimizer_state, share
+from a3c_zoo.processes.pool import WorkerPool
+from a3c_zoo.processes.serial import SerialCrew
+from a3c_zoo.processes.start import warm_up
+from a3c_zoo.records import Report
+from tests.test_serial import assert_equal_runs
+from tests.toys_runs import checkpoint, episodes
+
+WORKERS = 2
+CARTPOLE = EnvEntry("cartpole", "a3c_zoo_envs.cartpole:make")
+NETWORK = NetworkEntry("textbook", "a3c_zoo.learning.textbook:Textbook", inputs=("vector",))
+CLASSIC: dict[str, Any] = {"termination_reward": -10.0, "normalize_returns": True}
+AGENTS = [NStepConfig(n_steps=10, **CLASSIC), MonteCarloConfig(n_steps=500, **CLASSIC)]
+WORKER = {NStepConfig: NStepWorker, MonteCarloConfig: MonteCarloWorker}
+
+
+def make_plan(agent: TextbookConfig, is_shared: bool = False, private: bool = False) -> Plan:
+    """The plan of a run without the run."""
+    optimizer = OptimizerConfig(learning_rate=1e-3, max_grad_norm=None, shared_statistics=not private)
+    run, env = RunConfig(workers=WORKERS, seed=5), EnvConfig(num_envs=1)
+    config = Config("cartpole", "nstep", run, env, agent, NetworkConfig(name="textbook"), optimizer)
+    spaces = probe_spaces(CARTPOLE, None, config, ("Discrete",))
+    parameters = Model.create(spaces, NETWORK, config).flat.initial.clone()
+    state = None if private else optimizer_state(optimizer, parameters)
+    counters = torch.zeros((WORKERS, 3), dtype=torch.int64)
+    if is_shared:
+        share(parameters, counters, *(state or {}).values())
+    return Plan(CARTPOLE, NETWORK, config, spaces, parameters, state, counters, None, 0)
+
+
+@dataclass(frozen=True)
+class TurnPlan:
+    """The plan, whose rollout is next (`[1]`, in shared memory), and how many there are in all."""
+
+    plan: Plan
+    turn: Tensor
+    last: int
+
+
+class InTurn:
+    """A real worker that works when its turn comes, in the serial runner's order."""
+
+    def __init__(self, plan: TurnPlan, rank: int, state: Any, on_tick: Callable[[], None]) -> None:
+        agent = plan.plan.config.agent
+        assert isinstance(agent, NStepConfig | MonteCarloConfig)
+        self._worker = WORKER[type(agent)](plan.plan, rank, state, on_tick)
+        self._plan, self._rank = plan, rank
+
+    def work(self) -> None:
+        turn = int(self._plan.turn)
+        if turn == self._plan.last or turn % WORKERS != self._rank:
+            time.sleep(0.0005)
+            return
+        self._worker.work()
+        self._plan.turn.add_(1)
+
+    def finish(self) -> None:
+        pass
+
+    def report(self) -> Report:
+        return self._worker.report()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._worker.state_dict()
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+@pytest.mark.parametrize("private", [False, True], ids=["shared", "private"])
+@pytest.mark.parametrize("agent", AGENTS, ids=["nstep", "monte-carlo"])
+def test_processes_learn_what_the_serial_runner_learns(agent: TextbookConfig, private: bool) -> None:
+    rounds, worker = 15, WORKER[type(agent)]
+    serial = make_plan(agent, private=private)
+    start = serial.parameters.clone()
+    crew = SerialCrew(worker, serial, WORKERS)
+    crew.start()
+    for _ in range(rounds):
+        crew.poll()
+    crew.stop()
+    warm_up()
+    plan, turn = make_plan(agent, is_shared=True, private=private), torch.zeros(1, dtype=torch.int64)
+    share(turn)
+    pool = WorkerPool(InTurn, TurnPlan(plan, turn, rounds * WORKERS), Counters(plan.counters))
+    try:
+        pool.start()
+        pool.resume()
+        deadline = time.monotonic() + 40
+        while int(turn) < rounds * WORKERS:
+            assert time.monotonic() < deadline
+            pool.poll()
+        pool.park()
+    finally:
+        pool.stop()
+    assert plan.counters[:, :2].tolist() == serial.counters[:, :2].tolist()
+    assert Counters(plan.counters).updates == rounds * WORKERS
+    assert float((serial.parameters - start).abs().max()) > 1e-3  # something was learned
+    torch.testing.assert_close(plan.parameters, serial.parameters, rtol=1e-5, atol=1e-6)
+
+
+def test_a_worker_acts_on_what_others_do_at_once() -> None:
+    plan = make_plan(AGENTS[0])
+    workers = [NStepWorker(plan, rank, None, lambda: None) for rank in range(WORKERS)]
+    workers[0].work()
+    first, second = (torch.cat([p.flatten() for p in worker.model.module.parameters()]) for worker in workers)
+    assert torch.equal(first, plan.parameters)
+    assert torch.equal(second, plan.parameters)
+
+
+def train(agent: str, folder: Path, **options: Any) -> Any:
+    return a3c_zoo.train("cartpole", agent=agent, seed=3, runs_dir=folder, **options)
+
+
+@pytest.mark.parametrize("agent", ["nstep", "monte-carlo"])
+def test_the_serial_runner_stopped_and_resumed(agent: str, tmp_path: Path) -> None:
+    whole = train(agent, tmp_path, serial=True, steps=2000).run
+    part = train(agent, tmp_path / "parts", serial=True, steps=700).run
+    a3c_zoo.train(resume=part, steps=2000)
+    assert_equal_runs(part, whole)
+
+
+@pytest.mark.parametrize("hyperparams", ["nstep-classic", "monte-carlo-classic"])
+def test_the_classic_sets_count_exactly(hyperparams: str, tmp_path: Path) -> None:
+    agent = hyperparams.removesuffix("-classic")
+    outcome = train(agent, tmp_path, hyperparams=hyperparams, episodes=200)
+    assert outcome.reason == "episodes"
+    saved, played = checkpoint(outcome.run), episodes(outcome.run)
+    counters = saved["agent"]["counters"]
+    assert len(counters) == 7
+    assert outcome.steps == int(counters[:, 0].sum()) == saved["session"]["steps"]
+    assert 200 <= outcome.episodes == len(played) <= outcome.updates
+    assert len(saved["agent"]["workers"]) == 7
+    assert all("optimizer" in worker for worker in saved["agent"]["workers"])  # private statistics
+    if agent == "monte-carlo":
+        assert outcome.updates == outcome.episodes
+
+
+@pytest.mark.parametrize(
+    ("agent", "overrides", "message"),
+    [
+        ("nstep", {"agent.n_steps": 0}, "agent.n_steps: 0 — must be greater than or equal to 1"),
+        ("monte-carlo", {"agent.n_steps": 0}, "agent.n_steps: 0 — must be greater than or equal to 1"),
+        ("monte-carlo", {"env.num_envs": 8}, "env.num_envs: 8 — agent 'monte-carlo' takes one environment per worker"),
+        ("nstep", {"env.num_envs": 2}, "env.num_envs: 2 — agent 'nstep' takes one environment per worker"),
+        ("monte-carlo", {"agent.n_steps": 5}, "an episode of 'cartpole' is longer than 5 steps, the memory for one"),
+        ("monte-carlo", {"agent.n_steps": 1_000_000, "run.workers": 1024}, "1024 × 1 environments need at least"),
+    ],
+)
+def test_bad_input(agent: str, overrides: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        train(agent, tmp_path, overrides=overrides, steps=1000)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_acting_live_needs_the_shared_precision(tmp_path: Path) -> None:
+    overrides = {"env.frame_size": 42, "network.name": "conv42", "network.precision": "bfloat16"}
+    with pytest.raises(ConfigError, match=r"agent 'nstep' acts with the shared parameters.* in bfloat16 on cpu"):
+        a3c_zoo.train("pong", agent="nstep", overrides=overrides, runs_dir=tmp_path, steps=1000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["nstep", "monte-carlo"])
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_cartpole_is_solved(agent: str, seed: int, tmp_path: Path) -> None:
+    outcome = a3c_zoo.train("cartpole", agent=agent, seed=seed, steps=1_000_000, runs_dir=tmp_path)
+    assert outcome.solved
