@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow bench-cartpole bench-atari lint format clean
+.PHONY: help train test test-slow bench-cartpole bench-atari bench-agents lint format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,6 +32,9 @@ bench-cartpole: .venv/.installed-dev ## a3c against SB3's A2C on CartPole, 10 se
 
 bench-atari: .venv/.installed-dev ## steps/s on Pong: each network and precision, SB3's A2C, the environments alone: 14 minutes
 	@$(BIN)/python benchmarks/atari.py
+
+bench-agents: .venv/.installed-dev ## all agents on CartPole; a3c, locked, a3c-data and a3c-grad on Pong: 25 minutes
+	@$(BIN)/python benchmarks/agents.py
 
 format: .venv/.installed-dev ## format the code and sort its imports
 	@$(BIN)/ruff check --fix $(SOURCES)

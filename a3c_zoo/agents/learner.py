@@ -137,8 +137,14 @@ class Learner(Member):
 
 
 def check_handover(config: Config) -> None:
-    """Raises ConfigError for a network that workers cannot act with as the configuration says."""
+    """Raises ConfigError for a network that these agents cannot take, or not act with as the configuration says."""
     assert isinstance(config.agent, HandoverConfig)
+    core = getattr(config.network, "recurrent", "none")
+    if core != "none":
+        raise ConfigError(
+            f"network.recurrent: {core} — agent '{config.agent_name}' learns from samples without what preceded them. "
+            "Leave the core out, or use --agent a3c, which learns from whole rollouts"
+        )
     precision = getattr(config.network, "precision", "float32")
     if config.agent.pull == "live" and (precision != "float32" or config.run.device != "cpu"):
         raise ConfigError(

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from a3c_zoo.agents.plan import Plan, misfit
@@ -64,10 +63,10 @@ class Member:
         self._next_statistics_s = time.monotonic() + STATISTICS_EVERY_S
         self._report.metrics |= metrics
         if self.staleness:
-            updates = np.array(self.staleness)
+            ordered = sorted(self.staleness)
             self._report.metrics |= {
-                "staleness": float(updates.mean()),
-                "staleness_p95": float(np.percentile(updates, 95)),
+                "staleness": float(sum(ordered) / len(ordered)),
+                "staleness_p95": float(ordered[-(-95 * len(ordered) // 100) - 1]),  # by nearest rank
             }
 
     def report(self) -> Report:
