@@ -20,7 +20,7 @@ import yaml
 
 import a3c_zoo
 from a3c_zoo.comparison import api
-from a3c_zoo.comparison.evaluating import DEFAULT_EPISODES
+from a3c_zoo.comparison.evaluating import DEFAULT_EPISODES, evaluate_runs
 from a3c_zoo.comparison.plan import Plan
 from a3c_zoo.comparison.running import SilentWatcher, look_at, train_plan
 from a3c_zoo.errors import ZooError
@@ -267,7 +267,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
         running.wait_until(lambda: len(episodes(second)) > 5)
         kept = snapshot(first)
         running.signal_group(signal.SIGINT)
-        assert running.exit_status(30) == 130
+        assert running.exit_status(60) == 130
         assert "Stopped. What is finished is kept; the same command goes on with the rest." in running.stderr
         running.assert_nothing_left()
     assert json.loads((second / "outcome.json").read_text())["reason"] == "interrupted"
@@ -403,6 +403,30 @@ def test_runs_that_do_not_belong_together(inside: Compared, tmp_path: Path) -> N
     assert len(a3c_zoo.compare("cartpole", sources=[copies], out=tmp_path / "out").results["runs"]) == 4
     with pytest.raises(ZooError, match="there is no run on 'breakout'; there are: cartpole, pong"):
         a3c_zoo.compare("breakout", sources=[copies], out=tmp_path / "out2")
+
+
+# Evaluations
+
+
+def test_each_checkpoint_is_played_once(inside: Compared, tmp_path: Path) -> None:
+    """A damaged one ends its run's evaluation with the reason; what was played is kept, other runs go on."""
+    first, second = (tmp_path / name for name in ("first", "second"))
+    shutil.copytree(inside.runs[0], first)
+    shutil.copytree(inside.runs[1], second)
+    looks: list[tuple[int, int]] = []
+    assert evaluate_runs([first, second], EPISODES, lambda *look: looks.append(look)) == {}
+    assert looks == []  # played in the comparison
+    *_, last = sorted((first / "checkpoints").iterdir())
+    last.write_bytes(last.read_bytes()[:100])
+    faults = evaluate_runs([first, second], EPISODES + 1, lambda *look: looks.append(look))
+    assert faults.keys() == {first}
+    assert "it cannot be evaluated: RunDirectoryError: checkpoint" in faults[first]
+    assert looks[0] == (0, 20)
+    assert looks[-1] == (19, 20)
+    for run, played in ((first, 9), (second, 10)):
+        content = json.loads((run / "evaluations.json").read_text())
+        assert content["episodes"] == EPISODES + 1
+        assert len(content["evaluations"]) == 2 * played
 
 
 # Plans

@@ -57,14 +57,15 @@ class Board:
     def running(self, run: PlannedRun, look: Look | None) -> None:
         """About once a second."""
         row = self._rows[run.env, run.method]
-        row.now = f"seed {run.seed}"
+        row.now, share = f"seed {run.seed}", 0.0
         if look is not None:
             budget = run.budget
             share = look.steps / budget.steps if budget.steps else look.training_s / (budget.time_limit_s or 1)
-            row.now += f", {min(share, 1):.0%}"
+            share = min(share, 1.0)
+            row.now += f", {share:.0%}"
             row.mean_return = look.mean_return
             row.steps_per_s = look.steps / look.training_s if look.training_s else None
-        self._show(f"about {duration(sum(self._left))} of training left" if self._left else "")
+        self._show(f"about {duration(sum(self._left) - share * self._left[0])} of training left")
 
     def trained(self, trained: Trained) -> None:
         """A run has ended, or is there already."""
