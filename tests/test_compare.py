@@ -174,7 +174,8 @@ def test_the_report_says_where_figures_come_from(compared: Compared) -> None:
         assert run.name in text
     assert "| **env.num\\_envs** | **16** | **8** |" in text
     assert "| env.stack | zoo | zoo |" in text
-    assert "a3c-zoo train cartpole --agent random --seed 1 --steps 4000 -o run.stop_when_solved=false" in text
+    command = "a3c-zoo train cartpole --agent random --seed 1 --steps 4000 -o run.stop_when_solved=false"
+    assert f"    OMP_NUM_THREADS=1 {command}" in text
     assert "a fixed loop, timed before 4 of the runs" in text
     assert f"| torch | {__import__('torch').__version__.partition('+')[0]}" in text.replace("\\", "")
 

@@ -131,7 +131,7 @@ def measure(record: RunRecord, label: str, registry: Registry) -> MeasuredRun:
         steps_per_s=steps / training_s if training_s > 0 else 0.0,
         cpu_s=outcome.cpu_s if outcome else None,
         peak_memory_mib=outcome.peak_memory_mib if outcome else None,
-        calibration_s=_calibration_s(record.path),
+        calibration_s=timing_of(record.path)[0],
     )
     return MeasuredRun(record, measures, threshold)
 
@@ -147,11 +147,16 @@ def _threshold(record: RunRecord, registry: Registry) -> float | None:
         return None
 
 
-def _calibration_s(path: Path) -> float | None:
+def timing_of(path: Path) -> tuple[float | None, dict[str, str]]:
+    """What was measured around a run: seconds of the fixed loop before it, and the variables that its speed depends on.
+
+    Nothing for a run that no comparison trained.
+    """
     try:
-        return float(json.loads((path / TIMING_FILE).read_text(encoding="utf-8"))["calibration_s"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        content = json.loads((path / TIMING_FILE).read_text(encoding="utf-8"))
+        return float(content["calibration_s"]), {str(k): str(v) for k, v in content.get("variables", {}).items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None, {}
 
 
 def labels_of(paths: Sequence[Path]) -> dict[Path, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import re
 import signal
 import subprocess
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: In a run's directory: what was measured around it.
 TIMING_FILE = "timing.json"
+#: Environment variables on which the speed of a run depends; torch's number of threads for one.
+SPEED_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
 LOOK_EVERY_S = 1.0
 #: A run that is told to stop saves first; an environment may be slow.
 STOP_GRACE_S = 60.0
@@ -136,7 +139,8 @@ def _train(run: PlannedRun, runs_dir: Path, watcher: Watcher) -> Trained:
         wall_s, fault = time.monotonic() - start_s, _fault(process.returncode, path, output)
     if fault is None:
         content = {"format": 1, "calibration_s": round(calibration_s, 6), "wall_s": round(wall_s, 3)}
-        write_json(path / TIMING_FILE, content)
+        variables = {name: os.environ[name] for name in SPEED_VARIABLES if name in os.environ}
+        write_json(path / TIMING_FILE, {**content, "variables": variables})
     return Trained(run, path, fault)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from a3c_zoo.comparison.measuring import Measures
+from a3c_zoo.comparison.measuring import Measures, timing_of
 from a3c_zoo.comparison.reading import RunRecord
 from a3c_zoo.yaml_sets import display
 
@@ -98,4 +98,7 @@ def commands(records: Sequence[RunRecord]) -> list[str]:
 def command(record: RunRecord) -> str:
     """The command line that trained a run; "" where that is not known."""
     arguments = record.meta.get("command", ())
-    return f"a3c-zoo {shlex.join(map(str, arguments[1:]))}" if arguments else ""
+    if not arguments:
+        return ""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in timing_of(record.path)[1].items()]
+    return " ".join([*variables, "a3c-zoo", shlex.join(map(str, arguments[1:]))])
