@@ -72,6 +72,11 @@ class RunConfig(Section):
         "auto", description="how worker processes start; auto: forkserver on Linux, spawn elsewhere"
     )
 
+    @property
+    def has_evaluator(self) -> bool:
+        """Whether an evaluator plays beside training."""
+        return self.evaluation_every_s is not None or self.evaluation_every_steps is not None
+
     def next_pause(self, steps: int) -> int:
         """The step after `steps` at which training stands still, for a checkpoint or because the budget is spent."""
         every, budget = self.checkpoint_every_steps, NEVER if self.steps is None else self.steps

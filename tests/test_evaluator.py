@@ -24,7 +24,8 @@ from a3c_zoo.learning.environments import SEED_EVALUATION, seed_for
 from a3c_zoo.records import Outcome
 from a3c_zoo.registry import get_registry
 from a3c_zoo.runs.api import evaluate
-from a3c_zoo.runs.players import FIRST_NUMBER
+from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.players import FIRST_NUMBER, Task, play
 from tests.toys_runs import (
     MADE,
     NUM_ENVS,
@@ -103,7 +104,7 @@ def test_every_episode_is_recorded_and_the_best_policy_kept(serial: bool, tmp_pa
     assert times[0] >= 0.2
     assert all(late // 0.2 > early // 0.2 for early, late in itertools.pairwise(times))
     assert times[-1] <= outcome.training_s
-    assert all(0 < step <= outcome.steps for step, _ in found)
+    assert all(0 <= step <= outcome.steps for step, _ in found)
     steps = [step for step, _ in found]
     for mode in ("greedy", "sampled"):
         points = scalars(outcome.run)[f"eval/return_mean_{mode}"]
@@ -186,11 +187,12 @@ def test_it_keeps_to_its_share_of_the_cores(tmp_path: Path) -> None:
         "env.busy_s": 0.1,
         "env.step_s": 0.01,
     }
-    outcome, _ = train(tmp_path, overrides=overrides, workers=1, time_limit_s=9)
+    observer = Listener(after_evaluations(2, signal_self))
+    outcome, _ = train(tmp_path, overrides=overrides, workers=1, time_limit_s=50, observer=observer)
     times = [at_s for _, at_s in by_evaluation(outcome.run)]
     gaps = [late - early for early, late in itertools.pairwise(times)]
     assert gaps
-    assert all(gap >= 1.95 for gap in gaps)
+    assert min(gaps) >= 1.95
 
 
 @pytest.mark.usefixtures("_toy")
@@ -217,6 +219,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("_toy")
 @pytest.mark.parametrize(("serial", "fault"), [(False, each) for each in FAULTS] + [(True, "raise")])
 def test_training_goes_on_without_an_evaluator_that_fails(serial: bool, fault: str, tmp_path: Path) -> None:
@@ -224,7 +227,7 @@ def test_training_goes_on_without_an_evaluator_that_fails(serial: bool, fault: s
     overrides = {
         **UNLIMITED,
         "run.evaluation_every_s": 0.2,
-        "run.worker_timeout_s": 3.0,
+        "run.worker_timeout_s": 3.0 if fault == "sleep" else 60.0,
         "env.evaluation_fault": fault,
         "env.step_s": 0.005,
     }
@@ -235,7 +238,7 @@ def test_training_goes_on_without_an_evaluator_that_fails(serial: bool, fault: s
 
         def message(self, text: str) -> None:
             super().message(text)
-            steps_then.append(self.steps[-1])
+            steps_then.append(max(self.steps, default=0))
 
         def progress(self, progress: Any) -> None:
             super().progress(progress)
@@ -369,7 +372,7 @@ def test_every_agent_is_evaluated_beside_its_training(agent: str, tmp_path: Path
     outcome = a3c_zoo.train(
         "cartpole",
         agent=agent,
-        time_limit_s=45,
+        time_limit_s=100,
         runs_dir=tmp_path,
         observer=Listener(after_evaluations(1, signal_self)),
         overrides={
@@ -382,4 +385,15 @@ def test_every_agent_is_evaluated_beside_its_training(agent: str, tmp_path: Path
     assert (outcome.reason, outcome.evaluator_fault) == ("interrupted", None)
     found = by_evaluation(outcome.run)
     assert all(len(modes["greedy"]) == len(modes["sampled"]) == 3 for modes in found.values())
-    assert 1 <= evaluate(outcome.run, checkpoint="best", episodes=2).mean_return <= 500
+    assert_best_plays_again(agent, outcome.run)
+
+
+def assert_best_plays_again(agent: str, run: Path) -> None:
+    """Training has gone on since; what is in best.pt still plays the very episodes of the first evaluation."""
+    registry = get_registry()
+    config = RunDirectory(run).config(registry)
+    network = registry.network(config.network.name) if config.network else None
+    load = registry.agent(agent).load
+    played = play(Task(registry.env("cartpole"), network, config, load, run / "checkpoints/best.pt"), 0, lambda n: None)
+    first = next(iter(by_evaluation(run).values()))
+    assert {mode: [e.episode_return for e in episodes] for mode, episodes in played.items()} == first

@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 HEADER = "step,seconds,mode,return,length\n"
 
 
-def is_wanted(run: RunConfig) -> bool:
-    """Whether a run has an evaluator beside it."""
-    return run.evaluation_every_s is not None or run.evaluation_every_steps is not None
-
-
 def copy_file(directory: RunDirectory) -> Path:
     """Where the policy lies that is being evaluated."""
     return directory.checkpoints / ".evaluated.pt"
@@ -61,7 +56,7 @@ class Evaluator:
         if (path := best_file(directory)).exists():  # of a run that is resumed; it may be younger than its checkpoint
             best = read_checkpoint(path)["session"]
             self._best = best["sampled_return"], best["steps"]
-        self._content: dict[str, Any] | None = None  # of the file that is being evaluated
+        self._evaluated: tuple[int, float] | None = None  # steps and seconds of what is being evaluated
         self._started_s = self._not_before_s = 0.0
         self._is_stopped = False
         self.result: EvaluatorResult | None = None
@@ -72,14 +67,14 @@ class Evaluator:
         if self._is_stopped:
             return False
         try:
-            if self._content is None and self._is_due(steps, training_s):
+            if self._evaluated is None and self._is_due(steps, training_s):
                 self._begin(snapshot, steps, training_s)
-            if self._content is None or (played := self._player.result()) is None:
+            if self._evaluated is None or (played := self._player.result()) is None:
                 return False
         except PlayerFault as fault:
             self._give_up(fault)
             return False
-        self._take(played, self._content)
+        self._take(played, *self._evaluated)
         return True
 
     def _is_due(self, steps: int, training_s: float) -> bool:
@@ -91,14 +86,12 @@ class Evaluator:
 
     def _begin(self, snapshot: Snapshot, steps: int, training_s: float) -> None:
         agent_state = (snapshot.acting or snapshot.state)()
-        self._content = {"agent": agent_state, "session": {"steps": steps, "training_s": training_s}}
-        write_checkpoint(copy_file(self._directory), self._content)
-        self._started_s = time.monotonic()
+        write_checkpoint(copy_file(self._directory), {"agent": agent_state, "session": {"steps": steps}})
+        self._evaluated, self._started_s = (steps, training_s), time.monotonic()
         self._player.begin(self._number)
 
-    def _take(self, played: Played, content: dict[str, Any]) -> None:
-        self._content = None
-        step, at_s = content["session"]["steps"], content["session"]["training_s"]
+    def _take(self, played: Played, step: int, at_s: float) -> None:
+        self._evaluated = None
         rows = [
             f"{step},{at_s:.6f},{mode},{round(e.episode_return, 6)},{e.length}\n"
             for mode in MODES
@@ -106,8 +99,9 @@ class Evaluator:
         ]
         greedy, sampled = (statistics.fmean(e.episode_return for e in played.episodes[mode]) for mode in MODES)
         if self._best is None or sampled > self._best[0]:
-            found = {"greedy_return": greedy, "sampled_return": sampled}
-            write_checkpoint(best_file(self._directory), {**content, "session": {**content["session"], **found}})
+            content = read_checkpoint(copy_file(self._directory))
+            content["session"] |= {"greedy_return": greedy, "sampled_return": sampled}
+            write_checkpoint(best_file(self._directory), content)
             self._best = sampled, step
         self._table.append("".join(rows) if self._table.position else HEADER + "".join(rows))
         self._number, self._at_step, self._at_s = self._number + 1, step, at_s

@@ -13,7 +13,7 @@ from a3c_zoo.records import Evaluation, Outcome, Progress, Reason, Report, RunIn
 from a3c_zoo.runs.checkpoints import save_checkpoint
 from a3c_zoo.runs.clock import Clock
 from a3c_zoo.runs.evaluate import StopEvaluationError, evaluate
-from a3c_zoo.runs.evaluator import Evaluator, copy_file, is_wanted
+from a3c_zoo.runs.evaluator import Evaluator, copy_file
 from a3c_zoo.runs.players import PlayerInTurn, PlayerProcess, Task
 from a3c_zoo.runs.recorder import WINDOW, Monitor, TensorBoard, Window
 
@@ -95,7 +95,7 @@ class Session:
             directory.path / "monitor.csv", config.env_name, saved["session"]["monitor_position"] if saved else None
         )
         self.tensorboard = TensorBoard(directory.path / "tensorboard", self.steps + 1 if saved else None)
-        self._evaluator = self._make_evaluator(agent, saved) if is_wanted(config.run) else None
+        self._evaluator = self._make_evaluator(agent, saved) if config.run.has_evaluator else None
         self._snapshot: Snapshot | None = None
         self._next_checkpoint_s = self._next_metrics_s = 0.0
         self._next_pause = config.run.next_pause(self.steps)

@@ -94,7 +94,7 @@ def train_on(
 
 
 def _warm_up(job: Job) -> None:
-    if not (job.serial or job.agent.one_process):
+    if not job.serial and (job.config.run.has_evaluator or not job.agent.one_process):
         warm_up(job.config.run.start_method)
     if (device := job.config.run.device) != "cpu":  # torch is imported for this alone, and before there is a directory
         from a3c_zoo.learning.device import check_device
