@@ -21,7 +21,7 @@ import yaml
 import a3c_zoo
 from a3c_zoo.comparison import api
 from a3c_zoo.comparison.evaluating import DEFAULT_EPISODES, evaluate_runs
-from a3c_zoo.comparison.plan import Plan
+from a3c_zoo.comparison.plan import Plan, listed
 from a3c_zoo.comparison.running import SilentWatcher, look_at, train_plan
 from a3c_zoo.errors import ZooError
 from tests.toys_runs import Running, command_line, environ, episodes
@@ -456,6 +456,10 @@ def test_the_trained_configuration_is_the_planned_one(inside: Compared) -> None:
     for run in plan().runs:
         assert run.done is not None
         assert yaml.safe_load((run.done / "config.yml").read_text()) == json.loads(json.dumps(run.config.to_dict()))
+
+
+def test_names_in_words() -> None:
+    assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
 
 
 def test_the_commands_default_is_the_functions() -> None:

@@ -136,12 +136,13 @@ def _refuse_options_of_training(context: click.Context) -> None:
 
 def _announce(plan: Plan, episodes: int) -> str:
     from a3c_zoo.cli.panel import duration
+    from a3c_zoo.comparison.plan import listed
 
     methods = list(dict.fromkeys(run.method for run in plan.runs))
     envs = {run.env: run.budget for run in plan.runs}
     seeds = len({run.seed for run in plan.runs})
     where = ", ".join(f"{env} ({budget})" for env, budget in envs.items())
-    lines = [f"{' and '.join(methods)} on {where}, {seeds} seeds: {len(plan.runs)} runs"]
+    lines = [f"{listed(methods)} on {where}, {seeds} seed{'s' * (seeds > 1)}: {len(plan.runs)} runs"]
     there = len(plan.runs) - len(plan.missing)
     if there:
         lines[0] += f", {there} of them there already"

@@ -15,6 +15,7 @@ from a3c_zoo.comparison.figures import Line
 from a3c_zoo.comparison.measuring import MeasuredRun, Measures
 from a3c_zoo.comparison.pages import Figure, Report, Section, Table, html, markdown
 from a3c_zoo.comparison.panels import Panel, svg_of, write_curves
+from a3c_zoo.comparison.plan import listed
 from a3c_zoo.comparison.reading import RunRecord
 from a3c_zoo.comparison.results import Table as Runs
 from a3c_zoo.comparison.results import enough_seeds, normalised, results_of, values_of
@@ -101,7 +102,7 @@ def compose(material: Material) -> Report:
     methods, envs = material.runs.methods, list(material.runs.runs)
     every = [run for by_method in material.runs.runs.values() for runs in by_method.values() for run in runs]
     return Report(
-        title=f"{' and '.join(methods)} on {', '.join(envs)}",
+        title=f"{listed(methods)} on {listed(envs)}",
         subtitle=f"{len(every)} runs, {material.written}",
         verdict=verdict(material),
         sections=[

@@ -135,6 +135,12 @@ def make_plan(
     return Plan(tuple(runs), runs_dir)
 
 
+def listed(names: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def method_name(agent: AgentEntry, config: Config) -> str:
     """What a run's method is called; see `Method.name`."""
     return f"{agent.name}@zoo" if "own" in agent.stacks and config.env.stack == "zoo" else agent.name
