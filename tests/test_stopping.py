@@ -77,7 +77,7 @@ def test_a_return(agent: str, tmp_path: Path) -> None:
 def test_an_environment_that_fails(agent: str, tmp_path: Path) -> None:
     """The error that comes up is the environment's, and what was learned until then is kept."""
     with toy_installed(tmp_path / "toy"):
-        overrides = {"env.fault": "raise", "env.after": 3000, "run.stop_when_solved": False}
+        overrides = {"env.fault": "raise", "env.after": 400, "env.step_s": 0.002, "run.stop_when_solved": False}
         with pytest.raises(Exception, match="the toy broke"):
             a3c_zoo.train("toy", agent=agent, runs_dir=tmp_path, name="x", overrides=overrides, time_limit_s=50)
         saved = checkpoint(tmp_path / "x")["session"]
