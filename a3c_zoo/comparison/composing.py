@@ -21,11 +21,11 @@ from a3c_zoo.comparison.results import Table as Runs
 from a3c_zoo.comparison.results import enough_seeds, normalised, results_of, values_of
 from a3c_zoo.comparison.running import write_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, Band, band, performance_profile
+from a3c_zoo.comparison.tables import NONE, chances, costs, estimate_text, number, scores, seconds, times
 from a3c_zoo.records import score
 from a3c_zoo.runs.directory import disk_errors
 
 PROFILE_POINTS = 101
-NONE = "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def verdict(material: Material) -> list[str]:
 def _about_method(env: str, name: str, figures: Mapping[str, Any], threshold: float | None) -> list[str]:
     parts = []
     if "final_return" in figures:
-        parts.append(f"ended with a return of {_estimate(figures['final_return']['interquartile_mean'], score)}")
+        parts.append(f"ended with a return of {estimate_text(figures['final_return']['interquartile_mean'], score)}")
     if threshold is not None:
         reached = figures["seconds_to_threshold"]
         text = f"reached {threshold:g} in training in {reached['reached']} of {reached['runs']} runs"
@@ -159,25 +159,13 @@ def _about_pair(env: str, pair: Mapping[str, Any]) -> list[str]:
         if key not in pair:
             continue
         chance = pair[key]
-        text = f"{env}: a run of {pair['method']} {words} one of {pair['other']} with probability {_estimate(chance)}"
+        text = (
+            f"{env}: a run of {pair['method']} {words} one of {pair['other']} with probability {estimate_text(chance)}"
+        )
         if chance["low"] <= 0.5 <= chance["high"]:
             text += "; that is no difference that these runs can show"
         lines.append(f"{text}.")
     return lines
-
-
-def seconds(value: float) -> str:
-    """A time of any length, for people."""
-    return f"{value:.3g} s" if value < 600 else f"{value / 60:.1f} min"
-
-
-def number(value: float) -> str:
-    """A figure with three digits that matter; whole where it is large."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _estimate(found: Mapping[str, float], show: Any = number) -> str:
-    return f"{show(found['value'])} ({show(found['low'])} to {show(found['high'])})"
 
 
 # An environment
@@ -194,7 +182,7 @@ def _environment(material: Material, env: str) -> Section:
         env,
         texts=[_band_words(material)],
         figures=figures,
-        tables=[_scores(found), *_times(found), _costs(found), *_chances(found["against"])],
+        tables=[scores(found), *times(found), costs(found), *chances(found["against"])],
     )
 
 
@@ -257,88 +245,12 @@ def _profile(values: Mapping[str, Any], title: str, x_label: str) -> Figure:
     return Figure(svg_of(panel), title)
 
 
-def _scores(found: Mapping[str, Any]) -> Table:
-    names = {
-        "final_return": "at the end, sampled actions",
-        "final_return_greedy": "at the end, greedy actions",
-        "mean_return": "mean of the curve",
-    }
-    rows = [
-        [
-            method,
-            text,
-            *(_estimate(figures[key][name], score) for name in ("interquartile_mean", "median", "mean")),
-        ]
-        for key, text in names.items()
-        for method, figures in found["methods"].items()
-        if key in figures
-    ]
-    columns = ("method", "evaluation return", "interquartile mean", "median", "mean")
-    return Table(columns, rows, "Evaluation returns over seeds, with 95 % intervals")
-
-
-def _times(found: Mapping[str, Any]) -> list[Table]:
-    if found["threshold"] is None:
-        return []
-    shows = {"seconds_to_threshold": seconds, "steps_to_threshold": number}
-    rows = []
-    for method, figures in found["methods"].items():
-        row = [method, f"{figures['seconds_to_threshold']['reached']} of {figures['seconds_to_threshold']['runs']}"]
-        for key, show in shows.items():
-            each = figures[key]
-            texts = [NONE if each[name] is None else show(each[name]) for name in ("median", "low", "high")]
-            row.append(NONE if set(texts) == {NONE} else f"{texts[0]} ({texts[1]} to {texts[2]})")
-        rows.append(row)
-    caption = (
-        f"To a mean return of {found['threshold']:g} over 100 training episodes: medians with 95 % intervals. Runs "
-        f"that never got there count as censored at their end; {NONE} stands for an end that was not reached."
-    )
-    return [Table(("method", "reached by", "seconds of training", "agent steps"), rows, caption)]
-
-
-def _costs(found: Mapping[str, Any]) -> Table:
-    keys = {
-        "steps_per_s": ("steps/s", number),
-        "training_s": ("training", seconds),
-        "total_s": ("with start-up", seconds),
-        "cpu_s": ("CPU time", seconds),
-        "peak_memory_mib": ("peak memory, MiB", number),
-    }
-    rows = []
-    for method, figures in found["methods"].items():
-        row = [method]
-        for key, (_, show) in keys.items():
-            each = figures.get(key)
-            row.append(NONE if each is None else f"{show(each['median'])} ({show(each['min'])} to {show(each['max'])})")
-        rows.append(row)
-    columns = ("method", *(title for title, _ in keys.values()))
-    return Table(columns, rows, "Speed and cost of a run: medians, and the range of all runs")
-
-
-def _chances(pairs: Sequence[Mapping[str, Any]]) -> list[Table]:
-    names = {
-        "seconds_to_threshold": "to the threshold in less time",
-        "steps_to_threshold": "to the threshold in fewer steps",
-        "final_return": "higher final return",
-        "final_return_greedy": "higher final return, greedy",
-        "mean_return": "higher mean of the curve",
-    }
-    rows = [
-        [f"{pair['method']} over {pair['other']}", text, _estimate(pair[key])]
-        for pair in pairs
-        for key, text in names.items()
-        if key in pair
-    ]
-    caption = "Probability of improvement: that a run of the one is better than a run of the other; ties count half"
-    return [Table(("", "in what", "probability, 95 % interval"), rows, caption, is_words=True)] if rows else []
-
-
 def _overall(material: Material) -> list[Section]:
     found = material.results["overall"]
     if not found:
         return []
     names = ("interquartile_mean", "median", "mean", "median_of_means")
-    rows = [[method, *(_estimate(each[name]) for name in names)] for method, each in found["methods"].items()]
+    rows = [[method, *(estimate_text(each[name]) for name in names)] for method, each in found["methods"].items()]
     columns = ("method", "interquartile mean", "median", "mean", "median of means")
     matrices = {m: matrix for m in material.runs.methods if (matrix := normalised(material.runs, m)) is not None}
     figures = [_profile(matrices, "all environments: share of runs above a score", "score")] if matrices else []
@@ -347,7 +259,7 @@ def _overall(material: Material) -> list[Section]:
             "All environments",
             texts=[f"Scores: {found['scale']}."],
             figures=figures,
-            tables=[Table(columns, rows, "Final returns as scores, with 95 % intervals"), *_chances(found["against"])],
+            tables=[Table(columns, rows, "Final returns as scores, with 95 % intervals"), *chances(found["against"])],
         )
     ]
 
