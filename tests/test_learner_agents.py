@@ -451,6 +451,7 @@ def test_a_recurrent_core_is_refused(agent: HandoverConfig) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("agent", ["a3c-data", "a3c-grad"])
 @pytest.mark.parametrize("seed", [11, 12, 13])
 def test_cartpole_is_solved(agent: str, seed: int, tmp_path: Path) -> None:
