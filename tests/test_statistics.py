@@ -78,9 +78,8 @@ def test_the_network_sees_normalised_observations_and_clips_them() -> None:
 
     spec = ObservationSpec("vector", (2,), np.dtype(np.float32))
     network = MLP(spec, 3, MLPConfig(name="mlp", normalize_observations=True))
-    network.observation_mean = torch.tensor([4.0, 0.0])
-    network.observation_scale = torch.tensor([0.5, 100.0])
-    features = network._features(torch.tensor([[6.0, 1.0]]))
+    network.take_statistics(torch.tensor([4.0, 0.0]), torch.tensor([0.5, 100.0]))
+    features = network.features(torch.tensor([[6.0, 1.0]]))
     assert features.tolist() == [[1.0, 10.0]]  # (6 − 4)·0.5, and 100 clipped to 10
 
 

@@ -428,3 +428,29 @@ class CountingWorker:
 
     def close(self) -> None:
         pass
+
+
+class TurnWorker(A3CWorker):
+    """The real worker of `a3c`, on scripts of its own; two of them update in turn and tell what was applied.
+
+    A row of the log is an update's gradient (with β1 at 0) and the parameters after it.
+    """
+
+    def __init__(
+        self, plan: HandoverPlan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+    ) -> None:
+        entry = plan.plan.entry
+        own = replace(plan.plan, entry=replace(entry, kwargs={**entry.kwargs, "first_index": rank}))
+        super().__init__(own, rank, state, on_tick)
+        self._shared = plan
+
+    def work(self) -> None:
+        turn, log = self._shared.turn, self._shared.log
+        assert turn is not None
+        if int(turn) < len(log) and int(turn) % 2 == self.rank:
+            super().work()
+            assert self.plan.optimizer_state is not None
+            log[int(turn)] = torch.cat((self.plan.optimizer_state["exp_avg"], self.plan.parameters))
+            turn += 1
+        else:
+            time.sleep(0.0005)

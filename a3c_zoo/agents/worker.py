@@ -112,6 +112,7 @@ class RolloutWorker(Member):
             torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank, plan.session)),
             on_tick,
             cut_at_end,
+            self.model.network.start(config.env.num_envs),
         )
         if state:
             try:

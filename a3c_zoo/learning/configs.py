@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from a3c_zoo.config import NetworkConfig
 from a3c_zoo.hardware import has_fast_bfloat16
@@ -13,7 +13,14 @@ Precision = Literal["auto", "float32", "bfloat16"]
 Width = Annotated[int, Field(ge=1, le=65_536)]
 
 
-class MLPConfig(NetworkConfig):
+class CoreConfig(NetworkConfig):
+    """A recurrent core between body and heads."""
+
+    recurrent: Literal["none", "lstm", "gru"] = Field("none", description="recurrent core between body and heads")
+    recurrent_size: Width = Field(256, description="units of the recurrent core")
+
+
+class MLPConfig(CoreConfig):
     """Fully connected layers for vector observations."""
 
     hidden_sizes: tuple[Width, ...] = Field((64, 64), description="units of each hidden layer, first to last")
@@ -22,9 +29,16 @@ class MLPConfig(NetworkConfig):
     normalize_observations: bool = Field(
         False, description="observations scaled by their running mean and deviation, over all workers"
     )
+    recurrent_size: Width = Field(64, description="units of the recurrent core")
+
+    @model_validator(mode="after")
+    def _one_body(self) -> Self:
+        if self.recurrent != "none" and self.separate:
+            raise ValueError("network.separate: true — a recurrent core has one body; set network.separate to false")
+        return self
 
 
-class ImageConfig(NetworkConfig):
+class ImageConfig(CoreConfig):
     """Convolutions over frames of 0 to 255."""
 
     center: float = Field(0.0, ge=0, le=255, description="subtracted from every pixel")

@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.configs import ImageConfig
-from a3c_zoo.learning.networks import ActorCritic, linear
+from a3c_zoo.learning.networks import ActorCritic, Split, linear
+from a3c_zoo.learning.recurrent import with_core
 
 if TYPE_CHECKING:
     from a3c_zoo.config import NetworkConfig
@@ -41,13 +42,15 @@ class Architecture(NamedTuple):
 
     Attributes:
         convs: first to last. hidden: units of the layer behind them. separate: a hidden layer each for policy and
-            value. elu: ELU rather than ReLU.
+            value. elu: ELU rather than ReLU. core_is_hidden: a recurrent core stands in place of the hidden layer, not
+            behind it.
     """
 
     convs: tuple[Conv, ...]
     hidden: int
     separate: bool = False
     elu: bool = False
+    core_is_hidden: bool = False
 
 
 #: Mnih et al. 2016, section 8 (the network of DQN's first version).
@@ -56,10 +59,10 @@ A3C_FF = Architecture((Conv(16, 8, 4), Conv(32, 4, 2)), hidden=256)
 NATURE = Architecture((Conv(32, 8, 4), Conv(64, 4, 2), Conv(64, 3, 1)), hidden=512)
 NATURE_DUAL = NATURE._replace(separate=True)
 #: The body of the well-known Hogwild programs, for 42×42 frames.
-CONV42 = Architecture((Conv(32, 3, 2, 1),) * 4, hidden=256, elu=True)
+CONV42 = Architecture((Conv(32, 3, 2, 1),) * 4, hidden=256, elu=True, core_is_hidden=True)
 
 
-class ConvActorCritic(ActorCritic):
+class ConvActorCritic(Split):
     """Convolutions, one or two hidden layers, and linear heads."""
 
     def __init__(
@@ -82,14 +85,18 @@ class ConvActorCritic(ActorCritic):
                 )
         self.convs = nn.ModuleList(convs)
         self._convs = tuple(convs)  # looked up without nn.Module, see networks.py
-        features = channels * math.prod(sizes)
-        self.hidden = nn.ModuleList(
-            linear(features, architecture.hidden, gain) for _ in range(2 if architecture.separate else 1)
-        )
-        self.actor = linear(architecture.hidden, num_logits, 0.01)
-        self.critic = linear(architecture.hidden, 1, 1.0)
+        convolved, width = channels * math.prod(sizes), architecture.hidden
+        hidden = 2 if architecture.separate else 1
+        if config.recurrent != "none":
+            if architecture.separate:
+                raise ConfigError(f"network '{name}' has two hidden layers side by side: no recurrent core fits in")
+            hidden, width = 0 if architecture.core_is_hidden else 1, config.recurrent_size
+        self.hidden = nn.ModuleList(linear(convolved, architecture.hidden, gain) for _ in range(hidden))
+        self.num_features = architecture.hidden if hidden else convolved
+        self.actor = linear(width, num_logits, 0.01)
+        self.critic = linear(width, 1, 1.0)
 
-    def _features(self, observations: Tensor) -> Tensor:
+    def _convolved(self, observations: Tensor) -> Tensor:
         """`[B, features]` in the network's precision, from uint8 `[B, C, H, W]`."""
         x = observations.to(self.actor.weight.dtype)
         x = torch.add(self.offset, x, alpha=self.scale)  # scale · (x − center), in one pass
@@ -104,21 +111,31 @@ class ConvActorCritic(ActorCritic):
         hidden: Tensor = self.activation(layer(features))
         return hidden
 
-    def policy(self, observations: Tensor) -> Tensor:
-        logits: Tensor = self.actor(self._hidden(self._features(observations), 0))
+    def features(self, observations: Tensor) -> Tensor:
+        features = self._convolved(observations)
+        return self._hidden(features, 0) if self.hidden else features
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        logits: Tensor = self.actor(outputs)
         return logits.float()
 
+    def values(self, outputs: Tensor) -> Tensor:
+        values: Tensor = self.critic(outputs)
+        return values.squeeze(-1).float()
+
+    def policy(self, observations: Tensor) -> Tensor:
+        return self.logits(self._hidden(self._convolved(observations), 0))
+
     def value(self, observations: Tensor) -> Tensor:
-        value: Tensor = self.critic(self._hidden(self._features(observations), 1))
-        return value.squeeze(-1).float()
+        return self.values(self._hidden(self._convolved(observations), 1))
 
     def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         rows = observations.flatten(0, 1)
-        features = self._features(rows)
+        features = self._convolved(rows)
         acted = rows.shape[0] - observations.shape[1]
         for_value = self._hidden(features, 1)
         for_policy = self._hidden(features[:acted], 0) if len(self.hidden) > 1 else for_value[:acted]
-        return self.actor(for_policy).float(), self.critic(for_value).squeeze(-1).float()
+        return self.logits(for_policy), self.values(for_value)
 
 
 def _convolution(channels: int, conv: Conv, gain: float) -> nn.Conv2d:
@@ -132,7 +149,7 @@ def _convolution(channels: int, conv: Conv, gain: float) -> nn.Conv2d:
 def _factory(architecture: Architecture, name: str) -> Callable[[ObservationSpec, int, NetworkConfig], ActorCritic]:
     def build(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> ActorCritic:
         assert isinstance(config, ImageConfig)
-        return ConvActorCritic(spec, num_logits, config, architecture, name)
+        return with_core(ConvActorCritic(spec, num_logits, config, architecture, name), config)
 
     return build
 

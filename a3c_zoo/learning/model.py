@@ -16,6 +16,7 @@ from a3c_zoo.entries import load_object
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
 from a3c_zoo.learning.device import OnDevice
 from a3c_zoo.learning.environments import SEED_NETWORK, make_vector_env, seed_for
+from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.shared import FlatParameters
 from a3c_zoo.learning.spaces import Categorical, ObservationSpec, action_distribution, observation_spec
 from a3c_zoo.learning.statistics import RunningStatistics
@@ -170,7 +171,7 @@ class Model:
         """Copies the observations' statistics alone."""
         if statistics is not None:
             mean, scale = RunningStatistics(statistics).mean_and_scale()
-            self.module.observation_mean, self.module.observation_scale = mean.to(self.device), scale.to(self.device)
+            self.module.take_statistics(mean.to(self.device), scale.to(self.device))
 
     def load(self, state: dict[str, Any]) -> None:
         """Takes the parameters and statistics of a saved model. See `saved_model`."""
@@ -213,14 +214,24 @@ class ModelPolicy:
         episode_start: NDArray[np.bool_] | None = None,
         deterministic: bool = False,
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
-        """Returns actions for observations `[N, ...]`, or one action for one observation, and the state unchanged.
+        """Returns actions for observations `[N, ...]`, or one action for one observation, and the next state.
+
+        Args:
+            state: what the last call returned, None at first. Arrays `[1, N, H]` for a network with a recurrent core,
+                as in sb3-contrib: output and cell of an LSTM, or the one of a GRU; else returned unchanged.
+            episode_start: which observations begin an episode, `[N]`: their states become 0.
 
         Raises:
-            ObservationError: the observation has another shape than the environment's.
+            ObservationError: the observation has another shape than the environment's, or the state than the core's.
         """
         distribution = self.model.spaces.actions
         batch, is_single = as_batch(self.model.spaces.observations, observation)
-        logits = self.model.network.policy(torch.from_numpy(batch))
+        rows, start = torch.from_numpy(batch), self.model.network.start(len(batch))
+        if start is None:
+            logits = self.model.network.policy(rows)
+        else:
+            logits, after = self.model.network.step(rows, core_state(start, state, episode_start))
+            state = tuple(after.unsqueeze(1).numpy())
         if deterministic:
             actions = distribution.mode(logits)
         else:
@@ -229,6 +240,27 @@ class ModelPolicy:
         chosen = distribution.to_env(actions.numpy())
         # A single action is an array without axes, as SB3's is.
         return (chosen.squeeze(axis=0) if is_single else chosen), state
+
+
+def core_state(start: Tensor, state: tuple[NDArray[Any], ...] | None, episode_start: Any) -> Tensor:
+    """The state `[K, N, H]` that `predict` was given, or `start`; 0 where an episode begins.
+
+    Raises:
+        ObservationError: it has other shapes.
+    """
+    if state is None:
+        return start
+    wanted = [[1, *start.shape[1:]]] * len(start)
+    found = [list(np.shape(part)) for part in state]
+    if found != wanted:
+        raise ObservationError(f"the state of the recurrent core has shapes {wanted}; got {found}")
+    whole = torch.from_numpy(np.concatenate(state).astype(np.float32, copy=False))
+    if episode_start is None:
+        return whole
+    begins = np.atleast_1d(np.asarray(episode_start, np.bool_))
+    if begins.shape != whole.shape[1:2]:
+        raise ObservationError(f"episode_start has shape {list(whole.shape[1:2])}; got {list(begins.shape)}")
+    return kept(whole, begins)
 
 
 def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], bool]:

@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from a3c_zoo.config import NetworkConfig
     from a3c_zoo.learning.configs import MLPConfig
     from a3c_zoo.learning.spaces import ObservationSpec
@@ -36,6 +39,61 @@ class ActorCritic(nn.Module):
         """Logits `[T·N, A]` of the first T rows and values `[(T+1)·N]` of all, for observations `[T+1, N, ...]`."""
         acted = observations[:-1].flatten(0, 1)
         return self.policy(acted), self.value(observations.flatten(0, 1))
+
+    def take_statistics(self, mean: Tensor, scale: Tensor) -> None:
+        """Takes the running mean and 1/deviation of the observations, both `[F]`; for networks that want them."""
+        raise NotImplementedError
+
+    # With a recurrent core (`a3c_zoo.learning.recurrent`), in place of the three above. States are `[K, N, H]`.
+
+    def start(self, num_envs: int) -> Tensor | None:
+        """The core's state before an episode, in N environments; None for a network without a core."""
+        return None
+
+    def step(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits `[N, A]` for observations `[N, ...]`, and the state after them."""
+        raise NotImplementedError
+
+    def value_after(self, observations: Tensor, state: Tensor) -> Tensor:
+        """Values `[N]` of observations `[N, ...]` that follow a state."""
+        raise NotImplementedError
+
+    def unroll(
+        self, observations: Tensor, state: Tensor, resets: NDArray[np.bool_], places: Sequence[tuple[int, int]]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One pass over a rollout, as `evaluate`, and states within it.
+
+        Args:
+            observations: `[T+1, N, ...]`. state: before row 0. resets: before which rows it becomes 0, `[T+1, N]`.
+            places: rows t and environments n, each of which resets before row t+1.
+
+        Returns:
+            Logits `[T·N, A]`, values `[(T+1)·N]`, and the state after row t in environment n for each place,
+            `[K, places, H]`, without gradient.
+        """
+        raise NotImplementedError
+
+
+class Split(ActorCritic):
+    """A network whose body and heads can be called one by one, so that a recurrent core finds room between them.
+
+    Attributes:
+        num_features: F, what the body gives.
+    """
+
+    num_features: int
+
+    def features(self, observations: Tensor) -> Tensor:
+        """`[B, F]` for observations `[B, ...]`, in the network's precision."""
+        raise NotImplementedError
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """Logits `[B, A]`, float32, for what the core gives, `[B, H]`, in any precision."""
+        raise NotImplementedError
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """Values `[B]`, float32, likewise."""
+        raise NotImplementedError
 
 
 def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
@@ -67,43 +125,53 @@ class _Tower(nn.Module):
         return functional.linear(x, weight, bias)
 
 
-class MLP(ActorCritic):
+class MLP(Split):
     """Perceptrons for policy and value, separate or with one body."""
 
     def __init__(self, spec: ObservationSpec, num_logits: int, config: MLPConfig) -> None:
         super().__init__()
         self.spec = spec
         self.normalizes = config.normalize_observations
-        # Set from outside, by who gathers the statistics (`Model.pull`); no parameters, so nothing trains them.
+        # No parameters, so nothing trains them.
         self.observation_mean = torch.zeros(spec.num_features)
         self.observation_scale = torch.ones(spec.num_features)
         sizes = [spec.num_features, *config.hidden_sizes]
         gain = nn.init.calculate_gain("tanh" if config.activation == "tanh" else "relu")
         self.separate = config.separate or not config.hidden_sizes  # without hidden layers there is no body to share
-        if self.separate:
-            self.actor = _Tower([*sizes, num_logits], config.activation, gain, last_gain=0.01)
-            self.critic = _Tower([*sizes, 1], config.activation, gain, last_gain=1.0)
-        else:
+        heads = sizes if self.separate else sizes[-1:]
+        self.num_features = sizes[-1]
+        if config.recurrent != "none":
+            heads = [config.recurrent_size]
+        if not self.separate:
             self.body = _Tower(sizes, config.activation, gain, last_gain=gain)
             self.activation = ACTIVATIONS[config.activation]
-            self.actor = _Tower([sizes[-1], num_logits], config.activation, gain, last_gain=0.01)
-            self.critic = _Tower([sizes[-1], 1], config.activation, gain, last_gain=1.0)
+        self.actor = _Tower([*heads, num_logits], config.activation, gain, last_gain=0.01)
+        self.critic = _Tower([*heads, 1], config.activation, gain, last_gain=1.0)
 
-    def _features(self, observations: Tensor) -> Tensor:
+    def take_statistics(self, mean: Tensor, scale: Tensor) -> None:
+        self.observation_mean, self.observation_scale = mean, scale
+
+    def features(self, observations: Tensor) -> Tensor:
         x = self.spec.encode(observations)
         if self.normalizes:
             x = ((x - self.observation_mean) * self.observation_scale).clamp_(-OBSERVATION_LIMIT, OBSERVATION_LIMIT)
         return x if self.separate else self.activation(self.body.forward(x))
 
+    def logits(self, outputs: Tensor) -> Tensor:
+        return self.actor.forward(outputs)
+
+    def values(self, outputs: Tensor) -> Tensor:
+        return self.critic.forward(outputs).squeeze(-1)
+
     def policy(self, observations: Tensor) -> Tensor:
-        return self.actor.forward(self._features(observations))
+        return self.actor.forward(self.features(observations))
 
     def value(self, observations: Tensor) -> Tensor:
-        return self.critic.forward(self._features(observations)).squeeze(-1)
+        return self.critic.forward(self.features(observations)).squeeze(-1)
 
     def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         rows = observations.flatten(0, 1)
-        features = self._features(rows)
+        features = self.features(rows)
         num_acted = rows.shape[0] - observations.shape[1]
         return self.actor.forward(features[:num_acted]), self.critic.forward(features).squeeze(-1)
 
@@ -111,6 +179,7 @@ class MLP(ActorCritic):
 def build_mlp(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> ActorCritic:
     """Factory of the `mlp` network entry; `config` is an `MLPConfig`."""
     from a3c_zoo.learning.configs import MLPConfig
+    from a3c_zoo.learning.recurrent import with_core
 
     assert isinstance(config, MLPConfig)
-    return MLP(spec, num_logits, config)
+    return with_core(MLP(spec, num_logits, config), config)

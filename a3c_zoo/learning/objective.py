@@ -12,6 +12,8 @@ from torch import Tensor
 from a3c_zoo.learning.returns import gae, monte_carlo_returns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from a3c_zoo.learning.networks import ActorCritic
@@ -112,13 +114,29 @@ def differentiate(
     Returns:
         Statistics of the update by name, empty unless `want_statistics` (they cost about 4 % of a small update).
     """
-    logits, all_values = network.evaluate(rollout.observations[:, columns])
+    logits, all_values, value = forward(network, rollout, columns)
     valid = rollout.valid[:, columns]
     values_now = all_values.detach().numpy().reshape(len(valid) + 1, -1)
-    next_values = rollout.next_values(values_now[1:], columns, network.value)
+    next_values = rollout.next_values(values_now[1:], columns, value)
     advantages, returns = advantages_and_returns(rollout, columns, values_now[:-1], next_values, objective)
     actions = rollout.actions[:, columns].flatten(0, 1)
     return descend(distribution, logits, all_values, actions, advantages, returns, valid, objective, want_statistics)
+
+
+def forward(
+    network: ActorCritic, rollout: Rollout, columns: slice
+) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    """Logits `[T·n, A]` and values `[(T+1)·n]` of some environments, and the value function for `Rollout.next_values`.
+
+    A recurrent core goes over the rows from the state that the rollout began with. Where an update has been made from
+    other environments of the rollout meanwhile, that state is of the parameters before it.
+    """
+    observations = rollout.observations[:, columns]
+    if rollout.state is None or rollout.resets is None:
+        return (*network.evaluate(observations), network.value)
+    places = rollout.final_places(columns)
+    logits, values, states = network.unroll(observations, rollout.state[:, columns], rollout.resets[:, columns], places)
+    return logits, values, lambda finals: network.value_after(finals, states)
 
 
 def descend(

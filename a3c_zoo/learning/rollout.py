@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.errors import EnvironmentContractError
+from a3c_zoo.learning.recurrent import kept
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -40,6 +41,8 @@ class Rollout:
         valid: False where the environment ignored the action (after an end, NEXT_STEP), `[T, N]`, bool.
         finals: (t, n) → final observation of an episode truncated at t whose final observation is not
             `observations[t+1, n]`.
+        state: of a recurrent core before row 0, `[K, N, H]`; None without. resets: before which rows it becomes 0,
+            `[T+1, N]`, bool.
     """
 
     observations: Tensor
@@ -49,6 +52,13 @@ class Rollout:
     truncated: NDArray[np.bool_]
     valid: NDArray[np.bool_]
     finals: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
+    state: Tensor | None = None
+    resets: NDArray[np.bool_] | None = None
+
+    def final_places(self, columns: slice) -> list[tuple[int, int]]:
+        """Where `finals` has something for these environments: row and number within `columns`, of each."""
+        chosen = range(*columns.indices(self.rewards.shape[1]))
+        return [(t, chosen.index(n)) for t, n in self.finals if n in chosen]
 
     def head(self, length: int) -> Rollout:
         """The first `length` steps, as views."""
@@ -60,21 +70,25 @@ class Rollout:
             self.truncated[:length],
             self.valid[:length],
             self.finals,
+            self.state,
+            None if self.resets is None else self.resets[: length + 1],
         )
 
     def next_values(
         self, values: NDArray[np.float32], columns: slice, value: Callable[[Tensor], Tensor]
     ) -> NDArray[np.float32]:
-        """Values of what followed each step, `[T, n]`: `values` of rows 1 … T, but V(final observation) where known."""
-        chosen = range(*columns.indices(self.rewards.shape[1]))
-        places = [(t, n) for t, n in self.finals if n in chosen]
+        """Values of what followed each step, `[T, n]`: `values` of rows 1 … T, but V(final observation) where known.
+
+        `value` gets the final observations at `final_places`, in that order.
+        """
+        places = self.final_places(columns)
         if not places:
             return values
-        values = values.copy()
+        values, chosen = values.copy(), range(*columns.indices(self.rewards.shape[1]))
         with torch.no_grad():
-            finals = torch.from_numpy(np.stack([self.finals[place] for place in places]))
+            finals = torch.from_numpy(np.stack([self.finals[t, chosen[n]] for t, n in places]))
             for (t, n), v in zip(places, value(finals).tolist(), strict=True):
-                values[t, chosen.index(n)] = v
+                values[t, n] = v
         return values
 
 
@@ -126,6 +140,8 @@ class Collector:
         num_steps: T. seed: of the first reset; sampling has a generator of its own, `generator`.
         on_tick: called after every environment step; may raise to stop.
         cut_at_end: a rollout ends with the episode, if that comes before T steps; for one environment.
+        state: of a recurrent core before an episode (`ActorCritic.start`), None without a core. It is kept from rollout
+            to rollout; parameters that have changed meanwhile leave it as the old ones made it.
 
     Attributes:
         rollout: what `collect` filled last.
@@ -142,6 +158,7 @@ class Collector:
         generator: torch.Generator,
         on_tick: Callable[[], None],
         cut_at_end: bool = False,
+        state: Tensor | None = None,
     ) -> None:
         self.env, self.name, self.spec, self.distribution = env, name, spec, distribution
         self._generator, self._on_tick = generator, on_tick
@@ -159,7 +176,10 @@ class Collector:
             terminated=np.zeros(shape, np.bool_),
             truncated=np.zeros(shape, np.bool_),
             valid=np.ones(shape, np.bool_),
+            state=None if state is None else state.clone(),
+            resets=None if state is None else np.zeros((shape[0] + 1, env.num_envs), np.bool_),
         )
+        self._start = self._state = state
         self._actions = self.rollout.actions.numpy()
         self._noise = torch.zeros((*shape, distribution.num_logits))
         self._returns = np.zeros(env.num_envs, np.float64)  # of the episodes under way
@@ -174,6 +194,8 @@ class Collector:
         observation, _ = self._call("reset", lambda: self.env.reset(seed=seed))
         self._store(self._newest, observation)
         self._returns[:], self._lengths[:], self._ended[:] = 0, 0, False
+        if self.rollout.resets is not None:
+            self._state, self.rollout.resets[-1] = self._start, False
 
     def collect(self, network: ActorCritic) -> list[FinishedEpisode]:
         """Fills `self.rollout` with T steps of sampled actions; returns the episodes that ended in them.
@@ -181,7 +203,8 @@ class Collector:
         Raises:
             EnvironmentContractError: the environment returned NaN, or a wrong shape or dtype.
         """
-        rollout, step, policy, cut_at_end = self._buffers, self.env.step, network.policy, self._cut_at_end
+        rollout, step, cut_at_end = self._buffers, self.env.step, self._cut_at_end
+        policy = network.policy if self._state is None else self._begin_remembering(network)
         rollout.finals.clear()
         self._observations[0] = self._observations[self._newest]
         noise = self.distribution.noise(self._noise, self._generator)
@@ -205,6 +228,26 @@ class Collector:
         self._check_finite()
         return self._account()
 
+    def _begin_remembering(self, network: ActorCritic) -> Callable[[Tensor], Tensor]:
+        """Keeps the state for learning; returns what stands for the policy: from each row's observations to logits."""
+        state, resets = self._buffers.state, self._buffers.resets
+        assert self._state is not None
+        assert state is not None
+        assert resets is not None
+        state.copy_(self._state)
+        resets[0] = resets[self._newest]
+        rows = iter(resets)
+
+        def policy(observations: Tensor) -> Tensor:
+            assert self._state is not None
+            reset = next(rows)
+            if reset.any():
+                self._state = kept(self._state, reset)
+            logits, self._state = network.step(observations, self._state)
+            return logits
+
+        return policy
+
     def _keep(
         self, t: int, observation: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
     ) -> None:
@@ -217,6 +260,10 @@ class Collector:
         self._over[t] = self._episode_over(terminated, truncated, info)
         if self._mode != "NextStep":
             observation = self._reset_or_find_finals(t, observation, info)
+        if rollout.resets is not None:
+            rollout.resets[t + 1] = (
+                self._over[t] if self._mode != "NextStep" else self._over[t - 1] if t else self._ended
+            )
         self._store(t + 1, observation)
 
     def _reset_or_find_finals(self, t: int, observation: Any, info: dict[str, Any]) -> Any:
@@ -316,6 +363,8 @@ class Collector:
                 "lengths": torch.from_numpy(self._lengths.copy()),
                 "ended": torch.from_numpy(self._ended.copy()),
             }
+            if self._state is not None and self.rollout.resets is not None:
+                state |= {"core": self._state.clone(), "resets": torch.from_numpy(self.rollout.resets[-1].copy())}
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -327,3 +376,6 @@ class Collector:
             np.copyto(self._returns, state["returns"].numpy())
             np.copyto(self._lengths, state["lengths"].numpy())
             np.copyto(self._ended, state["ended"].numpy())
+            if self._state is not None and self.rollout.resets is not None:
+                self._state = torch.empty_like(self._state).copy_(state["core"])
+                self.rollout.resets[-1] = state["resets"].numpy()

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from gymnasium.vector.utils import batch_space
 
 
 class ResumableCartPole(CartPoleVectorEnv):
@@ -30,6 +32,28 @@ class ResumableCartPole(CartPoleVectorEnv):
         self.np_random.bit_generator.state = state["random"]
 
 
-def make(num_envs: int, seed: int, *, render_mode: str | None = None, **kwargs: Any) -> ResumableCartPole:
+class WithoutVelocities(ResumableCartPole):
+    """Shows place and angle alone, `[N, 2]`: how fast they change must be remembered."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        whole = self.single_observation_space
+        assert isinstance(whole, spaces.Box)
+        self.single_observation_space = spaces.Box(whole.low[::2], whole.high[::2], dtype=np.float32)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, info = super().reset(seed=seed, options=options)
+        return observation[:, ::2], info
+
+    def step(self, action: Any) -> Any:
+        observation, *rest = super().step(action)
+        return observation[:, ::2], *rest
+
+
+def make(
+    num_envs: int, seed: int, *, hide_velocity: bool = False, render_mode: str | None = None, **kwargs: Any
+) -> ResumableCartPole:
     """Environment factory. The seed is that of the first `reset`, which the caller does."""
-    return ResumableCartPole(num_envs=num_envs, render_mode=render_mode, **kwargs)
+    kind = WithoutVelocities if hide_velocity else ResumableCartPole
+    return kind(num_envs=num_envs, render_mode=render_mode, **kwargs)

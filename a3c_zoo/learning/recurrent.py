@@ -1,0 +1,134 @@
+"""The recurrent core: what stands between the body of a network and its heads where `network.recurrent` asks for it.
+
+One state tensor `[K, N, H]`, float32, holds what the core remembers of N environments: K = 2 for an LSTM (output and
+cell), 1 for a GRU. Acting takes it one step on, learning takes it through a whole rollout from where that began:
+
+    row            0          1     …     t                  t+1      …     T
+    state before   kept       h_1         h_t                h_t+1          h_T      (the next rollout's row 0)
+                                          ends an episode    0              values alone
+
+It becomes 0 before the first observation of an episode and at no other place. What followed a truncated step is valued
+with the state after that step, whichever row it stands in.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from a3c_zoo.learning.networks import ActorCritic
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from a3c_zoo.learning.configs import CoreConfig
+    from a3c_zoo.learning.networks import Split
+
+
+class Core(nn.Module):
+    """One layer of LSTM (Hochreiter & Schmidhuber 1997, with forget gates) or GRU (Cho et al. 2014), torch's kernels.
+
+    Weights are orthogonal for each gate, biases 0.
+
+    Args:
+        kind: "lstm" or "gru". inputs: length of the features. size: H, units.
+    """
+
+    def __init__(self, kind: str, inputs: int, size: int) -> None:
+        super().__init__()
+        self.is_lstm, self.size = kind == "lstm", size
+        gates = 4 if self.is_lstm else 3
+        for name, width in (("input", inputs), ("hidden", size)):
+            blocks = [nn.init.orthogonal_(torch.empty(size, width)) for _ in range(gates)]
+            self.register_parameter(f"{name}_weight", nn.Parameter(torch.cat(blocks)))
+        for name in ("input", "hidden"):
+            self.register_parameter(f"{name}_bias", nn.Parameter(torch.zeros(gates * size)))
+        self._weights = tuple(self.parameters())  # in the order that torch's kernels want
+
+    def start(self, num_envs: int) -> Tensor:
+        """The state before an episode, `[K, N, H]`."""
+        return torch.zeros(2 if self.is_lstm else 1, num_envs, self.size)
+
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Output `[N, H]` for features `[N, F]`, in their precision, and the state after them."""
+        state = state.to(x.dtype)
+        if self.is_lstm:
+            output, cell = torch.lstm_cell(x, (state[0], state[1]), *self._weights)
+            return output, torch.stack((output, cell)).float()
+        output = torch.gru_cell(x, state[0], *self._weights)
+        return output, output.unsqueeze(0).float()
+
+    def run(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs `[T, N, H]` for features `[T, N, F]`, and the state after them."""
+        # with biases, one layer, no dropout, training, one direction, time first
+        options = (self._weights, True, 1, 0.0, True, False, False)
+        state = state.to(x.dtype).contiguous()
+        if self.is_lstm:
+            outputs, *after = torch.lstm(x, (state[:1], state[1:]), *options)
+            return outputs, torch.cat(after).float()
+        outputs, hidden = torch.gru(x, state, *options)
+        return outputs, hidden.float()
+
+
+class Recurrent(ActorCritic):
+    """A network with a core between its body and its heads.
+
+    Args:
+        network: the rest of it; its heads take `config.recurrent_size` inputs. config: says which core.
+    """
+
+    def __init__(self, network: Split, config: CoreConfig) -> None:
+        super().__init__()
+        self.network = network
+        self.core = Core(config.recurrent, network.num_features, config.recurrent_size)
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether the body wants statistics of its observations."""
+        return bool(getattr(self.network, "normalizes", False))
+
+    def take_statistics(self, mean: Tensor, scale: Tensor) -> None:
+        self.network.take_statistics(mean, scale)
+
+    def start(self, num_envs: int) -> Tensor:
+        return self.core.start(num_envs)
+
+    def step(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        output, state = self.core.step(self.network.features(observations), state)
+        return self.network.logits(output), state
+
+    def value_after(self, observations: Tensor, state: Tensor) -> Tensor:
+        output, _ = self.core.step(self.network.features(observations), state)
+        return self.network.values(output)
+
+    def unroll(
+        self, observations: Tensor, state: Tensor, resets: NDArray[np.bool_], places: Sequence[tuple[int, int]]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        features = self.network.features(observations.flatten(0, 1)).view(*observations.shape[:2], -1)
+        # Where nothing resets the kernel takes all rows at once; with every reset one more call.
+        cuts = [0, *(np.flatnonzero(resets[1:].any(axis=1)) + 1).tolist(), len(resets)]
+        outputs, after = [], {}
+        for begin, end in itertools.pairwise(cuts):
+            if resets[begin].any():
+                state = kept(state, resets[begin])
+            output, state = self.core.run(features[begin:end], state)
+            outputs.append(output)
+            after[end - 1] = state.detach()
+        rows = torch.cat(outputs).flatten(0, 1)
+        states = torch.stack([after[t][:, n] for t, n in places], dim=1) if places else state[:, :0].detach()
+        return self.network.logits(rows[: -observations.shape[1]]), self.network.values(rows), states
+
+
+def with_core(network: Split, config: CoreConfig) -> ActorCritic:
+    """The network with the core that its configuration asks for, or as it is."""
+    return network if config.recurrent == "none" else Recurrent(network, config)
+
+
+def kept(state: Tensor, resets: NDArray[np.bool_]) -> Tensor:
+    """The state `[K, N, H]` with 0 in the environments of `resets` `[N]`."""
+    return state * torch.from_numpy(~resets).to(state.device).unsqueeze(-1)
