@@ -556,3 +556,14 @@ def test_what_is_hidden() -> None:
     actions = np.array([0, 1, 1])
     np.testing.assert_array_equal(whole.step(actions)[0][:, [0, 2]], hidden.step(actions)[0])
     assert hidden.observation_space.contains(hidden.step(actions)[0])
+
+
+@pytest.mark.slow
+def test_only_what_remembers_balances_without_velocities(tmp_path: Path) -> None:
+    def mean_return(**options: Any) -> float:
+        outcome = a3c_zoo.train("cartpole", seed=1, steps=150_000, runs_dir=tmp_path, **options)
+        assert outcome.mean_return_100 is not None
+        return outcome.mean_return_100
+
+    assert mean_return(overrides={"env.hide_velocity": True}) < 80  # 42 to 45 after 300,000 steps
+    assert mean_return(hyperparams="a3c-lstm") > 120
