@@ -15,6 +15,9 @@ COMMANDS = (
     CommandEntry("show", "a3c_zoo.cli.show:command", "Show the hyperparameters of a run to be."),
 )
 
+#: Action spaces by class name: what actor-critic can act in.
+SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
+
 
 def _sb3(name: str, config: str, description: str) -> AgentEntry:
     return AgentEntry(
@@ -24,7 +27,7 @@ def _sb3(name: str, config: str, description: str) -> AgentEntry:
         config=f"a3c_zoo.baselines.configs:{config}",
         kind="baseline",
         sections=("run", "env", "agent"),
-        spaces=("Box", "Discrete", "MultiDiscrete", "MultiBinary"),
+        spaces=SPACES,
         stacks=("own", "zoo"),
         one_process=True,
         description=description,
@@ -40,6 +43,7 @@ BASELINES = (
         config="a3c_zoo.baselines.configs:RandomConfig",
         kind="baseline",
         sections=("run", "env", "agent"),
+        spaces=SPACES,
         one_process=True,
         description="uniformly random actions; learns nothing",
     ),
@@ -54,7 +58,7 @@ def _agent(name: str, module: str, config: str, description: str, one_environmen
         run=f"a3c_zoo.agents.{module}:run",
         load="a3c_zoo.agents.training:load",
         config=f"a3c_zoo.agents.configs:{config}",
-        spaces=("Discrete",),
+        spaces=SPACES,
         one_environment=one_environment,
         description=description,
     )

@@ -34,6 +34,8 @@ class EnvEntry:
         default_agent: the agent that `a3c-zoo train NAME` uses.
         description: one line for listings.
         budget_steps: agent steps for which `a3c-zoo compare` trains unless it is told otherwise; None: it must be told.
+        variant: of a family's environments, what the default set also depends on: `AGENT-VARIANT` is preferred to
+            `AGENT` where the family has it (`gym/a3c-continuous.yml`).
         gym_id: the registered Gymnasium id by which others know the same task, for baselines that train on
             environments of their own library's making; only where a `factory` is given.
     """
@@ -47,6 +49,7 @@ class EnvEntry:
     default_agent: str = "a3c"
     description: str = ""
     gym_id: str | None = None
+    variant: str = ""
     budget_steps: int | None = None
     revision: int = ENTRY_REVISION
 

@@ -34,6 +34,10 @@ class EnvironmentContractError(ZooError):
     """An environment that breaks the Gymnasium contract: NaN, a wrong shape, a wrong dtype."""
 
 
+class UnsupportedSpaceError(ZooError):
+    """A space that the zoo cannot learn from or act in."""
+
+
 class ObservationError(ZooError, ValueError):
     """An observation that a policy cannot act on; a ValueError too, as stable-baselines3's `predict` raises."""
 

@@ -93,9 +93,12 @@ def find_set(registry: Registry, env_name: str, name: str) -> HyperparamSet:
     return found
 
 
-def default_set(registry: Registry, env_name: str, agent_name: str) -> HyperparamSet | None:
-    """Returns the set of an environment that has the agent's name, None if there is none."""
-    return _only(each for each in _sets_for(registry, env_name) if each.name == agent_name)
+def default_set(registry: Registry, env: EnvEntry, agent_name: str) -> HyperparamSet | None:
+    """Returns the set of an environment that has the agent's name, or that and its variant's; None if there is none."""
+    sets = _sets_for(registry, env.name)
+    own = _only(each for each in sets if each.name == agent_name and each.env == env.name)
+    variant = _only(each for each in sets if env.variant and each.name == f"{agent_name}-{env.variant}")
+    return own or variant or _only(each for each in sets if each.name == agent_name)
 
 
 def _sets_for(registry: Registry, env_name: str) -> list[HyperparamSet]:
@@ -196,7 +199,7 @@ def _documents(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams
     if hyperparams is not None and not is_file(hyperparams):
         chosen: HyperparamSet | None = find_set(registry, env.name, hyperparams)
     else:
-        chosen = default_set(registry, env.name, agent.name)
+        chosen = default_set(registry, env, agent.name)
     documents = [] if chosen is None else [yaml_sets.read_document(chosen.file, chosen.source)]
     if hyperparams is not None and is_file(hyperparams):
         documents.append(yaml_sets.read_document(Path(hyperparams), hyperparams))

@@ -136,7 +136,6 @@ def test_a_baseline_has_one_process() -> None:
         ),
         ("gym-from-3", "sb3-a2c", [], "env.stack: own — the actions of environment 'gym-from-3' begin with 3"),
         ("poles", "sb3-a2c", ["max_episode_steps=9"], "env.max_episode_steps: CartPole-v1 doesn't know this key of"),
-        ("gym:Pendulum-v1", "random", [], "agent 'random' acts in Discrete spaces; environment 'gym:Pendulum-v1' has"),
     ],
 )
 def test_what_does_not_fit_the_environment_is_one_line(

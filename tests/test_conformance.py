@@ -55,7 +55,7 @@ def make_poles(num_envs: int, seed: int, mode: gymnasium.vector.AutoresetMode) -
     [
         ("NoMode", "does not say how it resets"),
         ("ForgottenBatch", "observation_space is Box(-3.0, 3.0, (1,), float32); batch_space("),
-        ("Steering", "action space Box(-1.0, 1.0, (1,), float32) is not supported"),
+        ("Steering", "action space Box(0, 3, (1,), int64) is not supported"),
         ("Float64", "reset(seed=1) returned observations float64 [1, 1], where its spaces promise float32 [1, 1]"),
         ("UntoldLives", "episode_over() may only deny that a termination ended an episode"),
         ("Flat", "reset(seed=1) returned observations float32 [1], where its spaces promise float32 [1, 1]"),

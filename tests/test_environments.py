@@ -8,13 +8,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import EnvConfig, OptimizerConfig
 from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError
-from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
+from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, missing_package, seed_for
 from a3c_zoo.learning.model import probe_spaces
 from a3c_zoo.learning.rollout import autoreset_mode
 from a3c_zoo.learning.spaces import Categorical
@@ -78,6 +79,19 @@ class TestRegisteredId:
         entry = EnvEntry("toy", env_id="tests.toys:ToyScript-v0", kwargs={"action_start": 3})
         env = make_vector_env(entry, EnvConfig(), 2, 0)
         assert env.single_action_space == gymnasium.spaces.Discrete(2, start=3)
+
+    @pytest.mark.parametrize(("limit", "expected"), [(None, 500), (7, 7)])
+    def test_a_native_vector_environment_keeps_the_registered_limit(self, limit: int | None, expected: int) -> None:
+        entry = EnvEntry("poles", env_id="CartPole-v1", kwargs={"max_episode_steps": limit})
+        env = make_vector_env(entry, EnvConfig(), 2, 0)
+        assert isinstance(env, CartPoleVectorEnv)
+        assert env.max_episode_steps == expected
+
+    @pytest.mark.parametrize(("words", "cure"), [("Box2D is not", "a3c-zoo[box2d]"), ("MuJoCo", "gymnasium[mujoco]")])
+    def test_a_missing_package_is_one_line_with_its_cure(self, words: str, cure: str) -> None:
+        error = missing_package(gymnasium.error.DependencyNotInstalled(f"{words} installed"))
+        assert error == f"pip install '{cure}'"
+        assert missing_package(RuntimeError(words)) is None
 
     def test_an_unknown_id_names_the_environment(self) -> None:
         with pytest.raises(PluginError, match=r"^environment 'toy' cannot be made: .*NoSuchThing"):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
 
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ObservationError, ZooError
 from a3c_zoo.learning.model import Spaces
 from a3c_zoo.learning.spaces import (
     Categorical,
@@ -18,6 +19,7 @@ from a3c_zoo.learning.spaces import (
     UnsupportedSpaceError,
     action_distribution,
     observation_spec,
+    row_of,
 )
 
 BOX = spaces.Box(-1, 1, (4,), np.float32)
@@ -75,19 +77,81 @@ class TestObservations:
         assert spec.dtype == np.int32
         assert spec.encode(torch.tensor([2], dtype=torch.int32)).tolist() == [[0, 0, 1]]
 
+
+#: Spaces that become one vector, and the shape of it.
+SEVERAL: list[Any] = [
+    spaces.Tuple((spaces.Discrete(32), spaces.Discrete(11), spaces.Discrete(2))),  # Blackjack
+    spaces.Dict({"b": BOX, "a": spaces.Dict({"x": spaces.MultiDiscrete([2, 3]), "y": spaces.Discrete(3, start=4)})}),
+    spaces.Tuple((spaces.MultiBinary((2, 2)), spaces.Box(-1, 1, (), np.float64), spaces.Dict({"k": BOX}))),
+    spaces.MultiDiscrete(np.array([[2, 3], [4, 5]]), start=np.array([[1, 0], [-3, 2]])),
+    spaces.Discrete(3, start=-1),
+]
+
+
+class TestSeveralParts:
+    @pytest.mark.parametrize("space", SEVERAL, ids=str)
+    def test_the_vector_is_gymnasiums_own(self, space: Any) -> None:
+        spec = observation_spec(space)
+        space.seed(3)
+        samples: list[Any] = [space.sample() for _ in range(5)]
+        flat: list[Any] = [spaces.flatten(space, sample) for sample in samples]
+        expected = np.stack(flat).astype(np.float32)
+        assert (spec.kind, spec.shape, spec.dtype) == ("vector", expected.shape[1:], np.dtype(np.float32))
+        empty: Any = create_empty_array(space, 5)
+        batch: Any = concatenate(space, samples, empty)
+        vectors, is_single = spec.flatten(batch)
+        assert not is_single
+        np.testing.assert_array_equal(vectors, expected)
+        one, is_single = spec.flatten(samples[2])
+        assert is_single
+        np.testing.assert_array_equal(one, expected[2:3])
+        np.testing.assert_array_equal(spec.flatten(row_of(batch, 4))[0], expected[4:])
+
+    @pytest.mark.parametrize("space", SEVERAL, ids=str)
+    def test_saved_and_loaded(self, space: Any) -> None:
+        spec = observation_spec(space)
+        assert ObservationSpec.from_state_dict(spec.state_dict()) == spec
+
+    def test_by_hand(self) -> None:
+        spec = observation_spec(spaces.Dict({"a": spaces.Discrete(2, start=5), "b": spaces.MultiBinary(2)}))
+        both = {"a": np.array([6, 5]), "b": np.array([[1, 1], [0, 1]], np.int8)}
+        assert spec.flatten(both)[0].tolist() == [[0, 1, 1, 1], [1, 0, 0, 1]]
+
+    def test_binary_is_stored_as_it_is(self) -> None:
+        spec = observation_spec(spaces.MultiBinary(4))
+        assert spec == ObservationSpec("vector", (4,), np.dtype(np.int8))
+        assert spec.encode(torch.tensor([[1, 0, 0, 1]], dtype=torch.int8)).tolist() == [[1, 0, 0, 1]]
+
     @pytest.mark.parametrize(
-        "space",
+        ("space", "message"),
         [
-            spaces.Discrete(3, start=1),
-            spaces.MultiDiscrete([2, 3]),
-            spaces.MultiBinary(4),
-            spaces.Dict({"position": BOX}),
-            spaces.Tuple((BOX, BOX)),
+            (spaces.Dict({"a": spaces.Dict({"eye": PICTURE}), "b": BOX}), "its part 'a/eye' is an image, which no vec"),
+            (spaces.Tuple((BOX, spaces.Text(3))), "its part '1' is not supported"),
+            (spaces.Text(3), "observation space Text.* is not supported; supported: Box"),
+            (spaces.Dict({}), "holds no numbers"),
         ],
     )
-    def test_others_are_refused(self, space: Any) -> None:
-        with pytest.raises(UnsupportedSpaceError, match="observation space"):
+    def test_others_are_refused(self, space: Any, message: str) -> None:
+        with pytest.raises(UnsupportedSpaceError, match=message):
             observation_spec(space)
+
+    @pytest.mark.parametrize(
+        ("observation", "message"),
+        [
+            ({"a": np.zeros(2, np.int64)}, "an observation has the parts a, b; got"),
+            (
+                {"a": np.zeros(2, np.int64), "b": np.zeros((3, 4), np.float32)},
+                r"part b .* shape \[4\]; got float32",
+            ),
+            ({"a": np.array([0.5, 1]), "b": np.zeros((2, 4), np.float32)}, "part a .* got float64"),
+            ({"a": np.array([0, 9]), "b": np.zeros((2, 4), np.float32)}, "a number outside of its space"),
+            (7, "an observation has the parts a, b; got 7"),
+        ],
+    )
+    def test_wrong_observations(self, observation: Any, message: str) -> None:
+        spec = observation_spec(spaces.Dict({"a": spaces.Discrete(3), "b": BOX}))
+        with pytest.raises(ObservationError, match=message):
+            spec.flatten(observation)
 
 
 class TestActions:
@@ -95,10 +159,10 @@ class TestActions:
         assert action_distribution(spaces.Discrete(3)) == Categorical(3, 0)
         assert action_distribution(spaces.Discrete(3, start=-1)) == Categorical(3, -1)
 
-    @pytest.mark.parametrize("space", [BOX, spaces.MultiDiscrete([2, 2]), spaces.MultiBinary(2)])
-    def test_others_are_refused(self, space: Any) -> None:
-        with pytest.raises(UnsupportedSpaceError, match=r"action space .* is not supported; supported: Discrete"):
-            action_distribution(space)
+    def test_others_are_refused(self) -> None:
+        for space in (spaces.Text(3), spaces.Tuple((BOX, BOX)), spaces.Box(0, 3, (2,), np.int64)):
+            with pytest.raises(UnsupportedSpaceError, match=r"action space .* is not supported; supported: Disc"):
+                action_distribution(space)
         assert issubclass(UnsupportedSpaceError, ZooError)  # one line, not a traceback
 
     def test_shifted_into_the_space(self) -> None:

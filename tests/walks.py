@@ -132,7 +132,7 @@ class ForgottenBatch(Walk):
 class Steering(Walk):
     def __init__(self, num_envs: int) -> None:
         super().__init__(num_envs)
-        self.single_action_space = spaces.Box(-1, 1)
+        self.single_action_space = spaces.Box(0, 3, (1,), np.int64)
 
 
 class Float64(Walk):

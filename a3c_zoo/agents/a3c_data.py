@@ -158,7 +158,7 @@ def layout(model: Model, config: Config) -> Layout:
         own = {"returns": ((rows,), torch.float32), "valid": ((rows,), torch.bool)}
     common: Layout = {
         "observations": ((rows, *spec.shape), stored),
-        "actions": ((rows,), torch.int64),
+        "actions": ((rows, *model.spaces.actions.shape), model.spaces.actions.dtype),
         "version": ((), torch.int64),
     }
     return {**common, **own}

@@ -21,6 +21,12 @@ class LossConfig(AgentConfig):
     value_coefficient: float = Field(0.5, ge=0, description="weight of the value loss")
     normalize_advantages: bool = Field(False, description="advantages scaled to mean 0 and deviation 1 per update")
     clip_rewards: bool = Field(False, description="rewards clipped to ±1 in the loss, never in the environment")
+    reward_scale: float = Field(
+        1.0, gt=0, description="multiplied with every reward in the loss, before they are clipped; returns stay raw"
+    )
+    squash_actions: bool = Field(
+        False, description="Box actions squashed to their bounds by tanh; false: clipped to them"
+    )
     loss_reduction: Literal["mean", "sum"] = Field("mean", description="how the samples of an update are combined")
 
 

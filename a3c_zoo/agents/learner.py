@@ -27,7 +27,9 @@ class WindowWorker(RolloutWorker):
         assert isinstance(agent, HandoverConfig)
         super().__init__(plan, rank, state, on_tick, agent.n_steps)
         self.ring = Ring(plan.exchange)
-        self.windows = Windows(self.collector.rollout, agent.reward_steps, agent.gamma, agent.clip_rewards)
+        self.windows = Windows(
+            self.collector.rollout, agent.reward_steps, agent.gamma, agent.clip_rewards, agent.reward_scale
+        )
         self._is_live = agent.pull == "live"
         if self._is_live:
             self.model.flat.attach(plan.parameters)

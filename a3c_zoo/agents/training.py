@@ -79,6 +79,7 @@ def objective_of(config: LossConfig) -> Objective:
         value_coefficient=config.value_coefficient,
         normalize_advantages=config.normalize_advantages,
         clip_rewards=config.clip_rewards,
+        reward_scale=config.reward_scale,
         loss_sum=config.loss_reduction == "sum",
         anneal_entropy=config.entropy_schedule == "linear",
         **(config.textbook_objective() if isinstance(config, TextbookConfig) else {}),

@@ -49,11 +49,13 @@ def make_vector_env(
                 raise ZooError(f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode")
             env = factory(num_envs, seed, **kwargs)
         else:
-            env = _make_sync(str(entry.env_id), num_envs, kwargs)
+            env = _make_registered(str(entry.env_id), num_envs, kwargs)
     except ZooError as error:
         error.add_note(f"(raised while environment '{entry.name}' was made)")
         raise
     except Exception as error:
+        if cure := missing_package(error):
+            raise ZooError(f"environment '{entry.name}' needs a package that is not installed: {cure}") from error
         raise PluginError(
             f"environment '{entry.name}' cannot be made: {one_line(error)}. Its traceback: --debug"
         ) from error
@@ -68,11 +70,30 @@ def make_vector_env(
     return env
 
 
-def _make_sync(env_id: str, num_envs: int, kwargs: dict[str, Any]) -> VectorEnv[Any, Any, Any]:
+#: Part of what Gymnasium says when an environment's own packages are missing → how to get them.
+EXTRAS = {"box2d": "pip install 'a3c-zoo[box2d]'", "mujoco": "pip install 'gymnasium[mujoco]'"}
+
+
+def missing_package(error: BaseException) -> str | None:
+    """How to install what an environment misses; None for an error of another kind."""
+    from gymnasium.error import DependencyNotInstalled
+
+    if not isinstance(error, DependencyNotInstalled):
+        return None
+    message = " ".join(str(error).split())
+    return next((cure for word, cure in EXTRAS.items() if word in message.lower()), message)
+
+
+def _make_registered(env_id: str, num_envs: int, kwargs: dict[str, Any]) -> VectorEnv[Any, Any, Any]:
     import gymnasium
     from gymnasium.vector import SyncVectorEnv
 
-    module, colon, _ = env_id.partition(":")
+    module, colon, name = env_id.rpartition(":")
     if colon:
         importlib.import_module(module)  # the import registers, in every process anew
+    spec = gymnasium.spec(name)
+    if spec.vector_entry_point is not None and not spec.additional_wrappers:
+        # To gymnasium.make, None is the registered limit; a vector environment would take it for its own.
+        kwargs = {key: value for key, value in kwargs.items() if (key, value) != ("max_episode_steps", None)}
+        return gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     return SyncVectorEnv([lambda: gymnasium.make(env_id, **kwargs)] * num_envs)

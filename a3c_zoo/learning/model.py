@@ -14,11 +14,13 @@ from torch import Tensor
 
 from a3c_zoo.entries import load_object
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
+from a3c_zoo.learning.actions import ActionDistribution, Gaussian, UniformBox, action_distribution, distribution_from
+from a3c_zoo.learning.deviations import WithDeviations
 from a3c_zoo.learning.device import OnDevice
 from a3c_zoo.learning.environments import SEED_NETWORK, make_vector_env, seed_for
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.shared import FlatParameters
-from a3c_zoo.learning.spaces import Categorical, ObservationSpec, action_distribution, observation_spec
+from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.learning.statistics import RunningStatistics
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from a3c_zoo.config import Config
+    from a3c_zoo.config import Config, NetworkConfig
     from a3c_zoo.entries import EnvEntry, NetworkEntry
     from a3c_zoo.learning.networks import ActorCritic
 
@@ -70,22 +72,16 @@ class Spaces:
     """What a model is built for: how observations are stored, and how actions are distributed."""
 
     observations: ObservationSpec
-    actions: Categorical
+    actions: ActionDistribution
 
     def state_dict(self) -> dict[str, Any]:
         """As plain numbers and strings."""
-        o, a = self.observations, self.actions
-        return {
-            "observation": [o.kind, list(o.shape), o.dtype.str, o.one_hot],
-            "action": ["Discrete", a.num_logits, a.start],
-        }
+        return {"observation": self.observations.state_dict(), "action": self.actions.state_dict()}
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> Spaces:
         """From what `state_dict` returned."""
-        kind, shape, dtype, one_hot = state["observation"]
-        _, num_logits, start = state["action"]
-        return cls(ObservationSpec(kind, tuple(shape), np.dtype(dtype), one_hot), Categorical(num_logits, start))
+        return cls(ObservationSpec.from_state_dict(state["observation"]), distribution_from(state["action"]))
 
 
 def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
@@ -110,7 +106,8 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, 
             f"network '{network.name}' takes {' or '.join(network.inputs)} observations; environment '{entry.name}' "
             f"offers {observation_space}. Choose another: a3c-zoo list networks"
         )
-    return Spaces(spec, action_distribution(action_space))
+    squash = bool(getattr(config.agent, "squash_actions", False))
+    return Spaces(spec, action_distribution(action_space, squash=squash, uniform=network is None))
 
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -128,9 +125,7 @@ class Model:
         self.spaces = spaces
         self.config = config
         self.device = device
-        self.module: ActorCritic = load_object(entry.factory)(
-            spaces.observations, spaces.actions.num_logits, config.network
-        )
+        self.module = _build(spaces, entry, config.network)
         self.flat = FlatParameters(self.module, DTYPES[getattr(config.network, "precision", "float32")], device)
         self.network = self.module if device == "cpu" else cast("ActorCritic", OnDevice(self.module, device))
 
@@ -177,6 +172,12 @@ class Model:
         """Takes the parameters and statistics of a saved model. See `saved_model`."""
         self.check_shapes(state["shapes"])
         self.pull(state["parameters"], state["statistics"])
+
+
+def _build(spaces: Spaces, entry: NetworkEntry, config: NetworkConfig) -> ActorCritic:
+    network: ActorCritic = load_object(entry.factory)(spaces.observations, spaces.actions.num_logits, config)
+    is_gaussian = isinstance(spaces.actions, Gaussian) and not isinstance(spaces.actions, UniformBox)
+    return WithDeviations(network, spaces.actions.num_logits) if is_gaussian else network
 
 
 def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> dict[str, Any]:
@@ -235,8 +236,9 @@ class ModelPolicy:
         if deterministic:
             actions = distribution.mode(logits)
         else:
-            actions = torch.empty(len(batch), dtype=torch.int64)
-            distribution.sample(logits, distribution.noise(torch.empty_like(logits), self._generator), actions)
+            actions = torch.empty((len(batch), *distribution.shape), dtype=distribution.dtype)
+            noise = distribution.noise(torch.empty(len(batch), distribution.num_logits), self._generator)
+            distribution.sample(logits, noise, actions)
         chosen = distribution.to_env(actions.numpy())
         # A single action is an array without axes, as SB3's is.
         return (chosen.squeeze(axis=0) if is_single else chosen), state
@@ -269,6 +271,8 @@ def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], boo
     Raises:
         ObservationError: it has neither shape, or is no array at all.
     """
+    if spec.leaves:
+        return spec.flatten(observation)
     wanted = f"an observation has shape {list(spec.shape)}, several {['N', *spec.shape]}".replace("'", "")
     if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
         raise ObservationError(f"{wanted}; got what a Gymnasium reset() returns: (observation, info)")

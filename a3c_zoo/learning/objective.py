@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from a3c_zoo.learning.actions import ActionDistribution
     from a3c_zoo.learning.networks import ActorCritic
     from a3c_zoo.learning.rollout import Rollout
-    from a3c_zoo.learning.spaces import Categorical
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Objective:
         gamma: discount per step. gae_lambda: 1 is A3C.
         entropy_coefficient, value_coefficient: weights of the entropy bonus and of the squared value error.
         normalize_advantages: to mean 0 and standard deviation 1 over the samples of an update.
-        clip_rewards: to ±1, in the loss alone.
+        clip_rewards: to ±1, in the loss alone. reward_scale: multiplied with every reward before, in the loss alone.
         loss_sum: sum over samples rather than their mean.
         anneal_entropy: the entropy bonus falls linearly to 0; see `at`.
         termination_reward: in place of the environment's where an episode terminated, None to keep that.
@@ -43,6 +43,7 @@ class Objective:
     value_coefficient: float
     normalize_advantages: bool = False
     clip_rewards: bool = False
+    reward_scale: float = 1.0
     loss_sum: bool = False
     anneal_entropy: bool = False
     termination_reward: float | None = None
@@ -68,6 +69,8 @@ def advantages_and_returns(
     terminated, truncated = rollout.terminated[:, columns], rollout.truncated[:, columns]
     if objective.termination_reward is not None:
         rewards = np.where(terminated, np.float32(objective.termination_reward), rewards)
+    if objective.reward_scale != 1:
+        rewards = rewards * np.float32(objective.reward_scale)
     if objective.clip_rewards:
         rewards = np.clip(rewards, -1.0, 1.0)
     if objective.whole_episodes:
@@ -100,7 +103,7 @@ def normalize(advantages: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDAr
 
 def differentiate(
     network: ActorCritic,
-    distribution: Categorical,
+    distribution: ActionDistribution,
     rollout: Rollout,
     columns: slice,
     objective: Objective,
@@ -140,7 +143,7 @@ def forward(
 
 
 def descend(
-    distribution: Categorical,
+    distribution: ActionDistribution,
     logits: Tensor,
     all_values: Tensor,
     actions: Tensor,

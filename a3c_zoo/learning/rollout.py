@@ -18,15 +18,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from a3c_zoo.errors import EnvironmentContractError
+from a3c_zoo.errors import EnvironmentContractError, ObservationError
 from a3c_zoo.learning.recurrent import kept
+from a3c_zoo.learning.spaces import row_of
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
     from numpy.typing import NDArray
 
+    from a3c_zoo.learning.actions import ActionDistribution
     from a3c_zoo.learning.networks import ActorCritic
-    from a3c_zoo.learning.spaces import Categorical, ObservationSpec
+    from a3c_zoo.learning.spaces import ObservationSpec
 
 
 @dataclass(slots=True)
@@ -35,7 +37,8 @@ class Rollout:
 
     Attributes:
         observations: s_0 … s_T, `[T+1, N, ...]`, as stored (`ObservationSpec`).
-        actions: indices of the actions, `[T, N]`, int64.
+        actions: as their distribution keeps them, `[T, N, ...]` (`ActionDistribution`): indices, `[T, N]`, int64, in a
+            Discrete space.
         rewards: the environment's own, `[T, N]`, float32.
         terminated, truncated: how step t ended an episode, `[T, N]`, bool.
         valid: False where the environment ignored the action (after an end, NEXT_STEP), `[T, N]`, bool.
@@ -152,7 +155,7 @@ class Collector:
         env: VectorEnv[Any, Any, Any],
         name: str,
         spec: ObservationSpec,
-        distribution: Categorical,
+        distribution: ActionDistribution,
         num_steps: int,
         seed: int,
         generator: torch.Generator,
@@ -171,7 +174,7 @@ class Collector:
         self._newest = len(observations) - 1  # the row of what is acted on next
         self.rollout = self._buffers = Rollout(
             observations=torch.from_numpy(observations),
-            actions=torch.zeros(shape, dtype=torch.int64),
+            actions=torch.zeros((*shape, *distribution.shape), dtype=distribution.dtype),
             rewards=np.zeros(shape, np.float32),
             terminated=np.zeros(shape, np.bool_),
             truncated=np.zeros(shape, np.bool_),
@@ -192,7 +195,7 @@ class Collector:
     def reset(self, seed: int) -> None:
         """Starts new episodes everywhere."""
         observation, _ = self._call("reset", lambda: self.env.reset(seed=seed))
-        self._store(self._newest, observation)
+        self._store(self._newest, self._flat(observation) if self.spec.leaves else observation)
         self._returns[:], self._lengths[:], self._ended[:] = 0, 0, False
         if self.rollout.resets is not None:
             self._state, self.rollout.resets[-1] = self._start, False
@@ -258,6 +261,8 @@ class Collector:
                 self._refuse(name, array, shape, None)
         rollout.rewards[t], rollout.terminated[t], rollout.truncated[t] = reward, terminated, truncated
         self._over[t] = self._episode_over(terminated, truncated, info)
+        if self.spec.leaves:
+            observation = self._flat(observation)
         if self._mode != "NextStep":
             observation = self._reset_or_find_finals(t, observation, info)
         if rollout.resets is not None:
@@ -276,11 +281,13 @@ class Collector:
         # A bootstrap needs only the truncated ones: what follows a termination is worth 0.
         for n in np.flatnonzero(rollout.truncated[t] & ~rollout.terminated[t]):
             # AtariVectorEnv gives a dense array, SyncVectorEnv an object array with None for the others.
-            final = None if finals is None else finals[n]
+            final = None if finals is None else row_of(finals, int(n))
             if final is None:
                 raise EnvironmentContractError(
                     f"environment '{self.name}' resets in the same step but gives no 'final_obs'"
                 )
+            if self.spec.leaves and self._mode == "SameStep":
+                final = self._flat(final)[0]
             final = np.array(final, self.spec.dtype)
             if final.shape != self.spec.shape:
                 self._refuse("final observation", final, self.spec.shape, self.spec.dtype)
@@ -288,7 +295,18 @@ class Collector:
         if self._mode == "Disabled":
             self._store(t + 1, observation)  # for its checks alone
             observation, _ = self._call("reset", lambda: self.env.reset(options={"reset_mask": ended.copy()}))
+            if self.spec.leaves:
+                observation = self._flat(observation)
         return observation
+
+    def _flat(self, observation: Any) -> NDArray[np.float32]:
+        """Observations of several parts as one vector each."""
+        try:
+            return self.spec.flatten(observation)[0]
+        except ObservationError as error:
+            raise EnvironmentContractError(
+                f"environment '{self.name}' returned a wrong observation: {error}"
+            ) from error
 
     def _store(self, row: int, observation: Any) -> None:
         target = self._observations[row]

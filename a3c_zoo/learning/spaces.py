@@ -1,23 +1,72 @@
-"""From Gymnasium spaces to what networks need: observation specs and action distributions."""
+"""From Gymnasium's observation spaces to what is stored and what networks get."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ObservationError, UnsupportedSpaceError
+from a3c_zoo.learning.actions import ActionDistribution, Categorical, action_distribution
 
 if TYPE_CHECKING:
     from gymnasium import Space
     from numpy.typing import NDArray
 
+__all__ = [
+    "ActionDistribution",
+    "Categorical",
+    "Leaf",
+    "ObservationSpec",
+    "UnsupportedSpaceError",
+    "action_distribution",
+    "observation_spec",
+    "row_of",
+]
 
-class UnsupportedSpaceError(ZooError):
-    """A space that the zoo cannot learn from or act in."""
+SUPPORTED = "Box (vectors, and an image by itself), Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of vectors"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One array within an observation of several.
+
+    Attributes:
+        path: keys and numbers that lead to it. shape: its own, without batch axes.
+        sizes: for integers that stand for one-hot vectors, how many values each has; empty for plain numbers.
+        start: the first of those values, of each.
+    """
+
+    path: tuple[str | int, ...]
+    shape: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
+    start: tuple[int, ...] = ()
+
+    @property
+    def num_features(self) -> int:
+        """How much of the vector it takes."""
+        return sum(self.sizes) if self.sizes else prod(self.shape)
+
+    def of(self, observation: Any) -> Any:
+        """The array in an observation."""
+        for key in self.path:
+            observation = observation[key]
+        return np.asarray(observation)
+
+    def write(self, array: NDArray[Any], target: NDArray[np.float32]) -> None:
+        """Writes arrays `[N, *shape]` into `target` `[N, num_features]`."""
+        flat = array.reshape(len(array), -1)
+        if not self.sizes:
+            target[...] = flat
+            return
+        target[...] = 0
+        firsts = np.concatenate(([0], np.cumsum(self.sizes)[:-1])).astype(np.int64)
+        np.put_along_axis(target, flat - np.asarray(self.start, np.int64) + firsts, 1.0, axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +78,15 @@ class ObservationSpec:
         shape: shape as stored in a rollout, without batch axes.
         dtype: dtype as stored in a rollout.
         one_hot: number of classes where the stored integer stands for a one-hot vector, else 0.
+        leaves: what a stored vector is put together from, in the order of `gymnasium.spaces.flatten`; empty where
+            observations are stored as they come.
     """
 
     kind: Literal["vector", "image"]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     one_hot: int = 0
+    leaves: tuple[Leaf, ...] = ()
 
     @property
     def num_features(self) -> int:
@@ -51,67 +103,106 @@ class ObservationSpec:
             observations = observations.flatten(start_dim=observations.dim() - len(self.shape))
         return observations.float()  # no copy where it is float32 already
 
+    def flatten(self, observations: Any) -> tuple[NDArray[np.float32], bool]:
+        """Puts N observations of several parts each into `[N, *shape]`, by `leaves`; a single one makes N = 1.
+
+        Returns:
+            The vectors, and whether it was a single one.
+
+        Raises:
+            ObservationError: a part is missing, or has another shape.
+        """
+        try:
+            arrays = [leaf.of(observations) for leaf in self.leaves]
+        except (KeyError, IndexError, TypeError) as error:
+            paths = ", ".join("/".join(map(str, leaf.path)) for leaf in self.leaves)
+            raise ObservationError(f"an observation has the parts {paths}; got {observations!r}"[:500]) from error
+        is_single = arrays[0].shape == self.leaves[0].shape
+        if is_single:
+            arrays = [array[None] for array in arrays]
+        vectors, at = np.empty((len(arrays[0]), *self.shape), np.float32), 0
+        for leaf, array in zip(self.leaves, arrays, strict=True):
+            if array.shape != (len(vectors), *leaf.shape) or array.dtype.kind not in ("biu" if leaf.sizes else "biuf"):
+                part = f"part {'/'.join(map(str, leaf.path))} of an observation" if leaf.path else "an observation"
+                raise ObservationError(
+                    f"{part} has shape {list(leaf.shape)}; got {array.dtype} {list(array.shape)} for {len(vectors)}"
+                )
+            try:
+                leaf.write(array, vectors[:, at : at + leaf.num_features])
+            except IndexError as error:
+                raise ObservationError(f"an observation has a number outside of its space: {array.tolist()}") from error
+            at += leaf.num_features
+        return vectors, is_single
+
+    def state_dict(self) -> list[Any]:
+        """As plain numbers, strings and lists."""
+        leaves = [[list(leaf.path), list(leaf.shape), list(leaf.sizes), list(leaf.start)] for leaf in self.leaves]
+        return [self.kind, list(self.shape), self.dtype.str, self.one_hot, *([leaves] if leaves else [])]
+
+    @classmethod
+    def from_state_dict(cls, state: list[Any]) -> ObservationSpec:
+        """From what `state_dict` returned."""
+        kind, shape, dtype, one_hot, *rest = state
+        leaves = tuple(Leaf(*(tuple(each) for each in leaf)) for leaf in (rest[0] if rest else ()))
+        return cls(kind, tuple(shape), np.dtype(dtype), one_hot, leaves)
+
+
+def row_of(observations: Any, n: int) -> Any:
+    """Observation n of a batch, whose parts may be in dictionaries and tuples; None for one that is not there."""
+    if isinstance(observations, dict):
+        return {key: row_of(part, n) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(row_of(part, n) for part in observations)
+    return observations[n]
+
 
 def observation_spec(space: Space[Any]) -> ObservationSpec:
     """Returns the spec of a single environment's observation space.
 
     Raises:
-        UnsupportedSpaceError: for spaces other than Box and Discrete.
+        UnsupportedSpaceError: for Dict and Tuple spaces with images, and spaces without a fixed number of numbers.
     """
     from gymnasium import spaces
 
     if isinstance(space, spaces.Box):
         dtype = np.dtype(space.dtype)
-        is_image = dtype == np.uint8 and len(space.shape) == 3
-        return ObservationSpec("image" if is_image else "vector", tuple(space.shape), dtype)
-    if isinstance(space, spaces.Discrete):
-        if int(space.start) != 0:
-            raise UnsupportedSpaceError(f"observation space {space} must start at 0")
+        return ObservationSpec("image" if _is_image(space) else "vector", tuple(space.shape), dtype)
+    if isinstance(space, spaces.MultiBinary):
+        return ObservationSpec("vector", tuple(space.shape), np.dtype(space.dtype))
+    if isinstance(space, spaces.Discrete) and int(space.start) == 0:
         return ObservationSpec("vector", (), np.dtype(space.dtype), one_hot=int(space.n))
-    raise UnsupportedSpaceError(f"observation space {space} is not supported; supported: Box, Discrete")
+    leaves = tuple(_leaves(space, (), space))
+    size = sum(leaf.num_features for leaf in leaves)
+    if not size:
+        raise UnsupportedSpaceError(f"observation space {space} holds no numbers")
+    return ObservationSpec("vector", (size,), np.dtype(np.float32), leaves=leaves)
 
 
-@dataclass(frozen=True, slots=True)
-class Categorical:
-    """Distribution over the actions of a Discrete space, parametrised by logits `[..., num_logits]`."""
-
-    num_logits: int
-    start: int = 0
-
-    def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
-        """Fills `out` `[..., num_logits]`, float32, with Gumbel(0, 1) noise and returns it.
-
-        Drawn for a whole rollout at once: per-step sampling then costs one addition and one argmax.
-        """
-        return out.exponential_(generator=generator).log_().neg_()
-
-    def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
-        """Writes one sample per row into `out` `[B]`, int64, by the Gumbel-max trick: argmax(logits + noise)."""
-        torch.argmax(logits + noise, dim=-1, out=out)
-
-    def mode(self, logits: Tensor) -> Tensor:
-        """Returns the most probable action per row, `[B]`, int64."""
-        return logits.argmax(dim=-1)
-
-    def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns log π(a) `[B]` and the entropy H = −Σ p log p in nats `[B]`, from `[B, A]` and `[B]`."""
-        log_p = torch.log_softmax(logits, dim=-1)
-        entropy = -(log_p.exp() * log_p).sum(dim=-1)
-        return log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1), entropy
-
-    def to_env(self, actions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Turns indices into the environment's actions (a Discrete space need not start at 0)."""
-        return actions + self.start if self.start else actions
+def _is_image(space: Any) -> bool:
+    return np.dtype(space.dtype) == np.uint8 and len(space.shape) == 3
 
 
-def action_distribution(space: Space[Any]) -> Categorical:
-    """Returns the distribution over a single environment's action space.
-
-    Raises:
-        UnsupportedSpaceError: for spaces other than Discrete.
-    """
+def _leaves(space: Space[Any], path: tuple[str | int, ...], whole: Space[Any]) -> Iterator[Leaf]:
     from gymnasium import spaces
 
-    if isinstance(space, spaces.Discrete):
-        return Categorical(int(space.n), int(space.start))
-    raise UnsupportedSpaceError(f"action space {space} is not supported; supported: Discrete")
+    match space:
+        case spaces.Dict():
+            for key, part in space.spaces.items():
+                yield from _leaves(part, (*path, key), whole)
+        case spaces.Tuple():
+            for number, part in enumerate(space.spaces):
+                yield from _leaves(part, (*path, number), whole)
+        case spaces.Box() if not _is_image(space):
+            yield Leaf(path, tuple(space.shape))
+        case spaces.MultiBinary():
+            yield Leaf(path, tuple(space.shape))
+        case spaces.Discrete():
+            yield Leaf(path, (), (int(space.n),), (int(space.start),))
+        case spaces.MultiDiscrete():
+            sizes, start = (tuple(int(n) for n in array.reshape(-1)) for array in (space.nvec, space.start))
+            yield Leaf(path, tuple(space.shape), sizes, start)
+        case _:
+            place = "/".join(map(str, path))
+            why = "is an image, which no vector can hold" if isinstance(space, spaces.Box) else "is not supported"
+            inner = f": its part '{place}' {why}" if path else " is not supported"
+            raise UnsupportedSpaceError(f"observation space {whole}{inner}; supported: {SUPPORTED}")

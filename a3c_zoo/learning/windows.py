@@ -23,14 +23,15 @@ class Windows:
 
     Args:
         rollout: whose shapes are taken; T is its number of rows. n: steps of a window. gamma: discount per step.
-        clip_rewards: to ±1.
+        clip_rewards: to ±1. reward_scale: multiplied with every reward before.
 
     Attributes:
         rollout: those steps, as one rollout. num_steps: T.
     """
 
-    def __init__(self, rollout: Rollout, n: int, gamma: float, clip_rewards: bool) -> None:
+    def __init__(self, rollout: Rollout, n: int, gamma: float, clip_rewards: bool, reward_scale: float = 1.0) -> None:
         self.num_steps, self._n, self._gamma, self._clip = len(rollout.actions), n, gamma, clip_rewards
+        self._scale = reward_scale
         shape = (self.num_steps + n - 1, rollout.rewards.shape[1])
         self.rollout = Rollout(
             observations=_rows(rollout.observations, self.num_steps + n),
@@ -107,7 +108,8 @@ class Windows:
         return sums, discounts, torch.from_numpy(following)
 
     def _rewards(self) -> Floats:
-        return np.clip(self.rollout.rewards, -1, 1) if self._clip else self.rollout.rewards
+        rewards = self.rollout.rewards if self._scale == 1 else self.rollout.rewards * np.float32(self._scale)
+        return np.clip(rewards, -1, 1) if self._clip else rewards
 
     def _sums(self, rewards: Floats, next_values: Floats) -> Floats:
         rollout = self.rollout

@@ -97,17 +97,38 @@ def _check_config_model(entry: EnvEntry, model: Any) -> None:
     expect(not both, f"kwargs has {both}, which the configuration has too, and would override")
 
 
-def _random_actions(subject: Subject, steps: int) -> NDArray[np.int64]:
-    """Actions `[T, N]`, the same ones at every call."""
+def _random_actions(subject: Subject, steps: int) -> NDArray[Any]:
+    """Actions `[T, N, ...]`, the same ones at every call."""
+    from gymnasium.spaces import Discrete
+
     space: Any = subject.env.single_action_space
+    if not isinstance(space, Discrete):
+        return _sampled(subject, steps, seed=0)
     chosen = np.random.default_rng(0).integers(space.n, size=(steps, subject.num_envs))
     return np.asarray(chosen + space.start, np.int64)
+
+
+def _sampled(subject: Subject, steps: int, seed: int) -> NDArray[Any]:
+    space: Any = subject.env.action_space
+    space.seed(seed)
+    return np.stack([space.sample() for _ in range(steps)])
+
+
+def _other_actions(subject: Subject, actions: NDArray[Any]) -> NDArray[Any]:
+    """Others than those given, in the same space."""
+    from gymnasium.spaces import Discrete
+
+    space: Any = subject.env.single_action_space
+    if isinstance(space, Discrete):
+        return np.asarray((actions - space.start + 1) % space.n + space.start)
+    return _sampled(subject, len(actions), seed=1)
 
 
 def _check_spaces(subject: Subject) -> None:
     from gymnasium.vector.utils import batch_space
 
-    from a3c_zoo.learning.spaces import action_distribution, observation_spec
+    from a3c_zoo.learning.actions import action_distribution
+    from a3c_zoo.learning.spaces import observation_spec
 
     env = subject.env
     for name in ("observation_space", "action_space", "single_observation_space", "single_action_space"):
@@ -122,7 +143,7 @@ def _check_spaces(subject: Subject) -> None:
         subject.expect(found == batched, f"{single} is {found}; batch_space(single_{single}, num_envs) is {batched}")
 
 
-def _check_seeding(subject: Subject, actions: NDArray[np.int64], played: Trajectory) -> None:
+def _check_seeding(subject: Subject, actions: NDArray[Any], played: Trajectory) -> None:
     _expect_equal(
         subject,
         played,
@@ -151,7 +172,7 @@ def _check_seeding(subject: Subject, actions: NDArray[np.int64], played: Traject
         _check_streams(subject, actions)
 
 
-def _check_streams(subject: Subject, actions: NDArray[np.int64]) -> None:
+def _check_streams(subject: Subject, actions: NDArray[Any]) -> None:
     """With the same actions everywhere, random environments side by side must differ from each other."""
     played = subject.play_new(np.repeat(actions[:, :1], subject.num_envs, axis=1), seed=1)
     arrays = (played.observations, played.rewards, played.ended)
@@ -159,13 +180,13 @@ def _check_streams(subject: Subject, actions: NDArray[np.int64]) -> None:
     subject.expect(not alike, "all environments play the same episodes: each needs random numbers of its own")
 
 
-def _check_autoreset(subject: Subject, actions: NDArray[np.int64], played: Trajectory) -> None:
+def _check_autoreset(subject: Subject, actions: NDArray[Any], played: Trajectory) -> None:
     if subject.mode == "NextStep":
         _check_ignored_step(subject, actions, played)
     _check_new_episodes(subject, played)
 
 
-def _check_ignored_step(subject: Subject, actions: NDArray[np.int64], played: Trajectory) -> None:
+def _check_ignored_step(subject: Subject, actions: NDArray[Any], played: Trajectory) -> None:
     """NEXT_STEP: the step after an end only resets."""
     ignored = np.zeros_like(played.ended)
     ignored[1:] = played.ended[:-1]
@@ -175,8 +196,8 @@ def _check_ignored_step(subject: Subject, actions: NDArray[np.int64], played: Tr
     ):
         step = int(fault.any(axis=1).argmax())
         subject.expect(not fault.any(), f"step {step} {message}: in autoreset mode NextStep this step only resets")
-    space: Any = subject.env.single_action_space
-    others = np.where(ignored, (actions - space.start + 1) % space.n + space.start, actions)
+    where = ignored.reshape(*ignored.shape, *[1] * (actions.ndim - 2))
+    others = np.where(where, _other_actions(subject, actions), actions)
     _expect_equal(
         subject,
         played,
@@ -208,7 +229,7 @@ def _check_new_episodes(subject: Subject, played: Trajectory) -> None:
     )
 
 
-def _check_state(subject: Subject, actions: NDArray[np.int64], played: Trajectory) -> None:
+def _check_state(subject: Subject, actions: NDArray[Any], played: Trajectory) -> None:
     """`get_state` and `set_state`, in the middle and right after an end, where a reset may be pending."""
     offered = [name for name in ("get_state", "set_state") if hasattr(subject.env, name)]
     subject.expect(len(offered) != 1, f"it has {''.join(offered)} alone; an exact resume needs get_state and set_state")
@@ -228,7 +249,7 @@ def _check_state(subject: Subject, actions: NDArray[np.int64], played: Trajector
             _resume(subject, actions[cut:], played.tail(cut), content, f"{message}; it must return copies of all")
 
 
-def _resume(subject: Subject, actions: NDArray[np.int64], expected: Trajectory, state: Any, message: str) -> None:
+def _resume(subject: Subject, actions: NDArray[Any], expected: Trajectory, state: Any, message: str) -> None:
     with subject.made() as env:
         subject.reset(2)
         subject.call("set_state()", lambda: env.set_state(state))  # type: ignore[attr-defined]

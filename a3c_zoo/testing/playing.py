@@ -106,7 +106,7 @@ class Subject:
             raise
         self.call("close()", env.close)
 
-    def play_new(self, actions: NDArray[np.int64], seed: int) -> Trajectory:
+    def play_new(self, actions: NDArray[Any], seed: int) -> Trajectory:
         """Plays a new environment from `reset(seed)` on."""
         with self.made():
             return self.play(actions, self.reset(seed))
@@ -124,9 +124,9 @@ class Subject:
         self.check_observations(what, result[0])
         return np.array(result[0])
 
-    def play(self, actions: NDArray[np.int64], start: NDArray[Any]) -> Trajectory:
-        """Takes the actions `[T, N]` in the environment made last; `start` are the observations before them."""
-        shape = actions.shape
+    def play(self, actions: NDArray[Any], start: NDArray[Any]) -> Trajectory:
+        """Takes the actions `[T, N, ...]` in the environment made last; `start` are the observations before them."""
+        shape = actions.shape[:2]
         terminated, truncated, ended = np.zeros((3, *shape), np.bool_)
         observations = np.empty((len(actions) + 1, *start.shape), start.dtype)
         played = Trajectory(observations, np.zeros(shape), terminated, truncated, ended)
@@ -135,7 +135,7 @@ class Subject:
             observations[t + 1] = self._step(t, actions[t].copy(), played)
         return played
 
-    def _step(self, t: int, actions: NDArray[np.int64], played: Trajectory) -> NDArray[Any]:
+    def _step(self, t: int, actions: NDArray[Any], played: Trajectory) -> NDArray[Any]:
         what = f"step {t}"
         result = self.call(f"step() (step {t})", lambda: self.env.step(actions))
         self.expect(
@@ -199,6 +199,8 @@ class Subject:
     def check_observations(self, what: str, observations: Any) -> None:
         """Type, shape, dtype, finiteness and bounds of what `what` returned."""
         space: Any = self.env.single_observation_space
+        if space.shape is None or space.dtype is None:
+            self.fail(f"check_env plays environments whose observations are single arrays, not {space}")
         shape = (self.num_envs, *space.shape)
         if not _is_array(observations, shape) or observations.dtype != space.dtype:
             promised = f"{np.dtype(space.dtype)} {list(shape)}"

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING, Any
 
 from a3c_zoo import EnvEntry, ZooError
 from a3c_zoo.errors import unknown_name
 
+if TYPE_CHECKING:
+    from gymnasium import Env
+
 
 def resolve(env_id: str) -> EnvEntry:
     """Returns the entry of a registered id such as `Acrobot-v1` or `my_package:Maze-v0` (imports `my_package` first).
+
+    Its `variant` is "continuous" where actions are a Box, "image" where observations are pictures, else empty. To know
+    that, one environment is made; where it cannot be made, the run will say why.
 
     Raises:
         UnknownNameError: no such id is registered.
@@ -31,7 +38,24 @@ def resolve(env_id: str) -> EnvEntry:
         config="a3c_zoo_envs.gym_config:GymConfig",
         threshold=spec.reward_threshold,
         description=f"{name}, as registered with Gymnasium",
+        variant=_variant(name),
     )
+
+
+def _variant(name: str) -> str:
+    import gymnasium
+
+    try:
+        env: Env[Any, Any] = gymnasium.make(name)
+    except Exception:  # anything; training makes it again, and then tells
+        return ""
+    try:
+        observations, actions = env.observation_space, env.action_space
+    finally:
+        env.close()
+    if isinstance(observations, gymnasium.spaces.Box) and len(observations.shape) == 3:
+        return "image"
+    return "continuous" if isinstance(actions, gymnasium.spaces.Box) else ""
 
 
 def _import(module: str, env_id: str) -> None:

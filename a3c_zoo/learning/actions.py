@@ -1,0 +1,348 @@
+"""Distributions over actions, chosen from the action space.
+
+Each is parametrised by what the network's policy gives, samples with noise that is drawn for a whole rollout at once,
+keeps actions in a form of its own (`shape`, `dtype`) from which the loss takes their probability, and turns them into
+the environment's actions at the last moment (`to_env`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import e, log, pi, prod
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from a3c_zoo.errors import ConfigError, UnsupportedSpaceError
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+    from numpy.typing import NDArray
+
+#: log √(2π) and the entropy of N(0, 1) in nats.
+LOG_ROOT_2_PI = 0.5 * log(2 * pi)
+NORMAL_ENTROPY = 0.5 * log(2 * pi * e)
+
+
+class ActionDistribution(Protocol):
+    """What the stages need of a distribution. `[..., K]`: `num_logits`; a Gaussian's parameters are twice as many."""
+
+    @property
+    def num_logits(self) -> int:
+        """How many numbers the network gives for each observation, and how many numbers of noise a sample takes."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one action, as a rollout keeps it."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of actions, as a rollout keeps them."""
+        ...
+
+    def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
+        """Fills `out` `[..., num_logits]`, float32, with the noise that samples are made of, and returns it."""
+        ...
+
+    def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
+        """Writes one sample per row into `out` `[B, *shape]`."""
+        ...
+
+    def mode(self, logits: Tensor) -> Tensor:
+        """The most probable action per row, `[B, *shape]`."""
+        ...
+
+    def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Log π(a) and the entropy in nats, both `[B]`, for actions `[B, *shape]`."""
+        ...
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """The environment's actions `[B, *space.shape]`, in its dtype, for actions `[B, *shape]`."""
+        ...
+
+    def state_dict(self) -> list[Any]:
+        """Kind and fields as plain numbers, strings and lists; `distribution_from` makes the same of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Categorical:
+    """Distribution over the actions of a Discrete space, parametrised by logits `[..., num_logits]`."""
+
+    num_logits: int
+    start: int = 0
+    shape: ClassVar[tuple[int, ...]] = ()
+    dtype: ClassVar[torch.dtype] = torch.int64
+
+    def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
+        """Fills `out` `[..., num_logits]`, float32, with Gumbel(0, 1) noise and returns it.
+
+        Drawn for a whole rollout at once: per-step sampling then costs one addition and one argmax.
+        """
+        return gumbel(out, generator)
+
+    def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
+        """Writes one sample per row into `out` `[B]`, int64, by the Gumbel-max trick: argmax(logits + noise)."""
+        torch.argmax(logits + noise, dim=-1, out=out)
+
+    def mode(self, logits: Tensor) -> Tensor:
+        """Returns the most probable action per row, `[B]`, int64."""
+        return logits.argmax(dim=-1)
+
+    def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns log π(a) `[B]` and the entropy H = −Σ p log p in nats `[B]`, from `[B, A]` and `[B]`."""
+        log_p = torch.log_softmax(logits, dim=-1)
+        entropy = -(log_p.exp() * log_p).sum(dim=-1)
+        return log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1), entropy
+
+    def to_env(self, actions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Turns indices into the environment's actions (a Discrete space need not start at 0)."""
+        return actions + self.start if self.start else actions
+
+    def state_dict(self) -> list[Any]:
+        return ["Discrete", self.num_logits, self.start]
+
+
+@dataclass(frozen=True, slots=True)
+class MultiCategorical:
+    """Independent choices, as MultiDiscrete spaces have them: their logits stand one behind the other.
+
+    Attributes:
+        sizes: how many actions each choice has, `[K]`. start: the first action of each, `[K]`.
+        space_shape, space_dtype: of the environment's actions.
+    """
+
+    sizes: tuple[int, ...]
+    start: tuple[int, ...]
+    space_shape: tuple[int, ...]
+    space_dtype: str = "<i8"
+    dtype: ClassVar[torch.dtype] = torch.int64
+
+    @property
+    def num_logits(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.sizes),)
+
+    def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
+        """Gumbel(0, 1)."""
+        return gumbel(out, generator)
+
+    def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
+        """Gumbel-max for each choice, int64, into `out` `[B, K]`."""
+        for k, part in enumerate(torch.split(logits + noise, list(self.sizes), dim=-1)):
+            out[..., k] = part.argmax(dim=-1)
+
+    def mode(self, logits: Tensor) -> Tensor:
+        return torch.stack([part.argmax(dim=-1) for part in torch.split(logits, list(self.sizes), dim=-1)], dim=-1)
+
+    def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums over the choices, which are independent."""
+        log_prob, entropy = torch.zeros(()), torch.zeros(())
+        for part, chosen in zip(torch.split(logits, list(self.sizes), dim=-1), actions.unbind(dim=-1), strict=True):
+            log_p = torch.log_softmax(part, dim=-1)
+            log_prob = log_prob + log_p.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+            entropy = entropy - (log_p.exp() * log_p).sum(dim=-1)
+        return log_prob, entropy
+
+    def to_env(self, actions: NDArray[np.int64]) -> NDArray[Any]:
+        shifted = actions + np.asarray(self.start, np.int64)
+        return shifted.reshape(len(actions), *self.space_shape).astype(self.space_dtype, copy=False)
+
+    def state_dict(self) -> list[Any]:
+        return ["MultiDiscrete", list(self.sizes), list(self.start), list(self.space_shape), self.space_dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Bernoulli:
+    """Independent coins, as MultiBinary spaces have them; a logit is log(p / (1 − p)) of a 1."""
+
+    space_shape: tuple[int, ...]
+    space_dtype: str = "|i1"
+    dtype: ClassVar[torch.dtype] = torch.float32
+
+    @property
+    def num_logits(self) -> int:
+        return prod(self.space_shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.num_logits,)
+
+    def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
+        """Logistic(0, 1): log(u / (1 − u)), the difference of two Gumbel variables."""
+        return torch.logit(out.uniform_(generator=generator), eps=1e-7, out=out)
+
+    def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
+        """1 where logit + noise > 0, of which the probability is the logistic function of the logit."""
+        out.copy_(logits + noise > 0)
+
+    def mode(self, logits: Tensor) -> Tensor:
+        return (logits > 0).float()
+
+    def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums over the coins, which are independent."""
+        log_prob = -functional.binary_cross_entropy_with_logits(logits, actions, reduction="none")
+        p = torch.sigmoid(logits)
+        entropy = functional.binary_cross_entropy_with_logits(logits, p, reduction="none")
+        return log_prob.sum(dim=-1), entropy.sum(dim=-1)
+
+    def to_env(self, actions: NDArray[np.float32]) -> NDArray[Any]:
+        return actions.reshape(len(actions), *self.space_shape).astype(self.space_dtype)
+
+    def state_dict(self) -> list[Any]:
+        return ["MultiBinary", list(self.space_shape), self.space_dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """Diagonal Gaussian over the actions of a Box: means from the network, deviations parameters of their own.
+
+    A rollout keeps u ~ N(μ, σ²) as it was drawn, and the loss is about u. What becomes of it on the way to the
+    environment, a fixed function, is part of the environment as far as the policy gradient goes:
+    ∇ log π(a) = ∇ log π(u). Entropies are those of u too.
+
+    u counts in half widths of the bounds from their middle, so that σ = 1 means the same in every environment; in a
+    dimension with an infinite bound it is the action itself.
+
+    Attributes:
+        low, high: bounds, flat, `[D]`, which may be infinite. space_shape, space_dtype: of the environment's actions.
+        squash: tanh(u) rather than u clipped to ±1; needs finite bounds.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    space_shape: tuple[int, ...]
+    space_dtype: str = "<f4"
+    squash: bool = False
+    _bounds: tuple[NDArray[Any], ...] = field(init=False, compare=False, repr=False)
+    dtype: ClassVar[torch.dtype] = torch.float32
+
+    def __post_init__(self) -> None:
+        low, high = (np.asarray(bound, self.space_dtype) for bound in (self.low, self.high))
+        finite = np.isfinite(low) & np.isfinite(high)
+        with np.errstate(invalid="ignore"):
+            middle, half = np.where(finite, low / 2 + high / 2, 0), np.where(finite, high / 2 - low / 2, 1)
+        bounds = (middle.astype(low.dtype), half.astype(low.dtype), low, high)
+        object.__setattr__(self, "_bounds", bounds)
+
+    @property
+    def num_logits(self) -> int:
+        return len(self.low)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.low),)
+
+    def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
+        """N(0, 1)."""
+        return out.normal_(generator=generator)
+
+    def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
+        """μ + σ · noise, from μ and log σ, `[B, 2D]`."""
+        mean, log_std = logits.chunk(2, dim=-1)
+        torch.addcmul(mean, log_std.exp(), noise, out=out)
+
+    def mode(self, logits: Tensor) -> Tensor:
+        return logits.chunk(2, dim=-1)[0]
+
+    def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ −½((u − μ)/σ)² − log σ − log √(2π), and Σ log σ + ½ log(2πe)."""
+        mean, log_std = logits.chunk(2, dim=-1)
+        distance = (actions - mean) * torch.exp(-log_std)
+        log_prob = (-0.5 * distance.square() - log_std - LOG_ROOT_2_PI).sum(dim=-1)
+        return log_prob, (log_std + NORMAL_ENTROPY).sum(dim=-1)
+
+    def to_env(self, actions: NDArray[np.float32]) -> NDArray[Any]:
+        """Squashed by tanh, or clipped; always within the bounds."""
+        middle, half, low, high = self._bounds
+        scaled = middle + half * (np.tanh(actions) if self.squash else actions)
+        bounded: NDArray[Any] = np.clip(scaled, low, high)
+        return bounded.reshape(len(actions), *self.space_shape).astype(self.space_dtype, copy=False)
+
+    def state_dict(self) -> list[Any]:
+        return ["Box", list(self.low), list(self.high), list(self.space_shape), self.space_dtype, self.squash]
+
+
+@dataclass(frozen=True, slots=True)
+class UniformBox(Gaussian):
+    """Uniformly distributed over a Box with finite bounds, whatever the logits: for actions that nobody learned."""
+
+    def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
+        """Uniform in ±1."""
+        return out.uniform_(-1, 1, generator=generator)
+
+    def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
+        out.copy_(noise)
+
+    def mode(self, logits: Tensor) -> Tensor:
+        """All are equally probable: the middle."""
+        return torch.zeros_like(logits)
+
+    def state_dict(self) -> list[Any]:
+        return ["UniformBox", list(self.low), list(self.high), list(self.space_shape), self.space_dtype, False]
+
+
+def gumbel(out: Tensor, generator: torch.Generator) -> Tensor:
+    """Fills `out` with Gumbel(0, 1) noise and returns it."""
+    return out.exponential_(generator=generator).log_().neg_()
+
+
+def action_distribution(space: Space[Any], *, squash: bool = False, uniform: bool = False) -> ActionDistribution:
+    """Returns the distribution over a single environment's action space.
+
+    Args:
+        squash: Box actions by tanh rather than clipped. uniform: for random actions, where logits are all 0.
+
+    Raises:
+        UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary and Box of floating point.
+        ConfigError: `squash` or `uniform`, and a bound is infinite.
+    """
+    from gymnasium import spaces
+
+    match space:
+        case spaces.Discrete():
+            return Categorical(int(space.n), int(space.start))
+        case spaces.MultiDiscrete():
+            sizes, start = (tuple(int(n) for n in array.reshape(-1)) for array in (space.nvec, space.start))
+            return MultiCategorical(sizes, start, tuple(space.shape), np.dtype(space.dtype).str)
+        case spaces.MultiBinary():
+            return Bernoulli(tuple(space.shape), np.dtype(space.dtype).str)
+        case spaces.Box() if np.dtype(space.dtype).kind == "f":
+            return _over_box(space, squash, uniform)
+    raise UnsupportedSpaceError(
+        f"action space {space} is not supported; supported: Discrete, MultiDiscrete, MultiBinary, Box of floating point"
+    )
+
+
+def _over_box(space: Any, squash: bool, uniform: bool) -> Gaussian:
+    low, high = (tuple(float(x) for x in array.reshape(-1)) for array in (space.low, space.high))
+    if (squash or uniform) and not np.isfinite([low, high]).all():
+        cure = "agent.squash_actions: true — needs finite bounds" if squash else "uniformly random actions need bounds"
+        raise ConfigError(f"{cure}; the action space is {space}")
+    if uniform:
+        return UniformBox(low, high, tuple(space.shape), np.dtype(space.dtype).str)
+    return Gaussian(low, high, tuple(space.shape), np.dtype(space.dtype).str, squash)
+
+
+def distribution_from(state: list[Any]) -> ActionDistribution:
+    """The distribution whose `state_dict` this is."""
+    kinds: dict[str, type[Any]] = {
+        "Discrete": Categorical,
+        "MultiDiscrete": MultiCategorical,
+        "MultiBinary": Bernoulli,
+        "Box": Gaussian,
+        "UniformBox": UniformBox,
+    }
+    kind, *fields = state
+    distribution: ActionDistribution = kinds[kind](
+        *(tuple(each) if isinstance(each, list) else each for each in fields)
+    )
+    return distribution
