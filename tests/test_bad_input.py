@@ -127,8 +127,10 @@ def test_a_network_or_agent_for_other_spaces(capsys: Captured) -> None:
         message = refused(capsys, "train", "cartpole", "-o", "network.name=picture", *arguments)
         assert message.startswith("network 'picture' takes image observations; environment 'cartpole' offers Box(")
         assert message.endswith("Choose another: a3c-zoo list networks")
-    message = refused(capsys, "train", "continuous", "--serial")
-    assert message.startswith("agent 'a3c' acts in Discrete spaces; environment 'continuous' has Box(")
+    message = refused(capsys, "train", "speaking", "--serial")
+    assert message.startswith(
+        "agent 'a3c' acts in Discrete, MultiDiscrete, MultiBinary, Box spaces; environment 'speaking' has Text("
+    )
 
 
 @pytest.mark.usefixtures("_toy")

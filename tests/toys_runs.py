@@ -96,10 +96,10 @@ class SlowToy(FaultyVectorEnv):
         return super().step(actions)
 
 
-def make_continuous(num_envs: int, seed: int) -> ToyVectorEnv:
-    """Acts in a Box."""
+def make_speaking(num_envs: int, seed: int) -> ToyVectorEnv:
+    """Acts by words."""
     env = ToyVectorEnv(num_envs)
-    env.single_action_space = spaces.Box(-1, 1, (2,), np.float32)
+    env.single_action_space = spaces.Text(5)
     return env
 
 
@@ -123,7 +123,7 @@ def zoo_envs() -> list[EnvEntry]:
     return [
         EnvEntry("toy", factory=f"{__name__}:make", config=f"{__name__}:RunToyConfig", threshold=1.0),
         EnvEntry("coin", factory=f"{__name__}:make_coin"),
-        EnvEntry("continuous", factory=f"{__name__}:make_continuous"),
+        EnvEntry("speaking", factory=f"{__name__}:make_speaking"),
     ]
 
 
