@@ -29,6 +29,11 @@ def cpu_model() -> str:
     return _cpu_info().get("model name") or platform.processor()
 
 
+def available_cores() -> int:
+    """Processor cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def has_fast_bfloat16() -> bool:
     """Whether it multiplies bfloat16 in hardware (AMX or AVX512-BF16); without, bfloat16 is slower than float32."""
     return bool({"avx512_bf16", "amx_bf16"} & set(_cpu_info().get("flags", "").split()))

@@ -356,6 +356,11 @@ def zoo_envs():
         (["cartpole", "--baseline", "sb3-a2c@mine"], "'sb3-a2c@mine': after the @ comes whose environments"),
         (["cartpole", "--baseline", "random@own"], "env.stack: own — agent 'random' trains on: zoo"),
         (["cartpole", "--baseline", "random", "--seeds", "many"], "Invalid value for '--seeds': 'many' is no number"),
+        (["cartpole", "--baseline", "random", "--seeds", "999999999999"], "--seeds: give 1 to 1,000 of them"),
+        (
+            ["cartpole", "--baseline", "random", "--time-limit", "0.9s"],
+            "--time-limit 0.9s: too small for one evaluation; give 1s or more",
+        ),
         (
             ["cartpole", "--baseline", "random", "--steps", "100"],
             "--steps 100: too small for one evaluation; a3c learns",
@@ -372,6 +377,10 @@ def zoo_envs():
         (["--from", "nowhere"], "there is no run to compare (nowhere: there is no such folder)"),
         (["--from", ".", "--seeds", "3"], "--from only reads runs; leave out --seeds"),
         (["cartpole", "--baseline", "random", "--out", "there"], "--out there: a report is there already"),
+        (
+            ["cartpole", "--baseline", "random", "--out", "there/report.md/out"],
+            "--out there/report.md/out: ",  # found before anything is trained
+        ),
     ],
 )
 def test_bad_input_is_one_line(

@@ -188,6 +188,10 @@ def test_runs_of_one_method_with_other_settings_show(ten: Material) -> None:
         [record("a3c", 1, settings={"agent.gamma": 0.9}), record("a3c", 2, settings={"agent.gamma": 0.99})], "cartpole"
     )
     assert found[0].values == {"a3c": "0.9 or 0.99"}
+    other = record("a3c", 6, config_hash="another")
+    (note,) = material([*(each.record for each in ten.measured.values()), other]).notes
+    assert note == "cartpole: the runs of a3c do not have the same settings; see below."
+    assert not ten.notes
 
 
 # Words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
     from a3c_zoo.comparison.plan import Plan
 
 
-class Seeds(click.ParamType[tuple[int, ...]]):
+class Seeds(click.ParamType[Sequence[int]]):
     """`5` for the seeds 1 to 5, or a list such as `3,7,11`."""
 
     name = "seeds"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Sequence[int]:
+        if isinstance(value, tuple | range):
             return value
         parts = [part.strip() for part in str(value).split(",")]
         if not all(part.isdecimal() for part in parts) or parts == ["0"]:
             self.fail(f"'{value}' is no number of seeds and no list of them; write 10, or 3,7,11", param, ctx)
         numbers = tuple(map(int, parts))
-        return numbers if len(numbers) > 1 else tuple(range(1, numbers[0] + 1))
+        return numbers if len(numbers) > 1 else range(1, numbers[0] + 1)
 
 
 @click.command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +21,7 @@ from a3c_zoo.runs.signals import stop_on_signals
 if TYPE_CHECKING:
     from a3c_zoo.comparison.measuring import MeasuredRun
 
-DEFAULT_SEEDS = 5
+DEFAULT_SEEDS, MAX_SEEDS = 5, 1000
 #: Where reports go that nobody named a place for.
 DEFAULT_OUT_DIR = Path("comparisons")
 #: What a report consists of.
@@ -75,7 +76,7 @@ def compare(
         steps, time_limit_s: the budget of each run; by default the environment's own.
         episodes: that each of a run's ten checkpoints plays, sampled and greedy.
         sources: run directories or folders of them, to be read only; nothing is trained then.
-        out: where the report goes: a new directory, or an empty one.
+        out: where the report goes: a directory without one, new or not; by default a new one in `comparisons`.
         watcher: is told how it goes; see `a3c_zoo.comparison.running.Watcher`.
 
     Raises:
@@ -86,7 +87,7 @@ def compare(
     folder = choose_out(out, envs)
     if sources:
         return read([Path(each) for each in sources], envs, folder)
-    numbers = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
+    numbers = range(1, seeds + 1) if isinstance(seeds, int) else tuple(seeds)
     planned = plan(
         envs=envs,
         agents=agents,
@@ -104,7 +105,7 @@ def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
     """Where a report goes; nothing is made yet.
 
     Raises:
-        ZooError: something is there already.
+        ZooError: a report is there already, or none can be written there.
     """
     if out is None:
         stem = "-".join(env.replace(":", "_").replace("/", "_") for env in envs) or "runs"
@@ -112,6 +113,9 @@ def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any((folder / name).exists() for name in REPORT_FILES)):
         raise ZooError(f"--out {folder}: a report is there already, and is not overwritten; choose another")
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise ZooError(f"--out {folder}: {there} is no directory in which you may write; choose another")
     return folder
 
 
@@ -130,8 +134,8 @@ def plan(
     """What `carry_out` will do. Raises what `make_plan` does."""
     if not envs:
         raise ZooError("name an environment to compare on, or runs to read: --from. See: a3c-zoo list envs")
-    if not seeds:
-        raise ZooError("--seeds: give at least one")
+    if not 0 < len(seeds) <= MAX_SEEDS:
+        raise ZooError(f"--seeds: give 1 to {MAX_SEEDS:,} of them")
     if steps is not None and time_limit is not None:
         raise ZooError("--steps and --time-limit: give one of them; a run ends where its budget does")
     return make_plan(get_registry(), envs, agents, baselines, seeds, Budget(steps, time_limit), runs_dir, reuse)

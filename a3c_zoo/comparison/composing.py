@@ -74,21 +74,30 @@ def material_of(measured: Sequence[MeasuredRun], left_out: Mapping[str, str]) ->
         runs=runs,
         measured={each.measures.run: each for each in measured},
         left_out=left_out,
-        notes=_notes(measures),
+        notes=_notes(measured),
         episodes=episodes.pop() if len(episodes) == 1 else None,
         written=f"{datetime.now().astimezone():%Y-%m-%d}",
     )
 
 
-def _notes(measures: Sequence[Measures]) -> list[str]:
+def _notes(measured: Sequence[MeasuredRun]) -> list[str]:
     """What makes runs hard to compare."""
-    unplayed = [run.run for run in measures if run.final_return is None]
-    return [f"Without evaluations: {', '.join(unplayed)}; their final returns are missing."] if unplayed else []
+    unplayed = [each.measures.run for each in measured if each.measures.final_return is None]
+    notes = [f"Without evaluations: {', '.join(unplayed)}; their final returns are missing."] if unplayed else []
+    variants: dict[tuple[str, str], set[str]] = {}
+    for record in (each.record for each in measured):
+        variants.setdefault((record.env, record.method), set()).add(record.config_hash)
+    notes += [
+        f"{env}: the runs of {method} do not have the same settings; see below."
+        for (env, method), hashes in variants.items()
+        if len(hashes) > 1
+    ]
+    return notes
 
 
 def write_report(report: Report, material: Material, out: Path) -> None:
     """Writes the report's files into a directory."""
-    with disk_errors(out, "write"):
+    with disk_errors(out, "write", "--out"):
         out.mkdir(parents=True, exist_ok=True)
         rows = [row for env in material.runs.runs for row in panels_of(material, env)]
         write_curves(rows, out, band_of(material))
@@ -288,7 +297,7 @@ def _single_runs(material: Material, every: Sequence[Measures]) -> Section:
         for run in every
     ]
     columns = ("run", "method", "seed", "final return", "greedy", "to threshold", "steps to it", "steps/s", "CPU time")
-    return Section("Single runs", tables=[Table((*columns, "peak memory, MiB", "fixed loop before it"), rows)])
+    return Section("Single runs", tables=[Table((*columns, "peak MiB", "fixed loop"), rows)])
 
 
 def _left_out(material: Material) -> list[Section]:

@@ -8,7 +8,6 @@ reads names of runs from its stdin, one a line, and answers with one line of JSO
 from __future__ import annotations
 
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -21,12 +20,14 @@ from typing import Any
 from a3c_zoo.comparison.plan import CHECKPOINTS
 from a3c_zoo.comparison.running import END_WITH_PARENT, write_json
 from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.hardware import available_cores
 from a3c_zoo.runs.directory import RunDirectory
 
 EVALUATIONS_FILE = "evaluations.json"
 EVALUATIONS_FORMAT = 1
-#: Number of the evaluations of comparisons: other seeds than a run's own evaluations and those that users ask for.
-COMPARED_EVALUATION = 2_000_000
+#: Number of the evaluations of comparisons: other seeds than a run's own evaluations (from 0), those that users ask for
+#: (1,000,000) and those of the evaluator beside training (from 2,000,000).
+COMPARED_EVALUATION = 3_000_000
 DEFAULT_EPISODES = 20
 #: At most so many environments side by side: their frames are held in memory.
 MAX_ENVS = 32
@@ -93,9 +94,8 @@ def evaluate_runs(
             waiting.put(work)
     if not total:
         return faults
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     answers: queue.SimpleQueue[tuple[Path, str | None] | None] = queue.SimpleQueue()
-    players = [_Player(waiting, answers, episodes) for _ in range(min(processes or cores, waiting.qsize()))]
+    players = [_Player(waiting, answers, episodes) for _ in range(min(processes or available_cores(), waiting.qsize()))]
     try:
         left, played = len(players), 0
         on_played(0, total)

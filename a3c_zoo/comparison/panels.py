@@ -121,7 +121,7 @@ def draw(axes: Axes, panel: Panel, band: Band) -> None:
         axes.xaxis.set_minor_formatter(NullFormatter())
     elif not panel.bands:
         axes.set_xlim(left=0)
-    axes.legend(loc="lower left" if panel.bands else "best")
+    axes.legend(loc="best")
 
 
 def _differ_much(panel: Panel) -> bool:

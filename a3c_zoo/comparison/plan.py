@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Checkpoints of a run that are evaluated, in equal parts of its budget; the last one is its end.
 CHECKPOINTS = 10
+#: Seconds; a shorter training leaves nothing to evaluate.
+MIN_TIME_LIMIT_S = 1.0
 #: How a run ends that spent its budget.
 FINISHED = ("steps", "time-limit", "episodes")
 #: Where no earlier run tells.
@@ -167,6 +169,8 @@ def _method(registry: Registry, kind: str, text: str) -> Method:
 
 
 def _budget(entry: EnvEntry, budget: Budget) -> Budget:
+    if budget.time_limit_s is not None and budget.time_limit_s < MIN_TIME_LIMIT_S:
+        raise ZooError(f"--time-limit {budget.time_limit_s:g}s: too small for one evaluation; give 1s or more")
     if budget.steps is not None or budget.time_limit_s is not None:
         return budget
     if entry.budget_steps is None:

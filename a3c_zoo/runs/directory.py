@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import filelock
 
 from a3c_zoo.errors import RunDirectoryError, did_you_mean
-from a3c_zoo.hardware import cpu_model
+from a3c_zoo.hardware import available_cores, cpu_model
 from a3c_zoo.records import Evaluation, Outcome
 
 if TYPE_CHECKING:
@@ -45,14 +45,18 @@ class RunSummary:
 
 
 @contextmanager
-def disk_errors(path: Path, doing: str) -> Iterator[None]:
-    """Turns an OSError into the one line that tells the user what could not be done where, and why."""
+def disk_errors(path: Path, doing: str, option: str = "--runs-dir") -> Iterator[None]:
+    """Turns an OSError into the one line that tells the user what could not be done where, and why.
+
+    Args:
+        option: names another place.
+    """
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
         raise RunDirectoryError(
-            f"cannot {doing} {path}: {reason}. Free space, or choose another: --runs-dir DIR"
+            f"cannot {doing} {path}: {reason}. Free space, or choose another: {option} DIR"
         ) from error
 
 
@@ -276,7 +280,7 @@ def describe_host() -> dict[str, Any]:
             "system": f"{platform.system()} {platform.release()}",
             "machine": platform.machine(),
             "cpu": cpu_model(),
-            "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+            "cores": available_cores(),
         },
     }
 

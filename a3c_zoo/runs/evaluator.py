@@ -6,14 +6,13 @@ c CPU seconds is followed by none until c / (share · cores) seconds after its s
 
 from __future__ import annotations
 
-import os
 import statistics
-import sys
 import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from a3c_zoo.hardware import available_cores
 from a3c_zoo.records import EvaluatorResult, Snapshot
 from a3c_zoo.runs.checkpoints import best_file, read_checkpoint, write_checkpoint
 from a3c_zoo.runs.directory import disk_errors
@@ -105,7 +104,7 @@ class Evaluator:
             self._best = sampled, step
         self._table.append("".join(rows) if self._table.position else HEADER + "".join(rows))
         self._number, self._at_step, self._at_s = self._number + 1, step, at_s
-        self._not_before_s = self._started_s + played.cpu_s / (self._run.evaluation_cpu_share * _cores())
+        self._not_before_s = self._started_s + played.cpu_s / (self._run.evaluation_cpu_share * available_cores())
         self.result = EvaluatorResult(step, greedy, sampled, *self._best)
 
     def _give_up(self, fault: PlayerFault) -> None:
@@ -137,7 +136,3 @@ class Evaluator:
             "at_s": self._at_s,
             "position": self._table.position,
         }
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
