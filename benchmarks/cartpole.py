@@ -22,10 +22,12 @@ from pathlib import Path
 
 import psutil
 
+from a3c_zoo.comparison.curves import reached
+from a3c_zoo.comparison.monitors import read_monitor
+from a3c_zoo.comparison.reading import read_run
 from a3c_zoo.runs.resources import memory_mib
 
 THRESHOLD = 475.0
-WINDOW = 100
 METHODS = ("a3c", "sb3-a2c")
 SAMPLE_MEMORY_EVERY_S = 0.5
 CEILING_S = 3.0
@@ -62,18 +64,6 @@ class Result:
     peak_memory_mib: float
 
 
-def first_window(monitor: Path) -> tuple[float, float, int] | None:
-    """Epoch seconds, training seconds and step at which the mean of the last 100 returns first reached 475."""
-    header, _, *lines = monitor.read_text(encoding="utf-8").splitlines()
-    returns: list[float] = []
-    for line in lines:
-        episode_return, _, training_s, step, _ = line.split(",")
-        returns.append(float(episode_return))
-        if len(returns) >= WINDOW and sum(returns[-WINDOW:]) / WINDOW >= THRESHOLD:
-            return json.loads(header[1:])["t_start"] + float(training_s), float(training_s), int(step)
-    return None
-
-
 def train(method: str, seed: int, folder: Path, *options: str) -> Result:
     """Runs one training in a process of its own and reads its run directory."""
     name = f"{method}-{seed}-{len(list(folder.iterdir()))}"
@@ -95,14 +85,15 @@ def train(method: str, seed: int, folder: Path, *options: str) -> Result:
             output.seek(0)
             raise SystemExit(f"{' '.join(command)} failed:\n{output.read().decode()}")
     outcome = json.loads((folder / name / "outcome.json").read_text(encoding="utf-8"))
-    first = first_window(folder / name / "monitor.csv")
+    header, _ = read_monitor(folder / name / "monitor.csv")
+    first = reached(read_run(folder / name).curve, THRESHOLD)
     return Result(
         method,
         seed,
         outcome["solved"],
-        first[0] - start_s if first else None,
-        first[1] if first else None,
-        first[2] if first else None,
+        header["t_start"] + first.seconds - start_s if first else None,
+        first.seconds if first else None,
+        first.steps if first else None,
         outcome["steps_per_s"],
         peak_mib,
     )

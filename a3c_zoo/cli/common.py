@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,6 +14,7 @@ from a3c_zoo.cli.complete import complete_run
 if TYPE_CHECKING:
     from a3c_zoo.registry import Registry
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: What a shell expects of a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -39,6 +41,20 @@ def warn_about_faults(registry: Registry) -> None:
         click.echo(f"Warning: {info} is left out: {info.fault}", err=True)
 
 
+def make_runs_dir_option(text: str) -> Callable[[_Command], _Command]:
+    """`--runs-dir`, with its help text."""
+    return click.option(
+        "--runs-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("runs"),
+        show_default=True,
+        help=text,
+    )
+
+
+#: Of commands that make runs.
+kept_runs_option = make_runs_dir_option("Where runs are kept.")
+
 # The parameters of commands that use a trained agent.
 
 run_argument = click.argument("run", shell_complete=complete_run)
@@ -55,10 +71,4 @@ checkpoint_option = click.option(
 seed_option = click.option(
     "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes.  [default: the run's]"
 )
-runs_dir_option = click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("runs"),
-    show_default=True,
-    help="Where a run given by name is looked up.",
-)
+runs_dir_option = make_runs_dir_option("Where a run given by name is looked up.")

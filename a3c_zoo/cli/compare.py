@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from a3c_zoo.cli.common import INTERRUPTED, Duration, warn_about_faults
+from a3c_zoo.cli.common import INTERRUPTED, Duration, kept_runs_option, warn_about_faults
 from a3c_zoo.cli.complete import complete_agent, complete_env, complete_run
 from a3c_zoo.errors import ZooError
 
@@ -80,13 +80,7 @@ class Seeds(click.ParamType[Sequence[int]]):
     shell_complete=complete_run,
     help="Only read runs: a run directory, or a folder of them; trains nothing. May be repeated.",
 )
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("runs"),
-    show_default=True,
-    help="Where runs are kept.",
-)
+@kept_runs_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
-from a3c_zoo.cli.common import warn_about_faults
+from a3c_zoo.cli.common import make_runs_dir_option, warn_about_faults
 from a3c_zoo.cli.complete import complete_agent, complete_env
 from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.records import Reason
@@ -141,6 +141,7 @@ class _Since(click.ParamType[datetime]):
     name = "since"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """The moment, with its time zone; a date without one is of this machine's."""
         if isinstance(value, datetime):
             return value
         ago = re.fullmatch(r"(\d+)([mhd])", value)
@@ -166,13 +167,7 @@ def _is_wanted(run: RunSummary, wanted: Mapping[str, Any]) -> bool:
 )
 @click.argument("what", metavar="WHAT", type=_What([*_TABLES, "runs"]))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Where to look for runs.",
-)
+@make_runs_dir_option("Where to look for runs.")
 @click.option("--env", metavar="NAME", shell_complete=complete_env, help="Runs on this environment.")
 @click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Runs of this agent or baseline.")
 @click.option("--seed", type=int, metavar="N", help="Runs with this seed.")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from a3c_zoo.cli.common import INTERRUPTED, Duration, warn_about_faults
+from a3c_zoo.cli.common import INTERRUPTED, Duration, kept_runs_option, warn_about_faults
 from a3c_zoo.cli.complete import complete_agent, complete_env, complete_run, complete_set
 
 if TYPE_CHECKING:
@@ -37,13 +36,7 @@ if TYPE_CHECKING:
 @click.option("--stop-return", type=float, metavar="X", help="End at this mean return.  [default: the threshold]")
 @click.option("--resume", metavar="RUN", shell_complete=complete_run, help="Go on with a run; ENV may be left out.")
 @click.option("--name", metavar="TEXT", help="Name of the run directory.")
-@click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("runs"),
-    show_default=True,
-    help="Where runs are kept.",
-)
+@kept_runs_option
 @click.option("--quiet", is_flag=True, help="Only the summary.")
 def command(env: str | None, time_limit: float | None, quiet: bool, **options: Any) -> int:
     """Train an agent on the environment ENV until it is solved or a budget is spent.

@@ -297,14 +297,14 @@ def _single_runs(material: Material, every: Sequence[Measures]) -> Section:
         for run in every
     ]
     columns = ("run", "method", "seed", "final return", "greedy", "to threshold", "steps to it", "steps/s", "CPU time")
-    return Section("Single runs", tables=[Table((*columns, "peak MiB", "fixed loop"), rows)])
+    return Section("Single runs", tables=[Table((*columns, "peak MiB", "fixed loop"), rows, words=2)])
 
 
 def _left_out(material: Material) -> list[Section]:
     rows = [[name, reason] for name, reason in material.left_out.items()]
     if not rows:
         return []
-    return [Section("Left out", tables=[Table(("run", "why"), rows, is_words=True)])]
+    return [Section("Left out", tables=[Table(("run", "why"), rows, words=2)])]
 
 
 # Where it comes from
@@ -317,7 +317,7 @@ def _settings(material: Material, envs: Sequence[str]) -> Section:
         methods = list(found[0].values) if found else []
         rows = [[row.key, *(row.values[method] or NONE for method in methods)] for row in found]
         marked = frozenset(number for number, row in enumerate(found) if row.differs)
-        tables.append(Table(("setting", *methods), rows, env, marked, is_words=True))
+        tables.append(Table(("setting", *methods), rows, env, marked, words=1 + len(methods)))
     text = f"Marked: methods that have the setting differ in it. {NONE}: the method has no such setting."
     return Section("Settings side by side", texts=[text], tables=tables)
 
@@ -338,7 +338,7 @@ def _surroundings(material: Material, every: Sequence[Measures]) -> Section:
         if noise["max_over_min"] > sources.NOISY:
             texts.append("That is much: other programs may have run beside. Compare times with care.")
     texts.append("Commands, of the first run of each method (the others have other seeds and names):")
-    table = Table(("", "runs were made with"), rows, marked=marked, is_words=True)
+    table = Table(("", "runs were made with"), rows, marked=marked, words=2)
     return Section("Machine, versions, commands", texts, tables=[table], codes=sources.commands(material.records))
 
 

@@ -16,13 +16,23 @@ import a3c_zoo
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """columns: their titles. rows: texts. marked: numbers of the rows to be seen first. is_words: not of figures."""
+    """Texts and figures in rows.
+
+    Attributes:
+        columns: their titles. rows: texts. marked: numbers of the rows to be seen first.
+        words: so many columns, from the first on, hold words and not figures.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
     marked: frozenset[int] = frozenset()
-    is_words: bool = False
+    words: int = 1
+
+    @property
+    def is_words(self) -> bool:
+        """Whether no column holds figures; its cells may then break into lines."""
+        return self.words >= len(self.columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def scores(found: Mapping[str, Any]) -> Table:
         if key in figures
     ]
     columns = ("method", "evaluation return", "interquartile mean", "median", "mean")
-    return Table(columns, rows, "Evaluation returns over seeds, with 95 % intervals")
+    return Table(columns, rows, "Evaluation returns over seeds, with 95 % intervals", words=2)
 
 
 def times(found: Mapping[str, Any]) -> list[Table]:
@@ -104,4 +104,4 @@ def chances(pairs: Sequence[Mapping[str, Any]]) -> list[Table]:
         if key in pair
     ]
     caption = "Probability of improvement: that a run of the one is better than a run of the other; ties count half"
-    return [Table(("", "in what", "probability, 95 % interval"), rows, caption, is_words=True)] if rows else []
+    return [Table(("", "in what", "probability, 95 % interval"), rows, caption, words=3)] if rows else []

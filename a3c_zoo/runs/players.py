@@ -128,6 +128,7 @@ class PlayerInTurn:
         self._played: Played | None = None
 
     def begin(self, number: int) -> None:
+        """Plays it all. Raises PlayerFault for whatever the environment or the network raises."""
         self._played = None
         try:
             with self._clock.during("evaluation"):
@@ -138,6 +139,7 @@ class PlayerInTurn:
             raise PlayerFault(_line(error), traceback.format_exc()) from error
 
     def result(self) -> Played | None:
+        """What `begin` played; None where it was stopped."""
         return self._played
 
     def stop(self) -> None:
@@ -156,6 +158,7 @@ class PlayerProcess:
         self._at_exit: util.Finalize | None = None
 
     def begin(self, number: int) -> None:
+        """Starts the process if there is none yet. Raises PlayerFault where it cannot start, or has ended."""
         try:
             pipe = self._pipe or self._start()
             pipe.send(number)
@@ -180,6 +183,7 @@ class PlayerProcess:
         return pipe
 
     def result(self) -> Played | None:
+        """Never waits. Raises PlayerFault where the process told of a fault, has ended, or makes no step for too long."""
         assert self._pipe is not None
         try:
             if not self._pipe.poll():
