@@ -71,7 +71,9 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
 
 @pytest.fixture
 def inside(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> Compared:
+    """Where it was made, with the variables that it was made with."""
     monkeypatch.chdir(compared.folder)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     return compared
 
 
@@ -197,7 +199,7 @@ def test_finished_runs_are_used_again(inside: Compared) -> None:
     assert "4 runs, 4 of them there already" in done.stderr
 
 
-def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path) -> None:
+def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [run.done for run in plan().runs] == [Path("runs") / run.name for run in inside.runs]
     assert plan(reuse=False).missing == list(plan(reuse=False).runs)
     assert len(plan(seeds=[1, 2, 3]).missing) == 2
@@ -220,6 +222,15 @@ def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path) -> None:
             meta = json.loads((run / "meta.json").read_text()) | change
             (run / "meta.json").write_text(json.dumps(meta))
         assert len(plan(runs_dir=copies).missing) == 4, change
+    shutil.rmtree(copies)
+    shutil.copytree("runs", copies)
+    damaged = copies / inside.runs[0].name
+    (damaged / "monitor.csv").write_text("")
+    (missing,) = (planned := plan(runs_dir=copies)).missing  # trained anew, and not in silence
+    assert [(run.path, run.reason[:22]) for run in planned.left_out] == [(damaged, "monitor.csv is damaged")]
+    assert (missing.method, missing.seed) == ("a3c", 1)
+    monkeypatch.delenv("OMP_NUM_THREADS")  # other variables, another speed
+    assert len(plan().missing) == 4
 
 
 def test_a_guess_from_earlier_runs(inside: Compared) -> None:

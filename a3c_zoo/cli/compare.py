@@ -90,7 +90,9 @@ class Seeds(click.ParamType[Sequence[int]]):
 @click.option("--reuse/--no-reuse", default=True, help="Take finished runs with the same settings.  [default: --reuse]")
 @click.option("--yes", is_flag=True, help="Don't ask before training.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
-def command(sources: tuple[Path, ...], yes: bool, as_json: bool, out: Path | None, **options: Any) -> int:
+def command(
+    sources: tuple[Path, ...], episodes: int, yes: bool, as_json: bool, out: Path | None, **options: Any
+) -> int:
     """Train agents and baselines on ENV, several seeds each, evaluate them alike, and write a report.
 
     Each run is a fresh process, one at a time, seed after seed. Finished runs are used again; after Ctrl-C the same
@@ -106,7 +108,6 @@ def command(sources: tuple[Path, ...], yes: bool, as_json: bool, out: Path | Non
         _refuse_options_of_training(click.get_current_context())
         return _tell(api.read(sources, options["envs"], out), as_json)
     plan = api.plan(**options)
-    episodes = options["episodes"]
     click.echo(_announce(plan, episodes), err=as_json)
     _confirm(plan, yes, as_json)
     try:

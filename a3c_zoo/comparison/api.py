@@ -129,7 +129,6 @@ def plan(
     time_limit: float | None,
     runs_dir: Path,
     reuse: bool,
-    episodes: int = DEFAULT_EPISODES,
 ) -> Plan:
     """What `carry_out` will do. Raises what `make_plan` does."""
     if not envs:
@@ -151,7 +150,7 @@ def carry_out(plan: Plan, episodes: int, out: Path, watcher: Watcher) -> Compari
         usable = [each.path for each in trained if each.fault is None]
         faults = evaluate_runs(usable, episodes, watcher.evaluating)
     records, left_out = read_runs([path for path in usable if path not in faults])
-    left_out += [LeftOut(path, reason) for path, reason in {**failed, **faults}.items()]
+    left_out += [*plan.left_out, *(LeftOut(path, reason) for path, reason in {**failed, **faults}.items())]
     return _report(*_measure(records, left_out), out, tuple(path.name for path in failed))
 
 

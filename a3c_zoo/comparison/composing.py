@@ -19,9 +19,9 @@ from a3c_zoo.comparison.plan import listed
 from a3c_zoo.comparison.reading import RunRecord
 from a3c_zoo.comparison.results import Table as Runs
 from a3c_zoo.comparison.results import enough_seeds, normalised, results_of, values_of
-from a3c_zoo.comparison.running import write_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, Band, band, performance_profile
 from a3c_zoo.comparison.tables import NONE, chances, costs, estimate_text, number, scores, seconds, times
+from a3c_zoo.comparison.timing import write_json
 from a3c_zoo.records import score
 from a3c_zoo.runs.directory import disk_errors
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from a3c_zoo.comparison.plan import CHECKPOINTS
-from a3c_zoo.comparison.running import END_WITH_PARENT, write_json
+from a3c_zoo.comparison.running import END_WITH_PARENT
+from a3c_zoo.comparison.timing import write_json
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.runs.directory import RunDirectory
@@ -80,18 +81,7 @@ def evaluate_runs(
     Raises:
         KeyboardInterrupt: what has been played until then is kept.
     """
-    faults: dict[Path, str] = {}
-    waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
-    total = 0
-    for run in runs:
-        try:
-            work = work_on(run, episodes)
-        except ZooError as error:
-            faults[run] = str(error)
-            continue
-        total += len(work.steps)
-        if work.steps:
-            waiting.put(work)
+    waiting, total, faults = _waiting(runs, episodes)
     if not total:
         return faults
     answers: queue.SimpleQueue[tuple[Path, str | None] | None] = queue.SimpleQueue()
@@ -112,6 +102,22 @@ def evaluate_runs(
         for player in players:
             player.stop()
     return faults
+
+
+def _waiting(runs: Sequence[Path], episodes: int) -> tuple[queue.SimpleQueue[Work], int, dict[Path, str]]:
+    """What is to be played, how many checkpoints that is, and run → why it cannot be."""
+    waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
+    total, faults = 0, {}
+    for run in runs:
+        try:
+            work = work_on(run, episodes)
+        except ZooError as error:
+            faults[run] = str(error)
+            continue
+        total += len(work.steps)
+        if work.steps:
+            waiting.put(work)
+    return waiting, total, faults
 
 
 class _Player:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,8 +11,8 @@ import numpy as np
 
 from a3c_zoo.comparison import curves
 from a3c_zoo.comparison.figures import Line
-from a3c_zoo.comparison.running import TIMING_FILE
 from a3c_zoo.comparison.statistics import area_under_curve
+from a3c_zoo.comparison.timing import timing_of
 from a3c_zoo.errors import ZooError
 
 if TYPE_CHECKING:
@@ -145,18 +144,6 @@ def _threshold(record: RunRecord, registry: Registry) -> float | None:
         return registry.env(record.env).threshold
     except ZooError:  # of a plugin that is not installed here
         return None
-
-
-def timing_of(path: Path) -> tuple[float | None, dict[str, str]]:
-    """What was measured around a run: seconds of the fixed loop before it, and the variables that its speed depends on.
-
-    Nothing for a run that no comparison trained.
-    """
-    try:
-        content = json.loads((path / TIMING_FILE).read_text(encoding="utf-8"))
-        return float(content["calibration_s"]), {str(k): str(v) for k, v in content.get("variables", {}).items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None, {}
 
 
 def labels_of(paths: Sequence[Path]) -> dict[Path, str]:

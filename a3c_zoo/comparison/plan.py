@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from a3c_zoo.comparison.reading import LeftOut, read_run
+from a3c_zoo.comparison.timing import speed_variables, timing_of
 from a3c_zoo.errors import ConfigError, RunDirectoryError, ZooError, unknown_name
 from a3c_zoo.hyperparams import dump_config, resolve_config
 from a3c_zoo.runs.directory import RunDirectory, describe_host, run_paths
@@ -81,10 +83,11 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that a comparison needs, in the order in which it is run."""
+    """Everything that a comparison needs, in the order in which it is run. left_out: see `_Finished`."""
 
     runs: tuple[PlannedRun, ...]
     runs_dir: Path
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def missing(self) -> list[PlannedRun]:
@@ -134,7 +137,7 @@ def make_plan(
     if len({run.method for run in runs}) < 2:
         names = runs[0].method if runs else "nothing"
         raise ZooError(f"there is nothing to compare {names} with: give a --baseline, or a second --agent")
-    return Plan(tuple(runs), runs_dir)
+    return Plan(tuple(runs), runs_dir, tuple(known.left_out))
 
 
 def listed(names: Iterable[str]) -> str:
@@ -246,24 +249,36 @@ class _Run(NamedTuple):
 
 
 class _Finished:
-    """The finished runs of a directory. Without `reuse` they tell how fast a method is, and no more."""
+    """The finished runs of a directory. Without `reuse` they tell how fast a method is, and no more.
+
+    Attributes:
+        left_out: those that would have been used, but are damaged.
+    """
 
     def __init__(self, runs_dir: Path, reuse: bool) -> None:
+        self.left_out: list[LeftOut] = []
         host, self._reuse = describe_host(), reuse
         self._machine = (host["versions"], host["host"]["cpu"], host["host"]["cores"])
         found = [run for path in run_paths(runs_dir) if (run := _finished(path)) is not None]
         self._runs = sorted(found, key=lambda run: str(run.meta["started"]))
 
     def same(self, config: Config, plugin: str) -> Path | None:
-        """The newest run with exactly this configuration, of these versions, on a machine such as this one."""
-        same = (run for run in reversed(self._runs) if self._reuse and self._is_same(run, config, plugin))
-        return next((run.directory.path for run in same), None)
+        """The newest run with exactly this configuration, of these versions, in surroundings such as these."""
+        for run in reversed(self._runs if self._reuse else []):
+            if not self._is_same(run, config, plugin):
+                continue
+            try:
+                return read_run(run.directory.path).path
+            except RunDirectoryError as error:  # damaged since; it is trained anew
+                self.left_out.append(LeftOut(run.directory.path, str(error)))
+        return None
 
     def _is_same(self, run: _Run, config: Config, plugin: str) -> bool:
         host, names = run.meta["host"], (config.env_name, config.agent_name, False, plugin)
         return (
             tuple(run.meta[key] for key in ("env", "agent", "serial", "plugin")) == names
             and (run.meta["versions"], host["cpu"], host["cores"]) == self._machine
+            and timing_of(run.directory.path)[1] == speed_variables()
             and run.directory.config_file.read_text(encoding="utf-8") == dump_config(config)
         )
 

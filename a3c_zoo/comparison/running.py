@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
-import os
 import re
 import signal
 import subprocess
@@ -14,22 +12,19 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from a3c_zoo.comparison.calibration import calibrate
 from a3c_zoo.comparison.plan import FINISHED
+from a3c_zoo.comparison.timing import write_timing
 from a3c_zoo.errors import RunDirectoryError, ZooError
-from a3c_zoo.runs.directory import RunDirectory, write_atomically
+from a3c_zoo.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
     from typing import IO
 
     from a3c_zoo.comparison.plan import Plan, PlannedRun
 
-#: In a run's directory: what was measured around it.
-TIMING_FILE = "timing.json"
-#: Environment variables on which the speed of a run depends; torch's number of threads for one.
-SPEED_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
 LOOK_EVERY_S = 1.0
 #: A run that is told to stop saves first; an environment may be slow.
 STOP_GRACE_S = 60.0
@@ -138,9 +133,7 @@ def _train(run: PlannedRun, runs_dir: Path, watcher: Watcher) -> Trained:
             raise
         wall_s, fault = time.monotonic() - start_s, _fault(process.returncode, path, output)
     if fault is None:
-        content = {"format": 1, "calibration_s": round(calibration_s, 6), "wall_s": round(wall_s, 3)}
-        variables = {name: os.environ[name] for name in SPEED_VARIABLES if name in os.environ}
-        write_json(path / TIMING_FILE, {**content, "variables": variables})
+        write_timing(path, calibration_s, wall_s)
     return Trained(run, path, fault)
 
 
@@ -202,9 +195,3 @@ def look_at(monitor: Path) -> Look | None:
         return Look(int(rows[-1][3]), float(rows[-1][2]), sum(returns) / len(returns)) if rows else None
     except ValueError:
         return None
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Writes one JSON object, whole or not at all."""
-    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode()))

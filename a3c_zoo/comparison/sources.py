@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from a3c_zoo.comparison.measuring import Measures, timing_of
+from a3c_zoo.comparison.measuring import Measures
 from a3c_zoo.comparison.reading import RunRecord
+from a3c_zoo.comparison.timing import timing_of
 from a3c_zoo.yaml_sets import display
 
 #: Keys of stable-baselines3 that mean what a key of ours means.
