@@ -10,7 +10,7 @@ import a3c_zoo
 from tests.toys_runs import episodes
 
 
-@pytest.mark.parametrize("env", ["gym:MountainCar-v0", "gym:CartPole-v1"])
+@pytest.mark.parametrize("env", ["cartpole", "gym:MountainCar-v0", "gym:CartPole-v1"])
 def test_episodes_are_cut(env: str, tmp_path: Path) -> None:
     """Eight random steps topple no pole; the car needs hundreds."""
     overrides = {"env.max_episode_steps": 8, "env.num_envs": 2}

@@ -7,13 +7,12 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import a3c_zoo
 from a3c_zoo.agents import a3c_data, a3c_grad
@@ -35,6 +34,7 @@ from a3c_zoo.records import Report
 from tests.test_serial import assert_equal_runs
 from tests.toys import CONSTANT, toy_entry
 from tests.toys_runs import checkpoint, episodes, scalars
+from tests.turns import work_in_turn
 
 WORKERS = 2
 CARTPOLE = EnvEntry("cartpole", "a3c_zoo_envs.cartpole:make")
@@ -142,7 +142,7 @@ class TestByHand:
             assert self.applied(plan) == pytest.approx([expected])
             assert plan.counters[:, 1].tolist() == [0, 0, 1]
         # Without the workers' own clipping at 12.5 the sum would be −10 − 20, with it −10 − 12.5; either is clipped.
-        learner._config = learner._config.model_copy(update={"max_grad_norm": None})
+        learner._applier._config = learner._applier._config.model_copy(update={"max_grad_norm": None})
         plan.parameters.zero_()
         one.work()
         other.work()
@@ -186,47 +186,6 @@ class TestByHand:
             assert one.model.network.value(torch.zeros(1, 2)).tolist() == [expected]
 
 
-@dataclass(frozen=True)
-class TurnPlan:
-    """What `InTurn` gets: the plan, whose rollout is next (`[1]`, in shared memory), and how many there are in all."""
-
-    plan: Plan
-    turn: Tensor
-    last: int
-
-
-class InTurn:
-    """A real worker or learner that works when its turn comes, in the serial runner's order."""
-
-    def __init__(self, plan: TurnPlan, rank: int, state: Any, on_tick: Callable[[], None]) -> None:
-        agent = plan.plan.config.agent
-        assert isinstance(agent, HandoverConfig)
-        self._member = build_of(agent)(plan.plan, rank, state, on_tick)
-        self._plan, self._rank = plan, rank
-
-    def work(self) -> None:
-        turn = int(self._plan.turn)
-        if turn == self._plan.last or turn % (WORKERS + 1) != self._rank:
-            time.sleep(0.0005)
-            return
-        self._member.finish() if self._rank == WORKERS else self._member.work()
-        self._plan.turn.add_(1)
-
-    def finish(self) -> None:
-        pass
-
-    def report(self) -> Report:
-        report: Report = self._member.report()
-        return report
-
-    def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._member.state_dict()
-        return state
-
-    def close(self) -> None:
-        self._member.close()
-
-
 @pytest.mark.parametrize(
     "agent",
     [
@@ -246,21 +205,8 @@ def test_processes_learn_what_the_serial_runner_learns(agent: HandoverConfig) ->
     for _ in range(rounds):
         crew.poll()
     crew.stop()
-    warm_up()
-    plan, turn = make_plan(agent, optimizer=optimizer, is_shared=True), torch.zeros(1, dtype=torch.int64)
-    share(turn)
-    turns = TurnPlan(plan, turn, rounds * (WORKERS + 1))
-    pool = WorkerPool(InTurn, turns, Counters(plan.counters), has_learner=True)
-    try:
-        pool.start()
-        pool.resume()
-        deadline = time.monotonic() + 40
-        while int(turn) < turns.last:
-            assert time.monotonic() < deadline
-            pool.poll()
-        pool.park()
-    finally:
-        pool.stop()
+    plan = make_plan(agent, optimizer=optimizer, is_shared=True)
+    work_in_turn(build_of(agent), plan, rounds, has_learner=True)
     assert Counters(plan.counters).updates >= rounds - 1
     assert plan.counters[:, :2].tolist() == serial.counters[:, :2].tolist()
     start = make_plan(agent).parameters
@@ -433,7 +379,10 @@ def test_bad_input(agent: str, overrides: dict[str, Any], message: str, tmp_path
 
 def test_acting_live_needs_the_shared_precision(tmp_path: Path) -> None:
     overrides = {"agent.pull": "live", "network.precision": "bfloat16"}
-    with pytest.raises(ConfigError, match=r"agent.pull: live — .* computes in bfloat16 on cpu"):
+    with pytest.raises(
+        ConfigError,
+        match=r"agent .a3c-data. acts with the shared parameters.* in bfloat16 on cpu: -o agent.pull=rollout, or ",
+    ):
         a3c_zoo.train("pong", agent="a3c-data", overrides=overrides, runs_dir=tmp_path, steps=1000)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import multiprocessing
+import time
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +30,11 @@ def test_mean_and_scale_of_two_workers_by_hand() -> None:
     assert mean.tolist() == [0, 0]
     assert scale.tolist() == [1, 1]
     statistics.update(0, observations([1, 10], [3, 10]))
-    # The first feature: 1 and 3, mean 2, deviations 1 + 1. Version 2: written once, and whole.
-    assert tensor[0].tolist() == [2, 2, 2, 10, 2, 0]
+    # The first feature: 1 and 3, mean 2, deviations 1 + 1. Written once: the second half counts.
+    assert tensor[0].tolist() == [1, *[0] * 5, 2, 2, 10, 2, 0]
     statistics.update(0, observations([8, 10]))
     # 1, 3, 8: mean 4, squared deviations 9 + 1 + 16 = 26.
-    assert tensor[0].tolist() == [4, 3, 4, 10, 26, 0]
+    assert tensor[0].tolist() == [2, 3, 4, 10, 26, 0, 2, 2, 10, 2, 0]
     statistics.update(1, observations([0, 10], [8, 10], [4, 10]))
     # All six: 1 3 8 0 8 4, mean 4, squared deviations 26 + 32 = 58, variance 58 / 6.
     mean, scale = statistics.mean_and_scale()
@@ -44,31 +46,46 @@ def test_mean_and_scale_of_two_workers_by_hand() -> None:
 def test_nothing_seen_changes_nothing() -> None:
     tensor = RunningStatistics.zeros(1, 1)
     RunningStatistics(tensor).update(0, np.zeros((0, 1), np.float32))
-    assert tensor.tolist() == [[0, 0, 0, 0]]
+    assert tensor.tolist() == [[0] * 7]
 
 
-def test_a_row_whose_writer_died_is_left_out() -> None:
+def test_nobody_waits_for_a_writer_that_sleeps_or_died_in_the_middle() -> None:
     tensor = RunningStatistics.zeros(2, 1)
     statistics = RunningStatistics(tensor)
     statistics.update(0, observations([2], [4]))
-    statistics.update(1, observations([100]))
-    tensor[1, 0] = 3  # odd: it is being written, for good
-    assert statistics.mean_and_scale()[0].tolist() == [3]
+    statistics.update(1, observations([9]))
+    tensor[1, 1:3] = 1000  # the other half of row 1, being written
+    assert statistics.mean_and_scale()[0].tolist() == [5]  # of 2, 4 and 9
+    assert statistics.copy().tolist() == [[0, 2, 3, 2, 0, 0, 0], [0, 1, 9, 0, 0, 0, 0]]
 
 
-def test_a_copy_has_whole_rows_only() -> None:
-    tensor = RunningStatistics.zeros(2, 1)
+def write(tensor: torch.Tensor, until: Event) -> None:
     statistics = RunningStatistics(tensor)
-    statistics.update(0, observations([2], [4]))
-    statistics.update(1, observations([100]))
-    copy = statistics.copy()
-    assert torch.equal(copy, tensor)
-    tensor[0, 0], tensor[1, 0] = 3, 3  # both being written
-    writer = threading.Timer(0.03, lambda: tensor[0].copy_(torch.tensor([4.0, 3.0, 5.0, 6.0], dtype=torch.float64)))
+    while not until.is_set():
+        statistics.update(0, np.repeat(tensor[0, 0].numpy().astype(np.float32), 64 * 3).reshape(64, 3))
+
+
+def test_a_reader_takes_whole_rows_only_while_another_process_writes() -> None:
+    """All features are alike, so that a row of which a part is older would show."""
+    context = multiprocessing.get_context("spawn")
+    tensor, until = RunningStatistics.zeros(1, 3).share_memory_(), context.Event()
+    writer = context.Process(target=write, args=(tensor, until), daemon=True)
     writer.start()
-    patient = statistics.copy()
-    assert patient.tolist() == [[4, 3, 5, 6], [0, 0, 0, 0]]  # the first was waited for, the second is dead
-    assert copy.tolist()[0] == [2, 2, 3, 2]
+    statistics = RunningStatistics(tensor)
+    counts: set[float] = set()
+    try:
+        end_s = time.monotonic() + 60
+        while len(counts) < 200 and time.monotonic() < end_s:
+            _, count, *features = statistics.copy()[0, :8].tolist()
+            assert features == [features[0]] * 3 + [features[3]] * 3
+            # The w-th update is of 64 numbers w − 1, so the mean of all tells their number.
+            assert features[0] == pytest.approx(max(0, count / 64 - 1) / 2)
+            counts.add(count)
+    finally:
+        until.set()
+        writer.join(30)
+    assert len(counts) == 200
+    assert writer.exitcode == 0
 
 
 def test_the_network_sees_normalised_observations_and_clips_them() -> None:
@@ -90,8 +107,7 @@ def saved(run: Path) -> dict:
 def test_two_real_workers_gather_what_they_saw(tmp_path: Path) -> None:
     outcome = a3c_zoo.train("cartpole", seed=1, steps=2000, overrides=NORMALIZED, runs_dir=tmp_path)
     rows = saved(outcome.run)["model"]["statistics"]
-    assert rows.shape == (2, 2 + 2 * 4)
-    assert (rows[:, 0] % 2 == 0).all()
+    assert rows.shape == (2, 1 + 2 * (1 + 2 * 4))
     # Every step that counts was seen once, by the worker that made it.
     assert rows[:, 1].tolist() == saved(outcome.run)["counters"][:, 0].tolist()
     agent = a3c_zoo.load_agent(outcome.run)

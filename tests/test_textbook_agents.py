@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import a3c_zoo
 from a3c_zoo.agents.configs import MonteCarloConfig, NStepConfig, TextbookConfig
@@ -22,12 +18,10 @@ from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model, probe_spaces
 from a3c_zoo.learning.shared import Counters, optimizer_state, share
-from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.serial import SerialCrew
-from a3c_zoo.processes.start import warm_up
-from a3c_zoo.records import Report
 from tests.test_serial import assert_equal_runs
 from tests.toys_runs import checkpoint, episodes
+from tests.turns import work_in_turn
 
 WORKERS = 2
 CARTPOLE = EnvEntry("cartpole", "a3c_zoo_envs.cartpole:make")
@@ -51,45 +45,6 @@ def make_plan(agent: TextbookConfig, is_shared: bool = False, private: bool = Fa
     return Plan(CARTPOLE, NETWORK, config, spaces, parameters, state, counters, None, 0)
 
 
-@dataclass(frozen=True)
-class TurnPlan:
-    """The plan, whose rollout is next (`[1]`, in shared memory), and how many there are in all."""
-
-    plan: Plan
-    turn: Tensor
-    last: int
-
-
-class InTurn:
-    """A real worker that works when its turn comes, in the serial runner's order."""
-
-    def __init__(self, plan: TurnPlan, rank: int, state: Any, on_tick: Callable[[], None]) -> None:
-        agent = plan.plan.config.agent
-        assert isinstance(agent, NStepConfig | MonteCarloConfig)
-        self._worker = WORKER[type(agent)](plan.plan, rank, state, on_tick)
-        self._plan, self._rank = plan, rank
-
-    def work(self) -> None:
-        turn = int(self._plan.turn)
-        if turn == self._plan.last or turn % WORKERS != self._rank:
-            time.sleep(0.0005)
-            return
-        self._worker.work()
-        self._plan.turn.add_(1)
-
-    def finish(self) -> None:
-        pass
-
-    def report(self) -> Report:
-        return self._worker.report()
-
-    def state_dict(self) -> dict[str, Any]:
-        return self._worker.state_dict()
-
-    def close(self) -> None:
-        self._worker.close()
-
-
 @pytest.mark.parametrize("private", [False, True], ids=["shared", "private"])
 @pytest.mark.parametrize("agent", AGENTS, ids=["nstep", "monte-carlo"])
 def test_processes_learn_what_the_serial_runner_learns(agent: TextbookConfig, private: bool) -> None:
@@ -101,20 +56,8 @@ def test_processes_learn_what_the_serial_runner_learns(agent: TextbookConfig, pr
     for _ in range(rounds):
         crew.poll()
     crew.stop()
-    warm_up()
-    plan, turn = make_plan(agent, is_shared=True, private=private), torch.zeros(1, dtype=torch.int64)
-    share(turn)
-    pool = WorkerPool(InTurn, TurnPlan(plan, turn, rounds * WORKERS), Counters(plan.counters))
-    try:
-        pool.start()
-        pool.resume()
-        deadline = time.monotonic() + 40
-        while int(turn) < rounds * WORKERS:
-            assert time.monotonic() < deadline
-            pool.poll()
-        pool.park()
-    finally:
-        pool.stop()
+    plan = make_plan(agent, is_shared=True, private=private)
+    work_in_turn(worker, plan, rounds)
     assert plan.counters[:, :2].tolist() == serial.counters[:, :2].tolist()
     assert Counters(plan.counters).updates == rounds * WORKERS
     assert float((serial.parameters - start).abs().max()) > 1e-3  # something was learned

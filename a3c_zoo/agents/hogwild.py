@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
+from a3c_zoo.agents.apply import Applier
 from a3c_zoo.agents.configs import LossConfig
 from a3c_zoo.agents.plan import Plan
 from a3c_zoo.agents.training import objective_of
 from a3c_zoo.agents.worker import RolloutWorker
 from a3c_zoo.learning.objective import differentiate
-from a3c_zoo.learning.shared import (
-    build_optimizer,
-    clip_by_global_norm,
-    learning_rate_at,
-    optimizer_state,
-    schedule_left,
-)
+from a3c_zoo.learning.shared import optimizer_state
 from a3c_zoo.processes.lock import PatientLock
 
 
@@ -39,31 +33,28 @@ class HogwildWorker(RolloutWorker):
         assert isinstance(agent, LossConfig)
         assert optimizer is not None
         super().__init__(plan, rank, state, on_tick, agent.n_steps, cut_at_end)
-        self._objective, self._optimizer_config = objective_of(agent), optimizer
+        self._objective = objective_of(agent)
         self._optimizer_state = plan.optimizer_state or (
             state["optimizer"] if state else optimizer_state(optimizer, plan.parameters)
         )
-        self._optimizer = build_optimizer(optimizer, plan.parameters, self._optimizer_state)
-        self._lock = nullcontext() if plan.exchange is None else PatientLock(plan.exchange, on_tick)
+        lock = None if plan.exchange is None else PatientLock(plan.exchange, on_tick)
+        self._applier = Applier(self, self._optimizer_state, lock)
 
     def update(self, columns: slice) -> None:
         """One update from the environments `columns` of the rollout."""
-        plan, flat = self.plan, self.model.flat
-        wanted, steps = self.wants_statistics(), self.counters.steps
-        objective = self._objective.at(schedule_left(self._optimizer_config, steps, plan.config.run.steps))
-        flat.zero_gradients()
+        model, wanted = self.model, self.wants_statistics()
+        model.flat.zero_gradients()
         statistics = differentiate(
-            self.model.network, plan.spaces.actions, self.collector.rollout, columns, objective, wanted
+            model.network,
+            self.plan.spaces.actions,
+            self.collector.rollout,
+            columns,
+            self.at_schedule(self._objective),
+            wanted,
         )
-        gradient = flat.wide_gradients()
-        norm = clip_by_global_norm(gradient, self._optimizer_config.max_grad_norm)
-        rate = learning_rate_at(self._optimizer_config, steps, plan.config.run.steps)
-        with self._lock:
-            self.staleness.append(self.counters.updates - self.updates_at_pull)
-            self._optimizer.apply(gradient, rate)
-            self.row[1] += 1
+        applied = self._applier.apply(model.flat.wide_gradients(), (self.updates_at_pull,))
         if wanted:
-            self.tell({**statistics, "grad_norm": norm, "learning_rate": rate})
+            self.tell(statistics | applied)
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()

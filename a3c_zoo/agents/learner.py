@@ -8,12 +8,13 @@ from typing import Any
 
 from torch import Tensor
 
+from a3c_zoo.agents.apply import Applier
 from a3c_zoo.agents.configs import HandoverConfig
 from a3c_zoo.agents.plan import Plan, misfit
+from a3c_zoo.agents.training import check_live
 from a3c_zoo.agents.worker import Member, RolloutWorker
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning.shared import build_optimizer, clip_by_global_norm, learning_rate_at
 from a3c_zoo.learning.windows import Windows
 from a3c_zoo.processes.ring import LONGEST_WAIT_S, SHORTEST_WAIT_S, Ring
 from a3c_zoo.records import Report
@@ -68,13 +69,11 @@ class Learner(Member):
     """The learner: takes what workers hand over and applies it, an update at a time; agents say how."""
 
     def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
-        assert plan.config.optimizer is not None
         assert plan.optimizer_state is not None
         super().__init__(plan, rank, on_tick)
         self.ring = Ring(plan.exchange)
         self.versions: list[int] = []  # of the parameters with which the next update's samples were collected
-        self._config = plan.config.optimizer
-        self._optimizer = build_optimizer(self._config, plan.parameters, plan.optimizer_state)
+        self._applier = Applier(self, plan.optimizer_state)
         self._worked_s = self._waited_s = 0.0
         self._wait_s = SHORTEST_WAIT_S
         if state:
@@ -117,15 +116,10 @@ class Learner(Member):
         raise NotImplementedError
 
     def apply(self, gradient: Tensor) -> dict[str, float]:
-        """Clips a gradient `[P]` and applies it; returns statistics of that."""
-        norm = clip_by_global_norm(gradient, self._config.max_grad_norm)
-        rate = learning_rate_at(self._config, self.counters.steps, self.plan.config.run.steps)
-        updates = self.counters.updates
-        self.staleness.extend(updates - version for version in self.versions)
+        """Applies the gradient `[P]` of what was taken since the last update; see `Applier.apply`."""
+        applied = self._applier.apply(gradient, self.versions)
         self.versions.clear()
-        self._optimizer.apply(gradient, rate)
-        self.row[1] += 1
-        return {"grad_norm": norm, "learning_rate": rate}
+        return applied
 
     def state_dict(self) -> dict[str, Any]:
         return {"versions": list(self.versions), "last": self.ring.last}
@@ -147,12 +141,8 @@ def check_handover(config: Config) -> None:
             f"network.recurrent: {core} — agent '{config.agent_name}' learns from samples without what preceded them. "
             "Leave the core out, or use --agent a3c, which learns from whole rollouts"
         )
-    precision = getattr(config.network, "precision", "float32")
-    if config.agent.pull == "live" and (precision != "float32" or config.run.device != "cpu"):
-        raise ConfigError(
-            f"agent.pull: live — the shared parameters are float32 in the CPU's memory, but the network computes in "
-            f"{precision} on {config.run.device}. Use agent.pull=rollout, or network.precision=float32 and --device cpu"
-        )
+    if config.agent.pull == "live":
+        check_live(config, "-o agent.pull=rollout, or ")
 
 
 def rows_in_memory(config: HandoverConfig) -> int:

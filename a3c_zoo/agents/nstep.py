@@ -13,9 +13,7 @@ from typing import Any
 from a3c_zoo.agents.configs import TextbookConfig
 from a3c_zoo.agents.hogwild import HogwildWorker
 from a3c_zoo.agents.plan import Plan
-from a3c_zoo.agents.training import train
-from a3c_zoo.config import Config
-from a3c_zoo.errors import ConfigError
+from a3c_zoo.agents.training import check_live, train
 from a3c_zoo.processes.crew import WorkerFactory
 from a3c_zoo.records import RunContext
 
@@ -50,13 +48,3 @@ def train_live(context: RunContext, worker: WorkerFactory) -> None:
     assert isinstance(agent, TextbookConfig)
     check_live(context.config)
     train(context, worker, n_steps=agent.n_steps + 1)  # and the step that an environment may ignore
-
-
-def check_live(config: Config) -> None:
-    """Raises ConfigError for what an agent that acts with the shared parameters themselves cannot do."""
-    agent, precision = config.agent_name, getattr(config.network, "precision", "float32")
-    if precision != "float32" or config.run.device != "cpu":
-        raise ConfigError(
-            f"agent '{agent}' acts with the shared parameters, float32 in the CPU's memory, but its network computes "
-            f"in {precision} on {config.run.device}: -o network.precision=float32 --device cpu"
-        )

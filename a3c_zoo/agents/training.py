@@ -70,6 +70,20 @@ def check_schedule(config: Config) -> None:
             raise ConfigError(f"{key}: linear — needs optimizer.schedule_steps, or a budget: --steps N")
 
 
+def check_live(config: Config, cure: str = "") -> None:
+    """Raises ConfigError for a network that cannot compute with the shared parameters themselves.
+
+    Args:
+        cure: what else would help.
+    """
+    precision, device = getattr(config.network, "precision", "float32"), config.run.device
+    if precision != "float32" or device != "cpu":
+        raise ConfigError(
+            f"agent '{config.agent_name}' acts with the shared parameters, float32 in the CPU's memory, but its "
+            f"network computes in {precision} on {device}: {cure}-o network.precision=float32 --device cpu"
+        )
+
+
 def objective_of(config: LossConfig) -> Objective:
     """The loss that an agent's configuration asks for."""
     return Objective(

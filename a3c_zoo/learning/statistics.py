@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,28 +13,33 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-#: Before the version of a row is even and unchanged; a worker that died while it wrote leaves it odd for good.
+#: How often a row is read before that counts as a fault of ours: a try fails only where a whole rollout is collected,
+#: and written, during the microsecond that it takes.
 READ_TRIES = 1000
 
 
 class RunningStatistics:
     """Each worker writes its own row; whoever needs the whole merges all rows.
 
-    A row's version is odd while the row is written, so that nobody takes half of it (a sequence lock).
+    A row has two halves that are written in turn. What counts is the one that is not being written, so that nobody
+    takes half of anything, or waits for a writer that sleeps, or died, in the middle. (Other processes see a half
+    before the number that makes it count: on x86-64, as with the ring.)
 
     Args:
-        tensor: `[workers, 2 + 2F]`, float64, in shared memory where processes share it. Columns: version, count,
-            mean `[F]`, sum of squared deviations `[F]`.
+        tensor: `[workers, 1 + 2·(1 + 2F)]`, float64, in shared memory where processes share it. Columns: how often the
+            row was written, w; then the halves, of which number w mod 2 counts: count, mean `[F]`, sum of squared
+            deviations `[F]`.
     """
 
     def __init__(self, tensor: Tensor) -> None:
         self._rows: Doubles = tensor.numpy()
-        self._size = (tensor.shape[1] - 2) // 2
+        self._half_size = (tensor.shape[1] - 1) // 2
+        self._size = (self._half_size - 1) // 2
 
     @staticmethod
     def zeros(workers: int, num_features: int) -> Tensor:
         """The tensor of workers that have seen nothing."""
-        return torch.zeros((workers, 2 + 2 * num_features), dtype=torch.float64)
+        return torch.zeros((workers, 1 + 2 * (1 + 2 * num_features)), dtype=torch.float64)
 
     def update(self, worker: int, batch: NDArray[np.float32]) -> None:
         """Takes observations `[B, F]` into the worker's own row."""
@@ -44,29 +48,46 @@ class RunningStatistics:
         row, wide = self._rows[worker], batch.astype(np.float64)
         mean = wide.mean(axis=0)
         theirs = (float(len(wide)), mean, np.square(wide - mean).sum(axis=0))
-        count, mean, deviations = merge(self._parts(row), theirs)
-        row[0] += 1
-        row[1], row[2 : 2 + self._size], row[2 + self._size :] = count, mean, deviations
-        row[0] += 1
+        written = int(row[0]) + 1
+        half = self._half(row, written)
+        half[0], half[1 : 1 + self._size], half[1 + self._size :] = merge(
+            self._parts(self._half(row, written - 1)), theirs
+        )
+        row[0] = written
 
     def copy(self) -> Tensor:
-        """The tensor with whole rows only, while workers go on; the row of one that died in the middle is empty."""
-        return torch.from_numpy(np.stack([_read_patiently(row) for row in self._rows]))
+        """The tensor as it stands, while workers go on: only what counts, in the first halves."""
+        rows = np.zeros_like(self._rows)
+        for copy, row in zip(rows, self._rows, strict=True):
+            self._half(copy, 0)[:] = self._read(row)
+        return torch.from_numpy(rows)
 
     def mean_and_scale(self) -> tuple[Tensor, Tensor]:
         """Mean and 1/standard deviation over all workers, both `[F]`, float32; 0 and 1 before anything was seen."""
         total: tuple[float, Doubles, Doubles] = (0.0, np.zeros(self._size), np.zeros(self._size))
         for row in self._rows:
-            if (whole := _read(row)) is not None:
-                total = merge(total, self._parts(whole))
+            total = merge(total, self._parts(self._read(row)))
         count, mean, deviations = total
         if not count:
             return torch.zeros(self._size), torch.ones(self._size)
         scale = 1.0 / np.sqrt(deviations / count + 1e-8)
         return torch.from_numpy(mean.astype(np.float32)), torch.from_numpy(scale.astype(np.float32))
 
-    def _parts(self, row: Doubles) -> tuple[float, Doubles, Doubles]:
-        return float(row[1]), row[2 : 2 + self._size], row[2 + self._size :]
+    def _half(self, row: Doubles, written: int) -> Doubles:
+        start = 1 + written % 2 * self._half_size
+        return row[start : start + self._half_size]
+
+    def _parts(self, half: Doubles) -> tuple[float, Doubles, Doubles]:
+        return float(half[0]), half[1 : 1 + self._size], half[1 + self._size :]
+
+    def _read(self, row: Doubles) -> Doubles:
+        """A copy of the half that counts; its writer comes back to it only after the number has changed."""
+        for _ in range(READ_TRIES):
+            written = row[0]
+            half = self._half(row, int(written)).copy()
+            if row[0] == written:
+                return half
+        raise RuntimeError(f"statistics of observations changed in each of {READ_TRIES} readings")
 
 
 def merge(
@@ -82,22 +103,3 @@ def merge(
         mean + delta * (m / (n + m)),
         deviations + other_deviations + np.square(delta) * (n * m / (n + m)),
     )
-
-
-def _read_patiently(row: Doubles) -> Doubles:
-    """`_read` even where the writer has been put to sleep in the middle; zeros after a tenth of a second."""
-    for _ in range(50):
-        if (whole := _read(row)) is not None:
-            return whole
-        time.sleep(0.002)
-    return np.zeros_like(row)
-
-
-def _read(row: Doubles) -> Doubles | None:
-    """A copy of a row that nobody wrote meanwhile; None where its writer died in the middle."""
-    for _ in range(READ_TRIES):
-        version = row[0]
-        copy = row.copy()
-        if version % 2 == 0 and row[0] == version:
-            return copy
-    return None

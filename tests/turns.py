@@ -1,0 +1,88 @@
+"""Real processes that work in the serial runner's order, so that both must come to the same parameters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from a3c_zoo.agents.plan import Plan
+from a3c_zoo.learning.shared import Counters, share
+from a3c_zoo.processes.crew import WorkerFactory
+from a3c_zoo.processes.pool import WorkerPool
+from a3c_zoo.processes.start import warm_up
+from a3c_zoo.records import Report
+
+
+@dataclass(frozen=True)
+class TurnPlan:
+    """What `InTurn` gets.
+
+    Attributes:
+        worker: who works. plan: its own. turn: number of the next turn, `[1]`, in shared memory. last: how many there
+            are in all. has_learner: the last rank is a learner's, whose turn is to empty the ring.
+    """
+
+    worker: WorkerFactory
+    plan: Plan
+    turn: Tensor
+    last: int
+    has_learner: bool
+
+    @property
+    def members(self) -> int:
+        return len(self.plan.counters)
+
+
+class InTurn:
+    """A real worker or learner that works when its turn comes."""
+
+    def __init__(self, plan: TurnPlan, rank: int, state: Any, on_tick: Callable[[], None]) -> None:
+        self._member: Any = plan.worker(plan.plan, rank, state, on_tick)
+        self._plan, self._rank = plan, rank
+        self._is_learner = plan.has_learner and rank == plan.members - 1
+
+    def work(self) -> None:
+        turn = int(self._plan.turn)
+        if turn == self._plan.last or turn % self._plan.members != self._rank:
+            time.sleep(0.0005)
+            return
+        self._member.finish() if self._is_learner else self._member.work()
+        self._plan.turn.add_(1)
+
+    def finish(self) -> None:
+        pass
+
+    def report(self) -> Report:
+        report: Report = self._member.report()
+        return report
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._member.state_dict()
+        return state
+
+    def close(self) -> None:
+        self._member.close()
+
+
+def work_in_turn(worker: WorkerFactory, plan: Plan, rounds: int, has_learner: bool = False) -> None:
+    """Lets every member of a plan in shared memory work so many times, each in a process of its own."""
+    warm_up()
+    turn = torch.zeros(1, dtype=torch.int64)
+    share(turn)
+    turns = TurnPlan(worker, plan, turn, rounds * len(plan.counters), has_learner)
+    pool = WorkerPool(InTurn, turns, Counters(plan.counters), has_learner=has_learner)
+    try:
+        pool.start()
+        pool.resume()
+        deadline = time.monotonic() + 40
+        while int(turn) < turns.last:
+            assert time.monotonic() < deadline
+            pool.poll()
+        pool.park()
+    finally:
+        pool.stop()
