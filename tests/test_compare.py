@@ -110,7 +110,10 @@ def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
     assert re.fullmatch(
         r"training takes about [\d.]+ s — partly a guess: no earlier run says how fast they are", second
     )
-    assert third == f"checkpoints are evaluated afterwards, {EPISODES} episodes each, sampled and greedy"
+    count = f"{4 * 10 * 2 * EPISODES:,}"  # runs, checkpoints, modes
+    assert third == (
+        f"checkpoints are evaluated afterwards, {EPISODES} episodes each, sampled and greedy: {count} at most"
+    )
 
 
 def test_runs_end_at_the_budget_and_leave_the_same_checkpoints(compared: Compared) -> None:

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import time
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-import a3c_zoo
 from a3c_zoo.agents import a3c_data, a3c_grad
-from a3c_zoo.agents.a3c import A3CWorker
-from a3c_zoo.agents.configs import A3CConfig, A3CDataConfig, A3CGradConfig, HandoverConfig
+from a3c_zoo.agents.configs import A3CDataConfig, A3CGradConfig, HandoverConfig
 from a3c_zoo.agents.learner import check_handover
 from a3c_zoo.agents.plan import Plan
-from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
+from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.entries import EnvEntry, NetworkEntry
-from a3c_zoo.errors import ConfigError, WorkerError
+from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.configs import MLPConfig
 from a3c_zoo.learning.model import Model, probe_spaces
 from a3c_zoo.learning.shared import Counters, optimizer_state, share
-from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.ring import ring_memory
 from a3c_zoo.processes.serial import SerialCrew
-from a3c_zoo.processes.start import process_context, warm_up
-from a3c_zoo.records import Report
-from tests.test_serial import assert_equal_runs
 from tests.toys import CONSTANT, toy_entry
-from tests.toys_runs import checkpoint, episodes, scalars
 from tests.turns import work_in_turn
 
 WORKERS = 2
@@ -53,6 +40,7 @@ def make_plan(
     num_envs: int = 4,
     slots: int = 64,
     is_shared: bool = False,
+    core: str = "none",
 ) -> Plan:
     """The plan of a run without the run."""
     config = Config(
@@ -61,7 +49,7 @@ def make_plan(
         RunConfig(workers=WORKERS, seed=5),
         EnvConfig(num_envs=num_envs),
         agent,
-        MLPConfig(hidden_sizes=(16,)),
+        MLPConfig(hidden_sizes=(16,), recurrent=core, recurrent_size=8, separate=core == "none"),
         optimizer,
     )
     spaces = probe_spaces(entry, None, config, ("Discrete",))
@@ -187,222 +175,65 @@ class TestByHand:
 
 
 @pytest.mark.parametrize(
-    "agent",
+    ("agent", "core"),
     [
-        A3CDataConfig(n_steps=4, reward_steps=4, batch_size=32),
-        A3CDataConfig(n_steps=4, reward_steps=2, batch_size=32, pull="live"),
-        A3CDataConfig(n_steps=4, reward_steps=4, batch_size=25, transfer="transitions"),
-        A3CGradConfig(n_steps=8, reward_steps=4, gradients_per_update=2),
-        A3CGradConfig(n_steps=8, reward_steps=3, gradients_per_update=1, pull="live"),
+        (A3CDataConfig(n_steps=4, reward_steps=4, batch_size=32), "none"),
+        (A3CDataConfig(n_steps=4, reward_steps=2, batch_size=32, pull="live"), "none"),
+        (A3CDataConfig(n_steps=4, reward_steps=4, batch_size=25, transfer="transitions"), "none"),
+        (A3CGradConfig(n_steps=8, reward_steps=4, gradients_per_update=2), "none"),
+        (A3CGradConfig(n_steps=8, reward_steps=3, gradients_per_update=1, pull="live"), "none"),
+        (A3CDataConfig(n_steps=4, reward_steps=3, batch_size=32), "lstm"),
+        (A3CGradConfig(n_steps=8, reward_steps=4, gradients_per_update=2), "gru"),
     ],
-    ids=["microbatches", "microbatches-live", "transitions", "gradients", "gradients-live"],
+    ids=[
+        "microbatches",
+        "microbatches-live",
+        "transitions",
+        "gradients",
+        "gradients-live",
+        "microbatches-lstm",
+        "gradients-gru",
+    ],
 )
-def test_processes_learn_what_the_serial_runner_learns(agent: HandoverConfig) -> None:
+def test_processes_learn_what_the_serial_runner_learns(agent: HandoverConfig, core: str) -> None:
     rounds, optimizer = 20, OptimizerConfig(learning_rate=1e-3)
-    serial = make_plan(agent, optimizer=optimizer)
+    serial = make_plan(agent, optimizer=optimizer, core=core)
     crew = SerialCrew(build_of(agent), serial, WORKERS + 1, has_learner=True)
     crew.start()
     for _ in range(rounds):
         crew.poll()
     crew.stop()
-    plan = make_plan(agent, optimizer=optimizer, is_shared=True)
+    plan = make_plan(agent, optimizer=optimizer, is_shared=True, core=core)
     work_in_turn(build_of(agent), plan, rounds, has_learner=True)
     assert Counters(plan.counters).updates >= rounds - 1
     assert plan.counters[:, :2].tolist() == serial.counters[:, :2].tolist()
-    start = make_plan(agent).parameters
+    start = make_plan(agent, core=core).parameters
     assert float((serial.parameters - start).abs().max()) > 1e-3  # something was learned
     torch.testing.assert_close(plan.parameters, serial.parameters, rtol=1e-5, atol=1e-6)
 
 
-SMALL: dict[str, dict[str, Any]] = {
-    "a3c-data": {"env.num_envs": 4, "agent.n_steps": 8, "agent.batch_size": 96},
-    "a3c-grad": {"env.num_envs": 4, "agent.n_steps": 8, "agent.gradients_per_update": 3},
-}
-TRANSITIONS = {"env.num_envs": 4, "agent.n_steps": 8, "agent.batch_size": 50, "agent.transfer": "transitions"}
-RUNS = [*SMALL.items(), ("a3c-data", TRANSITIONS)]
-
-
-def train(agent: str, overrides: dict[str, Any], folder: Path, **options: Any) -> Any:
-    return a3c_zoo.train("cartpole", agent=agent, seed=3, overrides=overrides, runs_dir=folder, **options)
-
-
-@pytest.mark.parametrize(("agent", "overrides"), RUNS)
-def test_the_serial_runner_stopped_and_resumed(agent: str, overrides: dict[str, Any], tmp_path: Path) -> None:
-    whole = train(agent, overrides, tmp_path, serial=True, steps=3000).run
-    part = train(agent, overrides, tmp_path / "parts", serial=True, steps=1100).run
-    a3c_zoo.train(resume=part, steps=2050)
-    a3c_zoo.train(resume=part, steps=3000)
-    assert_equal_runs(part, whole)
-
-
-@pytest.mark.parametrize(("agent", "overrides"), RUNS)
-def test_a_run_in_processes_counts_exactly_and_goes_on(agent: str, overrides: dict[str, Any], tmp_path: Path) -> None:
-    outcome = train(agent, overrides, tmp_path, steps=20_000)
-    assert outcome.reason == "steps"
-    for steps in (20_000, 30_000):
-        if steps > 20_000:
-            outcome = a3c_zoo.train(resume=outcome.run, steps=steps)
-        saved = checkpoint(outcome.run)
-        counters = saved["agent"]["counters"]
-        assert steps <= outcome.steps == saved["session"]["steps"] == int(counters[:, 0].sum()) < steps + 2 * 32
-        assert counters[2, 0] == counters[0, 1] == counters[1, 1] == 0  # the learner makes no steps, workers no updates
-        assert outcome.updates == counters[2, 1] > 0
-        assert len(episodes(outcome.run)) == saved["session"]["episodes"]
-        # Every sample was learned from, but for what makes no whole update: windows not complete, resets ignored.
-        per_update = overrides.get("agent.batch_size", 96)
-        assert outcome.updates * per_update <= outcome.steps + outcome.episodes + 200
-        assert outcome.updates * per_update >= outcome.steps * 0.95 - 500
-    tags = scalars(outcome.run)
-    assert {"train/staleness", "train/staleness_p95", "train/learner_utilisation", "train/entropy"} <= tags.keys()
-    assert all(0 <= share <= 1 for _, share in tags["train/learner_utilisation"])
-
-
-def test_a_learner_that_dies_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[int] = []
-
-    class Killer:
-        """Ends the learner's process once training is under way."""
-
-        def starting(self, *about: Any) -> None: ...
-
-        def message(self, text: str) -> None: ...
-
-        def progress(self, progress: Any) -> None:
-            if progress.steps > 2000 and not found:
-                found.append(learner_pid())
-                os.kill(found[0], signal.SIGKILL)
-
-    with pytest.raises(WorkerError, match=r"the learner was ended by signal SIGKILL"):
-        train("a3c-data", SMALL["a3c-data"], tmp_path, steps=10_000_000, observer=Killer())
-    assert found
-    saved = checkpoint(next(tmp_path.iterdir()))
-    assert saved["session"]["steps"] > 2000
-
-
-def learner_pid() -> int:
-    (process,) = [p for p in multiprocessing.active_children() if p.name == "a3c-zoo the learner"]
-    assert process.pid is not None
-    return process.pid
-
-
-def test_a_learner_that_raises_shows_its_traceback(tmp_path: Path) -> None:
-    overrides = SMALL["a3c-grad"] | {"optimizer.learning_rate": 10.0, "optimizer.max_grad_norm": "null"}
-    overrides |= {"agent.value_coefficient": 1e30, "agent.n_steps": 64, "agent.reward_steps": 64}
-    with pytest.raises(WorkerError, match=r"(?s)failed:.*Traceback.*FloatingPointError: the gradient is not finite"):
-        train("a3c-grad", overrides, tmp_path, steps=10_000_000)
-
-
-class Holder:
-    """The real worker of `a3c`; the first one takes the lock and dies with it in its third rollout."""
-
-    def __init__(self, plan: Plan, rank: int, state: Any, on_tick: Callable[[], None]) -> None:
-        self._worker = A3CWorker(plan, rank, state, on_tick)
-        self._lock, self._rank, self._rollouts = plan.exchange, rank, 0
-
-    def work(self) -> None:
-        self._worker.work()
-        self._rollouts += 1
-        if self._rank == 0 and self._rollouts == 3:
-            self._lock.acquire()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def finish(self) -> None: ...
-
-    def report(self) -> Report:
-        return self._worker.report()
-
-    def state_dict(self) -> dict[str, Any]:
-        return self._worker.state_dict()
-
-    def close(self) -> None:
-        self._worker.close()
-
-
-def test_a_worker_that_dies_with_the_lock_hangs_nobody() -> None:
-    warm_up()
-    agent = A3CGradConfig()  # for its parameters' sake
-    plan = make_plan(agent, is_shared=True)
-    config = replace(plan.config, agent=A3CConfig(n_steps=5, locking="apply"))
-    plan = replace(plan, config=config, counters=plan.counters[:WORKERS], exchange=process_context().Lock())
-    pool = WorkerPool(Holder, plan, Counters(plan.counters))
-    try:
-        pool.start()
-        pool.resume()
-        with pytest.raises(WorkerError, match="worker 0 was ended by signal SIGKILL"):
-            poll(pool, 20.0)
-    finally:
-        start_s = time.monotonic()
-        pool.stop()
-    assert time.monotonic() - start_s < 3  # the other saw the stop while it waited for the lock
-    assert [member.process.exitcode for member in pool._members] == [-signal.SIGKILL, 0]
-
-
-def poll(pool: WorkerPool, limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        pool.poll()
-
-
-def test_a_locked_run(tmp_path: Path) -> None:
-    overrides = {"agent.locking": "apply", "optimizer.shared_statistics": False, "env.num_envs": 4}
-    outcome = train("a3c", overrides, tmp_path, steps=20_000)
-    assert outcome.reason == "steps"
-    assert outcome.updates == int(checkpoint(outcome.run)["agent"]["counters"][:, 1].sum())
-    assert outcome.updates * 20 >= outcome.steps  # rollouts of 5 × 4
-
-
-@pytest.mark.parametrize(
-    ("agent", "overrides", "message"),
-    [
-        ("a3c-data", {"agent.slots": 0}, "agent.slots: 0 — must be greater than or equal to 1"),
-        ("a3c-grad", {"agent.slots": 0}, "agent.slots: 0 — must be greater than or equal to 1"),
-        ("a3c-data", {"agent.reward_steps": 0}, "agent.reward_steps: 0 — must be greater than or equal to 1"),
-        ("a3c-grad", {"agent.n_steps": 0}, "agent.n_steps: 0 — must be greater than or equal to 1"),
-        (
-            "a3c-data",
-            {"agent.batch_size": 100, "env.num_envs": 8},
-            "agent.batch_size: 100 — must be a multiple of a micro-batch: n_steps 4 × num_envs 8 = 32 samples",
-        ),
-        (
-            "a3c-grad",
-            {"agent.n_steps": 100_000, "env.num_envs": 4096, "run.workers": 1024},
-            "1024 × 4096 environments need at least",
-        ),
-    ],
-)
-def test_bad_input(agent: str, overrides: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as raised:
-        train(agent, overrides, tmp_path, steps=1000)
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-def test_acting_live_needs_the_shared_precision(tmp_path: Path) -> None:
-    overrides = {"agent.pull": "live", "network.precision": "bfloat16"}
-    with pytest.raises(
-        ConfigError,
-        match=r"agent .a3c-data. acts with the shared parameters.* in bfloat16 on cpu: -o agent.pull=rollout, or ",
-    ):
-        a3c_zoo.train("pong", agent="a3c-data", overrides=overrides, runs_dir=tmp_path, steps=1000)
-
-
-class CoreConfig(NetworkConfig):
-    """Any network's with a core."""
-
-    recurrent: str = "lstm"
-
-
-@pytest.mark.parametrize("agent", [A3CDataConfig(), A3CDataConfig(transfer="transitions"), A3CGradConfig()])
-def test_a_recurrent_core_is_refused(agent: HandoverConfig) -> None:
-    config = replace(make_plan(agent).config, network=CoreConfig())
-    with pytest.raises(ConfigError, match=r"network.recurrent: lstm — .* or use --agent a3c"):
+def test_transitions_cannot_feed_a_core() -> None:
+    config = make_plan(A3CDataConfig(transfer="transitions"), core="lstm").config
+    with pytest.raises(ConfigError, match=r"network.recurrent: lstm — .*-o agent.transfer=microbatches"):
         check_handover(config)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("agent", ["a3c-data", "a3c-grad"])
-@pytest.mark.parametrize("seed", [11, 12, 13])
-def test_cartpole_is_solved(agent: str, seed: int, tmp_path: Path) -> None:
-    outcome = a3c_zoo.train("cartpole", agent=agent, seed=seed, steps=500_000, runs_dir=tmp_path)
-    assert outcome.solved
+@pytest.mark.parametrize("core", ["none", "lstm", "gru"])
+def test_both_hand_overs_come_to_the_same_update(core: str) -> None:
+    """One micro-batch an update or one gradient an update, from parameters of the same version: two ways to one sum."""
+    optimizer = OptimizerConfig(learning_rate=1e-2, beta1=0.0, max_grad_norm=None)
+    options: dict[str, Any] = {"n_steps": 6, "reward_steps": 3}
+    agents = (A3CDataConfig(batch_size=6 * 4, **options), A3CGradConfig(gradients_per_update=1, **options))
+    plans = [make_plan(agent, optimizer=optimizer, core=core) for agent in agents]
+    crews = [
+        [build_of(agent)(plan, rank, None, lambda: None) for rank in (0, WORKERS)]
+        for agent, plan in zip(agents, plans, strict=True)
+    ]
+    start = plans[0].parameters.clone()
+    for _ in range(12):
+        for worker, learner in crews:
+            worker.work()
+            learner.finish()
+        torch.testing.assert_close(plans[0].parameters, plans[1].parameters, rtol=1e-4, atol=1e-5)
+    assert plans[0].counters[:, 1].tolist() == plans[1].counters[:, 1].tolist() == [0, 0, 12]
+    assert float((plans[0].parameters - start).abs().max()) > 1e-2

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from a3c_zoo import hardware
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning.memory import IMAGE_ENVIRONMENT_BYTES, check_memory
+from a3c_zoo.learning.memory import IMAGE_ENVIRONMENT_BYTES, check_handover_memory, check_memory
 from a3c_zoo.learning.spaces import observation_spec
 from tests.toys_runs import command_line
 
@@ -42,6 +42,25 @@ def test_vectors_have_no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 2 * 8 * 7 * 16 - 1)
     with pytest.raises(ConfigError):
         check_memory(POLE, workers=2, num_envs=8, n_steps=5)
+
+
+def test_what_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 3 workers with 4 slots of 100 bytes each, and 2 slots' worth that the learner gathers.
+    free(monkeypatch, 3 * 4 * 100 + 2 * 100)
+    check_handover_memory(100, workers=3, slots=4, batch_slots=2)
+    free(monkeypatch, 3 * 4 * 100 + 2 * 100 - 1)
+    with pytest.raises(ConfigError, match="hand over to the learner needs"):
+        check_handover_memory(100, workers=3, slots=4, batch_slots=2)
+
+
+def test_a_ring_larger_than_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """2 × 1024 slots of 1,000 steps in 8 environments, 28 kB or 7 kB each: 116 GB at least."""
+    options = ["agent.n_steps=1000", "agent.batch_size=8000", "env.num_envs=8", "agent.slots=1024"]
+    arguments = [word for option in options for word in ("-o", option)]
+    assert command_line("train", "pong", "--agent", "a3c-data", "--quiet", "--runs-dir", tmp_path, *arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "what workers hand over to the learner needs" in line
+    assert line.endswith("Lower agent.slots, agent.n_steps, agent.batch_size or env.num_envs")
 
 
 def test_this_machine_has_some() -> None:

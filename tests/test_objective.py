@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 
-from a3c_zoo.learning.objective import Objective, differentiate, normalize
+from a3c_zoo.learning.objective import Objective, advantages_and_returns, differentiate, normalize
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.shared import FlatParameters
 from a3c_zoo.learning.spaces import Categorical
@@ -332,3 +332,14 @@ def test_the_entropy_bonus_falls_with_the_schedule_if_asked_to() -> None:
     assert constant.at(0.25) is constant
     assert [falling.at(left).entropy_coefficient for left in (1.0, 0.25, 0.0)] == [0.04, 0.01, 0.0]
     assert falling.at(0.25).value_coefficient == 0.5
+
+
+def test_rewards_are_scaled_and_then_clipped() -> None:
+    # Rewards 4 and −1, scaled by ½: 2 and −0.5; clipped: 1 and −0.5. With V = 0 everywhere and γ = ½:
+    # R_1 = −0.5, R_0 = 1 + ½ · −0.5 = 0.75; unclipped R_0 = 2 − 0.25 = 1.75.
+    of, zeros = rollout([[1], [2], [3]], [[0], [1]], [[4], [-1]]), np.zeros((2, 1), np.float32)
+    for clip, expected in ((True, [0.75, -0.5]), (False, [1.75, -0.5])):
+        objective = replace(A3C, reward_scale=0.5, clip_rewards=clip)
+        advantages, returns = advantages_and_returns(of, ALL, zeros, zeros, objective)
+        assert returns[:, 0].tolist() == advantages[:, 0].tolist() == expected
+    assert of.rewards[:, 0].tolist() == [4, -1]  # what is recorded stays raw

@@ -250,8 +250,8 @@ def test_a_lost_life_is_no_new_episode(mode: str) -> None:
         _, state = core.step(rollout.observations[t], kept(state, rollout.resets[t]))
     core.seen.clear()
     collect.collect(core)
-    assert collect.rollout.state is not None
-    torch.testing.assert_close(collect.rollout.state, state.detach())
+    assert collect.rollout.states is not None
+    torch.testing.assert_close(collect.rollout.states[0], state.detach())
 
 
 def build_walk_body(core: Recurrent) -> Any:
@@ -267,12 +267,12 @@ OBJECTIVE = Objective(gamma=0.5, gae_lambda=0.9, entropy_coefficient=0.1, value_
 
 def naive_loss(core: Recurrent, rollout: Rollout) -> Tensor:
     """The loss step by step and environment by environment; for SAME_STEP, where every row is a sample."""
-    assert rollout.state is not None
+    assert rollout.states is not None
     assert rollout.resets is not None
     steps, envs = rollout.rewards.shape
     losses = []
     for n in range(envs):
-        state, logits, values, following = rollout.state[:, n : n + 1], [], [], []
+        state, logits, values, following = rollout.states[0, :, n : n + 1], [], [], []
         for t in range(steps):
             if rollout.resets[t, n]:
                 state = torch.zeros_like(state)
@@ -316,14 +316,14 @@ def test_the_state_goes_on_while_parameters_change() -> None:
     core = network("lstm")
     collect = collector(ToyVectorEnv(1, ((((1.0,) * 50, "terminated"),),)), core, 4)
     collect.collect(core)
-    kept_state = collect._state.clone()  # type: ignore[union-attr]
+    kept_state = collect.rollout.states[-1].clone()  # type: ignore[index]
     with torch.no_grad():
         for parameter in core.parameters():
             parameter.add_(0.1)
     collect.collect(core)
-    assert collect.rollout.state is not None
-    assert torch.equal(collect.rollout.state, kept_state)
-    assert not torch.equal(collect._state, kept_state)  # type: ignore[arg-type]
+    assert collect.rollout.states is not None
+    assert torch.equal(collect.rollout.states[0], kept_state)
+    assert not torch.equal(collect.rollout.states[-1], kept_state)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -335,12 +335,12 @@ def test_a_collector_goes_on_from_its_state(mode: str) -> None:
     second.load_state_dict(whole.state_dict())
     for collect in (whole, second):
         collect.collect(core)
-    assert torch.equal(whole.rollout.state, second.rollout.state)  # type: ignore[arg-type]
+    assert torch.equal(whole.rollout.states, second.rollout.states)  # type: ignore[arg-type]
     assert torch.equal(whole.rollout.actions, second.rollout.actions)
     np.testing.assert_array_equal(whole.rollout.resets, second.rollout.resets)
     whole.reset(seed=1)
     whole.collect(core)
-    assert not whole.rollout.state.any()  # type: ignore[union-attr]
+    assert not whole.rollout.states[0].any()  # type: ignore[index]
 
 
 def plan(kind: str, num_updates: int) -> HandoverPlan:
@@ -526,15 +526,10 @@ def test_what_has_no_room_for_a_core_is_refused() -> None:
         MLPConfig(recurrent="gru")
 
 
-@pytest.mark.parametrize(
-    ("agent", "overrides"), [("a3c-data", {}), ("a3c-data", {"agent.transfer": "transitions"}), ("a3c-grad", {})]
-)
-def test_agents_that_tear_rollouts_apart_refuse_a_core(agent: str, overrides: dict[str, Any], tmp_path: Path) -> None:
-    overrides = overrides | {"network.recurrent": "lstm", "network.separate": False}
-    with pytest.raises(
-        ConfigError, match=f"recurrent: lstm — agent '{agent}' learns from samples .* or use --agent a3c"
-    ):
-        a3c_zoo.train("cartpole", agent=agent, steps=100, overrides=overrides, runs_dir=tmp_path)
+def test_transitions_are_refused_a_core(tmp_path: Path) -> None:
+    overrides = {"network.recurrent": "lstm", "network.separate": False, "agent.transfer": "transitions"}
+    with pytest.raises(ConfigError, match=r"recurrent: lstm — .*-o agent.transfer=microbatches"):
+        a3c_zoo.train("cartpole", agent="a3c-data", overrides=overrides, runs_dir=tmp_path)
 
 
 @pytest.mark.parametrize("mode", ["serial", "workers"])

@@ -145,6 +145,8 @@ class TestSeveralParts:
             ),
             ({"a": np.array([0.5, 1]), "b": np.zeros((2, 4), np.float32)}, "part a .* got float64"),
             ({"a": np.array([0, 9]), "b": np.zeros((2, 4), np.float32)}, "a number outside of its space"),
+            ({"a": np.array([0, 3]), "b": np.zeros((2, 4), np.float32)}, "a number outside of its space"),
+            ({"a": np.array([-1, 0]), "b": np.zeros((2, 4), np.float32)}, "a number outside of its space"),
             (7, "an observation has the parts a, b; got 7"),
         ],
     )

@@ -161,3 +161,25 @@ def test_windows_go_on_from_their_state() -> None:
         assert returns(resumed) == returns(whole)
         assert resumed.valid.tolist() == whole.valid.tolist()
         assert torch.equal(resumed.rollout.observations[:2], whole.rollout.observations[:2])
+
+
+def test_states_of_a_core_and_where_they_become_0_move_along() -> None:
+    """State t is 10·t, kept before row t; step 2 ends an episode, so the state becomes 0 before row 3."""
+    parts = rollouts(3, ends={2: "terminated"})
+    for number, part in enumerate(parts):
+        rows = torch.arange(2 * number, 2 * number + 3)
+        part.states, part.resets = 10.0 * rows[:, None, None, None], (rows == 3).numpy()[:, None]
+    made = Windows(parts[0], 3, GAMMA, clip_rewards=False)
+    for part in parts:
+        made.push(part)
+    # Rows 2 to 6: the windows of steps 2 and 3 are complete, and what follows them is valued in the same pass.
+    assert made.samples.states is not None
+    assert made.samples.resets is not None
+    assert made.samples.states[:, 0, 0, 0].tolist() == [20, 30, 40, 50, 60]
+    assert made.samples.resets[:, 0].tolist() == [False, True, False, False, False]
+    resumed = Windows(parts[0], 3, GAMMA, clip_rewards=False)
+    resumed.load_state_dict(made.state_dict())
+    for each in (made, resumed):
+        each.push(parts[0])  # what comes is of no matter
+    assert torch.equal(made.rollout.states, resumed.rollout.states)  # type: ignore[arg-type]
+    assert made.rollout.resets.tolist() == resumed.rollout.resets.tolist()  # type: ignore[union-attr]

@@ -10,23 +10,26 @@ or single transitions that the learner bootstraps with its own, newer network.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CDataConfig
-from a3c_zoo.agents.learner import Learner, WindowWorker, check_handover, rows_in_memory
+from a3c_zoo.agents.learner import Learner, WindowWorker, check_handover, make_ring, rows_in_memory
 from a3c_zoo.agents.plan import Plan, misfit
 from a3c_zoo.agents.training import objective_of, train
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
-from a3c_zoo.learning.objective import descend
+from a3c_zoo.learning.objective import descend, forward
 from a3c_zoo.processes.crew import Worker
-from a3c_zoo.processes.ring import Layout, ring_memory
+from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class DataWorker(WindowWorker):
@@ -41,15 +44,27 @@ class DataWorker(WindowWorker):
             self._hand_over_micro_batch()
 
     def _hand_over_micro_batch(self) -> None:
-        windows, num_steps = self.windows, self.windows.num_steps
-        returns = windows.returns(windows.values_ahead(self.model.network.value))
+        windows, rollout, num_steps = self.windows, self.windows.rollout, self.windows.num_steps
+        returns = windows.returns(self._values_ahead())
         slot = self.ring.claim(self.rank, self.on_tick)
-        slot["observations"].copy_(windows.rollout.observations[:num_steps].flatten(0, 1))
-        slot["actions"].copy_(windows.rollout.actions[:num_steps].flatten(0, 1))
+        slot["observations"].copy_(rollout.observations[:num_steps].flatten(0, 1))
+        slot["actions"].copy_(rollout.actions[:num_steps].flatten(0, 1))
+        if rollout.states is not None and rollout.resets is not None:
+            slot["states"][0] = rollout.states[0]
+            slot["resets"].copy_(torch.from_numpy(rollout.resets[:num_steps]))
         slot["returns"].copy_(torch.from_numpy(returns.reshape(-1)))
         slot["valid"].copy_(torch.from_numpy(windows.valid.reshape(-1)))
         slot["version"].fill_(self.updates_at_pull)
         self.ring.commit(self.rank)
+
+    def _values_ahead(self) -> NDArray[np.float32]:
+        """See `Windows.values_ahead`; a core values observations in the course of a pass over all of them."""
+        network, windows = self.model.network, self.windows
+        if windows.rollout.states is None:
+            return windows.values_ahead(network.value)
+        with torch.inference_mode():
+            _, values, value = forward(network, windows.samples, slice(None))
+        return windows.values_ahead(value, values.numpy().reshape(-1, windows.valid.shape[1]))
 
     def _hand_over_transitions(self) -> None:
         windows, rollout = self.windows, self.windows.rollout
@@ -70,38 +85,35 @@ class DataLearner(Learner):
 
     def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
         super().__init__(plan, rank, state, on_tick)
-        agent, size = plan.config.agent, plan.exchange["observations"].shape[2]
+        agent = plan.config.agent
         assert isinstance(agent, A3CDataConfig)
-        self._size, self._filled, self._objective = agent.batch_size, 0, objective_of(agent)
-        self._bootstraps = agent.transfer == "transitions"
+        self._size, self._objective = agent.batch_size, objective_of(agent)
+        self._num_slots: int = self._size // plan.exchange["observations"].shape[2]
+        self._taken: int = 0
         self._batch = {
-            name: torch.zeros((self._size, *field.shape[3:]), dtype=field.dtype)
+            name: torch.zeros((self._num_slots, *field.shape[2:]), dtype=field.dtype)
             for name, field in plan.exchange.items()
             if name not in ("filled", "emptied", "version")
         }
-        self._rows = size  # of one slot
+        #: The same tensors, one slot's samples behind the other's.
+        self._samples = {name: part.flatten(0, 1) for name, part in self._batch.items()}
         if state:
             self._load(state)
 
     def take(self, slot: dict[str, Tensor]) -> bool:
         for name, part in self._batch.items():
-            part[self._filled : self._filled + self._rows] = slot[name]
-        self._filled += self._rows
-        return self._filled == self._size
+            part[self._taken] = slot[name]
+        self._taken += 1
+        return self._taken == self._num_slots
 
     def learn(self) -> None:
-        model, batch, wanted = self.model, self._batch, self.wants_statistics()
+        """One update from the batch, with the newest parameters."""
+        model, batch, wanted = self.model, self._samples, self.wants_statistics()
         model.pull(self.plan.parameters, self.plan.statistics)
         model.flat.zero_gradients()
-        # `evaluate` gives logits of all rows but the last: here of the samples, which the states that follow them, or
-        # one sample again, stand behind.
-        observations = batch["observations"]
-        if self._bootstraps:
-            logits, values = model.network.evaluate(torch.stack((observations, batch["lasts"])))
-        else:
-            logits, values = model.network.evaluate(torch.cat((observations, observations[:1])).unsqueeze(1))
+        logits, values = self._evaluate()
         known = values.detach().numpy()
-        if self._bootstraps:
+        if "lasts" in batch:
             returns = batch["rewards"].numpy() + batch["discounts"].numpy() * known[self._size :]
             valid = np.ones(self._size, np.bool_)
         else:
@@ -118,20 +130,45 @@ class DataLearner(Learner):
             self.at_schedule(self._objective),
             wanted,
         )
-        self._filled = 0
+        self._taken = 0
         applied = self.apply(model.flat.wide_gradients())
         if wanted:
             self.tell(statistics | applied)
 
+    def _evaluate(self) -> tuple[Tensor, Tensor]:
+        """Logits `[B, A]` of the samples, and values `[≥ B]`, theirs first."""
+        network, observations = self.model.network, self._samples["observations"]
+        # `evaluate` gives logits of all rows but the last: here of the samples, which the states that follow them, or
+        # one sample again, stand behind.
+        if "lasts" in self._samples:
+            return network.evaluate(torch.stack((observations, self._samples["lasts"])))
+        if "states" in self._samples:
+            return self._unroll()
+        return network.evaluate(torch.cat((observations, observations[:1])).unsqueeze(1))
+
+    def _unroll(self) -> tuple[Tensor, Tensor]:
+        """The same with a core, in one pass over the micro-batches side by side: `[M, T·N]` becomes `[T, M·N]`."""
+        resets, states = self._batch["resets"], self._batch["states"][:, 0]  # [M, T, N] and [M, K, N, H]
+        slots, rows, envs = resets.shape
+        stored = self._batch["observations"]
+        observations = stored.view(slots, rows, envs, *stored.shape[2:]).transpose(0, 1).flatten(1, 2)
+        # Of the last row come values alone: one that nobody asks for.
+        resets = torch.cat((resets.transpose(0, 1).flatten(1, 2), torch.zeros(1, slots * envs, dtype=torch.bool)))
+        logits, values, _ = self.model.network.unroll(
+            torch.cat((observations, observations[-1:])), states.transpose(0, 1).flatten(1, 2), resets.numpy(), ()
+        )
+        logits = logits.view(rows, slots, envs, -1).transpose(0, 1).flatten(0, 2)
+        return logits, values[: self._size].view(rows, slots, envs).transpose(0, 1).flatten()
+
     def state_dict(self) -> dict[str, Any]:
-        batch = {name: part[: self._filled].clone() for name, part in self._batch.items()}
+        batch = {name: part[: self._taken].clone() for name, part in self._batch.items()}
         return super().state_dict() | {"batch": batch}
 
     def _load(self, state: dict[str, Any]) -> None:
         try:
-            self._filled = len(state["batch"]["observations"])
+            self._taken = len(state["batch"]["observations"])
             for name, part in self._batch.items():
-                part[: self._filled] = state["batch"][name]
+                part[: self._taken] = state["batch"][name]
         except (KeyError, RuntimeError, ValueError) as error:
             raise misfit(error) from error
 
@@ -156,6 +193,9 @@ def layout(model: Model, config: Config) -> Layout:
     else:
         rows = agent.n_steps * config.env.num_envs
         own = {"returns": ((rows,), torch.float32), "valid": ((rows,), torch.bool)}
+        if (start := model.network.start(config.env.num_envs)) is not None:
+            resets = ((agent.n_steps, config.env.num_envs), torch.bool)
+            own |= {"states": ((1, *start.shape), torch.float32), "resets": resets}
     common: Layout = {
         "observations": ((rows, *spec.shape), stored),
         "actions": ((rows, *model.spaces.actions.shape), model.spaces.actions.dtype),
@@ -187,6 +227,8 @@ def run(context: RunContext) -> None:
         slots = max(slots, agent.n_steps * config.env.num_envs)  # the learner's turn comes after the rollout
 
     def exchange(model: Model) -> dict[str, Tensor]:
-        return ring_memory(config.run.workers, slots, layout(model, config), not context.serial)
+        slot = layout(model, config)
+        batch_slots = agent.batch_size // slot["observations"][0][0]
+        return make_ring(config, slots, slot, batch_slots, not context.serial)
 
     train(context, build, n_steps=rows_in_memory(agent), exchange=exchange, has_learner=True)

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CGradConfig
-from a3c_zoo.agents.learner import Learner, WindowWorker, check_handover, rows_in_memory
+from a3c_zoo.agents.learner import Learner, WindowWorker, check_handover, make_ring, rows_in_memory
 from a3c_zoo.agents.plan import Plan, misfit
 from a3c_zoo.agents.training import objective_of, train
 from a3c_zoo.learning.model import Model
-from a3c_zoo.learning.objective import descend
+from a3c_zoo.learning.objective import descend, forward
 from a3c_zoo.learning.shared import clip_by_global_norm
 from a3c_zoo.processes.crew import Worker
-from a3c_zoo.processes.ring import Layout, ring_memory
+from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
 
 
@@ -36,15 +36,16 @@ class GradientWorker(WindowWorker):
         self._objective, self._max_norm = objective_of(plan.config.agent), plan.config.optimizer.max_grad_norm
 
     def hand_over(self) -> None:
+        """Clips the gradient of the complete windows and puts it into the ring."""
         plan, windows, rows = self.plan, self.windows, self.windows.num_steps
         wanted = self.wants_statistics()
         self.model.flat.zero_gradients()
-        logits, values = self.model.network.evaluate(windows.rollout.observations[: rows + 1])
-        known = values.detach().numpy().reshape(rows + 1, -1)
-        returns = windows.returns(windows.values_ahead(self.model.network.value, known))
+        logits, values, value = forward(self.model.network, windows.samples, slice(None))
+        known = values.detach().numpy().reshape(-1, windows.valid.shape[1])
+        returns = windows.returns(windows.values_ahead(value, known))
         statistics = descend(
             plan.spaces.actions,
-            logits,
+            logits[: windows.valid.size],
             values,
             windows.rollout.actions[:rows].flatten(0, 1),
             returns - known[:rows],
@@ -109,7 +110,7 @@ def run(context: RunContext) -> None:
     check_handover(config)
 
     def exchange(model: Model) -> dict[str, Tensor]:
-        return ring_memory(config.run.workers, agent.slots, layout(model), not context.serial)
+        return make_ring(config, agent.slots, layout(model), 1, not context.serial)
 
     samples = agent.n_steps * config.env.num_envs
     train(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from torch import Tensor
@@ -15,8 +16,9 @@ from a3c_zoo.agents.training import check_live
 from a3c_zoo.agents.worker import Member, RolloutWorker
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning.memory import check_handover_memory
 from a3c_zoo.learning.windows import Windows
-from a3c_zoo.processes.ring import LONGEST_WAIT_S, SHORTEST_WAIT_S, Ring
+from a3c_zoo.processes.ring import LONGEST_WAIT_S, SHORTEST_WAIT_S, Layout, Ring, ring_memory
 from a3c_zoo.records import Report
 
 
@@ -72,12 +74,16 @@ class Learner(Member):
         assert plan.optimizer_state is not None
         super().__init__(plan, rank, on_tick)
         self.ring = Ring(plan.exchange)
-        self.versions: list[int] = []  # of the parameters with which the next update's samples were collected
+        #: Of the parameters with which the newest samples of what was taken for the next update were collected.
+        self.versions: list[int] = []
         self._applier = Applier(self, plan.optimizer_state)
         self._worked_s = self._waited_s = 0.0
         self._wait_s = SHORTEST_WAIT_S
         if state:
-            self.versions, self.ring.last = list(state["versions"]), state["last"]
+            try:
+                self.versions, self.ring.last = list(state["versions"]), state["last"]
+            except KeyError as error:
+                raise misfit(error) from error
 
     def work(self) -> None:
         """Takes what is next in the ring, or waits a little for it."""
@@ -136,15 +142,29 @@ def check_handover(config: Config) -> None:
     """Raises ConfigError for a network that these agents cannot take, or not act with as the configuration says."""
     assert isinstance(config.agent, HandoverConfig)
     core = getattr(config.network, "recurrent", "none")
-    if core != "none":
+    if core != "none" and getattr(config.agent, "transfer", "") == "transitions":
         raise ConfigError(
-            f"network.recurrent: {core} — agent '{config.agent_name}' learns from samples without what preceded them. "
-            "Leave the core out, or use --agent a3c, which learns from whole rollouts"
+            f"network.recurrent: {core} — a transition doesn't tell what preceded it. Hand over whole rollouts "
+            "(-o agent.transfer=microbatches), or leave the core out"
         )
     if config.agent.pull == "live":
         check_live(config, "-o agent.pull=rollout, or ")
 
 
+def make_ring(config: Config, slots: int, layout: Layout, batch_slots: int, is_shared: bool) -> dict[str, Tensor]:
+    """The memory of the ring (`ring_memory`), if there is as much.
+
+    Args:
+        slots: of each worker. layout: of one of them. batch_slots: see `check_handover_memory`.
+
+    Raises:
+        ConfigError: there is not.
+    """
+    size = sum(prod(shape) * dtype.itemsize for shape, dtype in layout.values())
+    check_handover_memory(size, workers=config.run.workers, slots=slots, batch_slots=batch_slots)
+    return ring_memory(config.run.workers, slots, layout, is_shared)
+
+
 def rows_in_memory(config: HandoverConfig) -> int:
-    """Observations that each worker's rollout, windows and slots hold for each environment."""
+    """Observations that each worker's rollout and windows hold for each environment."""
     return 2 * config.n_steps + config.reward_steps

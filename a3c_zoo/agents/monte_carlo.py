@@ -20,10 +20,10 @@ class MonteCarloWorker(NStepWorker):
             ConfigError: it doesn't end within the memory set aside for it.
         """
         super().collect()
-        rollout = self.collector.rollout
-        if not (rollout.terminated[-1, 0] or rollout.truncated[-1, 0]):
+        if not self.collector.ended[0]:
+            length = int(self.collector.rollout.valid.sum())
             raise ConfigError(
-                f"an episode of '{self.plan.entry.name}' is longer than {int(rollout.valid.sum()):,} steps, the memory "
+                f"an episode of '{self.plan.entry.name}' is longer than {length:,} steps, the memory "
                 "for one. Set more aside (-o agent.n_steps=…), cut episodes short (env.max_episode_steps, where "
                 "there is one), or use agent nstep"
             )

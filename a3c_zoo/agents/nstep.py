@@ -28,8 +28,8 @@ class NStepWorker(HogwildWorker):
     def work(self) -> None:
         """Collects one rollout and learns from it in one update."""
         self.model.pull_statistics(self.plan.statistics)
-        self.collect()
         self.updates_at_pull = self.counters.updates
+        self.collect()
         self.update(slice(None))
 
 

@@ -132,7 +132,7 @@ def _refuse_options_of_training(context: click.Context) -> None:
 
 def _announce(plan: Plan, episodes: int) -> str:
     from a3c_zoo.cli.panel import duration
-    from a3c_zoo.comparison.plan import listed
+    from a3c_zoo.comparison.plan import CHECKPOINTS, listed
 
     methods = list(dict.fromkeys(run.method for run in plan.runs))
     envs = {run.env: run.budget for run in plan.runs}
@@ -145,7 +145,9 @@ def _announce(plan: Plan, episodes: int) -> str:
     if plan.missing:
         guess = " — partly a guess: no earlier run says how fast they are" if plan.is_guessed else ""
         lines.append(f"training takes about {duration(plan.guess_s)}{guess}")
-    return "\n".join([*lines, f"checkpoints are evaluated afterwards, {episodes} episodes each, sampled and greedy"])
+    count = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,}"
+    lines.append(f"checkpoints are evaluated afterwards, {episodes} episodes each, sampled and greedy: {count} at most")
+    return "\n".join(lines)
 
 
 def _confirm(plan: Plan, yes: bool, to_stderr: bool) -> None:

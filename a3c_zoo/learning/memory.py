@@ -40,5 +40,24 @@ def check_memory(
     )
 
 
+def check_handover_memory(layout_bytes: int, *, workers: int, slots: int, batch_slots: int) -> None:
+    """The same for what crosses from workers to a learner, before it is set aside.
+
+    Args:
+        layout_bytes: of one slot. slots: of each worker. batch_slots: so many slots' worth does the learner gather.
+
+    Raises:
+        ConfigError: it cannot fit.
+    """
+    ring, batch, available = workers * slots * layout_bytes, batch_slots * layout_bytes, hardware.available_memory()
+    if ring + batch <= available:
+        return
+    raise ConfigError(
+        f"what workers hand over to the learner needs {_giga(ring + batch)} of memory, {_giga(available)} are free "
+        f"({workers} × {slots} slots of {_giga(layout_bytes)}, and {_giga(batch)} that the learner gathers). "
+        "Lower agent.slots, agent.n_steps, agent.batch_size or env.num_envs"
+    )
+
+
 def _giga(number: int) -> str:
     return f"{number / 1e9:,.1f} GB"

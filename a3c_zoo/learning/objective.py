@@ -135,10 +135,11 @@ def forward(
     other environments of the rollout meanwhile, that state is of the parameters before it.
     """
     observations = rollout.observations[:, columns]
-    if rollout.state is None or rollout.resets is None:
+    if rollout.states is None or rollout.resets is None:
         return (*network.evaluate(observations), network.value)
     places = rollout.final_places(columns)
-    logits, values, states = network.unroll(observations, rollout.state[:, columns], rollout.resets[:, columns], places)
+    before = rollout.states[0, :, columns]
+    logits, values, states = network.unroll(observations, before, rollout.resets[:, columns], places)
     return logits, values, lambda finals: network.value_after(finals, states)
 
 

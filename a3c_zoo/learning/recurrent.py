@@ -109,6 +109,7 @@ class Recurrent(ActorCritic):
     def unroll(
         self, observations: Tensor, state: Tensor, resets: NDArray[np.bool_], places: Sequence[tuple[int, int]]
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """One call of the kernel for each stretch of rows between two resets of any environment."""
         features = self.network.features(observations.flatten(0, 1)).view(*observations.shape[:2], -1)
         # Where nothing resets the kernel takes all rows at once; with every reset one more call.
         cuts = [0, *(np.flatnonzero(resets[1:].any(axis=1)) + 1).tolist(), len(resets)]

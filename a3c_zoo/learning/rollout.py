@@ -44,8 +44,8 @@ class Rollout:
         valid: False where the environment ignored the action (after an end, NEXT_STEP), `[T, N]`, bool.
         finals: (t, n) → final observation of an episode truncated at t whose final observation is not
             `observations[t+1, n]`.
-        state: of a recurrent core before row 0, `[K, N, H]`; None without. resets: before which rows it becomes 0,
-            `[T+1, N]`, bool.
+        states: of a recurrent core before each row, as acting found them, `[T+1, K, N, H]`; None without. resets:
+            before which rows it becomes 0, `[T+1, N]`, bool; `states` are those before that.
     """
 
     observations: Tensor
@@ -55,7 +55,7 @@ class Rollout:
     truncated: NDArray[np.bool_]
     valid: NDArray[np.bool_]
     finals: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
-    state: Tensor | None = None
+    states: Tensor | None = None
     resets: NDArray[np.bool_] | None = None
 
     def final_places(self, columns: slice) -> list[tuple[int, int]]:
@@ -73,7 +73,7 @@ class Rollout:
             self.truncated[:length],
             self.valid[:length],
             self.finals,
-            self.state,
+            None if self.states is None else self.states[: length + 1],
             None if self.resets is None else self.resets[: length + 1],
         )
 
@@ -143,8 +143,8 @@ class Collector:
         num_steps: T. seed: of the first reset; sampling has a generator of its own, `generator`.
         on_tick: called after every environment step; may raise to stop.
         cut_at_end: a rollout ends with the episode, if that comes before T steps; for one environment.
-        state: of a recurrent core before an episode (`ActorCritic.start`), None without a core. It is kept from rollout
-            to rollout; parameters that have changed meanwhile leave it as the old ones made it.
+        start: state of a recurrent core before an episode (`ActorCritic.start`), None without a core. The state is kept
+            from rollout to rollout; parameters that have changed meanwhile leave it as the old ones made it.
 
     Attributes:
         rollout: what `collect` filled last.
@@ -161,7 +161,7 @@ class Collector:
         generator: torch.Generator,
         on_tick: Callable[[], None],
         cut_at_end: bool = False,
-        state: Tensor | None = None,
+        start: Tensor | None = None,
     ) -> None:
         self.env, self.name, self.spec, self.distribution = env, name, spec, distribution
         self._generator, self._on_tick = generator, on_tick
@@ -179,10 +179,10 @@ class Collector:
             terminated=np.zeros(shape, np.bool_),
             truncated=np.zeros(shape, np.bool_),
             valid=np.ones(shape, np.bool_),
-            state=None if state is None else state.clone(),
-            resets=None if state is None else np.zeros((shape[0] + 1, env.num_envs), np.bool_),
+            states=None if start is None else torch.zeros(shape[0] + 1, *start.shape),
+            resets=None if start is None else np.zeros((shape[0] + 1, env.num_envs), np.bool_),
         )
-        self._start = self._state = state
+        self._start = start
         self._actions = self.rollout.actions.numpy()
         self._noise = torch.zeros((*shape, distribution.num_logits))
         self._returns = np.zeros(env.num_envs, np.float64)  # of the episodes under way
@@ -192,13 +192,19 @@ class Collector:
         self._over = np.zeros(shape, np.bool_)
         self.reset(seed)
 
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """Which environments' episodes ended with the last row, `[N]`; a lost life is no end."""
+        return self._ended
+
     def reset(self, seed: int) -> None:
         """Starts new episodes everywhere."""
         observation, _ = self._call("reset", lambda: self.env.reset(seed=seed))
         self._store(self._newest, self._flat(observation) if self.spec.leaves else observation)
         self._returns[:], self._lengths[:], self._ended[:] = 0, 0, False
-        if self.rollout.resets is not None:
-            self._state, self.rollout.resets[-1] = self._start, False
+        if self._start is not None:
+            states, resets = self._core_buffers
+            states[self._newest], resets[self._newest] = self._start, False
 
     def collect(self, network: ActorCritic) -> list[FinishedEpisode]:
         """Fills `self.rollout` with T steps of sampled actions; returns the episodes that ended in them.
@@ -207,7 +213,7 @@ class Collector:
             EnvironmentContractError: the environment returned NaN, or a wrong shape or dtype.
         """
         rollout, step, cut_at_end = self._buffers, self.env.step, self._cut_at_end
-        policy = network.policy if self._state is None else self._begin_remembering(network)
+        policy = network.policy if self._start is None else self._begin_remembering(network)
         rollout.finals.clear()
         self._observations[0] = self._observations[self._newest]
         noise = self.distribution.noise(self._noise, self._generator)
@@ -232,24 +238,24 @@ class Collector:
         return self._account()
 
     def _begin_remembering(self, network: ActorCritic) -> Callable[[Tensor], Tensor]:
-        """Keeps the state for learning; returns what stands for the policy: from each row's observations to logits."""
-        state, resets = self._buffers.state, self._buffers.resets
-        assert self._state is not None
-        assert state is not None
-        assert resets is not None
-        state.copy_(self._state)
-        resets[0] = resets[self._newest]
-        rows = iter(resets)
+        """Keeps the states for learning; returns what stands for the policy: from each row's observations to logits."""
+        states, resets = self._core_buffers
+        states[0], resets[0] = states[self._newest], resets[self._newest]
+        rows = iter(range(len(resets)))
 
         def policy(observations: Tensor) -> Tensor:
-            assert self._state is not None
-            reset = next(rows)
-            if reset.any():
-                self._state = kept(self._state, reset)
-            logits, self._state = network.step(observations, self._state)
+            t = next(rows)
+            state = kept(states[t], resets[t]) if resets[t].any() else states[t]
+            logits, states[t + 1] = network.step(observations, state)
             return logits
 
         return policy
+
+    @property
+    def _core_buffers(self) -> tuple[Tensor, NDArray[np.bool_]]:
+        assert self._buffers.states is not None
+        assert self._buffers.resets is not None
+        return self._buffers.states, self._buffers.resets
 
     def _keep(
         self, t: int, observation: Any, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]
@@ -381,8 +387,10 @@ class Collector:
                 "lengths": torch.from_numpy(self._lengths.copy()),
                 "ended": torch.from_numpy(self._ended.copy()),
             }
-            if self._state is not None and self.rollout.resets is not None:
-                state |= {"core": self._state.clone(), "resets": torch.from_numpy(self.rollout.resets[-1].copy())}
+            if self._start is not None:
+                states, resets = self._core_buffers
+                core, reset = states[self._newest].clone(), torch.from_numpy(resets[self._newest].copy())
+                state |= {"core": core, "resets": reset}
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -394,6 +402,6 @@ class Collector:
             np.copyto(self._returns, state["returns"].numpy())
             np.copyto(self._lengths, state["lengths"].numpy())
             np.copyto(self._ended, state["ended"].numpy())
-            if self._state is not None and self.rollout.resets is not None:
-                self._state = torch.empty_like(self._state).copy_(state["core"])
-                self.rollout.resets[-1] = state["resets"].numpy()
+            if self._start is not None:
+                states, resets = self._core_buffers
+                states[self._newest], resets[self._newest] = state["core"], state["resets"].numpy()

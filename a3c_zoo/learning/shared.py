@@ -103,6 +103,7 @@ class Adam:
 
     @torch.no_grad()
     def apply(self, gradient: Tensor, learning_rate: float) -> None:
+        """One step, in place."""
         state, config = self._state, self._config
         state["step"].add_(1)
         torch._fused_adam_(
@@ -184,7 +185,7 @@ class Counters:
 
     Attributes:
         tensor: `[workers, 3]`, int64, in shared memory where processes share it. Columns: agent steps, updates, and
-            ticks (environment calls so far, by which a hung worker is told from a slow one).
+            ticks (environment steps and looks while waiting, by which a hung worker is told from a slow one).
     """
 
     def __init__(self, tensor: Tensor) -> None:

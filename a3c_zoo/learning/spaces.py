@@ -59,14 +59,21 @@ class Leaf:
         return np.asarray(observation)
 
     def write(self, array: NDArray[Any], target: NDArray[np.float32]) -> None:
-        """Writes arrays `[N, *shape]` into `target` `[N, num_features]`."""
+        """Writes arrays `[N, *shape]` into `target` `[N, num_features]`.
+
+        Raises:
+            IndexError: an integer stands for no one-hot vector.
+        """
         flat = array.reshape(len(array), -1)
         if not self.sizes:
             target[...] = flat
             return
+        classes = flat - np.asarray(self.start, np.int64)
+        if (classes < 0).any() or (classes >= self.sizes).any():  # else they would be those of a neighbour
+            raise IndexError
         target[...] = 0
         firsts = np.concatenate(([0], np.cumsum(self.sizes)[:-1])).astype(np.int64)
-        np.put_along_axis(target, flat - np.asarray(self.start, np.int64) + firsts, 1.0, axis=1)
+        np.put_along_axis(target, classes + firsts, 1.0, axis=1)
 
 
 @dataclass(frozen=True, slots=True)

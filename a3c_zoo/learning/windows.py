@@ -26,7 +26,7 @@ class Windows:
         clip_rewards: to ±1. reward_scale: multiplied with every reward before.
 
     Attributes:
-        rollout: those steps, as one rollout. num_steps: T.
+        rollout: those steps, as one rollout, with the states of a recurrent core where there is one. num_steps: T.
     """
 
     def __init__(self, rollout: Rollout, n: int, gamma: float, clip_rewards: bool, reward_scale: float = 1.0) -> None:
@@ -40,10 +40,12 @@ class Windows:
             terminated=np.zeros(shape, np.bool_),
             truncated=np.zeros(shape, np.bool_),
             valid=np.zeros(shape, np.bool_),
+            states=None if rollout.states is None else _rows(rollout.states, self.num_steps + n),
+            resets=None if rollout.resets is None else np.zeros((self.num_steps + n, shape[1]), np.bool_),
         )
 
     def _arrays(self, rollout: Rollout) -> list[Any]:
-        return [
+        arrays: list[Any] = [
             rollout.observations.numpy(),
             rollout.actions.numpy(),
             rollout.rewards,
@@ -51,6 +53,7 @@ class Windows:
             rollout.truncated,
             rollout.valid,
         ]
+        return arrays if rollout.states is None else [*arrays, rollout.states.numpy(), rollout.resets]
 
     def push(self, latest: Rollout) -> None:
         """Takes in the next rollout."""
@@ -67,6 +70,11 @@ class Windows:
     def valid(self) -> Bools:
         """Which windows are samples to learn from, `[T, N]`."""
         return self.rollout.valid[: self.num_steps]
+
+    @property
+    def samples(self) -> Rollout:
+        """The first T steps, to learn from; with a core all of them, since what follows is valued in the same pass."""
+        return self.rollout if self.rollout.states is not None else self.rollout.head(self.num_steps)
 
     def values_ahead(self, value: Callable[[Tensor], Tensor], known: Floats | None = None) -> Floats:
         """V of what followed each step, as far as a window bootstraps from it, `[T+n−1, N]`; elsewhere any number.

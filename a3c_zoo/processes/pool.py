@@ -89,6 +89,7 @@ class WorkerPool:
         self._at_exit: util.Finalize | None = None
 
     def start(self) -> None:
+        """Starts the processes; returns when all are ready. Raises WorkerError where one cannot be started."""
         # Should the interpreter end before the run does (in a daemon thread), it would wait for the workers.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
         for rank in range(len(self._counters.tensor)):
@@ -120,6 +121,7 @@ class WorkerPool:
             self._receive(POLL_S)
 
     def resume(self) -> None:
+        """Lets the workers work until the next pause."""
         if self._turn % 2 == 0:
             return
         for member in self._members:
@@ -146,6 +148,7 @@ class WorkerPool:
         return [state for state in states if state is not None] if None not in states else []
 
     def stop(self) -> None:
+        """Tells the workers to end, and ends those that don't within 5 s."""
         self._command[:, 0] = STOP
         self._await_end(STOP_GRACE_S)
         for member in self._members:
