@@ -389,6 +389,7 @@ def zoo_envs():
         ),
         (["cartpole", "--baseline", "random"], "10 runs are to be trained, and nobody can be asked: give --yes"),
         (["--from", "nowhere"], "there is no run to compare (nowhere: there is no such folder)"),
+        (["--from", "nowhere", "there"], "there is no run to compare (nowhere: there is no such folder; there: "),
         (["--from", ".", "--seeds", "3"], "--from only reads runs; leave out --seeds"),
         (["cartpole", "--baseline", "random", "--out", "there"], "--out there: a report is there already"),
         (

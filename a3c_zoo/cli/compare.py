@@ -78,7 +78,7 @@ class Seeds(click.ParamType[Sequence[int]]):
     multiple=True,
     metavar="DIR",
     shell_complete=complete_run,
-    help="Only read runs: a run directory, or a folder of them; trains nothing. May be repeated.",
+    help="Only read runs: run directories, or folders of them; trains nothing.",
 )
 @kept_runs_option
 @click.option(
@@ -103,6 +103,9 @@ def command(
     from a3c_zoo.registry import get_registry
 
     warn_about_faults(get_registry())
+    if sources:
+        more, options["envs"] = _folders_apart(options["envs"])
+        sources += more
     out = api.choose_out(out, options["envs"])
     if sources:
         _refuse_options_of_training(click.get_current_context())
@@ -117,6 +120,15 @@ def command(
         click.echo("Stopped. What is finished is kept; the same command goes on with the rest.", err=True)
         return INTERRUPTED
     return _tell(comparison, as_json)
+
+
+def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Run folders and environments: of `--from runs/*` the shell makes one option and many arguments."""
+    from a3c_zoo.registry import get_registry
+
+    known = get_registry().envs
+    folders = [name for name in names if name not in known and Path(name).is_dir()]
+    return tuple(map(Path, folders)), tuple(name for name in names if name not in folders)
 
 
 def _refuse_options_of_training(context: click.Context) -> None:
