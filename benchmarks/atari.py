@@ -128,7 +128,8 @@ def measure(env: str, seconds: float, workers: int, folder: Path) -> dict[str, f
     }
     for network, size in NETWORKS.items():
         for precision in PRECISIONS:
-            options = (f"network.name={network}", f"network.precision={precision}", f"env.frame_size={size}")
+            known_as = (f"network.name={network}", "network.activation=null", f"env.frame_size={size}")
+            options = (*known_as, f"network.precision={precision}")
             overrides = [part for option in options for part in ("-o", option)]
             speeds[f"{network}, {precision}"] = train(env, seconds, folder, *as_many, *overrides)
     return speeds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import exp
+
 import numpy as np
 import pytest
 import torch
@@ -105,9 +107,10 @@ def test_in_the_dual_network_one_head_does_not_reach_the_others_layer() -> None:
 # Pixels
 
 
-def one_pixel_wide(config: ImageConfig) -> ConvActorCritic:
+def one_pixel_wide(config: ImageConfig, elu: bool = False) -> ConvActorCritic:
     """A network whose every weight is 1 and bias 0: its value is the sum of what is positive after centring."""
-    network = ConvActorCritic(frames(2, stack=1), 2, config, Architecture((Conv(1, 1, 1),), hidden=1), "plain")
+    architecture = Architecture((Conv(1, 1, 1),), hidden=1, elu=elu)
+    network = ConvActorCritic(frames(2, stack=1), 2, config, architecture, "plain")
     with torch.no_grad():
         for name, p in network.named_parameters():
             p.fill_(1.0 if "weight" in name else 0.0)
@@ -120,6 +123,19 @@ def test_pixels_are_centred_and_scaled() -> None:
     assert plain.value(pixels).item() == pytest.approx((100 + 126 + 106 + 86) / 255)
     assert centred.value(pixels).item() == pytest.approx((126 - 106) * 0.02)  # the others are not above the centre
     assert pixels.tolist() == [[[[100, 126], [106, 86]]]]  # not written to
+
+
+def test_the_set_may_choose_another_nonlinearity() -> None:
+    pixels = torch.tensor([[[[100, 126], [106, 86]]]], dtype=torch.uint8)  # −0.12, 0.4, 0 and −0.4
+    summed = (exp(-0.12) - 1) + 0.4 + 0 + (exp(-0.4) - 1)  # −0.0428; the hidden unit makes e^−0.0428 − 1 of it
+    for elu, chosen, value in (
+        (False, None, 0.4),
+        (True, None, exp(summed) - 1),
+        (False, "elu", exp(summed) - 1),
+        (True, "relu", 0.4),
+    ):
+        config = ImageConfig(center=106, scale=0.02, activation=chosen)
+        assert one_pixel_wide(config, elu).value(pixels).item() == pytest.approx(value, abs=1e-6)
 
 
 def test_every_pixel_value_is_exact_in_bfloat16() -> None:

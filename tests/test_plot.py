@@ -63,6 +63,27 @@ def test_every_kind_over_every_axis(kind: Any, x: Any, runs: Path) -> None:
     assert ("threshold 475" in words) == (kind == "return")
 
 
+def test_the_numbers_of_a_drawing(runs: Path) -> None:
+    plot(runs, "x.csv", x="episodes", window=2)
+    rows = Path("x.csv").read_text().splitlines()
+    assert rows[0] == "run,label,seed,episodes,return"
+    # a2c_2 returns 10, 12, 14, …: the means of the last two are 10, 11, 13, …
+    assert [row for row in rows if row.startswith("a2c_2,")][:3] == [
+        "a2c_2,a2c,2,1,10",
+        "a2c_2,a2c,2,2,11",
+        "a2c_2,a2c,2,3,13",
+    ]
+    assert len(rows) == 1 + 3 * 60
+
+
+def test_a_long_run_is_a_few_hundred_rows_from_its_first_episode_to_its_last(tmp_path: Path) -> None:
+    write_run(tmp_path / "a2c_1", [float(n) for n in range(1000)])
+    table = plot(tmp_path / "a2c_1", tmp_path / "x.csv", x="episodes", window=1).path.read_text().splitlines()
+    episodes = [int(row.split(",")[3]) for row in table[1:]]
+    assert (len(episodes), episodes[0], episodes[-1]) == (200, 1, 1000)
+    assert {later - sooner for sooner, later in itertools.pairwise(episodes)} == {5, 6}  # 999 / 199 = 5.02
+
+
 def test_from_a_program(runs: Path) -> None:
     drawn = a3c_zoo.plot([runs / "a2c_1", "ppo_1"], runs / "out.png", window=5, runs_dir=runs)
     assert (drawn.path, len(drawn.runs), drawn.left_out) == (runs / "out.png", 2, [])
@@ -81,7 +102,7 @@ def test_nothing_is_overwritten_unasked(runs: Path, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["logs", "--out", "x.gif"], "--out x.gif: must end in .png or .svg"),
+        (["logs", "--out", "x.gif"], "--out x.gif: must end in .png, .svg or .csv"),
         (["logs", "--out", "no/x.png"], "--out no/x.png: cannot be written: No such file or directory"),
         (["lgos"], "no run 'lgos' here or in runs. See: a3c-zoo list runs"),
         (["logs", "other"], "runs of different environments cannot share a plot: cartpole, gym:Acrobot-v1"),

@@ -554,11 +554,10 @@ def test_what_is_hidden() -> None:
 
 
 @pytest.mark.slow
-def test_only_what_remembers_balances_without_velocities(tmp_path: Path) -> None:
-    def mean_return(**options: Any) -> float:
-        outcome = a3c_zoo.train("cartpole", seed=1, steps=150_000, runs_dir=tmp_path, **options)
-        assert outcome.mean_return_100 is not None
-        return outcome.mean_return_100
-
-    assert mean_return(overrides={"env.hide_velocity": True}) < 80  # 42 to 45 after 300,000 steps
-    assert mean_return(hyperparams="a3c-lstm") > 120
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_only_what_remembers_balances_without_velocities(seed: int, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"seed": seed, "steps": 500_000, "runs_dir": tmp_path}
+    blind = a3c_zoo.train("cartpole", overrides={"env.hide_velocity": True}, **options)
+    assert blind.mean_return_100 is not None
+    assert blind.mean_return_100 < 80  # 42 to 45 after 300,000 steps
+    assert a3c_zoo.train("cartpole", hyperparams="a3c-lstm", **options).solved

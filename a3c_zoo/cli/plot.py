@@ -38,7 +38,7 @@ from a3c_zoo.cli.complete import complete_run
     default=Path("plot.png"),
     show_default=True,
     metavar="FILE",
-    help="Where it is written, .png or .svg.",
+    help="Where it is written: a picture, .png or .svg, or its numbers, .csv.",
 )
 @click.option("-f", "--force", is_flag=True, help="Overwrite the file.")
 @click.option(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +24,9 @@ Axis = Literal["steps", "seconds", "episodes"]
 
 #: Episodes of a running mean: as a run itself counts; and as the classic program's picture of lengths does.
 WINDOWS: Final[Mapping[str, int]] = {"return": 100, "episode-length": 50}
-SUFFIXES: Final = (".png", ".svg")
+SUFFIXES: Final = (".png", ".svg", ".csv")
+#: At most so many points of a run stand in a .csv file.
+MAX_ROWS: Final = 200
 #: Longest axis in seconds and in minutes.
 MAX_SECONDS, MAX_MINUTES = 600.0, 180.0
 #: At most so many differing settings stand in a label.
@@ -48,7 +52,8 @@ def plot(
     force: bool = False,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
 ) -> Plot:
-    """Draws the curves of runs into a new .png or .svg file, those of one method in one colour, as `a3c-zoo plot` does.
+    """Draws the curves of runs into a new .png or .svg file, those of one method in one colour, as `a3c-zoo plot` does;
+    into a .csv file it writes them as numbers, up to 200 points of each run.
 
     Args:
         runs: run directories, names of runs within `runs_dir`, folders of them, and folders with the monitor.csv of
@@ -78,14 +83,17 @@ def plot(
     envs = sorted({record.env for record, _ in drawn})
     if len(envs) > 1:
         raise ZooError(f"runs of different environments cannot share a plot: {', '.join(envs)}")
-    write_new(out, to_bytes(_figure(drawn, envs[0], kind, x, window), out.suffix.lower()), force)
+    suffix = out.suffix.lower()
+    is_table = suffix == ".csv"
+    content = _table(drawn, kind, x) if is_table else to_bytes(_figure(drawn, envs[0], kind, x, window), suffix)
+    write_new(out, content, force)
     return Plot(out, [record for record, _ in drawn], left_out)
 
 
 def refuse_out(out: Path, force: bool) -> None:
     """Raises ZooError for a file that could not be written in the end."""
     if out.suffix.lower() not in SUFFIXES:
-        raise ZooError(f"--out {out}: must end in {' or '.join(SUFFIXES)}")
+        raise ZooError(f"--out {out}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if out.exists() and not force:
         raise ZooError(f"--out {out}: exists already; choose another name, or overwrite it with --force")
 
@@ -154,6 +162,19 @@ def _axis(run: RunRecord, x: Axis) -> Floats:
             return run.curve.seconds
         case "episodes":
             return np.arange(1, len(run.curve) + 1, dtype=np.float64)
+
+
+def _table(drawn: Sequence[tuple[RunRecord, Line]], kind: Kind, x: Axis) -> bytes:
+    """One row for each point: run, what it is called in a drawing, seed, axis and value."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("run", "label", "seed", x, kind))
+    labels = label_runs([record for record, _ in drawn])
+    for label, (run, line) in zip(labels, drawn, strict=True):
+        last = len(line.x) - 1
+        for index in np.unique(np.linspace(0, last, min(last + 1, MAX_ROWS)).round().astype(int)):
+            writer.writerow((run.path.name, label, run.seed, f"{line.x[index]:.10g}", f"{line.y[index]:.6g}"))
+    return file.getvalue().encode()
 
 
 def _figure(drawn: Sequence[tuple[RunRecord, Line]], env: str, kind: Kind, x: Axis, window: int | None) -> Any:

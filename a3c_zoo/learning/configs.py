@@ -43,6 +43,9 @@ class ImageConfig(CoreConfig):
 
     center: float = Field(0.0, ge=0, le=255, description="subtracted from every pixel")
     scale: float = Field(1 / 255, gt=0, le=1, description="multiplied with every pixel then")
+    activation: Literal["elu", "relu"] | None = Field(
+        None, description="nonlinearity after each layer; null: the one that the network is known with"
+    )
     precision: Precision = Field(
         "auto", description="of the workers' networks; auto: bfloat16 on a CPU that has AMX or AVX512-BF16"
     )

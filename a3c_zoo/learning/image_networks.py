@@ -71,8 +71,9 @@ class ConvActorCritic(Split):
         super().__init__()
         channels, *sizes = spec.shape
         self.scale, self.offset = config.scale, torch.tensor(-config.center * config.scale)
+        is_elu = architecture.elu if config.activation is None else config.activation == "elu"
         # In place: saves an allocation each, and ELU's gradient then comes from its result, without an exponential.
-        self.activation: Callable[[Tensor], Tensor] = functional.elu_ if architecture.elu else torch.relu_
+        self.activation: Callable[[Tensor], Tensor] = functional.elu_ if is_elu else torch.relu_
         gain = nn.init.calculate_gain("relu")
         convs = []
         for conv in architecture.convs:
