@@ -102,8 +102,12 @@ def test_errors_are_exceptions(tmp_path: Path) -> None:
 
 
 def test_overrides_in_either_form(tmp_path: Path) -> None:
-    for overrides in ({"agent.n_steps": 7, "num_envs": 2}, ["agent.n_steps=7", "num_envs=2"]):
+    for overrides in (
+        {"agent.n_steps": 7, "num_envs": 2, "max_grad_norm": None},
+        ["agent.n_steps=7", "num_envs=2", "max_grad_norm=null"],
+    ):
         outcome = a3c_zoo.train("cartpole", serial=True, steps=10, overrides=overrides, runs_dir=tmp_path)
         text = (outcome.run / "config.yml").read_text()
         assert "n_steps: 7" in text
         assert "num_envs: 2" in text
+        assert "max_grad_norm: null" in text  # 0.5 in the set

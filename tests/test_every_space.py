@@ -18,7 +18,7 @@ from tests.toys_baselines import one_thread
 from tests.toys_spaces import ACTIONS, LENGTH, env_name
 
 SMALL: dict[str, dict[str, Any]] = {
-    "a3c": {"env.num_envs": 2, "agent.n_steps": 5},
+    "a3c": {"env.num_envs": 2, "agent.n_steps": 5, "agent.update_samples": None},
     "a3c-data": {"env.num_envs": 2, "agent.n_steps": 4, "agent.batch_size": 16},
     "a3c-grad": {"env.num_envs": 2, "agent.n_steps": 4},
     "nstep": {"agent.n_steps": 5},

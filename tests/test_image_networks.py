@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, tanh
 
 import numpy as np
 import pytest
@@ -133,6 +133,7 @@ def test_the_set_may_choose_another_nonlinearity() -> None:
         (True, None, exp(summed) - 1),
         (False, "elu", exp(summed) - 1),
         (True, "relu", 0.4),
+        (True, "tanh", tanh(tanh(-0.12) + tanh(0.4) + tanh(-0.4))),
     ):
         config = ImageConfig(center=106, scale=0.02, activation=chosen)
         assert one_pixel_wide(config, elu).value(pixels).item() == pytest.approx(value, abs=1e-6)

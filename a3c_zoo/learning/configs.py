@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from a3c_zoo.config import NetworkConfig
 from a3c_zoo.hardware import has_fast_bfloat16
 
+Activation = Literal["tanh", "relu", "elu"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Width = Annotated[int, Field(ge=1, le=65_536)]
 
@@ -24,7 +25,7 @@ class MLPConfig(CoreConfig):
     """Fully connected layers for vector observations."""
 
     hidden_sizes: tuple[Width, ...] = Field((64, 64), description="units of each hidden layer, first to last")
-    activation: Literal["tanh", "relu", "elu"] = Field("tanh", description="nonlinearity after each hidden layer")
+    activation: Activation = Field("tanh", description="nonlinearity after each hidden layer")
     separate: bool = Field(True, description="separate bodies for policy and value")
     normalize_observations: bool = Field(
         False, description="observations scaled by their running mean and deviation, over all workers"
@@ -43,7 +44,7 @@ class ImageConfig(CoreConfig):
 
     center: float = Field(0.0, ge=0, le=255, description="subtracted from every pixel")
     scale: float = Field(1 / 255, gt=0, le=1, description="multiplied with every pixel then")
-    activation: Literal["elu", "relu"] | None = Field(
+    activation: Activation | None = Field(
         None, description="nonlinearity after each layer; null: the one that the network is known with"
     )
     precision: Precision = Field(

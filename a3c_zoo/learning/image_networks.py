@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from a3c_zoo.config import NetworkConfig
     from a3c_zoo.learning.spaces import ObservationSpec
 
+#: In place: saves an allocation each, and ELU's gradient then comes from its result, without an exponential.
+IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh_,
+    "relu": torch.relu_,
+    "elu": functional.elu_,
+}
+
 
 class Conv(NamedTuple):
     """One convolution with square kernels."""
@@ -71,10 +78,9 @@ class ConvActorCritic(Split):
         super().__init__()
         channels, *sizes = spec.shape
         self.scale, self.offset = config.scale, torch.tensor(-config.center * config.scale)
-        is_elu = architecture.elu if config.activation is None else config.activation == "elu"
-        # In place: saves an allocation each, and ELU's gradient then comes from its result, without an exponential.
-        self.activation: Callable[[Tensor], Tensor] = functional.elu_ if is_elu else torch.relu_
-        gain = nn.init.calculate_gain("relu")
+        activation = config.activation or ("elu" if architecture.elu else "relu")
+        self.activation = IN_PLACE[activation]
+        gain = nn.init.calculate_gain("tanh" if activation == "tanh" else "relu")
         convs = []
         for conv in architecture.convs:
             convs.append(_convolution(channels, conv, gain))

@@ -98,13 +98,12 @@ def train(
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
     entry = registry.env(env)
     agent_entry = registry.agent(agent or entry.default_agent)
-    texts = [f"{k}={v}" for k, v in overrides.items()] if isinstance(overrides, Mapping) else list(overrides)
     config = resolve_config(
         registry,
         entry,
         agent_entry,
         hyperparams=str(hyperparams) if hyperparams is not None else None,
-        overrides=texts,
+        overrides=_as_texts(overrides),
         flags=given,
     )
     return train_new(make_job(registry, entry, agent_entry, config, serial), Path(runs_dir), name, observer)
@@ -122,6 +121,13 @@ def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Pa
     """
     policy: Policy = _load(find_run(run, Path(runs_dir)), checkpoint)
     return policy
+
+
+def _as_texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    """As on the command line, where None is written as YAML has it."""
+    if not isinstance(overrides, Mapping):
+        return list(overrides)
+    return [f"{key}={'null' if value is None else value}" for key, value in overrides.items()]
 
 
 def _load(directory: RunDirectory, checkpoint: str) -> Policy:
