@@ -253,6 +253,14 @@ def test_reading_only(inside: Compared) -> None:
     assert snapshot(inside.folder / "runs") == before
 
 
+def test_the_shell_may_name_every_run(inside: Compared, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--from runs/*` comes as one argument for each run."""
+    out = tmp_path / "out"
+    assert command_line("compare", "--from", *(str(run) for run in inside.runs), "--out", str(out)) == 0
+    assert json.loads((out / "results.json").read_text())["runs"] == inside.results()["runs"]
+    assert f"{out}/report.html" in capsys.readouterr().out.replace("\n", "")
+
+
 def test_what_cannot_be_used_is_left_out_by_name(inside: Compared, tmp_path: Path) -> None:
     copies = tmp_path / "runs"
     shutil.copytree("runs", copies)

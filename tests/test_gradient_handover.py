@@ -59,7 +59,7 @@ def make_plan(
     """A plan whose tensors lie in shared memory; parameters start at 0."""
     parameters = torch.zeros(num_parameters)
     state = optimizer_state(optimizer, parameters) if optimizer.shared_statistics else None
-    counters = torch.zeros((WORKERS, 3), dtype=torch.int64)
+    counters = Counters.zeros(WORKERS)
     share(parameters, counters, *(state or {}).values())
     spaces = Spaces(observation_spec(OBSERVATION_SPACE), Categorical(2))
     config = toy_config(agent, optimizer, num_envs, WORKERS)

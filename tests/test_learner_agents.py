@@ -55,7 +55,7 @@ def make_plan(
     spaces = probe_spaces(entry, None, config, ("Discrete",))
     model = Model.create(spaces, network, config)
     parameters = model.flat.initial.clone()
-    state, counters = optimizer_state(optimizer, parameters), torch.zeros((WORKERS + 1, 3), dtype=torch.int64)
+    state, counters = optimizer_state(optimizer, parameters), Counters.zeros(WORKERS + 1)
     layout = a3c_data.layout(model, config) if isinstance(agent, A3CDataConfig) else a3c_grad.layout(model)
     memory = ring_memory(WORKERS, slots, layout, is_shared)
     if is_shared:

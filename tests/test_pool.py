@@ -15,7 +15,6 @@ from typing import Any
 
 import psutil
 import pytest
-import torch
 
 from a3c_zoo.errors import EnvironmentContractError, WorkerError, ZooError
 from a3c_zoo.learning.shared import Counters, share
@@ -48,6 +47,7 @@ class CountingWorker:
             time.sleep(0.0005)
             self.on_tick()
         self.row[0] += STEPS
+        self.row[3] += 1
         self.rollouts += 1
         if self.rank == 1 and self.rollouts == 3:
             misbehave(self.fault)
@@ -95,7 +95,7 @@ def misbehave(fault: str) -> None:
 
 @contextmanager
 def running(fault: str = "", workers: int = 2, **options: Any) -> Iterator[WorkerPool]:
-    counters = torch.zeros((workers, 3), dtype=torch.int64)
+    counters = Counters.zeros(workers)
     share(counters)
     pool = WorkerPool(CountingWorker, (fault, counters), Counters(counters), **options)
     try:
@@ -202,6 +202,18 @@ def test_no_rollout_begins_once_the_next_pause_is_reached(workers: int) -> None:
         pool.resume()
         while pool._counters.steps < 95 + 2 * workers * STEPS:  # the next turn has a pause of its own
             pool.poll()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_rollout_begins_once_all_episodes_are_done(workers: int) -> None:
+    with running(workers=workers, max_episodes=20) as pool:
+        pool.start()
+        pool.resume()
+        while not any(report.steps for report in pool.poll()):
+            pass
+        time.sleep(0.3)
+        pool.park()
+        assert 20 <= pool._counters.episodes < 20 + workers
 
 
 def test_an_exception_comes_with_its_traceback() -> None:

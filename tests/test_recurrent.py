@@ -353,7 +353,7 @@ def plan(kind: str, num_updates: int) -> HandoverPlan:
     made = Spaces(observation_spec(OBSERVATION_SPACE), Categorical(2))
     parameters = Model.create(made, entry, config).flat.initial.clone()
     state = optimizer_state(config.optimizer, parameters)  # type: ignore[arg-type]
-    counters = torch.zeros((2, 3), dtype=torch.int64)
+    counters = Counters.zeros(2)
     turn, log = torch.zeros(1, dtype=torch.int64), torch.zeros(num_updates, 2 * len(parameters))
     share(parameters, counters, *state.values(), turn, log)
     toy = toy_entry(scripts=SCRIPTS, mode="SameStep")

@@ -140,7 +140,7 @@ class Sender:
 
 def pool_of_senders(fault: str = "", timeout_s: float = 30.0) -> tuple[WorkerPool, Counters]:
     warm_up()
-    counters = torch.zeros((3, 3), dtype=torch.int64)
+    counters = Counters.zeros(3)
     share(counters)
     memory = ring_memory(2, 2, LAYOUT, is_shared=True)
     pool = WorkerPool(Sender, (memory, counters, fault), Counters(counters), timeout_s=timeout_s, has_learner=True)

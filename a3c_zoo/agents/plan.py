@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from a3c_zoo.config import Config
 from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.learning.model import Model, Spaces
-from a3c_zoo.learning.shared import optimizer_state, share
+from a3c_zoo.learning.shared import Counters, optimizer_state, share
 from a3c_zoo.learning.statistics import RunningStatistics
 from a3c_zoo.records import RunContext
 
@@ -24,7 +23,7 @@ class Plan:
 
     Attributes:
         parameters: `[P]`, float32. optimizer_state: of all workers, or None where each keeps its own.
-        counters: `[workers, 3]`, int64, a learner being the last of them; see `Counters`. statistics: of the
+        counters: `[workers, 4]`, int64, a learner being the last of them; see `Counters`. statistics: of the
             observations, as `RunningStatistics` has them, None where the network wants none.
         session: how often this run has been resumed.
         exchange: what else the agent's processes share: a lock, a ring.
@@ -57,7 +56,7 @@ def make_plan(context: RunContext, model: Model, exchange: Any = None, has_learn
     assert context.network is not None
     parameters, optimizer, statistics = model.flat.initial.clone(), None, None
     num_members = config.run.workers + has_learner
-    counters = torch.zeros((num_members, 3), dtype=torch.int64)
+    counters = Counters.zeros(num_members)
     if model.normalizes:
         statistics = RunningStatistics.zeros(num_members, model.spaces.observations.num_features)
     if config.optimizer.shared_statistics or has_learner:

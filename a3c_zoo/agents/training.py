@@ -7,7 +7,7 @@ from typing import Any
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig, TextbookConfig
 from a3c_zoo.agents.plan import Plan, make_plan
-from a3c_zoo.config import Config
+from a3c_zoo.config import NEVER, Config
 from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.memory import check_memory
@@ -129,6 +129,7 @@ def _crew(context: RunContext, worker: WorkerFactory, plan: Plan, has_learner: b
         run.worker_timeout_s,
         run.next_pause,
         has_learner,
+        NEVER if run.episodes is None else run.episodes,
     )
 
 

@@ -135,6 +135,7 @@ class RolloutWorker(Member):
             RunningStatistics(self.plan.statistics).update(self.rank, seen[rollout.valid])
         counts = rollout.valid.sum(axis=1)
         self.row[0] += counts.sum()
+        self.row[3] += len(episodes)
         if episodes:
             now, steps = time.monotonic(), steps_before + counts.cumsum()
             self._report.episodes += [

@@ -30,8 +30,8 @@ from a3c_zoo.records import Report
 
 #: What the first command cell holds: STOP, or the number of a turn. In odd turns workers stand still, in even ones they
 #: work. With PARK and RUN for ever the same, a worker that sleeps through RUN would take the next PARK for the last.
-#: The second cell holds the step at which the turn ends. Each worker has a pair of its own, since a learner stands
-#: still only after all others.
+#: The second and third cells hold the steps and the episodes at which the turn ends. Each worker has cells of its own,
+#: since a learner stands still only after all others.
 STOP = 0
 POLL_S = 0.1
 STOP_GRACE_S = 5.0  # a worker sees the stop cell after each environment step
@@ -64,7 +64,7 @@ class WorkerPool:
         start_method: see `process_context`. timeout_s: without a tick for so long, a worker counts as hung.
         has_learner: the last worker is a learner: brought to a standstill after the others, called so in messages.
         next_pause: from the steps done, those at which training stands still next: once the counters have reached them,
-            no worker begins a rollout before the next turn.
+            no worker begins a rollout before the next turn. max_episodes: likewise, the episodes of the whole run.
     """
 
     def __init__(
@@ -77,13 +77,14 @@ class WorkerPool:
         timeout_s: float = 300.0,
         next_pause: Callable[[int], int] = lambda steps: NEVER,
         has_learner: bool = False,
+        max_episodes: int = NEVER,
     ) -> None:
         self._factory, self._plan, self._counters, self._initial_states = factory, plan, counters, states
         warm_up(start_method)  # done long before in a run
         self._context = process_context(start_method)
-        self._timeout_s, self._next_pause = timeout_s, next_pause
+        self._timeout_s, self._next_pause, self._max_episodes = timeout_s, next_pause, max_episodes
         self._num_collecting = len(counters.tensor) - has_learner
-        self._command = torch.ones((len(counters.tensor), 2), dtype=torch.int64)
+        self._command = torch.ones((len(counters.tensor), 3), dtype=torch.int64)
         share(self._command)
         self._members: list[_Member] = []
         self._at_exit: util.Finalize | None = None
@@ -127,8 +128,9 @@ class WorkerPool:
         for member in self._members:
             member.state = None
             member.last_tick_s = time.monotonic()
-        self._command[:, 1] = NEVER
+        self._command[:, 1:] = NEVER
         self._command[: self._num_collecting, 1] = self._next_pause(self._counters.steps)
+        self._command[: self._num_collecting, 2] = self._max_episodes
         self._command[:, 0] = self._turn + 1
 
     def poll(self) -> list[Report]:
@@ -288,7 +290,7 @@ def _work(
                 send("parked", (worker.report(), worker.state_dict()))
                 _wait_for_turn_after(turn, cell)
                 continue
-            is_spent = all_counters.steps >= cell[1]
+            is_spent = all_counters.steps >= cell[1] or all_counters.episodes >= cell[2]
             if not is_spent:
                 worker.work()
             now = time.monotonic()
