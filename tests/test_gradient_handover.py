@@ -165,7 +165,7 @@ def test_workers_that_run_free_apply_their_own_gradients_and_count_exactly() -> 
 
 def test_counters_are_exact_over_two_processes() -> None:
     times = 200_000
-    tensor = shared_zeros(WORKERS, 3, dtype=torch.int64)
+    tensor = shared_zeros(WORKERS, 4, dtype=torch.int64)
     counters = Counters(tensor)
     with running(CountingWorker, (tensor, times), counters) as pool:
         poll_until(pool, lambda: counters.updates >= 2 * times)
@@ -194,7 +194,7 @@ class TestOneProcess:
         assert plan.optimizer_state is not None
         assert plan.optimizer_state["exp_avg"].tolist() == [-15]
         assert plan.parameters.tolist() == pytest.approx([1])
-        assert plan.counters[0].tolist() == [2, 1, 0]  # two steps, one update
+        assert plan.counters[0].tolist() == [2, 1, 0, 2]  # two steps, one update, an episode of each step
 
     def test_several_updates_of_one_rollout_pull_before_each(self) -> None:
         # w = 0: 0 − 10; then w = 1: 1 − 20 and not 0 − 20
@@ -203,12 +203,12 @@ class TestOneProcess:
         assert plan.optimizer_state is not None
         assert plan.optimizer_state["exp_avg"].tolist() == pytest.approx([-19])
         assert plan.parameters.tolist() == pytest.approx([2])
-        assert plan.counters[0].tolist() == [2, 2, 0]
+        assert plan.counters[0].tolist() == [2, 2, 0, 2]
 
     def test_the_report(self) -> None:
         plan = self.plan()
         worker = self.worker(plan)
-        plan.counters[1] = torch.tensor([100, 7, 0])  # the other worker's
+        plan.counters[1] = torch.tensor([100, 7, 0, 0])  # the other worker's
         worker.work()
         report = worker.report()
         assert (report.worker, report.steps, report.updates) == (0, 102, 8)

@@ -39,7 +39,7 @@ def make_plan(agent: TextbookConfig, is_shared: bool = False, private: bool = Fa
     spaces = probe_spaces(CARTPOLE, None, config, ("Discrete",))
     parameters = Model.create(spaces, NETWORK, config).flat.initial.clone()
     state = None if private else optimizer_state(optimizer, parameters)
-    counters = torch.zeros((WORKERS, 3), dtype=torch.int64)
+    counters = Counters.zeros(WORKERS)
     if is_shared:
         share(parameters, counters, *(state or {}).values())
     return Plan(CARTPOLE, NETWORK, config, spaces, parameters, state, counters, None, 0)
