@@ -104,6 +104,19 @@ def updates_in_turn(plan: Plan, rewards: Sequence[Sequence[float]], num_updates:
     return rows
 
 
+def test_moments_of_parameters_without_a_gradient_become_0_and_are_no_denormals() -> None:
+    # A parameter's first moment of 2e-38 halves to 1e-38, below float32's smallest normal number, 1.18e-38.
+    plan = make_plan(SLOPE, 2, SIGN_STEP.model_copy(update={"beta1": 0.5}))
+    assert plan.optimizer_state is not None
+    moments = plan.optimizer_state["exp_avg"]
+    moments[:] = torch.tensor([2e-38, 1.0])
+    worker = A3CWorker(plan, 0, None, lambda: None)
+    worker._applier.apply(torch.zeros(2), (0,))
+    worker.close()
+    assert moments.tolist() == [0, 0.5]
+    assert torch.tensor([2e-38]).mul(0.5).item() > 0, "environments in this thread compute as ever"
+
+
 def test_gradients_1_2_3_arrive_as_1_2_3() -> None:
     # V is 0 with the slope 1 in the worker's own parameter: rewards −1, −2, −3 give the gradients 1, 2, 3 there, and
     # 10, 20, 30 in the other's. Each update takes 1 from its parameter.

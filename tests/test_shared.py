@@ -19,6 +19,7 @@ from a3c_zoo.learning.shared import (
     optimizer_state,
     schedule_left,
     share,
+    without_denormals,
 )
 
 
@@ -261,6 +262,30 @@ def test_optimizers_reach_shared_memory() -> None:
         assert parameters[0] < 0
         assert parameters[1] == 0
         assert all(tensor.is_shared() for tensor in state.values())
+
+
+class TestWithoutDenormals:
+    HALF_OF_2E38 = 1e-38  # below 1.18e-38, float32's smallest normal number
+
+    def halved(self) -> float:
+        return float(torch.tensor([2e-38]).mul(0.5))
+
+    def test_only_within(self) -> None:
+        assert self.halved() == pytest.approx(self.HALF_OF_2E38)
+        with without_denormals():
+            assert self.halved() == 0
+        assert self.halved() == pytest.approx(self.HALF_OF_2E38)
+
+    def test_an_error_leaves_nothing_behind(self) -> None:
+        with pytest.raises(FloatingPointError), without_denormals():
+            raise FloatingPointError
+        assert self.halved() > 0
+
+    def test_within_another(self) -> None:
+        with without_denormals():
+            with without_denormals():
+                pass
+            assert self.halved() == 0
 
 
 class TestLearningRate:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from torch import Tensor
 
 from a3c_zoo.agents.worker import Member
-from a3c_zoo.learning.shared import build_optimizer, clip_by_global_norm, learning_rate_at
+from a3c_zoo.learning.shared import build_optimizer, clip_by_global_norm, learning_rate_at, without_denormals
 
 
 class Applier:
@@ -42,6 +42,7 @@ class Applier:
         with self._lock:
             updates = member.counters.updates
             member.staleness.extend(updates - version for version in versions)
-            self._optimizer.apply(gradient, rate)
+            with without_denormals():
+                self._optimizer.apply(gradient, rate)
             member.row[1] += 1
         return {"grad_norm": norm, "learning_rate": rate}
