@@ -18,8 +18,9 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from a3c_zoo.errors import EnvironmentContractError
+from a3c_zoo.learning.autoreset import autoreset_mode
 from a3c_zoo.learning.objective import Objective, advantages_and_returns
-from a3c_zoo.learning.rollout import Collector, FinishedEpisode, Rollout, autoreset_mode
+from a3c_zoo.learning.rollout import Collector, FinishedEpisode, Rollout
 from a3c_zoo.learning.spaces import action_distribution, observation_spec
 from tests.toys import MODES, SCRIPT, FaultyVectorEnv, Script, TinyNetwork, ToyEnv, ToyVectorEnv
 

@@ -28,8 +28,8 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from a3c_zoo.errors import ConfigError, EnvironmentContractError
+from a3c_zoo.learning.autoreset import autoreset_mode, episode_over
 from a3c_zoo.learning.environments import make_vector_env
-from a3c_zoo.learning.rollout import autoreset_mode, episode_over
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv

@@ -93,8 +93,8 @@ class Subject:
     @contextmanager
     def made(self) -> Iterator[VectorEnv[Any, Any, Any]]:
         """A new vector environment, closed afterwards."""
+        from a3c_zoo.learning.autoreset import autoreset_mode
         from a3c_zoo.learning.environments import make_vector_env
-        from a3c_zoo.learning.rollout import autoreset_mode
 
         self.env = env = self.call("making it", lambda: make_vector_env(self.entry, self.config, self.num_envs, seed=1))
         try:
@@ -159,7 +159,7 @@ class Subject:
 
     def _ended(self, what: str, terminated: Any, truncated: Any, info: Any) -> NDArray[np.bool_]:
         """Which episodes have ended, if need be as the environment's own `episode_over` tells."""
-        from a3c_zoo.learning.rollout import episode_over
+        from a3c_zoo.learning.autoreset import episode_over
 
         over = self.call("episode_over()", lambda: episode_over(self.env)(terminated, truncated, info))
         self._check_array(what, "from episode_over()", over, "b", "bool")
