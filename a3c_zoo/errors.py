@@ -42,6 +42,10 @@ class ObservationError(ZooError, ValueError):
     """An observation that a policy cannot act on; a ValueError too, as stable-baselines3's `predict` raises."""
 
 
+class DivergedError(ZooError, FloatingPointError):
+    """A gradient that is not finite: the hyperparameters let training diverge."""
+
+
 class RunDirectoryError(ZooError):
     """A run directory that cannot be made, read, written or resumed."""
 

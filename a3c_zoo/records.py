@@ -65,7 +65,7 @@ class Report:
         steps: agent steps of the whole run so far, exact.
         updates: optimizer steps of the whole run so far, exact.
         episodes: episodes that ended since the last report.
-        metrics: name → mean over the updates looked at since the last report (`loss_policy`, `entropy`, …).
+        metrics: name → its value in the newest update that was looked at (`loss_policy`, `entropy`, …).
     """
 
     worker: int = -1

@@ -155,6 +155,24 @@ def test_the_limit_of_an_episode_is_in_agent_steps(keys: dict[str, Any]) -> None
     assert AtariConfig().max_episode_steps == 27_000  # 108,000 frames
 
 
+def test_a_life_lost_on_the_last_step_ends_the_game_as_its_limit_does() -> None:
+    """The emulator reports the lost life alone, as a termination, and resets in the next step all the same."""
+    free = games(life_loss=True)
+    free.reset(seed=0)
+    lost = next(t for t in range(1, 200) if free.step(always(NOOP))[2][0])  # the ball is served at the reset
+    cut = games(life_loss=True, max_episode_steps=lost)
+    cut.reset(seed=0)
+    over = [bool(cut.episode_over(*(step := cut.step(always(NOOP)))[2:])[0]) for _ in range(lost)]
+    assert step[2][0]
+    assert not step[3][0]
+    assert over == [False] * (lost - 1) + [True]
+    *_, ended, truncated, info = cut.step(always(NOOP))  # ignored: a new game
+    assert info["lives"][0] == 5
+    assert not cut.episode_over(ended, truncated, info)[0]
+    later = [cut.step(always(NOOP)) for _ in range(lost)]
+    assert [bool(cut.episode_over(*step[2:])[0]) for step in later] == [False] * (lost - 1) + [True]
+
+
 # Scores and lives
 
 

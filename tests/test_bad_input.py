@@ -165,6 +165,12 @@ def test_an_environment_that_breaks_its_contract(fault: str, message: str, tmp_p
         assert not directory.is_running()
 
 
+@pytest.mark.parametrize("runner", ["--serial", "--workers=1"])
+def test_training_that_diverges(runner: str, capsys: Captured) -> None:
+    said = refused(capsys, "train", "cartpole", runner, "-o", "agent.value_coefficient=1e38", "--steps", "100000")
+    assert said == "the gradient is not finite: training diverged. Try a smaller optimizer.learning_rate"
+
+
 @pytest.mark.usefixtures("_toy")
 @pytest.mark.parametrize(
     ("fault", "message"),
@@ -274,6 +280,7 @@ def test_a_damaged_checkpoint_is_not_resumed(run: Path, capsys: Captured) -> Non
         ("num_envs: 2", "num_envs: 3", "the checkpoint does not fit the run's config.yml"),
         ("workers: 2", "workers: 3", "the checkpoint does not fit the run's config.yml"),
         ("name: adam", "name: rmsprop", "the checkpoint does not fit the run's config.yml"),
+        ("shared_statistics: true", "shared_statistics: false", "the checkpoint does not fit the run's config.yml"),
     ],
 )
 def test_a_checkpoint_of_another_network(old: str, new: str, message: str, run: Path, capsys: Captured) -> None:

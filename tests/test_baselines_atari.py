@@ -57,6 +57,12 @@ def test_it_is_what_a_script_of_sb3s_users_makes() -> None:
             assert np.array_equal(mine, yours)
 
 
+def test_a_game_asked_for_by_its_id_has_no_wrappers() -> None:
+    """As the zoo evaluates it: its agent could not be evaluated on anything else."""
+    env = stack("gym:ale_py:PongNoFrameskip-v4", num_envs=1)
+    assert env.observation_space.shape == (210, 160, 3)
+
+
 def test_keys_reach_its_wrappers() -> None:
     env = stack("pong", "frame_size=42", "frame_stack=2", "noop_max=0", "life_loss=false", num_envs=1)
     assert env.observation_space.shape == (2, 42, 42)

@@ -102,6 +102,9 @@ def test_first_party_sets_are_usable(first_party: Registry) -> None:
         env = first_party.env(family.examples[0] if family else each.env)
         config = resolve_config(first_party, env, agent, hyperparams=each.name)
         assert config.sources
+        optimizer = config.optimizer
+        if optimizer and optimizer.schedule == "linear" and config.run.steps is None:
+            assert optimizer.final_learning_rate > 0, f"{each.source}: goes on for ever and learns nothing any more"
 
 
 def test_unknown_set(make_package: MakePackage) -> None:

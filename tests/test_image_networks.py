@@ -104,6 +104,15 @@ def test_in_the_dual_network_one_head_does_not_reach_the_others_layer() -> None:
     assert gradients["hidden.1.weight"]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_whose_channels_come_last_are_refused(name: str) -> None:
+    """conv42 could convolve 96 "channels" of 96×3, and would learn from nonsense in silence."""
+    (entry,) = [entry for entry in builtins.zoo_networks() if entry.name == name]
+    spec = observation_spec(spaces.Box(0, 255, (96, 96, 3), np.uint8))
+    with pytest.raises(ConfigError, match=rf"network '{name}' takes .* these are 96×96×3: their channels come last"):
+        load_object(entry.factory)(spec, ACTIONS, ImageConfig(name=name))
+
+
 # Pixels
 
 

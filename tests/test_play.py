@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,17 @@ def test_an_environment_that_draws_nothing() -> None:
     )
     with pytest.raises(ZooError, match="environment 'toy' cannot be drawn: its factory has no parameter render_mode"):
         next(scenes)
+
+
+@pytest.mark.parametrize(("rows", "is_drawn"), [(1, True), (0, False)])
+def test_pictures_in_one_array(rows: int, is_drawn: bool) -> None:
+    from types import SimpleNamespace
+
+    from a3c_zoo.runs.play import _picture
+
+    env: Any = SimpleNamespace(render=lambda: np.zeros((rows, 2, 2, 3), np.uint8))
+    with nullcontext() if is_drawn else pytest.raises(ZooError, match=r"its render\(\) returns no pictures"):
+        assert _picture(env, "toy").shape == (2, 2, 3)
 
 
 # The terminal

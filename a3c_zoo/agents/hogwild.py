@@ -7,7 +7,7 @@ from typing import Any
 
 from a3c_zoo.agents.apply import Applier
 from a3c_zoo.agents.configs import LossConfig
-from a3c_zoo.agents.plan import Plan
+from a3c_zoo.agents.plan import Plan, fill
 from a3c_zoo.agents.training import objective_of
 from a3c_zoo.agents.worker import RolloutWorker
 from a3c_zoo.learning.objective import differentiate
@@ -34,9 +34,9 @@ class HogwildWorker(RolloutWorker):
         assert optimizer is not None
         super().__init__(plan, rank, state, on_tick, agent.n_steps, cut_at_end)
         self._objective = objective_of(agent)
-        self._optimizer_state = plan.optimizer_state or (
-            state["optimizer"] if state else optimizer_state(optimizer, plan.parameters)
-        )
+        self._optimizer_state = plan.optimizer_state or optimizer_state(optimizer, plan.parameters)
+        if state and plan.optimizer_state is None:
+            fill(self._optimizer_state, state.get("optimizer", {}))
         lock = None if plan.exchange is None else PatientLock(plan.exchange, on_tick)
         self._applier = Applier(self, self._optimizer_state, lock)
 

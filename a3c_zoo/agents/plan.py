@@ -93,8 +93,20 @@ def _load(
         counters.copy_(saved["counters"])
         if statistics is not None:
             statistics.copy_(saved["model"]["statistics"])
-        for name, tensor in optimizer.items():
-            tensor.copy_(saved["optimizer"][name])
+    except (KeyError, RuntimeError, TypeError) as error:
+        raise misfit(error) from error
+    fill(optimizer, saved.get("optimizer", {}))
+
+
+def fill(state: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
+    """Copies an optimizer's saved tensors into its own.
+
+    Raises:
+        RunDirectoryError: they are another optimizer's, or another network's.
+    """
+    try:
+        for name, tensor in state.items():
+            tensor.copy_(saved[name])
     except (KeyError, RuntimeError, TypeError) as error:
         raise misfit(error) from error
 

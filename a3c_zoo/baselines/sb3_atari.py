@@ -24,9 +24,12 @@ WRAPPER_KEYS = {
 }
 
 
-def is_atari(env_id: str) -> bool:
-    """Whether a Gymnasium id is one of those that `AtariWrapper` was made for."""
-    return "NoFrameskip-v" in env_id
+def is_atari(entry: EnvEntry) -> bool:
+    """Whether the zoo's environment is what `AtariWrapper` makes of its Gymnasium id.
+
+    Not `gym:PongNoFrameskip-v4`: that is the game without any wrapper.
+    """
+    return "NoFrameskip-v" in (entry.gym_id or "")
 
 
 def make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int, clip_rewards: bool) -> VecEnv:

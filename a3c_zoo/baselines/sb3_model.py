@@ -71,7 +71,7 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
         return make_zoo_vec_env(entry, config.env, num_envs, seed, clip)
     env_id = entry.own_id
     assert env_id is not None  # or there would be no "own"
-    if is_atari(env_id):
+    if is_atari(entry):
         return make_atari_stack(entry, config.env, num_envs, seed, clip)
     wrapper = ClipRewardEnv if clip else None
     env = make_vec_env(env_id, num_envs, seed, env_kwargs=_own_kwargs(entry, config), wrapper_class=wrapper)

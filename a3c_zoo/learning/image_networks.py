@@ -30,6 +30,9 @@ IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
     "elu": functional.elu_,
 }
 
+#: Red, green, blue and alpha: with no more than these on the last axis, a picture's channels come last.
+MOST_COLORS = 4
+
 
 class Conv(NamedTuple):
     """One convolution with square kernels."""
@@ -77,6 +80,12 @@ class ConvActorCritic(Split):
     ) -> None:
         super().__init__()
         channels, *sizes = spec.shape
+        if sizes[-1] <= MOST_COLORS < channels:
+            raise ConfigError(
+                f"network '{name}' takes pictures as [channels, height, width], and these are "
+                f"{'×'.join(map(str, spec.shape))}: their channels come last. Turn them in a plugin of your own "
+                f"(docs/write-an-environment.md)"
+            )
         self.scale, self.offset = config.scale, torch.tensor(-config.center * config.scale)
         activation = config.activation or ("elu" if architecture.elu else "relu")
         self.activation = IN_PLACE[activation]

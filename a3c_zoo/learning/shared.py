@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from a3c_zoo.errors import DivergedError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -74,11 +76,11 @@ def clip_by_global_norm(gradient: Tensor, max_norm: float | None) -> float:
     """Scales `gradient` `[P]` in place to an L2 norm of at most `max_norm`; returns the norm before.
 
     Raises:
-        FloatingPointError: the gradient is not finite; applying it would destroy the parameters of every worker.
+        DivergedError: the gradient is not finite; applying it would destroy the parameters of every worker.
     """
     norm = float(torch.linalg.vector_norm(gradient))
     if not np.isfinite(norm):
-        raise FloatingPointError("the gradient is not finite; try a smaller optimizer.learning_rate")
+        raise DivergedError("the gradient is not finite: training diverged. Try a smaller optimizer.learning_rate")
     if max_norm is not None and norm > max_norm:
         gradient.mul_(max_norm / (norm + 1e-6))
     return norm

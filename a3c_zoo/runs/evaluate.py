@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from a3c_zoo.learning.autoreset import autoreset_mode, episode_over
 from a3c_zoo.learning.environments import SEED_EVALUATION, make_vector_env, seed_for
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.records import Evaluation, Policy

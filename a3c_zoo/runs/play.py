@@ -87,7 +87,7 @@ def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
         pictures = env.render()
     except DependencyNotInstalled as error:
         raise ZooError(f"environment '{name}' cannot be drawn: {error}. Or: pip install 'a3c-zoo[play]'") from error
-    picture: Any = pictures[0] if pictures else None
+    picture: Any = pictures[0] if pictures is not None and len(pictures) else None
     if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.shape[2:] != (3,):
         raise ZooError(f"environment '{name}' cannot be drawn: its render() returns no pictures (rgb_array)")
     return picture

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from a3c_zoo.registry import Registry
     from a3c_zoo.runs.session import Observer, Session
 
-#: What may change when a run is resumed: how long it goes on, nothing that shapes what it learns.
+#: What may change when a run is resumed: how long it goes on, and where. A schedule that falls over `run.steps` follows
+#: it.
 RESUMABLE_KEYS = ("run.device", "run.steps", "run.episodes", "run.time_limit_s", "run.stop_return")
 
 

@@ -20,7 +20,8 @@ class AtariGames(AtariVectorEnv):
 
     With `life_loss`, a lost life is reported as a termination while the game goes on: nothing is bootstrapped across
     it, but the next action is real, and the episode ends only with the game. `info["game_over"]` tells the two apart:
-    a life was lost if there are fewer, and some. (That none is left is not enough: Adventure ends with one.)
+    a life was lost if there are fewer, and some. (That none is left is not enough: Adventure ends with one.) Where a
+    life is lost on an episode's last step, the limit ends it, too, though it isn't reported as truncated.
 
     What is drawn is the screen in colour, which the agent doesn't see. It comes from a twin with the same games, seeds
     and actions that keeps colours and size. So the agent is shown exactly the frames that it was trained on.
@@ -37,6 +38,9 @@ class AtariGames(AtariVectorEnv):
         super().__init__(rom, num_envs, life_loss_info=life_loss, **options)
         self._life_loss, self.render_mode = life_loss, render_mode
         self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
+        self._limit = options["max_num_frames_per_episode"] // options["frameskip"]
+        self._lengths = np.zeros(num_envs, np.int64)  # of the games under way, in steps
+        self._over = np.zeros(num_envs, np.bool_)  # at the last step: the next one only resets
         self._twin: AtariGames | None = None
         if render_mode is not None:
             height, width = _screen(rom)
@@ -50,6 +54,7 @@ class AtariGames(AtariVectorEnv):
             self._pictures = self._twin.reset(seed=seed, options=options)[0]
         observation, info = super().reset(seed=seed, options=options)
         self._lives = info["lives"]
+        self._lengths[:], self._over[:] = 0, False
         return observation, info
 
     def step(self, actions: NDArray[np.int64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -59,8 +64,10 @@ class AtariGames(AtariVectorEnv):
         observation, reward, terminated, truncated, info = super().step(actions)
         if self._life_loss:
             lives = info["lives"]
-            info["game_over"] = terminated & ~((lives < self._lives) & (lives > 0))
-            self._lives = lives
+            self._lengths = np.where(self._over, 0, self._lengths + 1)
+            is_lost_life = (lives < self._lives) & (lives > 0) & (self._lengths < self._limit)
+            info["game_over"] = terminated & ~is_lost_life
+            self._lives, self._over = lives, info["game_over"] | truncated
         return observation, reward, terminated, truncated, info
 
     def render(self) -> tuple[NDArray[np.uint8], ...]:

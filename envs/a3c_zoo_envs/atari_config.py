@@ -13,11 +13,11 @@ class AtariConfig(EnvConfig):
     frame_size: int = Field(84, ge=8, le=210, description="height and width of a frame in pixels")
     frame_stack: int = Field(4, ge=1, le=32, description="frames in one observation")
     frame_skip: int = Field(4, ge=1, le=60, description="emulator frames for which an action is repeated")
-    max_pool: bool = Field(True, description="each pixel the brighter of the last two emulator frames")
+    max_pool: bool = Field(True, description="each pixel the brighter of the last two emulator frames (frame_skip ≥ 2)")
     sticky_actions: float = Field(
         0.0, ge=0, le=1, description="probability that the emulator repeats the last action; 0.25 as in ALE/…-v5"
     )
     noop_max: int = Field(30, ge=0, le=1000, description="idle frames at an episode's start, at most")
-    fire_on_reset: bool = Field(True, description="press FIRE at an episode's start, in games that wait for it")
+    fire_on_reset: bool = Field(True, description="press FIRE at an episode's start, in games that have it")
     life_loss: bool = Field(False, description="a lost life counts as a termination in the loss; episodes stay games")
     max_episode_steps: int = Field(27_000, ge=1, description="limit of an episode in agent steps")
