@@ -79,6 +79,7 @@ class _Loader(yaml.SafeLoader):
         self.depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Reads a node; refuses anchors and aliases and what is nested too deeply, and marks explicit tags."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if getattr(event, "anchor", None) is not None:  # an alias event names its anchor too
             raise yaml.composer.ComposerError(None, None, "anchors and aliases are not allowed", event.start_mark)
@@ -120,6 +121,7 @@ class _Builder:
         self.faults: list[YamlFault] = []
 
     def build(self, node: yaml.Node, location: Location) -> Any:
+        """Turns a node into plain data; what cannot be used is left out and noted in `faults`."""
         self.lines.setdefault(location, _line(node))
         if node.tag.startswith(_REFUSED_TAG):
             tag = node.tag.removeprefix(_REFUSED_TAG)

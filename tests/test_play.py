@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,14 @@ from rich.console import Console
 
 import a3c_zoo
 from a3c_zoo.cli import screens
+from a3c_zoo.config import EnvConfig
+from a3c_zoo.entries import EnvEntry
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 from a3c_zoo.runs import api
+from a3c_zoo.runs.play import Scene, play
+from tests.test_evaluate import FirstAction
+from tests.toys import ToyVectorEnv
 from tests.toys_runs import command_line
 
 LIMIT = 25  # steps of an episode of Pong here
@@ -181,28 +185,36 @@ def test_without_pygame_cartpole_cannot_be_drawn(
     assert list(tmp_path.iterdir()) == []
 
 
+class Drawn(ToyVectorEnv):
+    """Draws into one array of as many pictures as it is told."""
+
+    pictures = 0
+
+    def render(self) -> Any:
+        return np.full((self.pictures, 1, 2, 3), 7, np.uint8)
+
+
+def make_drawn(num_envs: int, seed: int, pictures: int, render_mode: str | None = None) -> ToyVectorEnv:
+    env = Drawn(num_envs)
+    env.pictures = pictures
+    return env
+
+
+def play_toy(factory: str, **kwargs: Any) -> list[Scene]:
+    entry = EnvEntry("toy", factory, kwargs=kwargs)
+    return list(play(FirstAction(), entry, EnvConfig(), episodes=1, seed=0, number=0, deterministic=True))
+
+
 def test_an_environment_that_draws_nothing() -> None:
-    from a3c_zoo.config import EnvConfig
-    from a3c_zoo.entries import EnvEntry
-    from a3c_zoo.runs.play import play
-    from tests.test_evaluate import FirstAction
-
-    scenes = play(
-        FirstAction(), EnvEntry("toy", "tests.toys:make"), EnvConfig(), episodes=1, seed=0, number=0, deterministic=True
-    )
     with pytest.raises(ZooError, match="environment 'toy' cannot be drawn: its factory has no parameter render_mode"):
-        next(scenes)
+        play_toy("tests.toys:make")
 
 
-@pytest.mark.parametrize(("rows", "is_drawn"), [(1, True), (0, False)])
-def test_pictures_in_one_array(rows: int, is_drawn: bool) -> None:
-    from types import SimpleNamespace
-
-    from a3c_zoo.runs.play import _picture
-
-    env: Any = SimpleNamespace(render=lambda: np.zeros((rows, 2, 2, 3), np.uint8))
-    with nullcontext() if is_drawn else pytest.raises(ZooError, match=r"its render\(\) returns no pictures"):
-        assert _picture(env, "toy").shape == (2, 2, 3)
+def test_pictures_in_one_array() -> None:
+    scenes = play_toy("tests.test_play:make_drawn", pictures=1)
+    assert [scene.picture.tolist() for scene in scenes] == [[[[7, 7, 7]] * 2]] * 2  # an episode of two steps
+    with pytest.raises(ZooError, match=r"environment 'toy' cannot be drawn: its render\(\) returns no pictures"):
+        play_toy("tests.test_play:make_drawn", pictures=0)
 
 
 # The terminal

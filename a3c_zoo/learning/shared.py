@@ -86,7 +86,7 @@ def clip_by_global_norm(gradient: Tensor, max_norm: float | None) -> float:
     return norm
 
 
-_SMALLEST = 5e-324
+_SMALLEST = 5e-324  # a denormal
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def without_denormals() -> Iterator[None]:
     there, and a CPU works on such numbers a hundred times slower than on others. Only round an update: an environment
     computes in the same thread, and nothing changes for it.
     """
-    before = _SMALLEST * 1.0 == 0.0
+    before = _SMALLEST * 1.0 == 0.0  # torch can set this mode and not tell it
     torch.set_flush_denormal(True)
     try:
         yield

@@ -86,13 +86,9 @@ def train(
     }
     given = {key: value for key, value in flags.items() if value[0] is not None}
     if resume is not None:
-        directory = find_run(resume, Path(runs_dir))
         others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
         refused = [flag for flag, value in others.items() if value]
-        if refused:
-            raise ZooError(f"--resume goes on with the run as it was; leave out {', '.join(refused)}")
-        if env is not None and env != (started_as := directory.meta()["env"]):
-            raise ZooError(f"run {directory.path.name} trains '{started_as}', not '{env}'")
+        directory = _run_to_resume(resume, Path(runs_dir), env, refused)
         return train_on(directory, registry, given, observer)
     if env is None:
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
@@ -107,6 +103,16 @@ def train(
         flags=given,
     )
     return train_new(make_job(registry, entry, agent_entry, config, serial), Path(runs_dir), name, observer)
+
+
+def _run_to_resume(resume: str | Path, runs_dir: Path, env: str | None, refused: Sequence[str]) -> RunDirectory:
+    """The run to go on with, unless the caller asked for something (`refused`, or another `env`) that would change it."""
+    directory = find_run(resume, runs_dir)
+    if refused:
+        raise ZooError(f"--resume goes on with the run as it was; leave out {', '.join(refused)}")
+    if env is not None and env != (started_as := directory.meta()["env"]):
+        raise ZooError(f"run {directory.path.name} trains '{started_as}', not '{env}'")
+    return directory
 
 
 def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Path = DEFAULT_RUNS_DIR) -> Policy:

@@ -64,7 +64,8 @@ class AtariGames(AtariVectorEnv):
         observation, reward, terminated, truncated, info = super().step(actions)
         if self._life_loss:
             lives = info["lives"]
-            self._lengths = np.where(self._over, 0, self._lengths + 1)
+            self._lengths += 1
+            self._lengths[self._over] = 0
             is_lost_life = (lives < self._lives) & (lives > 0) & (self._lengths < self._limit)
             info["game_over"] = terminated & ~is_lost_life
             self._lives, self._over = lives, info["game_over"] | truncated
