@@ -24,9 +24,16 @@ import a3c_zoo
 from a3c_zoo.records import Progress
 from a3c_zoo.registry import get_registry
 
+#: Rate, norm and samples per update of the sets of `a3c-data` and `a3c-grad` for Pong; that of `a3c` has others.
+AS_THE_OTHERS = {
+    "agent.update_samples": 20,
+    "optimizer.learning_rate": 3e-4,
+    "optimizer.schedule_steps": 3_000_000,
+    "optimizer.max_grad_norm": 1.0,
+}
 PONG: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("a3c", "a3c", {}),
-    ("a3c locked", "a3c", {"agent.locking": "apply"}),
+    ("a3c", "a3c", AS_THE_OTHERS),
+    ("a3c locked", "a3c", {**AS_THE_OTHERS, "agent.locking": "apply"}),
     ("a3c-data", "a3c-data", {}),
     ("a3c-grad", "a3c-grad", {}),
 )

@@ -93,9 +93,9 @@ _SMALLEST = 5e-324  # a denormal
 def without_denormals() -> Iterator[None]:
     """Numbers below 1.2e-38 become 0 in this thread.
 
-    Moments of parameters that have no gradient (of a unit that has died) fall below that within 900 updates and stay
-    there, and a CPU works on such numbers a hundred times slower than on others. Only round an update: an environment
-    computes in the same thread, and nothing changes for it.
+    First moments of weights without a gradient (what they weigh is never positive behind its ReLU) fall below that
+    within 900 updates and stay there, and a CPU works on such numbers more than ten times slower than on others. Only
+    round an update: an environment computes in the same thread, and nothing changes for it.
     """
     before = _SMALLEST * 1.0 == 0.0  # torch can set this mode and not tell it
     torch.set_flush_denormal(True)
