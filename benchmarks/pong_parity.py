@@ -2,7 +2,7 @@
 
     python benchmarks/pong_parity.py RUN [--checkpoint STEPS] [--games N] [--seed N]
 
-The game reads the bat's position at every other frame. With four frames a step, the frame at which a game starts (its
+The game moves the bat at every other frame. With four frames a step, the frame at which a game starts (its
 no-ops and FIRE) decides at which of a step's frames that is, and hence which game the agent plays.
 """
 
