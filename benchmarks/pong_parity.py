@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from ale_py import ALEInterface, LoggerMode, roms
 from numpy.typing import NDArray
 
 import a3c_zoo
@@ -18,6 +19,26 @@ from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.registry import get_registry
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
+
+BAT = 51  # where the game's memory has the height of the agent's bat
+STEPS = 300
+
+
+def bat_moves(start: int) -> list[int]:
+    """How often the bat moves at each of a step's four frames, in a game of random actions from frame `start` on."""
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    game = ALEInterface()
+    game.setFloat("repeat_action_probability", 0.0)
+    game.loadROM(roms.get_rom_path("pong"))
+    actions, rng = game.getMinimalActionSet(), np.random.default_rng(0)
+    for _ in range(start):
+        game.act(actions[0])
+    moves, height = [0] * 4, game.getRAM()[BAT]
+    for action in rng.integers(len(actions), size=STEPS):
+        for frame in range(4):
+            game.act(actions[action])
+            moves[frame] += int(height != (height := game.getRAM()[BAT]))
+    return moves
 
 
 def play(run: str, checkpoint: str, games: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -49,6 +70,8 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=32)
     parser.add_argument("--seed", type=int, default=5)
     arguments = parser.parse_args()
+    for name, start in (("odd", 5), ("even", 6)):
+        print(f"{name:4}  the bat moves at frames 1 to 4 of {STEPS} steps: {bat_moves(start)} times")
     with one_torch_thread():
         starts, returns = play(arguments.run, arguments.checkpoint, arguments.games, arguments.seed)
     for name, half in (("odd", returns[starts % 2 == 1]), ("even", returns[starts % 2 == 0])):

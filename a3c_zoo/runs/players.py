@@ -213,6 +213,7 @@ class PlayerProcess:
             )
 
     def stop(self) -> None:
+        """Asks it to end, and kills it where it doesn't."""
         self._cells[0] = 1
         if self._pipe is not None:
             self._pipe.close()
