@@ -107,8 +107,12 @@ class NetworkConfig(Section):
 
     name: str = Field("mlp", description="network, one of `a3c-zoo list networks`")
 
-    def settled(self, device: str) -> Self:
-        """The same with every value decided that depends on this machine, for a device ("cpu" or "cuda")."""
+    def settled(self, device: str, num_envs: int) -> Self:
+        """The same with every value decided that depends on this machine.
+
+        Args:
+            device: "cpu" or "cuda". num_envs: for which a worker acts at a time.
+        """
         return self
 
 

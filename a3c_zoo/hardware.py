@@ -40,15 +40,31 @@ def has_fast_bfloat16() -> bool:
 
 
 def available_memory() -> int:
-    """Bytes that programs can still have without swapping; in a container (cgroup v2), no more than its limit."""
+    """Bytes that programs can still have without swapping; in a container, no more than its limit leaves."""
     import psutil
 
-    available = int(psutil.virtual_memory().available)
+    available, folder = int(psutil.virtual_memory().available), Path("/sys/fs/cgroup")
     try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")
+        texts = [(folder / f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current", "stat")]
     except OSError:
         return available
-    return min(available, int(limit)) if limit.strip().isdecimal() else available
+    left = left_in_container(*texts)
+    return available if left is None else min(available, left)
+
+
+def left_in_container(limit: str, current: str, stat: str) -> int | None:
+    """Bytes that a cgroup may still take: its limit less what it holds; files that are only cached make room.
+
+    Args:
+        limit, current, stat: what memory.max, memory.current and memory.stat say.
+
+    Returns:
+        None where there is no limit.
+    """
+    if limit.strip() == "max":
+        return None
+    statistics = dict(line.split() for line in stat.splitlines())
+    return max(0, int(limit) - int(current) + int(statistics["inactive_file"]))
 
 
 def has_display() -> bool:

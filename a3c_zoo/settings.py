@@ -119,8 +119,9 @@ class Settings:
     def _fit_to_agent(self, sections: dict[str, Any]) -> None:
         """Settles what follows from the agent and the machine: whose environments, how many processes, precision."""
         env, run, network = (sections.get(name) for name in ("env", "run", "network"))
-        if network is not None and run is not None:
-            sections["network"] = network.settled(run.device)
+        if network is not None and run is not None and env is not None:
+            num_envs = 1 if self.agent.one_environment else env.num_envs
+            sections["network"] = network.settled(run.device, num_envs)
         if env is not None:
             sections["env"] = env.model_copy(update={"stack": self._stack(env.stack)})
         if env is not None and self.agent.one_environment:

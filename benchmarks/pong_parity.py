@@ -54,8 +54,11 @@ def play(run: str, checkpoint: str, games: int, seed: int) -> tuple[NDArray[np.i
     observation, info = env.reset(seed=seed)
     starts = np.array(info["episode_frame_number"], np.int64)
     returns, over = np.zeros(games), np.zeros(games, np.bool_)
+    state, is_start = None, np.ones(games, np.bool_)
     while not over.all():
-        observation, reward, terminated, truncated, _ = env.step(policy.predict(observation)[0])
+        actions, state = policy.predict(observation, state, is_start)
+        is_start[:] = False  # what follows on a game's end isn't counted
+        observation, reward, terminated, truncated, _ = env.step(actions)
         returns += np.where(over, 0, reward)
         over |= terminated | truncated
     env.close()

@@ -360,6 +360,17 @@ def test_an_evaluation_plays_whole_games() -> None:
 # Pictures
 
 
+def test_the_twin_that_is_drawn_starts_where_its_games_do() -> None:
+    """Without a seed, too, the no-ops are as many."""
+    env = games(num_envs=8, render_mode="rgb_array")
+    _, info = env.reset()
+    assert env._twin is not None
+    *_, of_twin = env._twin.step(np.zeros(8, np.int64))
+    assert len(set(of_twin["episode_frame_number"])) > 1
+    assert of_twin["episode_frame_number"].tolist() == (info["episode_frame_number"] + 4).tolist()
+    env.close()
+
+
 def test_the_twin_that_is_drawn_plays_the_same_games() -> None:
     env = games(num_envs=2, render_mode="rgb_array", sticky_actions=0.25, life_loss=True)
     observation, _ = env.reset(seed=3)

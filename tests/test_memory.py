@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,20 +64,50 @@ def test_a_ring_larger_than_memory(tmp_path: Path, capsys: pytest.CaptureFixture
     assert line.endswith("Lower agent.slots, agent.n_steps, agent.batch_size or env.num_envs")
 
 
+def test_what_a_container_leaves() -> None:
+    """8 GB are allowed, 7 are taken, 2 of them by files that are only cached."""
+    stat = "anon 4500000000\nfile 2500000000\ninactive_file 2000000000\nactive_file 500000000\n"
+    assert hardware.left_in_container("8000000000\n", "7000000000\n", stat) == 3_000_000_000
+    assert hardware.left_in_container("max\n", "7000000000\n", stat) is None
+    assert hardware.left_in_container("8000000000\n", "8000004096\n", "inactive_file 0\n") == 0
+
+
+def test_a_container_counts_where_it_leaves_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    for texts, expected in (
+        ({"max": "5000", "current": "2000", "stat": "inactive_file 7\n"}, 3007),
+        ({"max": "max", "current": "2000", "stat": "inactive_file 7\n"}, 10**6),
+        ({"max": str(10**9), "current": "0", "stat": "inactive_file 0\n"}, 10**6),
+        ({}, 10**6),  # no cgroup v2
+    ):
+
+        def read_text(path: Path, encoding: str, texts: dict[str, str] = texts) -> str:
+            if (name := path.name.removeprefix("memory.")) not in texts:
+                raise FileNotFoundError(path)
+            return texts[name]
+
+        monkeypatch.setattr(Path, "read_text", read_text)
+        monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=10**6))
+        assert hardware.available_memory() == expected
+
+
 def test_this_machine_has_some() -> None:
     assert 10**7 < hardware.available_memory() < 10**14
 
 
-@pytest.mark.parametrize("agent", ["a3c", "random"])
+@pytest.mark.parametrize("agent", ["a3c", "random", "sb3-a2c", "sb3-ppo"])
 def test_more_environments_than_memory_allows(agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """100,000 rows × 4,096 environments × 28,224 bytes are 11.6 TB for each worker: nobody has so much."""
     arguments = ["-o", "n_steps=100000", "-o", "num_envs=4096", "-o", "frame_size=84"]
     if agent == "a3c":
         arguments += ["-o", "update_samples=null"]
+    if agent == "sb3-ppo":
+        arguments += ["-o", "batch_size=256"]
     assert command_line("train", "pong", "--agent", agent, "--quiet", "--runs-dir", tmp_path, *arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     (line,) = captured.err.splitlines()
     assert "4096 environments need at least " in line
     assert "11,560.7 GB for the observations of a rollout" in line
-    assert line.endswith("Lower env.num_envs, agent.n_steps or run.workers")
+    assert line.endswith(
+        "Lower env.num_envs, agent.n_steps or run.workers" if agent == "a3c" else "Lower env.num_envs or agent.n_steps"
+    )

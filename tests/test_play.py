@@ -6,6 +6,7 @@ import io
 import itertools
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -15,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
+from PIL import Image, ImageSequence
 from rich.console import Console
 
 import a3c_zoo
 from a3c_zoo.cli import screens
+from a3c_zoo.cli.video import VideoFile
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.entries import EnvEntry
 from a3c_zoo.errors import ZooError
@@ -49,9 +53,20 @@ def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def frames_of(video: Path) -> list[np.ndarray]:
-    import imageio.v2
+    if video.suffix == ".gif":
+        with Image.open(video) as image:
+            return [np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(image)]
+    import imageio_ffmpeg
 
-    return [np.asarray(frame)[..., :3] for frame in imageio.v2.mimread(video, memtest=False)]
+    reader = imageio_ffmpeg.read_frames(str(video))
+    width, height = next(reader)["size"]
+    return [np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in reader]
+
+
+def durations_of(video: Path) -> list[int]:
+    """Milliseconds for which each picture of a GIF is shown."""
+    with Image.open(video) as image:
+        return [int(frame.info["duration"]) for frame in ImageSequence.Iterator(image)]
 
 
 # Scenes
@@ -93,11 +108,63 @@ def test_a_gif(pong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert len(frames) == len(shown) == LIMIT
     for frame, picture in zip(frames, shown, strict=True):
         assert np.abs(frame.astype(int) - picture).mean() < 1  # a GIF has 256 colours, Pong four
-    from PIL import Image
-
+    assert set(durations_of(video)) == {60, 70}  # 15 a second; a GIF counts in hundredths
+    assert sum(durations_of(video)) == pytest.approx(1000 * LIMIT / 15, abs=10)
     with Image.open(video) as image:
-        assert image.info["duration"] in (60, 70)  # 15 a second; a GIF counts in hundredths
         assert image.info["loop"] == 0
+
+
+def test_a_gif_faster_than_viewers_are(tmp_path: Path) -> None:
+    """A picture of 10 ms is shown for 100 ms by most: of 120 a second, 50 are left, and the film is as long."""
+    video = VideoFile(tmp_path / "a.gif")
+    for k in range(240):
+        video.show(np.full((210, 160, 3), k, np.uint8), 120.0)
+    video.close()
+    durations = durations_of(tmp_path / "a.gif")
+    assert set(durations) == {20}
+    assert sum(durations) == pytest.approx(2000, abs=20)
+    assert [int(frame.mean()) for frame in frames_of(tmp_path / "a.gif")][:3] == pytest.approx([0, 2.4, 4.8], abs=1.3)
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.gif"])
+def test_a_long_video_needs_no_more_memory(name: str, tmp_path: Path) -> None:
+    """1,000 pictures of 0.4 MB each are encoded as they come."""
+    ours, rng = psutil.Process(), np.random.default_rng(0)
+    screen = rng.integers(0, 8, (210, 160, 3), np.uint8) * 32
+    video = VideoFile(tmp_path / name)
+    video.show(screen, 15.0)
+    (ffmpeg,) = ours.children()
+    before = ours.memory_info().rss
+    for k in range(1, 1000):
+        video.show(np.roll(screen, k, axis=1), 15.0)
+    assert ours.memory_info().rss - before < 50e6
+    assert ffmpeg.memory_info().rss < 250e6
+    video.close()
+    assert len(frames_of(tmp_path / name)) == 1000
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.gif"])
+def test_a_file_that_may_not_grow(name: str, pong: Path, tmp_path: Path) -> None:
+    """As on a full disk: one line, and nothing that looks like a film is left."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+    command = [sys.executable, "-m", "a3c_zoo", "play", str(pong), "--video", str(tmp_path / name)]
+    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Error: --video {tmp_path / name}: cannot be written: ")
+    assert line.endswith("File too large")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_looks_like_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    video = VideoFile(Path("-y.mp4"))
+    video.show(np.zeros((210, 160, 3), np.uint8), 15.0)
+    video.close()
+    assert len(frames_of(tmp_path / "-y.mp4")) == 1
 
 
 def test_an_mp4(pong: Path, tmp_path: Path) -> None:
@@ -137,7 +204,7 @@ def test_drawing_says_nothing(cartpole: Path, tmp_path: Path) -> None:
 def test_odd_sizes_are_padded(tmp_path: Path) -> None:
     picture = np.full((401, 301, 3), 200, np.uint8)
     for name in ("a.mp4", "a.gif"):
-        video = screens.VideoFile(tmp_path / name)
+        video = VideoFile(tmp_path / name)
         for _ in range(3):
             video.show(picture, 10.0)
         video.close()
@@ -163,14 +230,13 @@ def test_files_that_cannot_be(
     assert capsys.readouterr().err == f"Error: --video {tmp_path / name}: {message}\n"
 
 
-@pytest.mark.parametrize("library", ["imageio.v2", "imageio_ffmpeg"])
-def test_without_the_libraries(
-    library: str, pong: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_without_the_library(
+    pong: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     assert command_line("play", pong, "--video", tmp_path / "a.mp4") == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("Error: --video needs imageio (")
+    assert line.startswith("Error: --video needs imageio-ffmpeg (")
     assert line.endswith("): pip install 'a3c-zoo[play]'")
 
 

@@ -211,7 +211,7 @@ def cpu(monkeypatch: pytest.MonkeyPatch, flags: str) -> None:
 def test_which_processors_multiply_bfloat16(flags: str, is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu(monkeypatch, flags)
     assert hardware.has_fast_bfloat16() == is_fast
-    assert ImageConfig().settled("cpu").precision == ("bfloat16" if is_fast else "float32")
+    assert ImageConfig(name="a3c-ff").settled("cpu", 1).precision == ("bfloat16" if is_fast else "float32")
     assert hardware.cpu_model() == "A Processor"
 
 
@@ -225,7 +225,25 @@ def test_what_linux_says_of_a_processor() -> None:
 def test_what_was_asked_for_stays(precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for flags in (FAST, SLOW):
         cpu(monkeypatch, flags)
-        assert ImageConfig(precision=precision).settled("cpu").precision == precision
+        assert ImageConfig(name="conv42", precision=precision).settled("cpu", 1).precision == precision
+
+
+@pytest.mark.parametrize(
+    ("name", "recurrent", "num_envs", "device", "chosen"),
+    [
+        ("conv42", "none", 1, "cpu", "float32"),
+        ("conv42", "none", 2, "cpu", "bfloat16"),
+        ("nature", "none", 1, "cpu", "bfloat16"),
+        ("a3c-ff", "lstm", 8, "cpu", "float32"),
+        ("nature", "none", 8, "cuda", "float32"),
+    ],
+)
+def test_auto_is_what_is_faster(
+    name: str, recurrent: Any, num_envs: int, device: str, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu(monkeypatch, FAST)
+    config = ImageConfig(name=name, recurrent=recurrent)
+    assert config.settled(device, num_envs).precision == chosen
 
 
 @pytest.mark.parametrize(("flags", "chosen"), [(FAST, "bfloat16"), (SLOW, "float32")])

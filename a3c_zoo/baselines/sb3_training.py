@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.callbacks import BaseCallback
 
+from a3c_zoo.baselines.configs import SB3A2CConfig, SB3PPOConfig
 from a3c_zoo.baselines.sb3_model import (
     SB3Policy,
     build_model,
@@ -25,6 +27,8 @@ from a3c_zoo.baselines.sb3_model import (
     saved_state,
 )
 from a3c_zoo.learning.environments import SEED_ENV, seed_for
+from a3c_zoo.learning.memory import check_memory
+from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.records import Episode, Report, Snapshot
 
 if TYPE_CHECKING:
@@ -134,6 +138,7 @@ def run(context: RunContext) -> None:
     entry, config, saved = context.entry, context.config, context.checkpoint
     session = saved["session"] + 1 if saved else 0
     seed = sb3_seed(config.run.seed, session)
+    _check_memory(entry, config)
     env = make_stack(entry, config, config.env.num_envs, seed)
     try:
         model = build_model(entry, config, env, seed, config.run.device)
@@ -148,6 +153,23 @@ def run(context: RunContext) -> None:
         _learn(model, RunCallback(context, snapshot, updates), context, snapshot)
     finally:
         env.close()
+
+
+def _check_memory(entry: EnvEntry, config: Config) -> None:
+    """Whether SB3's rollouts fit, asked of one environment. Dictionaries aren't counted.
+
+    Raises:
+        ConfigError: they cannot fit.
+    """
+    agent, num_envs = config.agent, config.env.num_envs
+    assert isinstance(agent, SB3A2CConfig | SB3PPOConfig)
+    env = make_stack(entry, config, 1, 0)
+    space = env.observation_space
+    env.close()
+    if isinstance(space, spaces.Box):
+        samples = agent.batch_size if isinstance(agent, SB3PPOConfig) else agent.n_steps * num_envs
+        spec = observation_spec(space)
+        check_memory(spec, workers=1, num_envs=num_envs, n_steps=agent.n_steps, update_samples=samples)
 
 
 def _learn(model: OnPolicyAlgorithm, callback: RunCallback, context: RunContext, snapshot: Snapshot) -> None:

@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 @deterministic_option
 @checkpoint_option
 @seed_option
-@click.option(
-    "--fps", type=click.FloatRange(0, min_open=True), metavar="X", help="Steps a second.  [default: the game's]"
-)
+@click.option("--fps", type=click.FloatRange(0.01, 1000), metavar="X", help="Steps a second.  [default: the game's]")
 @runs_dir_option
 def command(
     run: str,
@@ -94,6 +92,7 @@ def command(
 
 def _screens(window: bool, terminal: bool, video: Path | None) -> Iterator[Screen]:
     from a3c_zoo.cli import screens
+    from a3c_zoo.cli.video import VideoFile
 
     if not (window or terminal or video):
         window = has_display()
@@ -101,7 +100,7 @@ def _screens(window: bool, terminal: bool, video: Path | None) -> Iterator[Scree
         if terminal and not sys.stdout.isatty():
             raise ZooError("there is no display, and stdout is no terminal; give --video FILE.mp4 or FILE.gif")
     if video:
-        yield screens.VideoFile(video)
+        yield VideoFile(video)
     if window:
         yield screens.Window()
     if terminal:

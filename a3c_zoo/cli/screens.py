@@ -1,4 +1,4 @@
-"""Where pictures of play are shown: a video file, the terminal, a window. A picture is `[H, W, 3]`, uint8, RGB."""
+"""Where pictures of play are shown: the terminal, a window; `video.py` films. A picture is `[H, W, 3]`, uint8, RGB."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import itertools
 import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -72,54 +71,6 @@ def resize(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.ui
         counts = np.maximum(np.diff(edges), 1).reshape([-1 if axis == each else 1 for each in range(3)])
         result = np.add.reduceat(result, edges[:-1], axis) / counts
     return result.round().astype(np.uint8)
-
-
-# A video file
-
-
-class VideoFile:
-    """Writes a new video, .mp4 (H.264) or .gif.
-
-    Raises:
-        ZooError: the file exists or has another ending, or the libraries for it are missing.
-    """
-
-    def __init__(self, path: Path) -> None:
-        if path.suffix.lower() not in (".mp4", ".gif"):
-            raise ZooError(f"--video {path}: must end in .mp4 or .gif")
-        if path.exists():
-            raise ZooError(f"--video {path}: exists already; delete it, or choose another name")
-        try:
-            import imageio.v2  # noqa: F401
-            import imageio_ffmpeg  # noqa: F401
-        except ImportError as error:
-            raise ZooError(f"--video needs imageio ({error}): pip install 'a3c-zoo[play]'") from error
-        self._path = path
-        self._writer: Any = None
-
-    def show(self, picture: NDArray[np.uint8], fps: float) -> None:
-        """Adds a picture."""
-        if self._writer is None:
-            self._writer = self._open(fps)
-        picture = enlarge(picture)
-        odd = [(0, size % 2) for size in picture.shape[:2]]  # H.264 wants even sizes
-        self._writer.append_data(np.pad(picture, [*odd, (0, 0)], mode="edge"))
-
-    def _open(self, fps: float) -> Any:
-        import imageio.v2
-
-        try:
-            self._path.open("xb").close()  # ours alone from here on
-        except OSError as error:
-            raise ZooError(f"--video {self._path}: cannot be written: {error.strerror}") from error
-        if self._path.suffix.lower() == ".gif":
-            return imageio.v2.get_writer(self._path, format="GIF", duration=1000 / fps, loop=0)
-        return imageio.v2.get_writer(self._path, format="FFMPEG", fps=fps, macro_block_size=2)
-
-    def close(self) -> None:
-        """Finishes the file; it can be played whenever it is closed."""
-        if self._writer is not None:
-            self._writer.close()
 
 
 # The terminal

@@ -48,12 +48,18 @@ class ImageConfig(CoreConfig):
         None, description="nonlinearity after each layer; null: the one that the network is known with"
     )
     precision: Precision = Field(
-        "auto", description="of the workers' networks; auto: bfloat16 on a CPU that has AMX or AVX512-BF16"
+        "auto",
+        description="of the workers' networks; auto: bfloat16 where it is faster: AMX or AVX512-BF16",
     )
 
-    def settled(self, device: str) -> Self:
-        """With what "auto" means on this machine, so that config.yml holds what was used."""
+    def settled(self, device: str, num_envs: int) -> Self:
+        """With what "auto" means on this machine, so that config.yml holds what was used.
+
+        bfloat16 loses where there is too little to multiply: in a recurrent core, which sees one step at a time, and in
+        the small convolutions of `conv42` for one frame (docs/benchmarks.md, "Which precision is faster").
+        """
         if self.precision != "auto":
             return self
-        is_fast = device == "cpu" and has_fast_bfloat16()
+        is_large = self.recurrent == "none" and (self.name != "conv42" or num_envs > 1)
+        is_fast = device == "cpu" and has_fast_bfloat16() and is_large
         return self.model_copy(update={"precision": "bfloat16" if is_fast else "float32"})

@@ -33,10 +33,11 @@ def check_memory(
     needed, available = workers * (rollout + update + num_envs * own), hardware.available_memory()
     if needed <= available:
         return
+    cures = "env.num_envs, agent.n_steps or run.workers" if workers > 1 else "env.num_envs or agent.n_steps"
     raise ConfigError(
         f"{workers} × {num_envs} environments need at least {_giga(needed)} of memory, {_giga(available)} are free "
         f"(each worker: {_giga(rollout)} for the observations of a rollout, {_giga(update)} for those of an update, "
-        f"{_giga(num_envs * own)} for the environments). Lower env.num_envs, agent.n_steps or run.workers"
+        f"{_giga(num_envs * own)} for the environments). Lower {cures}"
     )
 
 

@@ -51,6 +51,8 @@ class AtariGames(AtariVectorEnv):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts new games."""
         if self._twin is not None:
+            if seed is None and self._pictures is None:  # each would draw one of its own
+                seed = int(np.random.default_rng().integers(2**31))
             self._pictures = self._twin.reset(seed=seed, options=options)[0]
         observation, info = super().reset(seed=seed, options=options)
         self._lives = info["lives"]
