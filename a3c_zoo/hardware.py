@@ -53,7 +53,7 @@ def available_memory() -> int:
 
 
 def left_in_container(limit: str, current: str, stat: str) -> int | None:
-    """Bytes that a cgroup may still take: its limit less what it holds; files that are only cached make room.
+    """Bytes that a cgroup may still take: its limit less what it holds; what is only cached makes room.
 
     Args:
         limit, current, stat: what memory.max, memory.current and memory.stat say.
@@ -64,7 +64,8 @@ def left_in_container(limit: str, current: str, stat: str) -> int | None:
     if limit.strip() == "max":
         return None
     statistics = dict(line.split() for line in stat.splitlines())
-    return max(0, int(limit) - int(current) + int(statistics["inactive_file"]))
+    cached = sum(int(statistics.get(name, 0)) for name in ("active_file", "inactive_file", "slab_reclaimable"))
+    return max(0, int(limit) - int(current) + cached)
 
 
 def has_display() -> bool:

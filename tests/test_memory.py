@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+import a3c_zoo
 from a3c_zoo import hardware
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.memory import IMAGE_ENVIRONMENT_BYTES, check_handover_memory, check_memory
@@ -64,10 +65,22 @@ def test_a_ring_larger_than_memory(tmp_path: Path, capsys: pytest.CaptureFixture
     assert line.endswith("Lower agent.slots, agent.n_steps, agent.batch_size or env.num_envs")
 
 
+def test_ppo_takes_no_more_samples_than_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 × 16 samples of a rollout, however large a batch may be; 9 rows of them, and an environment's own."""
+    rollout, update, own = 9 * 16 * 16, 8 * 16 * 4 * 4, 16 * 16
+    options = ["n_steps=8", "batch_size=1000000", "env.num_envs=16"]
+    free(monkeypatch, rollout + update + own - 1)
+    with pytest.raises(ConfigError, match=r"Lower env\.num_envs or agent\.n_steps"):
+        a3c_zoo.train("cartpole", agent="sb3-ppo", steps=128, runs_dir=tmp_path, overrides=options)
+    free(monkeypatch, rollout + update + own)
+    assert a3c_zoo.train("cartpole", agent="sb3-ppo", steps=128, runs_dir=tmp_path, overrides=options).steps == 128
+
+
 def test_what_a_container_leaves() -> None:
-    """8 GB are allowed, 7 are taken, 2 of them by files that are only cached."""
-    stat = "anon 4500000000\nfile 2500000000\ninactive_file 2000000000\nactive_file 500000000\n"
-    assert hardware.left_in_container("8000000000\n", "7000000000\n", stat) == 3_000_000_000
+    """8 GB are allowed, 7 are taken, 2 + 0.5 of them by files and 0.1 by the kernel that are only cached."""
+    stat = "anon 4200000000\nfile 2500000000\ninactive_file 2000000000\nactive_file 500000000\n"
+    stat += "slab_reclaimable 100000000\n"
+    assert hardware.left_in_container("8000000000\n", "7000000000\n", stat) == 3_600_000_000
     assert hardware.left_in_container("max\n", "7000000000\n", stat) is None
     assert hardware.left_in_container("8000000000\n", "8000004096\n", "inactive_file 0\n") == 0
 

@@ -133,7 +133,8 @@ def test_a_long_video_needs_no_more_memory(name: str, tmp_path: Path) -> None:
     screen = rng.integers(0, 8, (210, 160, 3), np.uint8) * 32
     video = VideoFile(tmp_path / name)
     video.show(screen, 15.0)
-    (ffmpeg,) = ours.children()
+    assert video._ffmpeg is not None
+    ffmpeg = psutil.Process(video._ffmpeg.pid)
     before = ours.memory_info().rss
     for k in range(1, 1000):
         video.show(np.roll(screen, k, axis=1), 15.0)
@@ -157,6 +158,52 @@ def test_a_file_that_may_not_grow(name: str, pong: Path, tmp_path: Path) -> None
     assert line.startswith(f"Error: --video {tmp_path / name}: cannot be written: ")
     assert line.endswith("File too large")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_ffmpeg_that_is_none(
+    pong: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "/no/such/ffmpeg")
+    video = tmp_path / "a.mp4"
+    assert command_line("play", pong, "--video", video) == 2
+    reason = "cannot be written: /no/such/ffmpeg: No such file or directory"
+    assert capsys.readouterr().err == f"Error: --video {video}: {reason}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pictures_of_two_sizes(tmp_path: Path) -> None:
+    video = VideoFile(tmp_path / "a.mp4")
+    video.show(np.zeros((210, 160, 3), np.uint8), 15.0)
+    with pytest.raises(ZooError, match=r"a picture of \(211, 160, 3\) after those of \(210, 160, 3\)"):
+        video.show(np.zeros((211, 160, 3), np.uint8), 15.0)
+    video.close()
+    assert len(frames_of(tmp_path / "a.mp4")) == 1
+
+
+@pytest.mark.parametrize("fps", ["nan", "inf", "0", "1e-9"])
+def test_no_speed(fps: str, pong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line("play", pong, "--video", tmp_path / "a.gif", "--fps", fps) == 2
+    assert capsys.readouterr().err.startswith("Error: Invalid value for '--fps'")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_interrupt_leaves_the_film(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ffmpeg goes on to its end without us."""
+    video = VideoFile(tmp_path / "a.mp4")
+    for k in range(30):
+        video.show(np.full((210, 160, 3), 8 * k, np.uint8), 15.0)
+    ffmpeg = video._ffmpeg
+    assert ffmpeg is not None
+
+    def interrupted(_: float) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ffmpeg, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            video.close()
+    assert ffmpeg.wait(30) == 0
+    assert len(frames_of(tmp_path / "a.mp4")) == 30
 
 
 def test_a_name_that_looks_like_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,7 +234,8 @@ def test_what_was_asked_for_stays(precision: Any, monkeypatch: pytest.MonkeyPatc
         ("conv42", "none", 1, "cpu", "float32"),
         ("conv42", "none", 2, "cpu", "bfloat16"),
         ("nature", "none", 1, "cpu", "bfloat16"),
-        ("a3c-ff", "lstm", 8, "cpu", "float32"),
+        ("conv42", "lstm", 8, "cpu", "float32"),
+        ("nature", "lstm", 8, "cpu", "bfloat16"),
         ("nature", "none", 8, "cuda", "float32"),
     ],
 )

@@ -49,7 +49,7 @@ def train(
         workers=config.run.workers,
         num_envs=config.env.num_envs,
         n_steps=n_steps,
-        update_samples=update_samples or n_steps * config.env.num_envs,
+        update_samples=(update_samples or n_steps * config.env.num_envs) if config.run.device == "cpu" else 0,
         number_bytes=2 if getattr(config.network, "precision", "") == "bfloat16" else 4,
     )
     model = Model.create(spaces, context.network, config)

@@ -167,9 +167,11 @@ def _check_memory(entry: EnvEntry, config: Config) -> None:
     space = env.observation_space
     env.close()
     if isinstance(space, spaces.Box):
-        samples = agent.batch_size if isinstance(agent, SB3PPOConfig) else agent.n_steps * num_envs
+        rollout = agent.n_steps * num_envs
+        samples = min(agent.batch_size, rollout) if isinstance(agent, SB3PPOConfig) else rollout
+        on_cpu = samples if config.run.device == "cpu" else 0
         spec = observation_spec(space)
-        check_memory(spec, workers=1, num_envs=num_envs, n_steps=agent.n_steps, update_samples=samples)
+        check_memory(spec, workers=1, num_envs=num_envs, n_steps=agent.n_steps, update_samples=on_cpu)
 
 
 def _learn(model: OnPolicyAlgorithm, callback: RunCallback, context: RunContext, snapshot: Snapshot) -> None:

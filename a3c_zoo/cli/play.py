@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
@@ -65,6 +66,8 @@ def command(
     from a3c_zoo.runs import api
     from a3c_zoo.runs.signals import stop_on_signals
 
+    if fps is not None and math.isnan(fps):  # which no range keeps out
+        raise click.BadParameter("nan is no speed.", param_hint="'--fps'")
     played: list[PlayedEpisode] = []
     try:
         # The first Ctrl-C waits for the end of a step: no page of the terminal and no video is cut in the middle.

@@ -25,7 +25,7 @@ FINISH_S = 60
 
 ENCODING = {
     # Any player takes these colours, in even sizes only.
-    ".mp4": ["-pix_fmt", "yuv420p"],
+    ".mp4": ["-c:v", "libx264", "-pix_fmt", "yuv420p"],
     # A palette for each picture: one for all would have to wait for the last of them.
     ".gif": [
         "-vf",
@@ -54,67 +54,71 @@ class VideoFile:
         except (ImportError, RuntimeError) as error:  # RuntimeError: it brings none for this kind of machine
             raise ZooError(f"--video needs imageio-ffmpeg ({error}): pip install 'a3c-zoo[play]'") from error
         self._path = path
+        self._shape: tuple[int, ...] | None = None
         self._ffmpeg: subprocess.Popen[bytes] | None = None
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
         """Adds a picture `[H, W, 3]`. The first one tells size and speed of all."""
-        picture = enlarge(picture)
-        odd = [(0, size % 2) for size in picture.shape[:2]]
-        picture = np.pad(picture, [*odd, (0, 0)], mode="edge")
         if self._ffmpeg is None:
-            self._ffmpeg = self._start(picture.shape[1], picture.shape[0], fps)
+            self._shape, self._ffmpeg = picture.shape, self._start(padded(picture).shape, fps)
+        if picture.shape != self._shape:
+            raise ZooError(f"--video {self._path}: a picture of {picture.shape} after those of {self._shape}")
         assert self._ffmpeg.stdin is not None
         try:
-            self._ffmpeg.stdin.write(picture.data)
+            self._ffmpeg.stdin.write(padded(picture).data)
         except OSError:  # it has ended, and said why
             self.close()
 
-    def _start(self, width: int, height: int, fps: float) -> subprocess.Popen[bytes]:
-        try:
-            self._path.open("xb").close()  # ours alone from here on
-        except OSError as error:
-            raise ZooError(f"--video {self._path}: cannot be written: {error.strerror}") from error
-        rate = str(Fraction(fps).limit_denominator(1000))
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+    def _start(self, shape: tuple[int, ...], fps: float) -> subprocess.Popen[bytes]:
+        height, width, rate = *shape[:2], str(Fraction(fps).limit_denominator(1000))
         pictures = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", rate, "-i", "-"]
         command = [self._program, "-v", "error", *pictures, *ENCODING[self._path.suffix.lower()], "-y"]
-        return subprocess.Popen(
-            [*command, f"file:{self._path}"],  # whatever the name begins with
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._complaints,
-            start_new_session=True,  # Ctrl-C is for us: we end the film, and it
-            restore_signals=False,  # a file that may not grow is an error to it, not its death
-        )
+        try:
+            self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+            self._path.open("xb").close()  # ours alone from here on
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from error
+        try:
+            return subprocess.Popen(
+                [*command, f"file:{self._path}"],  # whatever the name begins with
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._complaints,
+                start_new_session=True,  # Ctrl-C is for us: we end the film, and it
+                restore_signals=False,  # a file that may not grow is an error to it, not its death
+            )
+        except OSError as error:
+            self._path.unlink()
+            raise self._unwritable(f"{self._program}: {error.strerror}") from error
 
     def close(self) -> None:
         """Finishes the file; it can be played whenever it is closed."""
         ffmpeg, self._ffmpeg = self._ffmpeg, None
         if ffmpeg is None:
             return
+        assert ffmpeg.stdin is not None
+        with suppress(OSError):  # nobody reads any more: the status says more
+            ffmpeg.stdin.close()
         with self._complaints as complaints:
-            try:
-                status = _end(ffmpeg)
-            except BaseException:  # it took too long, or a second Ctrl-C
-                self._path.unlink(missing_ok=True)
-                raise
-            if status != 0:
-                self._path.unlink(missing_ok=True)
+            try:  # after a second Ctrl-C, ffmpeg finishes the film without us
+                status = ffmpeg.wait(FINISH_S)
                 reason = _first_line(complaints) or f"ffmpeg ended with status {status}"
-                raise ZooError(f"--video {self._path}: cannot be written: {reason}")
+            except subprocess.TimeoutExpired:
+                ffmpeg.kill()
+                status, reason = ffmpeg.wait(), f"ffmpeg didn't finish within {FINISH_S} s"
+        if status != 0:
+            self._path.unlink(missing_ok=True)
+            raise self._unwritable(reason)
+
+    def _unwritable(self, reason: str) -> ZooError:
+        return ZooError(f"--video {self._path}: cannot be written: {reason}")
 
 
-def _end(ffmpeg: subprocess.Popen[bytes]) -> int:
-    """Tells it that there are no more pictures; returns its exit status."""
-    assert ffmpeg.stdin is not None
-    with suppress(OSError):  # nobody reads any more: the status says more
-        ffmpeg.stdin.close()
-    try:
-        return ffmpeg.wait(FINISH_S)
-    finally:
-        if ffmpeg.returncode is None:
-            ffmpeg.kill()
-            ffmpeg.wait()
+def padded(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Enlarged, and even in height and width."""
+    picture = enlarge(picture)
+    odd = [(0, size % 2) for size in picture.shape[:2]]
+    return np.pad(picture, [*odd, (0, 0)], mode="edge")
 
 
 def _first_line(complaints: IO[bytes]) -> str:

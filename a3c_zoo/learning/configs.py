@@ -55,11 +55,11 @@ class ImageConfig(CoreConfig):
     def settled(self, device: str, num_envs: int) -> Self:
         """With what "auto" means on this machine, so that config.yml holds what was used.
 
-        bfloat16 loses where there is too little to multiply: in a recurrent core, which sees one step at a time, and in
-        the small convolutions of `conv42` for one frame (docs/benchmarks.md, "Which precision is faster").
+        bfloat16 loses where there is little to multiply: in the small convolutions of `conv42` for one frame, or with a
+        recurrent core behind them, which sees one step at a time (docs/benchmarks.md, "Which precision is faster").
         """
         if self.precision != "auto":
             return self
-        is_large = self.recurrent == "none" and (self.name != "conv42" or num_envs > 1)
-        is_fast = device == "cpu" and has_fast_bfloat16() and is_large
+        is_small = self.name == "conv42" and (num_envs == 1 or self.recurrent != "none")
+        is_fast = device == "cpu" and has_fast_bfloat16() and not is_small
         return self.model_copy(update={"precision": "bfloat16" if is_fast else "float32"})

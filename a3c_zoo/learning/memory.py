@@ -22,7 +22,8 @@ def check_memory(
 
     Args:
         spec: of one observation. num_envs: of each worker. n_steps: rows of a rollout, without the last observation.
-        update_samples: observations that become floating point for an update. number_bytes: 4, or 2 in bfloat16.
+        update_samples: observations that become floating point for an update, in this memory. number_bytes: 4, or
+            2 in bfloat16.
 
     Raises:
         ConfigError: it cannot fit.
