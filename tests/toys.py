@@ -374,9 +374,11 @@ class HandoverWorker:
             if self._updates < self._plan.log.shape[1]:
                 self._plan.log[self._rank, self._updates] = self._applied()
             self._updates += 1
-        elif int(turn) < len(self._plan.log) and int(turn) % 2 == self._rank:
+            return
+        row = int(turn)  # read once: the other worker may be about to add 1 to it
+        if row < len(self._plan.log) and row % 2 == self._rank:
             self._worker.work()
-            self._plan.log[int(turn)] = torch.cat((self._applied(), self._plan.plan.parameters))
+            self._plan.log[row] = torch.cat((self._applied(), self._plan.plan.parameters))
             turn += 1
         else:
             time.sleep(0.0005)
