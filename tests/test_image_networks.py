@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from math import exp, tanh
 
 import numpy as np
@@ -165,18 +166,32 @@ def test_in_bfloat16_no_pixel_is_off_by_a_shade_of_grey() -> None:
         ("a3c-ff", 20),  # 20 → 4 → 1
         ("nature", 36),  # 36 → 8 → 3 → 1
         ("nature-dual", 36),
-        ("conv42", 1),  # padded: 1 → 1 → 1 → 1 → 1
+        ("conv42", 9),  # 9 → 5 → 3 → 2 → 1; of 8 → 4 → 2 → 1 a single pixel would be left for the last
     ],
 )
 def test_the_smallest_frames(name: str, least: int) -> None:
     assert build(name, least).value(pictures(least, 1)).shape == (1,)
-    if least > 1:
-        with pytest.raises(ConfigError) as caught:
-            build(name, least - 1)
-        line = str(caught.value)
-        assert line.startswith(f"network '{name}' cannot take frames of {least - 1}×{least - 1}: nothing is left of ")
-        assert "env.frame_size" in line
-        assert "\n" not in line
+    with pytest.raises(ConfigError) as caught:
+        build(name, least - 1)
+    line = str(caught.value)
+    assert line.startswith(f"network '{name}' cannot take frames of {least - 1}×{least - 1}: too little is left ")
+    assert "env.frame_size" in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("size", range(9, 18))
+def test_bfloat16_has_the_gradients_of_small_frames_too(size: int) -> None:
+    """A kernel around a single pixel had anything in its gradient, at times NaN."""
+    torch.manual_seed(0)
+    network = build("conv42", size)
+    frames = torch.randint(256, (21, 2, 4, size, size), dtype=torch.uint8)
+    gradients = []
+    for precision in (torch.float32, torch.bfloat16):
+        made = copy.deepcopy(network).to(precision)
+        logits, values = made.evaluate(frames)
+        (logits.float().square().sum() + values.float().square().sum()).backward()
+        gradients.append(torch.cat([p.grad.float().flatten() for p in made.parameters() if p.grad is not None]))
+    assert torch.linalg.vector_norm(gradients[1] - gradients[0]) < 0.1 * torch.linalg.vector_norm(gradients[0])
 
 
 def test_frames_need_not_be_square() -> None:

@@ -46,6 +46,14 @@ class Conv(NamedTuple):
         """Output height for an input height."""
         return (size + 2 * self.padding - self.kernel) // self.stride + 1
 
+    def fits(self, size: int) -> bool:
+        """Whether its kernels don't reach beyond both edges at once.
+
+        Around a single pixel most of a padded kernel sees nothing, and in bfloat16 torch 2.13 (on AMX) leaves in that
+        part of the gradient what the memory held before, at times NaN.
+        """
+        return size >= self.kernel - self.padding
+
 
 class Architecture(NamedTuple):
     """A body of convolutions and a hidden layer.
@@ -90,15 +98,15 @@ class ConvActorCritic(Split):
         activation = config.activation or ("elu" if architecture.elu else "relu")
         self.activation = IN_PLACE[activation]
         gain = nn.init.calculate_gain("tanh" if activation == "tanh" else "relu")
-        convs = []
+        convs: list[nn.Conv2d] = []
         for conv in architecture.convs:
+            if not all(map(conv.fits, sizes)):
+                raise ConfigError(
+                    f"network '{name}' cannot take frames of {spec.shape[1]}×{spec.shape[2]}: too little is left of "
+                    f"them for convolution {len(convs) + 1}. Use larger frames (env.frame_size), or another network"
+                )
             convs.append(_convolution(channels, conv, gain))
             channels, sizes = conv.filters, [conv.size(size) for size in sizes]
-            if min(sizes) < 1:
-                raise ConfigError(
-                    f"network '{name}' cannot take frames of {spec.shape[1]}×{spec.shape[2]}: nothing is left of them "
-                    f"after {len(convs)} convolutions. Use larger frames (env.frame_size), or another network"
-                )
         self.convs = nn.ModuleList(convs)
         self._convs = tuple(convs)  # looked up without nn.Module, see networks.py
         convolved, width = channels * math.prod(sizes), architecture.hidden
