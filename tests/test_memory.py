@@ -65,6 +65,7 @@ def test_a_ring_larger_than_memory(tmp_path: Path, capsys: pytest.CaptureFixture
     assert line.endswith("Lower agent.slots, agent.n_steps, agent.batch_size or env.num_envs")
 
 
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")  # that is what is tested
 def test_ppo_takes_no_more_samples_than_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """8 × 16 samples of a rollout, however large a batch may be; 9 rows of them, and an environment's own."""
     rollout, update, own = 9 * 16 * 16, 8 * 16 * 4 * 4, 16 * 16

@@ -75,16 +75,15 @@ def train(
         ZooError: for what the caller did wrong, in one line; WorkerError where a worker failed.
     """
     registry, observer = get_registry(), observer or SilentObserver()
-    flags = {
-        "run.workers": (workers, "--workers"),
-        "run.device": (device, "--device"),
-        "run.seed": (seed, "--seed"),
-        "run.steps": (steps, "--steps"),
-        "run.episodes": (episodes, "--episodes"),
-        "run.time_limit_s": (time_limit_s, "--time-limit"),
-        "run.stop_return": (stop_return, "--stop-return"),
-    }
-    given = {key: value for key, value in flags.items() if value[0] is not None}
+    given = _run_settings(
+        workers=workers,
+        device=device,
+        seed=seed,
+        steps=steps,
+        episodes=episodes,
+        time_limit_s=time_limit_s,
+        stop_return=stop_return,
+    )
     if resume is not None:
         others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
         refused = [flag for flag, value in others.items() if value]
@@ -103,6 +102,15 @@ def train(
         flags=given,
     )
     return train_new(make_job(registry, entry, agent_entry, config, serial), Path(runs_dir), name, observer)
+
+
+def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
+    """The keys of the `run` section that were given, each with its option on the command line."""
+    return {
+        f"run.{key}": (value, "--" + key.removesuffix("_s").replace("_", "-"))
+        for key, value in values.items()
+        if value is not None
+    }
 
 
 def _run_to_resume(resume: str | Path, runs_dir: Path, env: str | None, refused: Sequence[str]) -> RunDirectory:
