@@ -75,15 +75,8 @@ def train(
         ZooError: for what the caller did wrong, in one line; WorkerError where a worker failed.
     """
     registry, observer = get_registry(), observer or SilentObserver()
-    given = _run_settings(
-        workers=workers,
-        device=device,
-        seed=seed,
-        steps=steps,
-        episodes=episodes,
-        time_limit_s=time_limit_s,
-        stop_return=stop_return,
-    )
+    limits = {"steps": steps, "episodes": episodes, "time_limit_s": time_limit_s, "stop_return": stop_return}
+    given = _run_settings(workers=workers, device=device, seed=seed, **limits)
     if resume is not None:
         others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
         refused = [flag for flag, value in others.items() if value]
