@@ -69,6 +69,7 @@ def left_in_container(limit: str, current: str, stat: str) -> int | None:
 
 
 def has_display() -> bool:
-    """Whether a window can be opened."""
-    variables = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-    return sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in variables)
+    """Whether somebody would see a window."""
+    if driver := os.environ.get("SDL_VIDEODRIVER"):
+        return driver not in ("dummy", "offscreen")
+    return sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

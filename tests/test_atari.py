@@ -156,7 +156,7 @@ def test_the_limit_of_an_episode_is_in_agent_steps(keys: dict[str, Any]) -> None
 
 
 def test_a_life_lost_on_the_last_step_ends_the_game_as_its_limit_does() -> None:
-    """The emulator reports the lost life alone, as a termination, and resets in the next step all the same."""
+    """Both are reported, and the next step only resets."""
     free = games(life_loss=True)
     free.reset(seed=0)
     lost = next(t for t in range(1, 200) if free.step(always(NOOP))[2][0])  # the ball is served at the reset
@@ -164,7 +164,7 @@ def test_a_life_lost_on_the_last_step_ends_the_game_as_its_limit_does() -> None:
     cut.reset(seed=0)
     over = [bool(cut.episode_over(*(step := cut.step(always(NOOP)))[2:])[0]) for _ in range(lost)]
     assert step[2][0]
-    assert not step[3][0]
+    assert step[3][0]
     assert over == [False] * (lost - 1) + [True]
     *_, ended, truncated, info = cut.step(always(NOOP))  # ignored: a new game
     assert info["lives"][0] == 5
@@ -236,28 +236,76 @@ def test_the_games_are_the_same_without(breakout: dict[str, np.ndarray]) -> None
 
 
 @pytest.mark.parametrize(
-    ("terminated", "before", "now", "over"),
+    ("over", "before", "now", "terminated"),
     [
-        (True, 5, 4, False),  # a life
+        (False, 5, 4, True),  # a life
         (True, 1, 0, True),
         (True, 1, 1, True),  # Adventure ends with a life left
         (True, 0, 0, True),  # games without lives
+        (False, 1, 0, True),  # Q*bert with a bonus life that isn't counted goes on with none,
+        (False, 0, -1, True),  # and then with fewer
         (False, 3, 4, False),  # an extra life
         (False, 0, 5, False),  # a new game
     ],
 )
 def test_a_lost_life_is_told_from_the_end(
-    terminated: bool, before: int, now: int, over: bool, monkeypatch: pytest.MonkeyPatch
+    over: bool, before: int, now: int, terminated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = games("pong", life_loss=True, frame_size=8, frame_stack=1)
     observation, info = env.reset(seed=0)
-    flags, none = np.array([terminated]), np.array([False])
+    flags, none = np.array([over]), np.array([False])
     lives = {"lives": np.array([now], np.int32)}
     monkeypatch.setattr(env, "_lives", np.array([before], np.int32))
     monkeypatch.setattr(AtariVectorEnv, "step", lambda self, actions: (observation, info["lives"], flags, none, lives))
-    *_, told = env.step(always(NOOP))
-    assert env.episode_over(flags, none, told).tolist() == [over]
-    assert env.episode_over(flags, np.array([True]), told).tolist() == [True]
+    *_, ended, truncated, told = env.step(always(NOOP))
+    assert ended.tolist() == [terminated]
+    assert env.episode_over(ended, truncated, told).tolist() == [over]
+    assert env.episode_over(ended, np.array([True]), told).tolist() == [True]
+    assert not env.step(always(NOOP))[2][0] or over  # the same number again is no further loss
+
+
+def test_a_new_game_with_fewer_lives_has_lost_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = games("pong", life_loss=True, frame_size=8, frame_stack=1)
+    observation, info = env.reset(seed=0)
+    steps = iter([(6, True), (5, False), (4, False)])  # the limit ends a game with bonus lives
+
+    def step(self: Any, actions: Any) -> Any:
+        lives, truncated = next(steps)
+        told = {"lives": np.array([lives], np.int32)}
+        return observation, info["lives"], np.array([False]), np.array([truncated]), told
+
+    monkeypatch.setattr(AtariVectorEnv, "step", step)
+    assert [bool(env.step(always(NOOP))[2][0]) for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize("keys", [{}, {"fire_after_life_loss": True}, {"life_loss": True}])
+def test_without_fire_the_ball_is_not_served_again(keys: dict[str, bool]) -> None:
+    assert idle_lives(**keys) == 4
+
+
+def test_fire_after_each_lost_life() -> None:
+    assert idle_lives(life_loss=True, fire_after_life_loss=True) == 0
+
+
+def idle_lives(**keys: Any) -> int:
+    """Lives that are left after 400 steps of doing nothing, in each of two games."""
+    env = games(num_envs=2, **keys)
+    env.reset(seed=0)
+    over = np.zeros(2, bool)
+    for _ in range(400):
+        *_, terminated, truncated, info = env.step(always(NOOP, 2))
+        lives = np.where(over, 0, info["lives"])
+        over |= env.episode_over(terminated, truncated, info)
+    assert lives[0] == lives[1]
+    return int(lives[0])
+
+
+def test_pong_has_no_lives_to_fire_after() -> None:
+    """Equal, step by step, though its action set has FIRE; Freeway's has none."""
+    for rom in ("pong", "freeway"):
+        plain, firing = (games(rom, life_loss=True, fire_after_life_loss=fire) for fire in (False, True))
+        frames = [[env.reset(seed=0)[0]] + [env.step(always(2))[0] for _ in range(60)] for env in (plain, firing)]
+        assert np.array_equal(np.stack(frames[0]), np.stack(frames[1]))
 
 
 class Taped:
@@ -402,5 +450,5 @@ def shrunk(picture: np.ndarray, size: int) -> np.ndarray:
 
 def test_games_write_into_no_others_metadata() -> None:
     before = dict(VectorEnv.metadata)
-    games("pong", render_mode="rgb_array")
+    games("pong", render_mode="rgb_array", frame_skip=7)  # as no other test's, so that none can have written it before
     assert dict(VectorEnv.metadata) == before

@@ -125,7 +125,9 @@ def test_all_faults_at_once(capsys: Captured) -> None:
 def test_a_network_or_agent_for_other_spaces(capsys: Captured) -> None:
     for arguments in (["--serial"], []):
         message = refused(capsys, "train", "cartpole", "-o", "network.name=picture", *arguments)
-        assert message.startswith("network 'picture' takes image observations; environment 'cartpole' offers Box(")
+        assert message.startswith(
+            "network 'picture' takes uint8 image observations; environment 'cartpole' offers Box("
+        )
         assert message.endswith("Choose another: a3c-zoo list networks")
     message = refused(capsys, "train", "speaking", "--serial")
     assert message.startswith(

@@ -401,6 +401,11 @@ def test_no_terminal_no_display(
     assert "--window: there is no display; --terminal and --video FILE.mp4 need none" in capsys.readouterr().err
     monkeypatch.setenv("DISPLAY", ":0")
     assert has_display()
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # as containers have it: its windows are seen by nobody
+    assert not has_display()
+    assert command_line("play", pong) == 2
+    monkeypatch.setenv("SDL_VIDEODRIVER", "x11")
+    assert has_display()
 
 
 @pytest.fixture
@@ -487,7 +492,7 @@ def test_a_window(pygame: Any, pong: Path) -> None:
 
 
 def test_play_in_a_window(pygame: Any, pong: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line("play", pong, "--fps", 500) == 0  # the default where there is a display
+    assert command_line("play", pong, "--window", "--fps", 500) == 0
     assert "episode 1: return" in capsys.readouterr().out
 
 

@@ -6,6 +6,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 from a3c_zoo import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry
@@ -46,6 +48,16 @@ def test_gym_family(first_party: Registry) -> None:
     entry = first_party.env("gym:Acrobot-v1")
     assert (entry.name, entry.env_id, entry.threshold) == ("gym:Acrobot-v1", "Acrobot-v1", -100.0)
     assert first_party.owner(entry).name == "envs"
+
+
+@pytest.mark.parametrize(("dtype", "variant"), [("uint8", "image"), ("float32", "")])
+def test_images_are_of_bytes(first_party: Registry, dtype: str, variant: str) -> None:
+    class Pictures(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Box(0, 1, (3, 32, 32), np.dtype(dtype).type)
+        action_space = gymnasium.spaces.Discrete(2)
+
+    gymnasium.register(f"Pictures{dtype}-v0", lambda **_: Pictures())
+    assert first_party.env(f"gym:Pictures{dtype}-v0").variant == variant
 
 
 def test_gym_family_imports_the_module_that_registers(

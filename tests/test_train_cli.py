@@ -20,6 +20,8 @@ import yaml
 from stable_baselines3.common.monitor import load_results
 
 import a3c_zoo
+from a3c_zoo.cli.panel import summary
+from a3c_zoo.records import Outcome, Reason
 from tests.toys_runs import Running, checkpoint, command_line, environ, episodes, scalars, toy_path
 
 TAGS = {
@@ -111,10 +113,33 @@ def test_quiet_says_the_end_only(
     captured = capsys.readouterr()
     assert captured.err == ""
     assert captured.out.startswith("Ended, not solved: 600 steps done.\n  training    ")
-    assert captured.out.endswith("next        a3c-zoo train --resume runs/x\n")
+    assert captured.out.endswith("next        a3c-zoo train --resume runs/x --steps 1200\n")
     assert command_line("list", "runs", "--json") == 0
     (listed,) = json.loads(capsys.readouterr().out)
     assert (listed["name"], listed["status"], listed["solved"]) == ("x", "steps", False)
+    assert command_line("train", "--quiet", "--resume", "runs/x", "--steps", 1200) == 0
+    assert capsys.readouterr().out.startswith("Ended, not solved: 1,200 steps done.\n")
+
+
+@pytest.mark.parametrize(
+    ("reason", "command"),
+    [
+        ("solved", "evaluate runs/x"),
+        ("stop-return", "evaluate runs/x"),
+        ("interrupted", "train --resume runs/x"),
+        ("plugin", "train --resume runs/x"),
+        ("steps", "train --resume runs/x --steps 6000000"),  # more than the 3,000,128 that are done
+        ("episodes", "train --resume runs/x --episodes 200"),
+        ("time-limit", "train --resume runs/x --time-limit 0.62s"),
+    ],
+)
+def test_the_command_that_goes_on_has_a_budget_left(reason: Reason, command: str) -> None:
+    done: dict[str, Any] = {"steps": 3_000_128, "episodes": 101, "training_s": 0.31, "mean_return_100": None}
+    others: dict[str, Any] = dict.fromkeys(
+        ("updates", "evaluation_s", "checkpoint_s", "startup_s", "total_s", "steps_per_s"), 0
+    )
+    outcome = Outcome(Path("runs/x"), False, reason, "", evaluation=None, **done, **others)
+    assert summary(outcome).splitlines()[-1] == f"  next        a3c-zoo {command}"
 
 
 def test_flags_win_over_files_and_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

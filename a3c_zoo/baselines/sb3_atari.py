@@ -44,6 +44,7 @@ def make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: in
     _require_opencv()
     assert entry.own_id is not None
     given = config.factory_kwargs()
+    given.pop("fire_after_life_loss", None)  # they always do; the key is for evaluations, on the zoo's games
     refuse_changed(entry, config, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
     wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}
     env = make_atari_env(entry.own_id, num_envs, seed, wrapper_kwargs={**wrapper, "clip_reward": clip_rewards})

@@ -224,5 +224,21 @@ def summary(outcome: Outcome) -> str:
         lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")
     if outcome.steps == 0:
         return "\n".join(lines)  # there is no checkpoint to go on from
-    follow = "a3c-zoo evaluate" if outcome.reason in ("solved", "stop-return") else "a3c-zoo train --resume"
-    return "\n".join([*lines, f"  next        {follow} {outcome.run}"])
+    return "\n".join([*lines, f"  next        {_next_command(outcome)}"])
+
+
+def _next_command(outcome: Outcome) -> str:
+    """Limits count from the run's start, so a run that has spent one goes on with a larger one: twice what was done."""
+    if outcome.reason in ("solved", "stop-return"):
+        return f"a3c-zoo evaluate {outcome.run}"
+    limit = {
+        "steps": f" --steps {_twice(outcome.steps)}",
+        "episodes": f" --episodes {_twice(outcome.episodes)}",
+        "time-limit": f" --time-limit {_twice(outcome.training_s)}s",
+    }.get(outcome.reason, "")
+    return f"a3c-zoo train --resume {outcome.run}{limit}"
+
+
+def _twice(amount: float) -> str:
+    """Of two significant digits."""
+    return f"{float(f'{2 * amount:.1e}'):.15g}"

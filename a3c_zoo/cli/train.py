@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 @click.option("--episodes", type=int, metavar="N", help="End after N episodes.")
 @click.option("--time-limit", type=Duration(), metavar="90s|10m|2h", help="End after so long a training.")
 @click.option("--stop-return", type=float, metavar="X", help="End at this mean return.  [default: the threshold]")
-@click.option("--resume", metavar="RUN", shell_complete=complete_run, help="Go on with a run; ENV may be left out.")
+@click.option(
+    "--resume", metavar="RUN", shell_complete=complete_run, help="Go on with a run; limits count from its start."
+)
 @click.option("--name", metavar="TEXT", help="Name of the run directory.")
 @kept_runs_option
 @click.option("--quiet", is_flag=True, help="Only the summary.")

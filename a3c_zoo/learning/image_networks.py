@@ -103,7 +103,8 @@ class ConvActorCritic(Split):
             if not all(map(conv.fits, sizes)):
                 raise ConfigError(
                     f"network '{name}' cannot take frames of {spec.shape[1]}×{spec.shape[2]}: too little is left of "
-                    f"them for convolution {len(convs) + 1}. Use larger frames (env.frame_size), or another network"
+                    f"them for convolution {len(convs) + 1}. Use larger frames (Atari's env.frame_size), or "
+                    f"another network"
                 )
             convs.append(_convolution(channels, conv, gain))
             channels, sizes = conv.filters, [conv.size(size) for size in sizes]

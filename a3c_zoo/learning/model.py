@@ -102,8 +102,9 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, 
         )
     spec = observation_spec(observation_space)
     if network is not None and spec.kind not in network.inputs:
+        inputs = " or ".join({"image": "uint8 image"}.get(kind, kind) for kind in network.inputs)
         raise ConfigError(
-            f"network '{network.name}' takes {' or '.join(network.inputs)} observations; environment '{entry.name}' "
+            f"network '{network.name}' takes {inputs} observations; environment '{entry.name}' "
             f"offers {observation_space}. Choose another: a3c-zoo list networks"
         )
     squash = bool(getattr(config.agent, "squash_actions", False))

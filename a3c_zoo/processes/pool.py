@@ -1,6 +1,6 @@
 """A crew whose workers are processes: start, supervise, stop.
 
-Each worker has a one-way pipe of its own to the parent, and one shared cell tells all of them what to do. A pipe
+Each worker has a one-way pipe of its own to the parent, and a cell in shared memory that tells it what to do. A pipe
 per worker rather than one queue: a worker that dies cannot take a lock with it, needs no feeder thread beside its
 work, and its end is seen as the end of its pipe.
 """

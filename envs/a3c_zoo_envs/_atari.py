@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from ale_py import ALEInterface, LoggerMode, roms
+from ale_py import Action, ALEInterface, LoggerMode, roms
 from ale_py.vector_env import AtariVectorEnv
 
 if TYPE_CHECKING:
@@ -20,32 +20,41 @@ class AtariGames(AtariVectorEnv):
 
     With `life_loss`, a lost life is reported as a termination while the game goes on: nothing is bootstrapped across
     it, but the next action is real, and the episode ends only with the game. `info["game_over"]` tells the two apart:
-    a life was lost if there are fewer, and some. (That none is left is not enough: Adventure ends with one.) Where a
-    life is lost on an episode's last step, the limit ends it, too, though it isn't reported as truncated.
+    it is the emulator's own word. The number of lives wouldn't do: Adventure ends with one left, and Q*bert's bonus
+    lives aren't counted, so that it goes on with none. (AtariVectorEnv's `life_loss_info` has one flag for both.)
 
     What is drawn is the screen in colour, which the agent doesn't see. It comes from a twin with the same games, seeds
     and actions that keeps colours and size. So the agent is shown exactly the frames that it was trained on.
 
     Args:
-        rom: name of the ROM. life_loss: report lost lives. render_mode: "rgb_array", or None for no twin.
+        rom: name of the ROM. life_loss: report lost lives. fire_after_life_loss: the action after one that was reported
+            is FIRE, in games that have it. render_mode: "rgb_array", or None for no twin.
         options: AtariVectorEnv's own.
     """
 
-    def __init__(self, rom: str, num_envs: int, *, life_loss: bool, render_mode: str | None, **options: Any) -> None:
+    def __init__(
+        self,
+        rom: str,
+        num_envs: int,
+        *,
+        life_loss: bool = False,
+        fire_after_life_loss: bool = False,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
         # Its own dictionary: AtariVectorEnv writes into `metadata`, which is that of every VectorEnv.
         frame_rate = FRAMES_PER_S / options["frameskip"]
         self.metadata = {**self.metadata, "render_modes": ["rgb_array"], "render_fps": frame_rate}
-        super().__init__(rom, num_envs, life_loss_info=life_loss, **options)
+        super().__init__(rom, num_envs, **options)
         self._life_loss, self.render_mode = life_loss, render_mode
         self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
-        self._limit = options["max_num_frames_per_episode"] // options["frameskip"]
-        self._lengths = np.zeros(num_envs, np.int64)  # of the games under way, in steps
-        self._over = np.zeros(num_envs, np.bool_)  # at the last step: the next one only resets
+        self._lost, self._over = np.zeros((2, num_envs), np.bool_)  # at the last step
+        self._fire = _fire(rom) if life_loss and fire_after_life_loss else None
         self._twin: AtariGames | None = None
         if render_mode is not None:
-            height, width = _screen(rom)
+            height, width = _load(rom).getScreenDims()
             as_shown = {"grayscale": False, "stack_num": 1, "img_height": height, "img_width": width}
-            self._twin = AtariGames(rom, num_envs, life_loss=life_loss, render_mode=None, **{**options, **as_shown})
+            self._twin = AtariGames(rom, num_envs, **{**options, **as_shown})
         self._pictures: NDArray[np.uint8] | None = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -56,22 +65,23 @@ class AtariGames(AtariVectorEnv):
             self._pictures = self._twin.reset(seed=seed, options=options)[0]
         observation, info = super().reset(seed=seed, options=options)
         self._lives = info["lives"]
-        self._lengths[:], self._over[:] = 0, False
+        self._lost[:], self._over[:] = False, False
         return observation, info
 
     def step(self, actions: NDArray[np.int64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Plays one step in every game."""
+        if self._fire is not None:
+            actions = np.where(self._lost, self._fire, actions)
         if self._twin is not None:
             self._pictures = self._twin.step(actions)[0]
-        observation, reward, terminated, truncated, info = super().step(actions)
-        if self._life_loss:
-            lives = info["lives"]
-            self._lengths += 1
-            self._lengths[self._over] = 0
-            is_lost_life = (lives < self._lives) & (lives > 0) & (self._lengths < self._limit)
-            info["game_over"] = terminated & ~is_lost_life
-            self._lives, self._over = lives, info["game_over"] | truncated
-        return observation, reward, terminated, truncated, info
+        observation, reward, game_over, truncated, info = super().step(actions)
+        if not self._life_loss:
+            return observation, reward, game_over, truncated, info
+        # A new game may have fewer lives than the last one had, and its first step only resets.
+        self._lost = (info["lives"] < self._lives) & ~game_over & ~self._over
+        self._lives, self._over = info["lives"], game_over | truncated
+        info["game_over"] = game_over
+        return observation, reward, game_over | self._lost, truncated, info
 
     def render(self) -> tuple[NDArray[np.uint8], ...]:
         """The screen of every game, `[height, width, 3]` of red, green and blue."""
@@ -92,13 +102,18 @@ class AtariGames(AtariVectorEnv):
             self._twin.close()
 
 
-def _screen(rom: str) -> tuple[int, int]:
-    """Height and width of a game's screen: 210 × 160, or 250 × 160 on European consoles."""
+def _load(rom: str) -> ALEInterface:
+    """A game to be asked what it is like: its screen is 210 × 160, or 250 × 160 on European consoles."""
     ale, path = ALEInterface(), roms.get_rom_path(rom)
     assert path is not None  # the games are made already
     ale.loadROM(path)
-    height, width = ale.getScreenDims()
-    return int(height), int(width)
+    return ale
+
+
+def _fire(rom: str) -> int | None:
+    """The number of the action FIRE; None in games without it."""
+    actions = _load(rom).getMinimalActionSet()
+    return actions.index(Action.FIRE) if Action.FIRE in actions else None
 
 
 def make(
@@ -114,6 +129,7 @@ def make(
     noop_max: int,
     fire_on_reset: bool,
     life_loss: bool,
+    fire_after_life_loss: bool,
     max_episode_steps: int,
     render_mode: str | None = None,
 ) -> AtariGames:
@@ -126,6 +142,7 @@ def make(
         rom,
         num_envs,
         life_loss=life_loss,
+        fire_after_life_loss=fire_after_life_loss,
         render_mode=render_mode,
         num_threads=1,
         max_num_frames_per_episode=max_episode_steps * frame_skip,

@@ -20,4 +20,8 @@ class AtariConfig(EnvConfig):
     noop_max: int = Field(30, ge=0, le=1000, description="idle frames at an episode's start, at most")
     fire_on_reset: bool = Field(True, description="press FIRE at an episode's start, in games that have it")
     life_loss: bool = Field(False, description="a lost life counts as a termination in the loss; episodes stay games")
-    max_episode_steps: int = Field(27_000, ge=1, description="limit of an episode in agent steps")
+    fire_after_life_loss: bool = Field(
+        False, description="with life_loss: press FIRE after each lost life, as stable-baselines3's wrappers always do"
+    )
+    # At 60 frames a step the emulator's own counter, an int32, ends before 36 million.
+    max_episode_steps: int = Field(27_000, ge=1, le=30_000_000, description="limit of an episode in agent steps")

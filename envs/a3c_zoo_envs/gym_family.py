@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def resolve(env_id: str) -> EnvEntry:
     """Returns the entry of a registered id such as `Acrobot-v1` or `my_package:Maze-v0` (imports `my_package` first).
 
-    Its `variant` is "continuous" where actions are a Box, "image" where observations are pictures, else empty. To know
-    that, one environment is made; where it cannot be made, the run will say why.
+    Its `variant` is "continuous" where actions are a Box, "image" where observations are pictures of bytes, else empty.
+    To know that, one environment is made; where it cannot be made, the run will say why.
 
     Raises:
         UnknownNameError: no such id is registered.
@@ -53,7 +53,8 @@ def _variant(name: str) -> str:
         observations, actions = env.observation_space, env.action_space
     finally:
         env.close()
-    if isinstance(observations, gymnasium.spaces.Box) and len(observations.shape) == 3:
+    is_box = isinstance(observations, gymnasium.spaces.Box)
+    if is_box and len(observations.shape or ()) == 3 and observations.dtype == "uint8":
         return "image"
     return "continuous" if isinstance(actions, gymnasium.spaces.Box) else ""
 
