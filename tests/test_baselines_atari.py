@@ -57,6 +57,18 @@ def test_it_is_what_a_script_of_sb3s_users_makes() -> None:
             assert np.array_equal(mine, yours)
 
 
+@pytest.mark.parametrize("agent", ["sb3-a2c", "sb3-ppo"])
+@pytest.mark.parametrize("env", ["breakout", "atari:breakout"])
+def test_idle_games_end_where_it_is_evaluated_too(env: str, agent: str) -> None:
+    """Its wrappers press FIRE after each lost life, which its agents needn't learn; the zoo's games do it for them."""
+    trained_on = stack("breakout", num_envs=1)
+    trained_on.reset()
+    assert any("episode" in trained_on.step(np.zeros(1, int))[3][0] for _ in range(400))
+    evaluated_on: Any = make_vector_env(get_registry().env(env), config(env, agent).env, 1, 3)
+    evaluated_on.reset(seed=3)
+    assert any(evaluated_on.step(np.zeros(1, int))[4]["game_over"][0] for _ in range(400))
+
+
 def test_a_game_asked_for_by_its_id_has_no_wrappers() -> None:
     """As the zoo evaluates it: its agent could not be evaluated on anything else."""
     env = stack("gym:ale_py:PongNoFrameskip-v4", num_envs=1)
