@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 
 from a3c_zoo.cli.main import cli
 
 
 def main() -> None:
     """Runs the command line and leaves with its exit status."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a Latin-1 pipe has no λ and no →; stderr takes everything anyway
     try:
         cli.main(prog_name="a3c-zoo")
     finally:

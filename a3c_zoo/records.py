@@ -219,6 +219,7 @@ class RunContext(Protocol):
     config: Config
     supported_spaces: Sequence[str]  # `AgentEntry.spaces`
     serial: bool
+    episodes: int  # that were recorded until now, in all sessions
     checkpoint: Mapping[str, Any] | None  # the agent's state to go on from, None for a fresh run
 
     def record(self, reports: Sequence[Report]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from a3c_zoo import offers
 from a3c_zoo.entries import (
@@ -24,6 +24,9 @@ from a3c_zoo.entries import (
 from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, unknown_name
 from a3c_zoo.plugins import Plugin, PluginInfo, Selection, load_plugins, new_manager
 from a3c_zoo.run_hooks import RunHooks
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import Config
 
 #: Family prefixes that are first-party's even while the plugin that offers them is not loaded.
 RESERVED_PREFIXES = frozenset({"atari", "gym"})
@@ -112,6 +115,13 @@ class Registry:
         if isinstance(entry, EnvEntry):
             name = name.partition(":")[0]
         return self._owners[_namespace(entry), name]
+
+    def plugins_of(self, config: Config) -> dict[str, str]:
+        """The plugins, with their versions, that the environment, the agent and the network of a run are from."""
+        entries: dict[str, Entry] = {"env": self.env(config.env_name), "agent": self.agent(config.agent_name)}
+        if config.network:
+            entries["network"] = self.network(config.network.name)
+        return {kind: str(self.owner(entry)) for kind, entry in entries.items()}
 
     def _add(self, plugin: Plugin) -> None:
         for entry in plugin.offers:

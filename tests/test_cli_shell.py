@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -12,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.live import Live
 
 from a3c_zoo.builtins import COMMANDS
+from a3c_zoo.cli.panel import Watcher
 from a3c_zoo.testing import plugin_distribution
 
 HEAVY = ("torch", "gymnasium", "stable_baselines3")
@@ -149,6 +153,22 @@ def test_a_reader_that_is_gone_is_no_error() -> None:
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_pipe_that_has_no_greek() -> None:
+    command = [sys.executable, "-m", "a3c_zoo", "show", "hyperparams", "cartpole"]
+    environ = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, capture_output=True, encoding="latin-1", env=environ, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "? of GAE" in done.stdout
+
+
+def test_what_looks_like_markup_is_shown_as_it_is() -> None:
+    """A line of a plugin's error among the live figures: neither swallowed nor an error of the panel."""
+    watcher, shown = Watcher(quiet=False), io.StringIO()
+    watcher._live = Live(console=Console(file=shown, width=80))
+    watcher.message("KeyError: [/x] in [float32]")
+    assert shown.getvalue() == "KeyError: [/x] in [float32]\n"
 
 
 def test_a_faulty_plugin_is_a_warning_and_the_rest_goes_on(faulty: Path) -> None:

@@ -20,10 +20,11 @@ import yaml
 
 import a3c_zoo
 from a3c_zoo.comparison import api
-from a3c_zoo.comparison.evaluating import DEFAULT_EPISODES, evaluate_runs
+from a3c_zoo.comparison.evaluating import DEFAULT_EPISODES, evaluate_runs, play_checkpoints, work_on
 from a3c_zoo.comparison.plan import Plan, listed
 from a3c_zoo.comparison.running import SilentWatcher, look_at, train_plan
 from a3c_zoo.errors import ZooError
+from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_runs import Running, command_line, environ, episodes
 
 STEPS, EPISODES = 4000, 4
@@ -81,6 +82,10 @@ def plan(**changes: Any) -> Plan:
     options = {"envs": ["cartpole"], "agents": [], "baselines": ["random"], "seeds": [1, 2], "steps": STEPS}
     rest = {"time_limit": None, "runs_dir": Path("runs"), "reuse": True}
     return api.plan(**{**options, **rest, **changes})
+
+
+def meta_of(run: Path) -> dict[str, Any]:
+    return json.loads((run / "meta.json").read_text())  # type: ignore[no-any-return]
 
 
 def snapshot(folder: Path) -> dict[Path, tuple[int, int]]:
@@ -215,16 +220,24 @@ def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path, monkeypat
     copies = tmp_path / "runs"
     for change in (
         {"versions": {"a3c-zoo": "0.0.1"}},
-        {"plugin": "another"},
+        {"plugins": {"env": "another"}},
+        {"plugins": {**meta_of(inside.runs[0])["plugins"], "network": "plugin 'core' (a3c-zoo 0.0.1)"}},
         {"serial": True},
         {"host": {"cpu": "", "cores": 1}},
     ):
         shutil.rmtree(copies, ignore_errors=True)
         shutil.copytree("runs", copies)
         for run in copies.iterdir():
-            meta = json.loads((run / "meta.json").read_text()) | change
+            meta = meta_of(run) | change
             (run / "meta.json").write_text(json.dumps(meta))
         assert len(plan(runs_dir=copies).missing) == 4, change
+    shutil.rmtree(copies)
+    shutil.copytree("runs", copies)
+    (copies / inside.runs[1].name / "timing.json").unlink()  # as of one that was interrupted, and resumed by hand
+    with monkeypatch.context() as without_variables:
+        without_variables.delenv("OMP_NUM_THREADS")
+        assert len(plan(runs_dir=copies).missing) == 4
+    assert len(plan(runs_dir=copies).missing) == 1
     shutil.rmtree(copies)
     shutil.copytree("runs", copies)
     damaged = copies / inside.runs[0].name
@@ -276,7 +289,7 @@ def test_what_cannot_be_used_is_left_out_by_name(inside: Compared, tmp_path: Pat
     assert {each["run"] for each in comparison.results["runs"]} == {third.name, fourth.name}
     text = (tmp_path / "out/report.html").read_text()
     assert f"Left out: {first.name}, {second.name}." in text
-    assert f"Without evaluations: {third.name}" in text
+    assert f"Not evaluated, or not to the end: {third.name}" in text
 
 
 # Interrupted, failed
@@ -379,6 +392,7 @@ def zoo_envs():
         (["cartpole", "--baseline", "random@own"], "env.stack: own — agent 'random' trains on: zoo"),
         (["cartpole", "--baseline", "random", "--seeds", "many"], "Invalid value for '--seeds': 'many' is no number"),
         (["cartpole", "--baseline", "random", "--seeds", "999999999999"], "--seeds: give 1 to 1,000 of them"),
+        (["cartpole", "--baseline", "random", "--seeds", "9" * 30], "--seeds: give 1 to 1,000 of them"),
         (
             ["cartpole", "--baseline", "random", "--time-limit", "0.9s"],
             "--time-limit 0.9s: too small for one evaluation; give 1s or more",
@@ -422,6 +436,16 @@ def test_bad_input_is_one_line(
     assert (tmp_path / "there/report.md").read_text() == "mine"
 
 
+def test_where_a_report_goes_that_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    two, many = (str(api.choose_out(None, envs)) for envs in (["pong", "gym:Acrobot-v1"], ["atari:seaquest"] * 17))
+    assert re.fullmatch(r"comparisons/pong-gym_Acrobot-v1-\d{8}-\d{6}", two)
+    assert re.fullmatch(r"comparisons/17-environments-\d{8}-\d{6}", many)
+    Path("comparisons").touch()  # found before anything is trained
+    with pytest.raises(ZooError, match=r"--out comparisons/pong-\S+: \S+/comparisons is no directory in which you may"):
+        api.choose_out(None, ["pong"])
+
+
 def test_runs_that_do_not_belong_together(inside: Compared, tmp_path: Path) -> None:
     copies = tmp_path / "runs"
     shutil.copytree("runs", copies)
@@ -460,6 +484,13 @@ def test_each_checkpoint_is_played_once(inside: Compared, tmp_path: Path) -> Non
         content = json.loads((run / "evaluations.json").read_text())
         assert content["episodes"] == EPISODES + 1
         assert len(content["evaluations"]) == 2 * played
+    at = content["evaluations"][0]["steps"]
+    play_checkpoints(RunDirectory(second), (at,), EPISODES + 1, lambda _: None, lambda: None)  # as another may have
+    assert json.loads((second / "evaluations.json").read_text())["evaluations"][2:] == content["evaluations"][2:]
+    # What was made of two that overlapped before is played again, rather than counted twice.
+    content["evaluations"] *= 2
+    (second / "evaluations.json").write_text(json.dumps(content))
+    assert len(work_on(second, EPISODES + 1).steps) == 10
 
 
 # Plans
@@ -472,6 +503,12 @@ def test_a_time_limit_takes_the_place_of_a_sets_own_budget(tmp_path: Path) -> No
     assert ppo.to_dict()["agent"]["schedule_steps"] == 100_000  # over which its set lets the rates fall
     assert runs["a3c"].config.run.steps is None
     assert {run.guess_s for run in runs.values()} == {25.0}
+
+
+def test_a_time_limit_is_the_same_on_the_command_line_of_a_run(tmp_path: Path) -> None:
+    """4.1 minutes are 245.99999999999997 s, of which a run is told 246.000."""
+    run = plan(steps=None, time_limit=4.1 * 60, runs_dir=tmp_path).runs[0]
+    assert run.config.run.time_limit_s == 246.0 == float(run.options[run.options.index("--time-limit") + 1][:-1])
 
 
 def test_the_default_budget_is_the_environments(tmp_path: Path) -> None:

@@ -94,6 +94,35 @@ def test_measures_of_a_run() -> None:
     assert measure(record("a3c", 3, reached_at=350), "x", get_registry()).measures.steps_to_threshold is None
 
 
+def test_an_earlier_checkpoint_is_not_a_runs_end() -> None:
+    """An evaluation was interrupted, or the run went on after it: of five such runs nothing is claimed."""
+    whole = record("a3c", 1)
+    partly = [record("a3c", seed, evaluations=whole.evaluations[:4]) for seed in range(2, 6)]
+    figures = measure(partly[0], "x", get_registry()).measures
+    assert (figures.final_return, figures.final_return_greedy, figures.mean_return) == (None, None, None)
+    found = material([whole, *partly, *(record("random", seed, final=21.0) for seed in range(1, 6))])
+    (pair,) = found.results["environments"]["cartpole"]["against"]
+    assert "final_return" not in pair
+    assert pair["steps_to_threshold"]["value"] == 0.5
+    assert found.notes == ["Not evaluated, or not to the end: a3c-2, a3c-3, a3c-4, a3c-5; their returns are missing."]
+
+
+def test_runs_of_different_machines_are_pointed_out() -> None:
+    hosts = [{"cpu": "fast", "cores": 2}, {"cpu": "slow", "cores": 2}]
+    found = material([record("a3c", seed, meta={"host": host, "versions": {}}) for seed, host in enumerate(hosts)])
+    note = "The runs were made on different machines, so that times and speeds don't compare: "
+    assert found.notes == [f"{note}fast, 2 cores and slow, 2 cores."]
+
+
+def test_a_report_of_runs_as_found_says_so() -> None:
+    measured = [measure(record("a3c", 1), "x", get_registry())]
+    by_turns, as_found = (
+        plain(compose(material_of(measured, {}, found)).sections[-1].texts[1]) for found in (False, True)
+    )
+    assert by_turns.endswith("in a fresh process; the methods take turns, seed by seed.")
+    assert as_found.endswith("as they were found: what ran beside them, and in what order, is not known.")
+
+
 def test_with_a_budget_in_seconds_the_curve_is_one_over_seconds() -> None:
     run = record("a3c", 1, settings={"run.time_limit_s": 60.0})
     first, *rest = run.evaluations
@@ -144,8 +173,9 @@ def test_results_of_five_seeds(ten: Material) -> None:
     assert found["methods"]["sb3-a2c"]["peak_memory_mib"] == {"median": 303, "min": 301, "max": 305}
     (pair,) = found["against"]
     assert (pair["method"], pair["other"]) == ("a3c", "sb3-a2c")
-    for name in ("final_return", "seconds_to_threshold", "steps_to_threshold"):
-        assert pair[name] == {"value": 1, "low": 1, "high": 1}
+    assert pair["final_return"] == {"value": 1, "low": 1, "high": 1}
+    for name in ("seconds_to_threshold", "steps_to_threshold"):
+        assert pair[name] == {"value": 1, "low": 1, "high": 1, "unknown": 0}
     assert results["overall"] is None
     assert json.loads(json.dumps(results, allow_nan=False)) == results
 

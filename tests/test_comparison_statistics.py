@@ -30,6 +30,7 @@ from a3c_zoo.comparison.statistics import (
     performance_profile,
     probability_of_earlier,
     probability_of_improvement,
+    share_unknown,
     survival,
 )
 
@@ -223,10 +224,19 @@ def test_who_is_earlier_by_hand() -> None:
     # longer than 5, so it is not known. Who had not got there at 4 is later than 3, and of the other nothing is known.
     assert probability_of_earlier(ours, theirs).value == (2 + 2 + 0.5 + 0.5) / 8
     assert probability_of_earlier(theirs, ours).value == (0 + 0 + 1 + 1 + 0 + 0 + 0.5 + 0.5) / 8
+    assert share_unknown(ours, theirs) == share_unknown(theirs, ours) == 2 / 8
     # At the same moment, to get there is earlier than to end.
     assert probability_of_earlier(durations(3.0), durations(None, end=3.0)).value == 1.0
     assert probability_of_earlier(durations(None, end=3.0), durations(3.0)).value == 0.0
     assert probability_of_earlier(durations(3.0), durations(3.0)).value == 0.5
+
+
+def test_a_fast_method_that_fails_is_not_known_to_be_later() -> None:
+    """Five of ten are there after 10 s, five end after 30 s without; of the other method all are there after 100 s."""
+    fast, slow = Durations.of([10.0] * 5 + [None] * 5, [30.0] * 10), durations(*[100.0] * 10)
+    assert probability_of_earlier(fast, slow).value == 0.75  # of between 0.5 and 1
+    assert share_unknown(fast, slow) == 0.5
+    assert share_unknown(slow, slow) == 0
 
 
 def test_without_censoring_earlier_is_an_improvement() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from a3c_zoo.entries import EnvEntry
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs import api
 from a3c_zoo.runs.evaluate import StopEvaluationError, evaluate
-from tests.toys import MODES, SCRIPT, Script
+from tests.toys import MODES, SCRIPT, Script, ToyVectorEnv
 from tests.toys_runs import command_line
 
 SHORT: Script = (((1.0,), "terminated"),)
@@ -64,6 +65,22 @@ def test_returns_and_lengths_of_a_script(mode: str) -> None:
     result = play(episodes=3, num_envs=1, scripts=[SCRIPT], mode=mode, ignored_reward=100.0)
     assert result.mean_return == pytest.approx((3 + 3 + 15) / 3)
     assert result.mean_length == pytest.approx((2 + 1 + 3) / 3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ends_that_are_told_by_numbers(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some environments say 0 and 1, which training takes for False and True."""
+    monkeypatch.setattr(ToyVectorEnv, "step", told_by_numbers(ToyVectorEnv.step))
+    result = play(episodes=6, num_envs=2, scripts=[SHORT, LONG], mode=mode)
+    assert result.mean_return == result.mean_length == (1 + 10) / 2
+
+
+def told_by_numbers(step: Callable[..., Any]) -> Callable[..., Any]:
+    def stepped(*arguments: Any) -> Any:
+        observation, reward, terminated, truncated, info = step(*arguments)
+        return observation, reward, terminated.astype(np.int8), truncated.astype(np.int8), info
+
+    return stepped
 
 
 @pytest.mark.parametrize(

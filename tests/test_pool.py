@@ -84,6 +84,10 @@ def misbehave(fault: str) -> None:
             os._exit(3)
         case "exit":
             sys.exit(4)
+        case "pipe":  # to a simulator that an environment has started, and that has ended
+            reader, writer = os.pipe()
+            os.close(reader)
+            os.write(writer, b"step")
         case "hang":
             time.sleep(600)
         case "child":  # programs that an environment starts can be terminated although the worker cannot
@@ -241,6 +245,7 @@ def test_what_a_user_did_wrong_comes_as_itself() -> None:
         ("exit", "SystemExit: 4"),
         ("close", "RuntimeError: cannot close"),
         ("child", "ValueError: its child has ended"),
+        ("pipe", "BrokenPipeError: [Errno 32] Broken pipe"),
     ],
 )
 def test_exceptions_of_other_kinds(fault: str, message: str) -> None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import a3c_zoo
 from a3c_zoo.errors import PluginError
 from a3c_zoo.learning.environments import SEED_ENV, SEED_EVALUATION, seed_for
-from a3c_zoo.records import Outcome
+from a3c_zoo.records import Outcome, Report
 from a3c_zoo.registry import get_registry
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.session import Session
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import MADE, NUM_ENVS, Listener, checkpoint, episodes, signal_self, toy_installed
 
@@ -102,6 +106,56 @@ def test_a_return_that_was_asked_for_is_held_to_the_same(tmp_path: Path) -> None
     assert (outcome.solved, outcome.reason) == (False, "steps")
     outcome, _ = train(tmp_path / "c", stop_return=1.5, steps=300)
     assert (outcome.solved, outcome.reason, outcome.evaluation) == (False, "steps", None)
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_resume_that_has_nothing_to_do_keeps_the_evaluation(tmp_path: Path) -> None:
+    outcome, _ = train(tmp_path)
+    resumed = a3c_zoo.train(resume=outcome.run, steps=1)
+    assert (resumed.reason, resumed.steps) == ("steps", outcome.steps)
+    assert resumed.evaluation == outcome.evaluation is not None
+
+
+@pytest.mark.usefixtures("_toy")
+def test_while_a_resumed_run_lives_it_has_no_outcome(tmp_path: Path) -> None:
+    """Else one that is killed would seem to have ended as the session before it did."""
+
+    class Looking(Listener):
+        def starting(self, title: str, target: float | None, run: Any, path: Path) -> None:
+            assert not (path / "outcome.json").exists()
+
+    outcome, _ = train(tmp_path, stop_return=2.0, steps=100)
+    assert (outcome.run / "outcome.json").exists()
+    assert a3c_zoo.train(resume=outcome.run, steps=200, observer=Looking()).steps >= 200
+    assert json.loads((outcome.run / "outcome.json").read_text())["steps"] >= 200
+
+
+@pytest.mark.usefixtures("_toy")
+def test_numpys_numbers_make_no_checkpoint_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third party's agent may report them; `torch.load(weights_only=True)` refuses them."""
+    record = Session.record
+
+    def with_numpys_numbers(self: Session, reports: Sequence[Report]) -> None:
+        def of(report: Report) -> Report:
+            played: Any = [e._replace(episode_return=np.float64(e.episode_return)) for e in report.episodes]
+            steps: Any = np.int64(report.steps)
+            return replace(report, steps=steps, updates=steps, episodes=played)
+
+        record(self, [of(report) for report in reports])
+
+    monkeypatch.setattr(Session, "record", with_numpys_numbers)
+    outcome, _ = train(tmp_path, stop_return=2.0, steps=100)
+    assert checkpoint(outcome.run)["session"]["steps"] == outcome.steps
+
+
+@pytest.mark.usefixtures("_toy")
+def test_rows_are_on_the_disk_before_the_checkpoint_that_counts_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name))
+    outcome, _ = train(tmp_path, stop_return=2.0, steps=100)
+    assert synced[-3:-1] == ["monitor.csv", f".step-{outcome.steps:012}.pt.tmp"]
 
 
 @pytest.mark.usefixtures("_toy")

@@ -12,6 +12,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.records import Outcome
 from a3c_zoo.registry import get_registry
+from a3c_zoo.runs.checkpoints import save_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_baselines import one_thread
 from tests.toys_runs import checkpoint, episodes, toy_installed
@@ -53,6 +54,17 @@ def test_episodes(agent: str, tmp_path: Path) -> None:
     outcome = train(agent, tmp_path, episodes=30, time_limit_s=50)
     assert (outcome.reason, outcome.detail) == ("episodes", "30 episodes done")
     assert outcome.episodes >= 30
+
+
+@pytest.mark.parametrize("agent", ["a3c", "a3c-data"])
+def test_episodes_that_nobody_could_tell_of_any_more(agent: str, tmp_path: Path) -> None:
+    """A worker's end leaves episodes that are counted and not recorded; a resumed run still ends by those recorded."""
+    run = train(agent, tmp_path, episodes=30, time_limit_s=50).run
+    saved = checkpoint(run)
+    saved["agent"]["counters"][0, 3] += 25
+    save_checkpoint(RunDirectory(run), saved["session"]["steps"], saved)
+    resumed = a3c_zoo.train(resume=run, episodes=60, time_limit_s=40)
+    assert (resumed.reason, resumed.detail) == ("episodes", "60 episodes done")
 
 
 @pytest.mark.parametrize("agent", AGENTS)

@@ -6,6 +6,8 @@ and leads to observation t + 1; V(s) = 100·s.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -74,6 +76,32 @@ def test_every_window_has_its_three_steps() -> None:
     made.push(third)
     assert made.rollout.actions[:2, 0].tolist() == [2, 3]
     assert returns(made) == [74.5, 99.0]
+
+
+def test_a_core_knows_nothing_of_the_rows_before_the_first_step() -> None:
+    """They hold zeros; its state is reset where the first step stands, wherever that row moves."""
+
+    def with_core(rollout: Rollout) -> Rollout:
+        return replace(rollout, states=torch.zeros(3, 1, 4), resets=np.zeros((3, 1), np.bool_))
+
+    first, second, third = map(with_core, rollouts(3))
+    made = Windows(first, 3, GAMMA, clip_rewards=False)
+
+    def resets() -> list[int]:
+        assert made.rollout.resets is not None
+        return np.flatnonzero(made.rollout.resets[:, 0]).tolist()
+
+    made.push(first)
+    assert resets() == [2]
+    made.push(second)
+    assert resets() == [0]
+    saved = made.state_dict()
+    made.push(third)
+    assert resets() == []
+    made = Windows(first, 3, GAMMA, clip_rewards=False)
+    made.load_state_dict(saved)
+    made.push(third)
+    assert resets() == []
 
 
 def test_an_end_closes_windows() -> None:

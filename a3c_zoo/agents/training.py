@@ -120,16 +120,19 @@ def _crew(context: RunContext, worker: WorkerFactory, plan: Plan, has_learner: b
     run, states = context.config.run, context.checkpoint["workers"] if context.checkpoint else None
     if context.serial:
         return SerialCrew(worker, plan, len(plan.counters), states, has_learner)
+    counters = Counters(plan.counters)
+    # After a failure, workers have counted episodes that nobody could tell of any more. The run ends by those recorded.
+    lost = counters.episodes - context.episodes
     return WorkerPool(
         worker,
         plan,
-        Counters(plan.counters),
+        counters,
         states,
         run.start_method,
         run.worker_timeout_s,
         run.next_pause,
         has_learner,
-        NEVER if run.episodes is None else run.episodes,
+        NEVER if run.episodes is None else run.episodes + lost,
     )
 
 

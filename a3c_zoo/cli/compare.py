@@ -32,7 +32,7 @@ class Seeds(click.ParamType[Sequence[int]]):
         if not all(part.isdecimal() for part in parts) or parts == ["0"]:
             self.fail(f"'{value}' is no number of seeds and no list of them; write 10, or 3,7,11", param, ctx)
         numbers = tuple(map(int, parts))
-        return numbers if len(numbers) > 1 else range(1, numbers[0] + 1)
+        return numbers if len(numbers) > 1 else range(1, min(numbers[0], 1_000_000) + 1)  # refused where it is known
 
 
 @click.command(

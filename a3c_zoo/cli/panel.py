@@ -141,7 +141,7 @@ class Watcher:
         if self._quiet:
             return
         if self._live is not None:
-            self._live.console.print(text, highlight=False)
+            self._live.console.print(text, highlight=False, markup=False)
         else:
             click.echo(text)
 

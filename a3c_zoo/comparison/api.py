@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 DEFAULT_SEEDS, MAX_SEEDS = 5, 1000
 #: Where reports go that nobody named a place for.
 DEFAULT_OUT_DIR = Path("comparisons")
+#: Longer names of several environments are not part of a folder's.
+MAX_STEM = 100
 #: What a report consists of.
 REPORT_FILES = ("report.md", "report.html", "results.json", "curves.png", "curves.svg")
 
@@ -109,7 +111,8 @@ def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
     """
     if out is None:
         stem = "-".join(env.replace(":", "_").replace("/", "_") for env in envs) or "runs"
-        return DEFAULT_OUT_DIR / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
+        stem = stem if len(stem) <= MAX_STEM else f"{len(envs)}-environments"
+        out = DEFAULT_OUT_DIR / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any((folder / name).exists() for name in REPORT_FILES)):
         raise ZooError(f"--out {folder}: a report is there already, and is not overwritten; choose another")
@@ -137,7 +140,9 @@ def plan(
         raise ZooError(f"--seeds: give 1 to {MAX_SEEDS:,} of them")
     if steps is not None and time_limit is not None:
         raise ZooError("--steps and --time-limit: give one of them; a run ends where its budget does")
-    return make_plan(get_registry(), envs, agents, baselines, seeds, Budget(steps, time_limit), runs_dir, reuse)
+    # Milliseconds, as a run is told it on its command line: else it would never be found to be the same.
+    budget = Budget(steps, None if time_limit is None else round(time_limit, 3))
+    return make_plan(get_registry(), envs, agents, baselines, seeds, budget, runs_dir, reuse)
 
 
 def carry_out(plan: Plan, episodes: int, out: Path, watcher: Watcher) -> Comparison:
@@ -169,7 +174,7 @@ def read(folders: Iterable[Path], envs: Sequence[str], out: Path) -> Comparison:
         raise ZooError(f"--from: there is no run on '{missing[0]}'; there are: {', '.join(found) or 'none'}")
     measured = [each for each in measured if each.measures.env in (envs or found)]
     _refuse_twins(measured)
-    return _report(measured, left_out, out)
+    return _report(measured, left_out, out, as_found=True)
 
 
 def _measure(records: Sequence[RunRecord], left_out: Sequence[LeftOut]) -> tuple[list[MeasuredRun], dict[str, str]]:
@@ -196,7 +201,11 @@ def _refuse_twins(measured: Sequence[MeasuredRun]) -> None:
 
 
 def _report(
-    measured: Sequence[MeasuredRun], left_out: dict[str, str], out: Path, failed: tuple[str, ...] = ()
+    measured: Sequence[MeasuredRun],
+    left_out: dict[str, str],
+    out: Path,
+    failed: tuple[str, ...] = (),
+    as_found: bool = False,
 ) -> Comparison:
     """Writes what the runs say."""
     from a3c_zoo.comparison.composing import compose, material_of, write_report
@@ -204,7 +213,7 @@ def _report(
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
-    material = material_of(measured, left_out)
+    material = material_of(measured, left_out, as_found)
     report = compose(material)
     write_report(report, material, out)
     return Comparison(dict(material.results), left_out, out, tuple(report.verdict), failed)

@@ -34,7 +34,7 @@ class Material:
 
     Attributes:
         results: the contents of results.json. runs: the figures of the runs. measured: the runs themselves, by name.
-        left_out: run → why. notes: what else must be said.
+        left_out: run → why. notes: what else must be said. as_found: the runs weren't made for this comparison.
     """
 
     results: Mapping[str, Any]
@@ -44,6 +44,7 @@ class Material:
     notes: Sequence[str]
     episodes: int | None
     written: str
+    as_found: bool
 
     @property
     def records(self) -> list[RunRecord]:
@@ -51,7 +52,7 @@ class Material:
         return [each.record for each in self.measured.values()]
 
 
-def material_of(measured: Sequence[MeasuredRun], left_out: Mapping[str, str]) -> Material:
+def material_of(measured: Sequence[MeasuredRun], left_out: Mapping[str, str], as_found: bool = False) -> Material:
     """Gathers what runs say together."""
     measures, records = [each.measures for each in measured], [each.record for each in measured]
     methods = list(dict.fromkeys(each.method for each in measures))
@@ -74,6 +75,7 @@ def material_of(measured: Sequence[MeasuredRun], left_out: Mapping[str, str]) ->
         runs=runs,
         measured={each.measures.run: each for each in measured},
         left_out=left_out,
+        as_found=as_found,
         notes=_notes(measured),
         episodes=episodes.pop() if len(episodes) == 1 else None,
         written=f"{datetime.now().astimezone():%Y-%m-%d}",
@@ -83,7 +85,7 @@ def material_of(measured: Sequence[MeasuredRun], left_out: Mapping[str, str]) ->
 def _notes(measured: Sequence[MeasuredRun]) -> list[str]:
     """What makes runs hard to compare."""
     unplayed = [each.measures.run for each in measured if each.measures.final_return is None]
-    notes = [f"Without evaluations: {', '.join(unplayed)}; their final returns are missing."] if unplayed else []
+    notes = [f"Not evaluated, or not to the end: {', '.join(unplayed)}; their returns are missing."] if unplayed else []
     variants: dict[tuple[str, str], set[str]] = {}
     for record in (each.record for each in measured):
         variants.setdefault((record.env, record.method), set()).add(record.config_hash)
@@ -92,6 +94,11 @@ def _notes(measured: Sequence[MeasuredRun]) -> list[str]:
         for (env, method), hashes in variants.items()
         if len(hashes) > 1
     ]
+    machines = sources.machines([each.record for each in measured])
+    if len(machines) > 1:
+        notes.append(
+            f"The runs were made on different machines, so that times and speeds don't compare: {listed(machines)}."
+        )
     return notes
 
 
@@ -167,11 +174,13 @@ def _about_pair(env: str, pair: Mapping[str, Any]) -> list[str]:
     for key, words in kinds.items():
         if key not in pair:
             continue
-        chance = pair[key]
+        chance, unknown = pair[key], pair[key].get("unknown", 0.0)
         text = (
             f"{env}: a run of {pair['method']} {words} one of {pair['other']} with probability {estimate_text(chance)}"
         )
-        if chance["low"] <= 0.5 <= chance["high"]:
+        if unknown:
+            text += f", where {unknown:.0%} of the pairs, of which it isn't known, count half"
+        if chance["low"] - unknown / 2 <= 0.5 <= chance["high"] + unknown / 2:
             text += "; that is no difference that these runs can show"
         lines.append(f"{text}.")
     return lines
@@ -344,14 +353,16 @@ def _surroundings(material: Material, every: Sequence[Measures]) -> Section:
 
 def _method_of_measuring(material: Material) -> Section:
     played = f"{material.episodes} episodes" if material.episodes else "episodes"
+    how = "One run at a time, each in a fresh process; the methods take turns, seed by seed."
+    if material.as_found:
+        how = "The runs were taken as they were found: what ran beside them, and in what order, is not known."
     return Section(
         "How it was measured",
         texts=[
             f"Evaluation: after training, each run's checkpoints played {played} with sampled and as many with greedy "
             "actions, on the zoo's environments and on seeds apart from training; returns are raw. Every method plays "
             "the same seeds.",
-            "Time: seconds of training, without start-up and without writing checkpoints. One run at a time, each in a "
-            "fresh process; the methods take turns, seed by seed.",
+            f"Time: seconds of training; of our runs without start-up and without writing checkpoints. {how}",
             "Statistics: the seed is the unit. Intervals are 95 % percentile bootstraps over runs, stratified by "
             f"environment; those of times to the threshold are Kaplan and Meier's. With fewer than {MIN_SEEDS} seeds "
             "nothing is claimed.",

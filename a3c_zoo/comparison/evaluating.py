@@ -68,9 +68,18 @@ def work_on(run: Path, episodes: int) -> Work:
     steps = [int(path.stem.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*.pt")]
     if not steps:
         raise RunDirectoryError("it has no checkpoint")
-    content = evaluations_of(run)
-    done = {each["steps"] for each in content["evaluations"]} if content and content["episodes"] == episodes else set()
+    done = {each["steps"] for each in _kept(run, episodes)}
     return Work(run, tuple(step for step in chosen_steps(sorted(steps)) if step not in done))
+
+
+def _kept(run: Path, episodes: int) -> list[dict[str, Any]]:
+    """The evaluations of so many episodes that a run has; none where what it has is damaged, or there twice."""
+    content = evaluations_of(run)
+    try:
+        kept = content["evaluations"] if content and content["episodes"] == episodes else []
+        return list(kept) if len({(each["steps"], each["deterministic"]) for each in kept}) == len(kept) else []
+    except (KeyError, TypeError):
+        return []
 
 
 def evaluate_runs(
@@ -202,9 +211,6 @@ def play_checkpoints(
     registry = get_registry()
     config = directory.config(registry)
     entry = registry.env(config.env_name)
-    content = evaluations_of(directory.path)
-    if content is None or content["episodes"] != episodes:
-        content = {"format": EVALUATIONS_FORMAT, "episodes": episodes, "seed": config.run.seed, "evaluations": []}
     for step in steps:
         saved = load_checkpoint(directory, str(step))
         policy = policy_of(registry, config, saved)
@@ -223,7 +229,10 @@ def play_checkpoints(
             for deterministic in (False, True)
         ]
         about = {"steps": step, "training_s": saved["session"]["seconds"]["training"]}
-        content["evaluations"] += [{**about, **asdict(each)} for each in played]
-        content["evaluations"].sort(key=lambda each: (each["steps"], each["deterministic"]))
-        write_json(directory.path / EVALUATIONS_FILE, content)
+        # Read again each time: another comparison may play the same run.
+        others = [each for each in _kept(directory.path, episodes) if each["steps"] != step]
+        rows = [*others, *({**about, **asdict(each)} for each in played)]
+        rows.sort(key=lambda each: (each["steps"], each["deterministic"]))
+        about_all = {"format": EVALUATIONS_FORMAT, "episodes": episodes, "seed": config.run.seed}
+        write_json(directory.path / EVALUATIONS_FILE, {**about_all, "evaluations": rows})
         on_played()

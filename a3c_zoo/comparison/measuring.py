@@ -112,6 +112,10 @@ def measure(record: RunRecord, label: str, registry: Registry) -> MeasuredRun:
     moment = None if threshold is None else curves.reached(curve, threshold)
     sampled, greedy = evaluation_curve(record, "steps"), evaluation_curve(record, "steps", deterministic=True)
     over = evaluation_curve(record, "seconds" if record.settings.get("run.time_limit_s") else "steps")
+    if outcome and record.evaluations and max(each.steps for each in record.evaluations) < outcome.steps:
+        sampled = greedy = over = Line(
+            np.empty(0), np.empty(0)
+        )  # the return of an earlier checkpoint is not its final one
     steps = outcome.steps if outcome else int(curve.steps[-1]) if len(curve) else 0
     training_s = outcome.training_s if outcome else float(curve.seconds[-1]) if len(curve) else 0.0
     measures = Measures(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -196,9 +196,9 @@ def _plan_run(
     options = [entry.name, "--agent", method.agent.name, "--seed", str(seed)]
     options += ["--steps", str(budget.steps)] if budget.steps else ["--time-limit", f"{budget.time_limit_s:.3f}s"]
     options += [text for override in overrides for text in ("-o", override)]
-    name, plugin = method_name(method.agent, config), str(registry.owner(entry))
+    name, plugins = method_name(method.agent, config), registry.plugins_of(config)
     guess_s, is_guessed = known.guess_s(entry.name, method.agent.name, budget)
-    done = known.same(config, plugin)
+    done = known.same(config, plugins)
     return PlannedRun(entry.name, name, seed, budget, config, tuple(options), done, guess_s, is_guessed)
 
 
@@ -262,10 +262,10 @@ class _Finished:
         found = [run for path in run_paths(runs_dir) if (run := _finished(path)) is not None]
         self._runs = sorted(found, key=lambda run: str(run.meta["started"]))
 
-    def same(self, config: Config, plugin: str) -> Path | None:
+    def same(self, config: Config, plugins: Mapping[str, str]) -> Path | None:
         """The newest run with exactly this configuration, of these versions, in surroundings such as these."""
         for run in reversed(self._runs if self._reuse else []):
-            if not self._is_same(run, config, plugin):
+            if not self._is_same(run, config, plugins):
                 continue
             try:
                 return read_run(run.directory.path).path
@@ -273,12 +273,12 @@ class _Finished:
                 self.left_out.append(LeftOut(run.directory.path, str(error)))
         return None
 
-    def _is_same(self, run: _Run, config: Config, plugin: str) -> bool:
-        host, names = run.meta["host"], (config.env_name, config.agent_name, False, plugin)
+    def _is_same(self, run: _Run, config: Config, plugins: Mapping[str, str]) -> bool:
+        host, names = run.meta["host"], (config.env_name, config.agent_name, False, plugins)
         return (
-            tuple(run.meta[key] for key in ("env", "agent", "serial", "plugin")) == names
+            tuple(run.meta[key] for key in ("env", "agent", "serial", "plugins")) == names
             and (run.meta["versions"], host["cpu"], host["cores"]) == self._machine
-            and timing_of(run.directory.path)[1] == speed_variables()
+            and timing_of(run.directory.path)[1] == speed_variables()  # and none of a run that was resumed by hand
             and run.directory.config_file.read_text(encoding="utf-8") == dump_config(config)
         )
 
@@ -298,7 +298,7 @@ def _finished(path: Path) -> _Run | None:
         meta, outcome = directory.meta(), directory.outcome()
     except RunDirectoryError:
         return None
-    is_whole = {"versions", "host", "plugin", "started"} <= meta.keys() and directory.config_file.is_file()
+    is_whole = {"versions", "host", "plugins", "started"} <= meta.keys() and directory.config_file.is_file()
     if outcome is None or outcome.reason not in FINISHED or not is_whole:
         return None
     return _Run(directory, meta, outcome)

@@ -46,7 +46,7 @@ class RunRecord:
         curve: every training episode.
         settings: every value of the configuration, "section.key" → value; empty for runs that are not ours.
         config_hash: of all settings but `run.seed`: equal for runs that differ in their seed alone. "" likewise.
-        meta: meta.json: versions, host, command, started, plugin and more; {} likewise.
+        meta: meta.json: versions, host, command, started, plugins and more; {} likewise.
         outcome: None for a run that hasn't ended, and for those that are not ours.
         evaluations: of its checkpoints, where such were made.
     """
@@ -243,7 +243,10 @@ def _evaluations(path: Path) -> tuple[CheckpointEvaluation, ...]:
         ]
     except (AttributeError, KeyError, TypeError) as error:
         raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged") from error
-    return tuple(sorted(found, key=lambda each: (each.steps, each.evaluation.deterministic)))
+    found.sort(key=lambda each: (each.steps, each.evaluation.deterministic))
+    if len({(each.steps, each.evaluation.deterministic) for each in found}) < len(found):
+        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: it has checkpoints twice")
+    return tuple(found)
 
 
 # Those of stable-baselines3's users

@@ -22,6 +22,7 @@ from a3c_zoo.comparison.statistics import (
     estimate,
     probability_of_earlier,
     probability_of_improvement,
+    share_unknown,
     survival,
 )
 
@@ -117,16 +118,20 @@ def _method(runs: Sequence[Measures], threshold: float | None) -> dict[str, Any]
 
 
 def _against(runs: Sequence[Measures], others: Sequence[Measures], threshold: float | None) -> dict[str, Any]:
-    """Probabilities that a run of the one is better than a run of the other, ties counting half."""
+    """Probabilities that a run of the one is better than a run of the other, ties and unknown pairs counting half.
+
+    Of scores that fewer than five runs have none, where there are five: the others' would be claimed of these alone.
+    """
     found: dict[str, Any] = {}
+    needed = min(MIN_SEEDS, len(runs), len(others))
     for name in SCORES:
         mine, theirs = values_of(runs, name), values_of(others, name)
-        if len(mine) and len(theirs):
+        if min(len(mine), len(theirs)) >= needed:
             found[name] = _plain(probability_of_improvement(mine[:, None], theirs[:, None]))
     for name, end in DURATIONS.items():
         if threshold is not None:
             pair = durations_of(runs, name, end), durations_of(others, name, end)
-            found[name] = _plain(probability_of_earlier(*pair))
+            found[name] = {**_plain(probability_of_earlier(*pair)), "unknown": share_unknown(*pair)}
     return found
 
 

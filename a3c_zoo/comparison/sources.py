@@ -78,6 +78,12 @@ def versions_and_hosts(records: Sequence[RunRecord]) -> dict[str, list[str]]:
     return found
 
 
+def machines(records: Sequence[RunRecord]) -> list[str]:
+    """The processors on which the runs were made, as far as they are known, each with its number of cores."""
+    hosts = [dict(record.meta.get("host", {})) for record in records]
+    return sorted({f"{host['cpu']}, {host['cores']} cores" for host in hosts if {"cpu", "cores"} <= host.keys()})
+
+
 def noise(runs: Sequence[Measures]) -> dict[str, Any] | None:
     """How long the fixed loop took before the runs; None where it was not timed."""
     seconds = np.array([run.calibration_s for run in runs if run.calibration_s is not None])
@@ -101,5 +107,5 @@ def command(record: RunRecord) -> str:
     arguments = record.meta.get("command", ())
     if not arguments:
         return ""
-    variables = [f"{name}={shlex.quote(value)}" for name, value in timing_of(record.path)[1].items()]
+    variables = [f"{name}={shlex.quote(value)}" for name, value in (timing_of(record.path)[1] or {}).items()]
     return " ".join([*variables, "a3c-zoo", shlex.join(map(str, arguments[1:]))])

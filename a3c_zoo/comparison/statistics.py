@@ -243,12 +243,27 @@ def probability_of_earlier(
     is not known if neither got there, or if the one that didn't ended before the other did. Gehan 1965, "A generalized
     Wilcoxon test for comparing arbitrarily singly-censored samples".
     """
+    wins, losses = _who_is_earlier(durations, others)
+    return _mean_win([0.5 + (wins.astype(np.float64) - losses) / 2], resamples, seed)
+
+
+def share_unknown(durations: Durations, others: Durations) -> float:
+    """The share of pairs of runs of which it is not known which is earlier.
+
+    Where runs end after so many steps, that depends on the method: one that is fast and fails ends before the other
+    gets there. `probability_of_earlier` is known up to half of this share only.
+    """
+    wins, losses = _who_is_earlier(durations, others)
+    both = durations.reached[:, None] & others.reached
+    return float((~wins & ~losses & ~both).mean())
+
+
+def _who_is_earlier(durations: Durations, others: Durations) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """`[runs, other runs]`: which of the one are earlier, and which of the other."""
     x, x_reached = durations.values[:, None], durations.reached[:, None]
     y, y_reached = others.values, others.reached
     # At the same moment: who got there then is earlier than who ended then without.
-    wins = x_reached & np.where(y_reached, x < y, x <= y)
-    losses = y_reached & np.where(x_reached, y < x, y <= x)
-    return _mean_win([0.5 + (wins.astype(np.float64) - losses) / 2], resamples, seed)
+    return x_reached & np.where(y_reached, x < y, x <= y), y_reached & np.where(x_reached, y < x, y <= x)
 
 
 def _mean_win(tables: Sequence[Floats], resamples: int, seed: int) -> Estimate:

@@ -98,10 +98,17 @@ def chances(pairs: Sequence[Mapping[str, Any]]) -> list[Table]:
         "mean_return": "higher mean of the curve",
     }
     rows = [
-        [f"{pair['method']} over {pair['other']}", text, estimate_text(pair[key])]
+        [
+            f"{pair['method']} over {pair['other']}",
+            text,
+            estimate_text(pair[key]),
+            f"{pair[key]['unknown']:.0%}" if "unknown" in pair[key] else NONE,
+        ]
         for pair in pairs
         for key, text in names.items()
         if key in pair
     ]
-    caption = "Probability of improvement: that a run of the one is better than a run of the other; ties count half"
-    return [Table(("", "in what", "probability, 95 % interval"), rows, caption, words=3)] if rows else []
+    caption = "Probability of improvement: that a run of the one is better than a run of the other; ties count half, "
+    caption += "and so does a pair of which it isn't known, because a run ended before"
+    columns = ("", "in what", "probability, 95 % interval", "not known")
+    return [Table(columns, rows, caption, words=4)] if rows else []

@@ -25,16 +25,16 @@ def write_timing(run: Path, calibration_s: float, wall_s: float) -> None:
     write_json(run / TIMING_FILE, {**content, "variables": speed_variables()})
 
 
-def timing_of(run: Path) -> tuple[float | None, dict[str, str]]:
+def timing_of(run: Path) -> tuple[float | None, dict[str, str] | None]:
     """Seconds of the fixed loop before a run, and the variables that its speed depends on.
 
-    Nothing for a run that no comparison trained.
+    None for a run that no comparison trained to its end.
     """
     try:
         content = json.loads((run / TIMING_FILE).read_text(encoding="utf-8"))
         return float(content["calibration_s"]), {str(k): str(v) for k, v in content.get("variables", {}).items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None, {}
+        return None, None
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -43,6 +43,7 @@ class Windows:
             states=None if rollout.states is None else _rows(rollout.states, self.num_steps + n),
             resets=None if rollout.resets is None else np.zeros((self.num_steps + n, shape[1]), np.bool_),
         )
+        self._has_steps = False
 
     def _arrays(self, rollout: Rollout) -> list[Any]:
         arrays: list[Any] = [
@@ -61,6 +62,9 @@ class Windows:
         for mine, theirs in zip(self._arrays(self.rollout), self._arrays(latest), strict=True):
             mine[:kept] = mine[self.num_steps : self.num_steps + kept]
             mine[kept:] = theirs
+        if self.rollout.resets is not None and not self._has_steps:
+            self.rollout.resets[kept] = True  # what stands before is no step, and a core knows nothing of it
+        self._has_steps = True
         finals = self.rollout.finals
         moved = {(t - self.num_steps, n): final for (t, n), final in finals.items() if t >= self.num_steps}
         finals.clear()
@@ -140,6 +144,7 @@ class Windows:
         """Goes on from `state_dict`."""
         for array, steps in zip(self._arrays(self.rollout), state["steps"], strict=True):
             array[self.num_steps :] = steps.numpy()
+        self._has_steps = True
         self.rollout.finals.clear()
         self.rollout.finals.update({(t + self.num_steps, n): final.numpy() for t, n, final in state["finals"]})
 

@@ -11,6 +11,7 @@ import pickle
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, util
 from multiprocessing.connection import Connection
@@ -242,12 +243,13 @@ def worker_main(
     settle_in()
     try:
         _work(pipe, command, counters, factory, plan, rank, pickle.loads(state))
-    except (StopWork, BrokenPipeError):
+    except StopWork:
         pass  # told to, or nobody listens any more
     except BaseException as error:
         # What a user did wrong travels as itself; anything else as its traceback.
         content = (_portable(error) if isinstance(error, ZooError) else None, traceback.format_exc())
-        pipe.send_bytes(pickle.dumps(("error", content)))
+        with suppress(BrokenPipeError):
+            pipe.send_bytes(pickle.dumps(("error", content)))
         raise SystemExit(1) from None
 
 
@@ -277,7 +279,10 @@ def _work(
             raise StopWork
 
     def send(kind: str, content: Any) -> None:
-        pipe.send_bytes(pickle.dumps((kind, content)))
+        try:
+            pipe.send_bytes(pickle.dumps((kind, content)))
+        except BrokenPipeError:  # of this pipe: an environment's own is its failure
+            raise StopWork from None
 
     worker = factory(plan, rank, state, on_tick)
     try:

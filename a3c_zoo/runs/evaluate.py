@@ -126,7 +126,7 @@ def play_episodes(
         observation, reward, terminated, truncated, info = env.step(actions)
         running += np.where(ignored, 0, reward)
         length += ~ignored
-        ended = is_over(terminated, truncated, info)
+        ended = np.asarray(is_over(terminated, truncated, info), np.bool_)  # some give 0 and 1
         played = [PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))]
         left -= ended & (left > 0)
         running[ended], length[ended] = 0, 0

@@ -121,6 +121,10 @@ class Evaluator:
             self._player.stop()
             copy_file(self._directory).unlink(missing_ok=True)
 
+    def sync(self) -> None:
+        """Its rows to the disk itself; see `Table.sync`."""
+        self._table.sync()
+
     def close(self) -> None:
         """Ends it, and closes its file."""
         try:

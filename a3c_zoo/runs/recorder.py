@@ -58,6 +58,11 @@ class Table:
                 raise
         self.position = self._file.tell()
 
+    def sync(self) -> None:
+        """To the disk itself, as a checkpoint that names a position is: else it might outlive these rows."""
+        with disk_errors(self._path, "write"):
+            os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """Closes the file; one that holds nothing goes."""
         self._file.close()

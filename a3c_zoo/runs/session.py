@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from a3c_zoo.errors import ZooError
@@ -126,14 +127,15 @@ class Session:
             self.monitor.write(
                 [(e.episode_return, e.length, self._clock.of("training", e.time_s), e.step, e.worker) for e in episodes]
             )
-        for episode in episodes:
-            self._window.add(episode.episode_return, episode.length)
+        for episode in episodes:  # plain numbers: a checkpoint with NumPy's can be written, and not be read
+            self._window.add(float(episode.episode_return), int(episode.length))
         self.episodes += len(episodes)
         if self._hooks.wants_episodes:
             for episode in episodes:
                 self._hooks.episode(self._run, episode)
         for report in reports:
-            self.steps, self.updates = max(self.steps, report.steps), max(self.updates, report.updates)
+            self.steps = max(self.steps, int(report.steps))
+            self.updates = max(self.updates, int(report.updates))
             self._metrics.update(report.metrics)
         self._look_at_evaluator()
         self._publish(force=False)
@@ -284,6 +286,9 @@ class Session:
     def save(self, agent_state: dict[str, Any]) -> None:
         """Writes a checkpoint of the agent's state and of this session's own."""
         self.tensorboard.flush()
+        self.monitor.sync()
+        if self._evaluator:
+            self._evaluator.sync()
         content = {"agent": agent_state, "session": self._state()}
         save_checkpoint(self.directory, self.steps, content)
         self._saved_steps = self.steps
@@ -295,6 +300,7 @@ class Session:
             "updates": self.updates,
             "evaluations": self._evaluations,
             "next_check": self._next_check,
+            "evaluation": asdict(self.evaluation) if self.evaluation else None,
             "window": self._window.state_dict(),
             "monitor_position": self.monitor.position,
             "seconds": {**self._clock.seconds},
@@ -306,6 +312,7 @@ class Session:
         self.steps, self.episodes, self.updates = state["steps"], state["episodes"], state["updates"]
         self._saved_steps, self._published = self.steps, (self.steps, self.episodes)
         self._evaluations, self._next_check = state["evaluations"], state["next_check"]
+        self.evaluation = Evaluation(**state["evaluation"]) if state.get("evaluation") else None
         self._window.load_state_dict(state["window"])
         for part, seconds in state["seconds"].items():
             self._clock.seconds[part] = self._clock.seconds.get(part, 0.0) + seconds

@@ -85,6 +85,7 @@ def train_on(
             from a3c_zoo.runs.checkpoints import load_checkpoint
 
             saved = load_checkpoint(directory)
+            directory.outcome_file.unlink(missing_ok=True)  # should this session be killed, it has no end
             if flags:
                 text = dump_config(config)
                 write_atomically(directory.config_file, lambda file: file.write(text.encode()))
@@ -111,7 +112,7 @@ def _meta(job: Job) -> dict[str, Any]:
         "kind": job.agent.kind,
         "serial": job.serial,
         "seed": job.config.run.seed,
-        "plugin": str(job.registry.owner(job.entry)),
+        "plugins": job.registry.plugins_of(job.config),
         "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
         "command": sys.argv,
         **describe_host(),
