@@ -19,7 +19,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.errors import PluginError
 from a3c_zoo.learning.environments import SEED_ENV, SEED_EVALUATION, seed_for
-from a3c_zoo.records import Outcome, Report
+from a3c_zoo.records import Outcome, Progress, Report
 from a3c_zoo.registry import get_registry
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
@@ -121,8 +121,8 @@ def test_while_a_resumed_run_lives_it_has_no_outcome(tmp_path: Path) -> None:
     """Else one that is killed would seem to have ended as the session before it did."""
 
     class Looking(Listener):
-        def starting(self, title: str, target: float | None, run: Any, path: Path) -> None:
-            assert not (path / "outcome.json").exists()
+        def progress(self, progress: Progress) -> None:
+            assert not (outcome.run / "outcome.json").exists()
 
     outcome, _ = train(tmp_path, stop_return=2.0, steps=100)
     assert (outcome.run / "outcome.json").exists()

@@ -85,7 +85,6 @@ def train_on(
             from a3c_zoo.runs.checkpoints import load_checkpoint
 
             saved = load_checkpoint(directory)
-            directory.outcome_file.unlink(missing_ok=True)  # should this session be killed, it has no end
             if flags:
                 text = dump_config(config)
                 write_atomically(directory.config_file, lambda file: file.write(text.encode()))
@@ -146,6 +145,8 @@ def _train(
             meter=meter,
             saved=saved,
         )
+        # Nothing refuses it any more. Should it be killed, the end of the session before isn't its own.
+        directory.outcome_file.unlink(missing_ok=True)
         try:
             with meter.watching():
                 outcome = _run_agent(job, session, stop)
