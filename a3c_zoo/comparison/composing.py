@@ -179,7 +179,7 @@ def _about_pair(env: str, pair: Mapping[str, Any]) -> list[str]:
             f"{env}: a run of {pair['method']} {words} one of {pair['other']} with probability {estimate_text(chance)}"
         )
         if unknown:
-            text += f", where {unknown:.0%} of the pairs, of which it isn't known, count half"
+            text += f"; of {unknown:.0%} of the pairs it isn't known, and they count half"
         if chance["low"] - unknown / 2 <= 0.5 <= chance["high"] + unknown / 2:
             text += "; that is no difference that these runs can show"
         lines.append(f"{text}.")

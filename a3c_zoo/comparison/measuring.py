@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -105,6 +105,9 @@ def evaluation_curve(record: RunRecord, by: str, deterministic: bool = False) ->
     return Line(np.array(x), np.array([each.evaluation.mean_return for each in found]))
 
 
+NOTHING: Final = Line(np.empty(0), np.empty(0))
+
+
 def measure(record: RunRecord, label: str, registry: Registry) -> MeasuredRun:
     """Measures a run that was read."""
     outcome, curve = record.outcome, record.curve
@@ -112,10 +115,8 @@ def measure(record: RunRecord, label: str, registry: Registry) -> MeasuredRun:
     moment = None if threshold is None else curves.reached(curve, threshold)
     sampled, greedy = evaluation_curve(record, "steps"), evaluation_curve(record, "steps", deterministic=True)
     over = evaluation_curve(record, "seconds" if record.settings.get("run.time_limit_s") else "steps")
-    if outcome and record.evaluations and max(each.steps for each in record.evaluations) < outcome.steps:
-        sampled = greedy = over = Line(
-            np.empty(0), np.empty(0)
-        )  # the return of an earlier checkpoint is not its final one
+    if outcome and max((each.steps for each in record.evaluations), default=0) < outcome.steps:
+        sampled = greedy = over = NOTHING  # an earlier checkpoint's return is not the final one
     steps = outcome.steps if outcome else int(curve.steps[-1]) if len(curve) else 0
     training_s = outcome.training_s if outcome else float(curve.seconds[-1]) if len(curve) else 0.0
     measures = Measures(
