@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,7 @@ def test_results_of_five_seeds(ten: Material) -> None:
     assert (pair["method"], pair["other"]) == ("a3c", "sb3-a2c")
     assert pair["final_return"] == {"value": 1, "low": 1, "high": 1}
     for name in ("seconds_to_threshold", "steps_to_threshold"):
-        assert pair[name] == {"value": 1, "low": 1, "high": 1, "unknown": 0}
+        assert pair[name] == {"value": 1, "low": 1, "high": 1, "unknown": 0, "low_if_lost": 1, "high_if_won": 1}
     assert results["overall"] is None
     assert json.loads(json.dumps(results, allow_nan=False)) == results
 
@@ -233,6 +234,21 @@ def test_the_verdict_claims_only_what_runs_can_show(ten: Material) -> None:
     assert any("sb3-a2c ended with a return of 400.0" in line and "in 2 of 5 runs" in line for line in lines)
     same = material([record(m, s, final=400.0 + s) for m in ("a3c", "sb3-a2c") for s in range(1, 6)])
     (line,) = [line for line in verdict(same) if "higher return" in line]
+    assert line.endswith("that is no difference that these runs can show.")
+
+
+def test_a_difference_that_hangs_on_pairs_of_which_nothing_is_known_is_none() -> None:
+    """Eight of ten runs get there after 20.5 s, two end after 40 s without; all of the slow ones do after 100 s."""
+    fast = [record("a3c", seed, reached_at=110 if seed < 8 else None) for seed in range(10)]
+    slow = [record("sb3-a2c", seed, reached_at=110) for seed in range(10)]
+    slow = [replace(each, curve=replace(each.curve, seconds=each.curve.seconds * 5)) for each in slow]
+    found = material([*fast, *slow])
+    (pair,) = found.results["environments"]["cartpole"]["against"]
+    chance = pair["seconds_to_threshold"]
+    assert (chance["value"], chance["unknown"], chance["high_if_won"]) == (pytest.approx(0.9), pytest.approx(0.2), 1)
+    assert chance["low_if_lost"] <= 0.5 < chance["low"]
+    (line,) = (line for line in verdict(found) if "in less time" in line)
+    assert "of 20% of the pairs it isn't known" in line
     assert line.endswith("that is no difference that these runs can show.")
 
 

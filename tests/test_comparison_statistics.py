@@ -236,6 +236,8 @@ def test_a_fast_method_that_fails_is_not_known_to_be_later() -> None:
     fast, slow = Durations.of([10.0] * 5 + [None] * 5, [30.0] * 10), durations(*[100.0] * 10)
     assert probability_of_earlier(fast, slow).value == 0.75  # of between 0.5 and 1
     assert share_unknown(fast, slow) == 0.5
+    assert probability_of_earlier(fast, slow, unknown=0).value == 0.5
+    assert probability_of_earlier(fast, slow, unknown=1).value == 1.0
     assert share_unknown(slow, slow) == 0
 
 

@@ -174,13 +174,13 @@ def _about_pair(env: str, pair: Mapping[str, Any]) -> list[str]:
     for key, words in kinds.items():
         if key not in pair:
             continue
-        chance, unknown = pair[key], pair[key].get("unknown", 0.0)
+        chance = pair[key]
         text = (
             f"{env}: a run of {pair['method']} {words} one of {pair['other']} with probability {estimate_text(chance)}"
         )
-        if unknown:
+        if unknown := chance.get("unknown"):
             text += f"; of {unknown:.0%} of the pairs it isn't known, and they count half"
-        if chance["low"] - unknown / 2 <= 0.5 <= chance["high"] + unknown / 2:
+        if chance.get("low_if_lost", chance["low"]) <= 0.5 <= chance.get("high_if_won", chance["high"]):
             text += "; that is no difference that these runs can show"
         lines.append(f"{text}.")
     return lines

@@ -131,7 +131,12 @@ def _against(runs: Sequence[Measures], others: Sequence[Measures], threshold: fl
     for name, end in DURATIONS.items():
         if threshold is not None:
             pair = durations_of(runs, name, end), durations_of(others, name, end)
-            found[name] = {**_plain(probability_of_earlier(*pair)), "unknown": share_unknown(*pair)}
+            bounds = {
+                "unknown": share_unknown(*pair),
+                "low_if_lost": probability_of_earlier(*pair, unknown=0).low,
+                "high_if_won": probability_of_earlier(*pair, unknown=1).high,
+            }
+            found[name] = _plain(probability_of_earlier(*pair)) | bounds
     return found
 
 

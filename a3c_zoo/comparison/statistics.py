@@ -235,35 +235,38 @@ def probability_of_improvement(
 
 
 def probability_of_earlier(
-    durations: Durations, others: Durations, *, resamples: int = RESAMPLES, seed: int = 0
+    durations: Durations, others: Durations, *, unknown: float = 0.5, resamples: int = RESAMPLES, seed: int = 0
 ) -> Estimate:
     """P(X < Y) + ½ P(neither is known to be earlier) for the times that a run X and a run Y take to get somewhere.
 
     A run that never got there is later than all that did before it ended. Which of two runs would have been earlier
     is not known if neither got there, or if the one that didn't ended before the other did. Gehan 1965, "A generalized
     Wilcoxon test for comparing arbitrarily singly-censored samples".
+
+    Args:
+        unknown: what a pair counts of which it is not known: with 0 and 1, the least and the most that it can be.
     """
-    wins, losses = _who_is_earlier(durations, others)
-    return _mean_win([0.5 + (wins.astype(np.float64) - losses) / 2], resamples, seed)
+    wins = _wins(durations, others)
+    return _mean_win([np.where(np.isnan(wins), unknown, wins)], resamples, seed)
 
 
 def share_unknown(durations: Durations, others: Durations) -> float:
     """The share of pairs of runs of which it is not known which is earlier.
 
     Where runs end after so many steps, that depends on the method: one that is fast and fails ends before the other
-    gets there. `probability_of_earlier` is known up to half of this share only.
+    gets there.
     """
-    wins, losses = _who_is_earlier(durations, others)
-    both = durations.reached[:, None] & others.reached
-    return float((~wins & ~losses & ~both).mean())
+    return float(np.isnan(_wins(durations, others)).mean())
 
 
-def _who_is_earlier(durations: Durations, others: Durations) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """`[runs, other runs]`: which of the one are earlier, and which of the other."""
+def _wins(durations: Durations, others: Durations) -> Floats:
+    """`[runs, other runs]`: 1 where the one is earlier, 0 where the other is, ½ for a tie, NaN where it isn't known."""
     x, x_reached = durations.values[:, None], durations.reached[:, None]
     y, y_reached = others.values, others.reached
     # At the same moment: who got there then is earlier than who ended then without.
-    return x_reached & np.where(y_reached, x < y, x <= y), y_reached & np.where(x_reached, y < x, y <= x)
+    wins = x_reached & np.where(y_reached, x < y, x <= y)
+    losses = y_reached & np.where(x_reached, y < x, y <= x)
+    return np.select([wins, losses, x_reached & y_reached], [1.0, 0.0, 0.5], np.nan)
 
 
 def _mean_win(tables: Sequence[Floats], resamples: int, seed: int) -> Estimate:
