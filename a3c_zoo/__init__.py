@@ -5,16 +5,18 @@ Importing this package is light: torch, gymnasium and the rest load when one of 
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-import pluggy
-
-from a3c_zoo.entries import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry
 from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry
+from a3c_zoo.plugins.hookspecs import hookimpl
+from a3c_zoo.version import __version__
 
 if TYPE_CHECKING:
     from a3c_zoo.comparison.api import compare
     from a3c_zoo.comparison.plotting import plot
+    from a3c_zoo.plugins.registry import load_registry
     from a3c_zoo.runs.api import load_agent, train
 
 __all__ = [
@@ -29,28 +31,23 @@ __all__ = [
     "compare",
     "hookimpl",
     "load_agent",
+    "load_registry",
     "plot",
     "train",
 ]
 
-__version__ = "0.1.0"
-
-#: Marks a plugin's function as the implementation of the hook that has its name (see `a3c_zoo.hookspecs`).
-hookimpl = pluggy.HookimplMarker("a3c_zoo")
+#: Public function → its module, imported when the function is first asked for.
+_FUNCTIONS = {
+    "compare": "a3c_zoo.comparison.api",
+    "load_agent": "a3c_zoo.runs.api",
+    "load_registry": "a3c_zoo.plugins.registry",
+    "plot": "a3c_zoo.comparison.plotting",
+    "train": "a3c_zoo.runs.api",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the functions, and the modules behind them, when they are first asked for."""
-    if name == "compare":
-        from a3c_zoo.comparison import api as comparison
-
-        return comparison.compare
-    if name in ("train", "load_agent"):
-        from a3c_zoo.runs import api
-
-        return getattr(api, name)
-    if name == "plot":
-        from a3c_zoo.comparison import plotting
-
-        return plotting.plot
-    raise AttributeError(f"module 'a3c_zoo' has no attribute '{name}'")
+    """Loads a function, and the modules behind it, when it is first asked for."""
+    if name not in _FUNCTIONS:
+        raise AttributeError(f"module 'a3c_zoo' has no attribute '{name}'")
+    return getattr(importlib.import_module(_FUNCTIONS[name]), name)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from a3c_zoo.config import Config
-    from a3c_zoo.entries import EnvEntry, NetworkEntry
+    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import a3c_zoo
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Progress
-from a3c_zoo.registry import get_registry
 
 #: Rate, norm and samples per update of the sets of `a3c-data` and `a3c-grad` for Pong; that of `a3c` has others.
 AS_THE_OTHERS = {

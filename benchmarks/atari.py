@@ -20,9 +20,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from a3c_zoo.hyperparams import resolve_config
+from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.start import WORKER_ENVIRONMENT
-from a3c_zoo.registry import get_registry
 
 #: Network and the frame size that it is made for.
 NETWORKS = {"conv42": 42, "a3c-ff": 84, "nature": 84, "nature-dual": 84}
@@ -35,9 +35,9 @@ SB3_SIZE = 84
 RANDOM_ACTIONS = """
 import sys, time
 import numpy as np
-from a3c_zoo.hyperparams import resolve_config
+from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.learning.environments import make_vector_env
-from a3c_zoo.registry import get_registry
+from a3c_zoo.plugins.registry import get_registry
 
 registry, seconds, frame_size = get_registry(), float(sys.argv[2]), sys.argv[3]
 entry = registry.env(sys.argv[1])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import a3c_zoo
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import one_torch_thread
-from a3c_zoo.registry import get_registry
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
 
 BAT = 51  # where the game's memory has the height of the agent's bat

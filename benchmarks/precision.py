@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from a3c_zoo.entries import load_object
 from a3c_zoo.learning.configs import ImageConfig
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.spaces import observation_spec
-from a3c_zoo.registry import get_registry
+from a3c_zoo.plugins.entries import load_object
+from a3c_zoo.plugins.registry import get_registry
 
 FRAMES = {"conv42": 42, "a3c-ff": 84, "nature": 84, "nature-dual": 84}
 T, REPEAT_S = 20, 0.5

@@ -11,10 +11,10 @@ import yaml
 from ale_py import roms
 
 import a3c_zoo
+from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import UnknownNameError, ZooError
 from a3c_zoo.hardware import has_fast_bfloat16
-from a3c_zoo.hyperparams import resolve_config
-from a3c_zoo.registry import get_registry
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.testing import check_env
 from a3c_zoo_envs.atari_config import AtariConfig
 from a3c_zoo_envs.atari_family import resolve

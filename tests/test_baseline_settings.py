@@ -19,9 +19,9 @@ from stable_baselines3.common.monitor import load_results
 import a3c_zoo
 from a3c_zoo.baselines.configs import SB3A2CConfig, SB3PPOConfig
 from a3c_zoo.cli.main import cli
+from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ConfigError, UnknownNameError
-from a3c_zoo.hyperparams import resolve_config
-from a3c_zoo.registry import get_registry
+from a3c_zoo.plugins.registry import get_registry
 from tests.toys_baselines import BASELINES, agent_state, one_thread, toys_installed, train
 
 ROOT = Path(__file__).parents[1]

@@ -17,10 +17,10 @@ from stable_baselines3.common.vec_env import VecFrameStack, VecTransposeImage
 import a3c_zoo
 from a3c_zoo.baselines.sb3_model import build_model, make_stack
 from a3c_zoo.config import Config
+from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.hyperparams import resolve_config
 from a3c_zoo.learning.environments import make_vector_env
-from a3c_zoo.registry import get_registry
+from a3c_zoo.plugins.registry import get_registry
 from tests.toys_baselines import agent_state, one_thread, train
 from tests.toys_runs import command_line
 

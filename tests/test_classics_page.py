@@ -7,9 +7,9 @@ import re
 import pytest
 import yaml
 
-from a3c_zoo.hyperparams import describe, list_sets, resolve_config
-from a3c_zoo.plugins import Selection
-from a3c_zoo.registry import Registry, load_registry
+from a3c_zoo.config.sets import describe, list_sets, resolve_config
+from a3c_zoo.plugins.loading import Selection
+from a3c_zoo.plugins.registry import Registry, load_registry
 from tests.wheels import ROOT
 
 PAGE = (ROOT / "docs" / "classics.md").read_text(encoding="utf-8")

@@ -16,8 +16,8 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from a3c_zoo.builtins import COMMANDS
 from a3c_zoo.cli.panel import Watcher
+from a3c_zoo.plugins.builtins import COMMANDS
 from a3c_zoo.testing import plugin_distribution
 
 HEAVY = ("torch", "gymnasium", "stable_baselines3")

@@ -22,8 +22,8 @@ from a3c_zoo.comparison.measuring import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.pages import plain
 from a3c_zoo.comparison.panels import on_grid, svg_of
 from a3c_zoo.comparison.reading import CheckpointEvaluation, RunRecord
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Outcome
-from a3c_zoo.registry import get_registry
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

@@ -9,7 +9,7 @@ import pytest
 
 from a3c_zoo import EnvEntry
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.registry import load_registry
+from a3c_zoo.plugins.registry import load_registry
 from a3c_zoo.testing import check_env
 from tests import walks
 

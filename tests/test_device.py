@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 import a3c_zoo
-from a3c_zoo import builtins
 from a3c_zoo.learning.device import OnDevice, check_device
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import differentiate
+from a3c_zoo.plugins import builtins
 from a3c_zoo.runs.checkpoints import load_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from tests.test_precision import OBJECTIVE, N, model, off_by, pictures, rollout

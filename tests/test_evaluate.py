@@ -12,8 +12,8 @@ import pytest
 
 import a3c_zoo
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.entries import EnvEntry
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
 from a3c_zoo.runs.evaluate import StopEvaluationError, evaluate
 from tests.toys import MODES, SCRIPT, Script, ToyVectorEnv

@@ -21,8 +21,8 @@ import torch
 import a3c_zoo
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.learning.environments import SEED_EVALUATION, seed_for
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
-from a3c_zoo.registry import get_registry
 from a3c_zoo.runs.api import evaluate
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.players import FIRST_NUMBER, Task, play

@@ -23,10 +23,10 @@ from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.agents.plan import Plan
 from a3c_zoo.config import OptimizerConfig
-from a3c_zoo.entries import NetworkEntry
 from a3c_zoo.learning.model import Spaces
 from a3c_zoo.learning.shared import Counters, optimizer_state, share
 from a3c_zoo.learning.spaces import Categorical, observation_spec
+from a3c_zoo.plugins.entries import NetworkEntry
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.start import warm_up
 from tests.toys import (

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from a3c_zoo import hookspecs
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, RunConfig
 from a3c_zoo.errors import PluginError
-from a3c_zoo.plugins import HOOKS, Selection
+from a3c_zoo.plugins import hookspecs
+from a3c_zoo.plugins.loading import HOOKS, Selection
+from a3c_zoo.plugins.registry import Registry, load_registry
 from a3c_zoo.records import Episode, Outcome, Progress, RunInfo
-from a3c_zoo.registry import Registry, load_registry
 from a3c_zoo.testing import plugin_distribution
 
 CONFIG = Config("cartpole", "a3c", RunConfig.model_validate({}), EnvConfig.model_validate({}), AgentConfig())

@@ -17,12 +17,12 @@ from pydantic import Field, ValidationError
 from a3c_zoo import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, RunConfig
-from a3c_zoo.entries import Entry
+from a3c_zoo.config.sets import describe, dump_config, find_set, list_sets, load_config, resolve_config
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError
-from a3c_zoo.hyperparams import describe, dump_config, find_set, list_sets, load_config, resolve_config
 from a3c_zoo.learning.configs import MLPConfig
-from a3c_zoo.plugins import Plugin, PluginInfo, Selection
-from a3c_zoo.registry import Registry, load_registry
+from a3c_zoo.plugins.entries import Entry
+from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection
+from a3c_zoo.plugins.registry import Registry, load_registry
 
 
 class MazeConfig(EnvConfig):

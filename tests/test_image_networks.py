@@ -10,13 +10,13 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from a3c_zoo import builtins
-from a3c_zoo.entries import load_object
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.configs import ImageConfig
 from a3c_zoo.learning.image_networks import A3C_FF, Architecture, Conv, ConvActorCritic
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
+from a3c_zoo.plugins import builtins
+from a3c_zoo.plugins.entries import load_object
 
 ACTIONS = 6
 NAMES = [name for name, *_ in builtins.IMAGE_NETWORKS]

@@ -13,11 +13,11 @@ from a3c_zoo.agents.configs import A3CDataConfig, A3CGradConfig, HandoverConfig
 from a3c_zoo.agents.learner import check_handover
 from a3c_zoo.agents.plan import Plan
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
-from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.configs import MLPConfig
 from a3c_zoo.learning.model import Model, probe_spaces
 from a3c_zoo.learning.shared import Counters, optimizer_state, share
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.ring import ring_memory
 from a3c_zoo.processes.serial import SerialCrew
 from tests.toys import CONSTANT, toy_entry

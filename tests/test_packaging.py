@@ -58,7 +58,7 @@ def test_metadata(wheel: Path) -> None:
     assert licence.startswith("MIT License")
     assert dict(points["console_scripts"]) == {"a3c-zoo": "a3c_zoo.__main__:main"}
     assert dict(points["a3c_zoo"]) == {
-        "core": "a3c_zoo.builtins",
+        "core": "a3c_zoo.plugins.builtins",
         "envs": "a3c_zoo_envs",
         "hyperparams": "a3c_zoo_hyperparams",
     }

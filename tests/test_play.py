@@ -25,9 +25,9 @@ import a3c_zoo
 from a3c_zoo.cli import screens
 from a3c_zoo.cli.video import VideoFile
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.entries import EnvEntry
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
+from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
 from a3c_zoo.runs.play import Scene, play
 from tests.test_evaluate import FirstAction

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import a3c_zoo
-from a3c_zoo.plugins import Plugin, PluginInfo, Selection, load_plugins
+from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, load_plugins
 from a3c_zoo.testing import plugin_distribution
 
 Install = Callable[..., None]

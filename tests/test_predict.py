@@ -25,8 +25,8 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import ObservationError
 from a3c_zoo.learning.model import as_batch
 from a3c_zoo.learning.spaces import observation_spec
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Policy
-from a3c_zoo.registry import get_registry
 from tests.toys import ToyVectorEnv
 from tests.toys_baselines import one_thread
 
@@ -176,7 +176,7 @@ def test_batches_of_observations_without_axes() -> None:
 def test_sb3s_own_evaluation_accepts_an_agent(policy: Policy) -> None:
     registry = get_registry()
     entry = registry.env("cartpole")
-    config = a3c_zoo.hyperparams.resolve_config(registry, entry, registry.agent("a3c"))
+    config = a3c_zoo.config.sets.resolve_config(registry, entry, registry.agent("a3c"))
     makers: tuple[Callable[[], Any], ...] = (
         lambda: make_vec_env("CartPole-v1", 3, seed=0),
         lambda: Monitor(gymnasium.make("CartPole-v1")),

@@ -24,7 +24,6 @@ import a3c_zoo
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.agents.plan import Plan
 from a3c_zoo.config import OptimizerConfig
-from a3c_zoo.entries import NetworkEntry
 from a3c_zoo.errors import ConfigError, ObservationError
 from a3c_zoo.learning.configs import ImageConfig, MLPConfig
 from a3c_zoo.learning.image_networks import build_a3c_ff, build_conv42, build_nature_dual
@@ -35,6 +34,7 @@ from a3c_zoo.learning.recurrent import Core, Recurrent, kept
 from a3c_zoo.learning.rollout import Collector, Rollout
 from a3c_zoo.learning.shared import Counters, FlatParameters, optimizer_state, share
 from a3c_zoo.learning.spaces import Categorical, observation_spec
+from a3c_zoo.plugins.entries import NetworkEntry
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.processes.start import warm_up

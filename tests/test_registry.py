@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from a3c_zoo import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry
-from a3c_zoo.entries import Entry
 from a3c_zoo.errors import PluginError, UnknownNameError
-from a3c_zoo.plugins import Plugin, PluginInfo, Selection
-from a3c_zoo.registry import Registry, get_registry, load_registry
+from a3c_zoo.plugins.entries import Entry
+from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection
+from a3c_zoo.plugins.registry import Registry, get_registry, load_registry
 
 MAZE = EnvEntry("maze", "toy_envs:make")
 

@@ -19,8 +19,8 @@ import pytest
 import a3c_zoo
 from a3c_zoo.errors import PluginError
 from a3c_zoo.learning.environments import SEED_ENV, SEED_EVALUATION, seed_for
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome, Progress, Report
-from a3c_zoo.registry import get_registry
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.session import Session

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from a3c_zoo.cli import show as module
-from a3c_zoo.hyperparams import describe, resolve_config
-from a3c_zoo.plugins import Selection
-from a3c_zoo.registry import load_registry
+from a3c_zoo.config.sets import describe, resolve_config
+from a3c_zoo.plugins.loading import Selection
+from a3c_zoo.plugins.registry import load_registry
 
 
 def show(*args: str) -> subprocess.CompletedProcess[str]:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import a3c_zoo
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
-from a3c_zoo.registry import get_registry
 from a3c_zoo.runs.checkpoints import save_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_baselines import one_thread

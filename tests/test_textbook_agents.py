@@ -14,10 +14,10 @@ from a3c_zoo.agents.monte_carlo import MonteCarloWorker
 from a3c_zoo.agents.nstep import NStepWorker
 from a3c_zoo.agents.plan import Plan
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
-from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model, probe_spaces
 from a3c_zoo.learning.shared import Counters, optimizer_state, share
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.serial import SerialCrew
 from tests.test_serial import assert_equal_runs
 from tests.toys_runs import checkpoint, episodes

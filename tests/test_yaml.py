@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from a3c_zoo.yaml_sets import MAX_BYTES, MAX_DEPTH, display, dump, parse_document, parse_value, read_document
+from a3c_zoo.config.yaml import MAX_BYTES, MAX_DEPTH, display, dump, parse_document, parse_value, read_document
 
 SCALARS: list[tuple[str, Any]] = [
     # numbers, with or without a point in front of the exponent

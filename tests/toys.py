@@ -27,10 +27,10 @@ from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.agents.plan import Plan
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
-from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.shared import Counters
 from a3c_zoo.learning.spaces import ObservationSpec
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.records import Report
 
 ToyEpisode = tuple[Sequence[float], str]

@@ -12,7 +12,7 @@ import torch
 
 import a3c_zoo
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.registry import get_registry
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import SilentObserver
 from a3c_zoo.runs.checkpoints import load_checkpoint
 from a3c_zoo.runs.directory import RunDirectory

@@ -24,7 +24,7 @@ from pydantic import Field
 from a3c_zoo import EnvEntry, NetworkEntry, hookimpl
 from a3c_zoo.cli.main import cli
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.registry import get_registry
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.checkpoints import load_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution

@@ -9,11 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from a3c_zoo.config import Config
-from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.learning.model import Model, Spaces
 from a3c_zoo.learning.shared import Counters, optimizer_state, share
 from a3c_zoo.learning.statistics import RunningStatistics
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.records import RunContext
 
 

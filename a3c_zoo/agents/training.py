@@ -8,12 +8,12 @@ from typing import Any
 from a3c_zoo.agents.configs import A3CConfig, LossConfig, TextbookConfig
 from a3c_zoo.agents.plan import Plan, make_plan
 from a3c_zoo.config import NEVER, Config
-from a3c_zoo.entries import EnvEntry, NetworkEntry
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, probe_spaces, saved_model
 from a3c_zoo.learning.objective import Objective
 from a3c_zoo.learning.shared import Counters
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, WorkerFactory, supervise
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.serial import SerialCrew

@@ -22,7 +22,7 @@ from a3c_zoo.records import Episode, Report, Snapshot
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
-    from a3c_zoo.entries import EnvEntry, NetworkEntry
+    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
     from a3c_zoo.records import RunContext
 
 

@@ -9,7 +9,7 @@ from a3c_zoo.errors import ZooError
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
-    from a3c_zoo.entries import EnvEntry, NetworkEntry
+    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
     from a3c_zoo.records import Policy, RunContext
 
 

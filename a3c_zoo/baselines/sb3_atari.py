@@ -12,7 +12,7 @@ from a3c_zoo.errors import ConfigError, ZooError
 
 if TYPE_CHECKING:
     from a3c_zoo.config import EnvConfig
-    from a3c_zoo.entries import EnvEntry
+    from a3c_zoo.plugins.entries import EnvEntry
 
 #: The zoo's key → AtariWrapper's.
 WRAPPER_KEYS = {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import ActorCriticPolicy
 
     from a3c_zoo.config import Config
-    from a3c_zoo.entries import EnvEntry
+    from a3c_zoo.plugins.entries import EnvEntry
 
 ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
     "tanh": torch.nn.Tanh,

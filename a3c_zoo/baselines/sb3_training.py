@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
     from a3c_zoo.config import Config
-    from a3c_zoo.entries import EnvEntry
+    from a3c_zoo.plugins.entries import EnvEntry
     from a3c_zoo.records import RunContext
 
 #: Seconds between reports of rollouts in which no episode ended.

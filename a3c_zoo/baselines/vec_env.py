@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvStepReturn
 
     from a3c_zoo.config import EnvConfig
-    from a3c_zoo.entries import EnvEntry
+    from a3c_zoo.plugins.entries import EnvEntry
 
 
 class ZooVecEnv(VecEnv):

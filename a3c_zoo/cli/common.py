@@ -12,7 +12,7 @@ import click
 from a3c_zoo.cli.complete import complete_run
 
 if TYPE_CHECKING:
-    from a3c_zoo.registry import Registry
+    from a3c_zoo.plugins.registry import Registry
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

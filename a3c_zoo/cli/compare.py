@@ -100,7 +100,7 @@ def command(
     """
     from a3c_zoo.cli.board import Board
     from a3c_zoo.comparison import api
-    from a3c_zoo.registry import get_registry
+    from a3c_zoo.plugins.registry import get_registry
 
     warn_about_faults(get_registry())
     if sources:
@@ -124,7 +124,7 @@ def command(
 
 def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Run folders and environments: of `--from runs/*` the shell makes one option and many arguments."""
-    from a3c_zoo.registry import get_registry
+    from a3c_zoo.plugins.registry import get_registry
 
     known = get_registry().envs
     folders = [name for name in names if name not in known and Path(name).is_dir()]

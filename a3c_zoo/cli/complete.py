@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 def complete_env(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Environment names, and the examples of families."""
-    from a3c_zoo.registry import get_registry
+    from a3c_zoo.plugins.registry import get_registry
 
     registry = get_registry()
     described = {entry.name: entry.description for entry in registry.envs.values()}
@@ -25,15 +25,15 @@ def complete_env(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 def complete_agent(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of agents and baselines."""
-    from a3c_zoo.registry import get_registry
+    from a3c_zoo.plugins.registry import get_registry
 
     return _matching({entry.name: entry.description for entry in get_registry().agents.values()}, incomplete)
 
 
 def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Hyperparameter sets of the environment that the line names, or of all; and files."""
-    from a3c_zoo.hyperparams import list_sets
-    from a3c_zoo.registry import get_registry
+    from a3c_zoo.config.sets import list_sets
+    from a3c_zoo.plugins.registry import get_registry
 
     env = ctx.params.get("env")
     sets = [each for each in list_sets(get_registry()) if env in (None, each.env)]

@@ -15,8 +15,8 @@ import click
 from a3c_zoo.cli.common import make_runs_dir_option, warn_about_faults
 from a3c_zoo.cli.complete import complete_agent, complete_env
 from a3c_zoo.errors import ZooError, unknown_name
+from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.records import Reason
-from a3c_zoo.registry import Registry, get_registry
 
 if TYPE_CHECKING:
     from a3c_zoo.runs.directory import RunSummary
@@ -75,7 +75,7 @@ def _networks(registry: Registry) -> list[Row]:
 
 
 def _hyperparams(registry: Registry) -> list[Row]:
-    from a3c_zoo.hyperparams import list_sets
+    from a3c_zoo.config.sets import list_sets
 
     return [{"env": each.env, "set": each.name, "package": each.package} for each in list_sets(registry)]
 

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from a3c_zoo import builtins
-from a3c_zoo.entries import CommandEntry, load_object
 from a3c_zoo.errors import PluginError, ZooError, unknown_name
+from a3c_zoo.plugins import builtins
+from a3c_zoo.plugins.entries import CommandEntry, load_object
 
 _BUILTIN = {entry.name: entry for entry in builtins.COMMANDS}
 
@@ -28,7 +28,7 @@ class ZooGroup(click.Group):
 
     def entries(self) -> dict[str, CommandEntry]:
         """Every command. Loads the plugins, which the built-in commands do without."""
-        from a3c_zoo.registry import get_registry
+        from a3c_zoo.plugins.registry import get_registry
 
         return {**get_registry().commands, **_BUILTIN}
 
@@ -158,7 +158,7 @@ def _debug_option() -> click.Option:
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from a3c_zoo import __version__
+        from a3c_zoo.version import __version__
 
         click.echo(f"a3c-zoo {__version__}")
         ctx.exit()

@@ -13,7 +13,7 @@ from a3c_zoo.cli.common import warn_about_faults
 from a3c_zoo.cli.complete import complete_agent, complete_env, complete_set
 
 if TYPE_CHECKING:
-    from a3c_zoo.hyperparams import Row
+    from a3c_zoo.config.sets import Row
 
 
 @click.group(no_args_is_help=True, epilog="Example: a3c-zoo show hyperparams cartpole")
@@ -39,8 +39,8 @@ def hyperparams(
     env: str, agent: str | None, hyperparams: str | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
     """Show each value that `a3c-zoo train ENV` would use, its meaning or unit, and where it came from."""
-    from a3c_zoo.hyperparams import describe, resolve_config
-    from a3c_zoo.registry import get_registry
+    from a3c_zoo.config.sets import describe, resolve_config
+    from a3c_zoo.plugins.registry import get_registry
 
     registry = get_registry()
     warn_about_faults(registry)
@@ -57,7 +57,7 @@ def hyperparams(
 
 def _print_plain(rows: Sequence[Row]) -> None:
     """Columns of their full width, for files and pipes: nothing is cut off or wrapped."""
-    from a3c_zoo.yaml_sets import display
+    from a3c_zoo.config.yaml import display
 
     cells = [(row.key, display(row.value, limit=0), row.source, row.description) for row in rows]
     lines = [("key", "value", "source", "meaning"), *cells]
@@ -72,7 +72,7 @@ def _print_rich(title: str, rows: Sequence[Row]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from a3c_zoo.yaml_sets import display
+    from a3c_zoo.config.yaml import display
 
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("key", "value", "source", "meaning"):

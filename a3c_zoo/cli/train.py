@@ -47,7 +47,7 @@ def command(env: str | None, time_limit: float | None, quiet: bool, **options: A
     Exit status: 0 when the run ended as asked, 2 for what you can mend, 1 for what you can't, 130 after Ctrl-C.
     """
     from a3c_zoo.cli.panel import Watcher, summary
-    from a3c_zoo.registry import get_registry
+    from a3c_zoo.plugins.registry import get_registry
     from a3c_zoo.runs import api
 
     warn_about_faults(get_registry())

@@ -14,7 +14,7 @@ from a3c_zoo.comparison.plan import Budget, Plan, make_plan
 from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs
 from a3c_zoo.comparison.running import SilentWatcher, Watcher, train_plan
 from a3c_zoo.errors import ZooError
-from a3c_zoo.registry import get_registry
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR
 from a3c_zoo.runs.signals import stop_on_signals
 

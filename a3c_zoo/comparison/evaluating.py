@@ -203,7 +203,7 @@ def play_checkpoints(
     Args:
         on_step: called after every step of the environments.
     """
-    from a3c_zoo.registry import get_registry
+    from a3c_zoo.plugins.registry import get_registry
     from a3c_zoo.runs.api import policy_of
     from a3c_zoo.runs.checkpoints import load_checkpoint
     from a3c_zoo.runs.evaluate import evaluate

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from a3c_zoo.comparison.reading import RunRecord
-    from a3c_zoo.registry import Registry
+    from a3c_zoo.plugins.registry import Registry
 
 #: Points of a training curve that a plot shows.
 SHOWN_POINTS = 300

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-import a3c_zoo
+from a3c_zoo.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _render(name: str, report: Report, autoescape: bool) -> str:
         subtitle=report.subtitle,
         verdict=report.verdict,
         sections=report.sections,
-        version=a3c_zoo.__version__,
+        version=__version__,
     )
 
 

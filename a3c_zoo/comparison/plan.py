@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from a3c_zoo.comparison.reading import LeftOut, read_run
 from a3c_zoo.comparison.timing import speed_variables, timing_of
+from a3c_zoo.config.sets import dump_config, plugins_of, resolve_config
 from a3c_zoo.errors import ConfigError, RunDirectoryError, ZooError, unknown_name
-from a3c_zoo.hyperparams import dump_config, resolve_config
 from a3c_zoo.runs.directory import RunDirectory, describe_host, run_paths
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
-    from a3c_zoo.entries import AgentEntry, EnvEntry
+    from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
+    from a3c_zoo.plugins.registry import Registry
     from a3c_zoo.records import Outcome
-    from a3c_zoo.registry import Registry
 
 #: Checkpoints of a run that are evaluated, in equal parts of its budget; the last one is its end.
 CHECKPOINTS = 10
@@ -196,7 +196,7 @@ def _plan_run(
     options = [entry.name, "--agent", method.agent.name, "--seed", str(seed)]
     options += ["--steps", str(budget.steps)] if budget.steps else ["--time-limit", f"{budget.time_limit_s:.3f}s"]
     options += [text for override in overrides for text in ("-o", override)]
-    name, plugins = method_name(method.agent, config), registry.plugins_of(config)
+    name, plugins = method_name(method.agent, config), plugins_of(registry, config)
     guess_s, is_guessed = known.guess_s(entry.name, method.agent.name, budget)
     done = known.same(config, plugins)
     return PlannedRun(entry.name, name, seed, budget, config, tuple(options), done, guess_s, is_guessed)

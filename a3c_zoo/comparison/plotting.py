@@ -15,9 +15,9 @@ from a3c_zoo.comparison.curves import Floats, running_mean
 from a3c_zoo.comparison.figures import Line, draw, to_bytes
 from a3c_zoo.comparison.monitors import read_evaluations
 from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs
+from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
-from a3c_zoo.yaml_sets import display
 
 Kind = Literal["return", "episode-length", "evaluation"]
 Axis = Literal["steps", "seconds", "episodes"]
@@ -208,7 +208,7 @@ def time_axis(longest_s: float) -> tuple[float, str]:
 
 
 def _threshold(env: str) -> float | None:
-    from a3c_zoo.registry import get_registry
+    from a3c_zoo.plugins.registry import get_registry
 
     entry = get_registry().envs.get(env)
     return None if entry is None else entry.threshold

@@ -182,7 +182,7 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
 
 
 def _refuse_other_versions(meta: Mapping[str, Any]) -> None:
-    from a3c_zoo import __version__
+    from a3c_zoo.version import __version__
 
     versions = meta.get("versions")
     made_by = versions.get("a3c-zoo") if isinstance(versions, dict) else None
@@ -200,7 +200,7 @@ def _refuse_unfinished(outcome: Outcome | None) -> None:
 
 def _settings(file: Path) -> dict[str, Any]:
     """Every value of a config.yml, "section.key" → value. Plugins that it names need not be installed."""
-    from a3c_zoo.yaml_sets import read_document
+    from a3c_zoo.config.yaml import read_document
 
     if not file.is_file():
         raise RunDirectoryError("incomplete: it has no config.yml")
@@ -222,7 +222,7 @@ def config_hash(settings: Mapping[str, Any]) -> str:
 
 
 def _method(meta: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    from a3c_zoo.registry import get_registry
+    from a3c_zoo.plugins.registry import get_registry
 
     name = str(meta["agent"])
     entry = get_registry().agents.get(name)
@@ -270,7 +270,7 @@ def _folder_names(path: Path, env_id: str) -> tuple[str, int | None]:
 
 def _env_name(env_id: str) -> str:
     """The zoo's name of a Gymnasium id."""
-    from a3c_zoo.registry import get_registry
+    from a3c_zoo.plugins.registry import get_registry
 
     for entry in get_registry().envs.values():
         if entry.gym_id is not None and entry.gym_id.rpartition(":")[2] == env_id:

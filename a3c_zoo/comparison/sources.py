@@ -12,7 +12,7 @@ import numpy as np
 from a3c_zoo.comparison.measuring import Measures
 from a3c_zoo.comparison.reading import RunRecord
 from a3c_zoo.comparison.timing import timing_of
-from a3c_zoo.yaml_sets import display
+from a3c_zoo.config.yaml import display
 
 #: Keys of stable-baselines3 that mean what a key of ours means.
 SAME_MEANING = {

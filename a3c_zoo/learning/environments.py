@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from a3c_zoo.entries import load_object
 from a3c_zoo.errors import EnvironmentContractError, PluginError, ZooError, one_line
+from a3c_zoo.plugins.entries import load_object
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
     from a3c_zoo.config import EnvConfig
-    from a3c_zoo.entries import EnvEntry
+    from a3c_zoo.plugins.entries import EnvEntry
 
 # First number of a seed's path: what the random numbers are for.
 SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION = range(4)

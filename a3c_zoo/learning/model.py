@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from a3c_zoo.entries import load_object
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
 from a3c_zoo.learning.actions import ActionDistribution, Gaussian, UniformBox, action_distribution, distribution_from
 from a3c_zoo.learning.deviations import WithDeviations
@@ -22,6 +21,7 @@ from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.shared import FlatParameters
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.learning.statistics import RunningStatistics
+from a3c_zoo.plugins.entries import load_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from a3c_zoo.config import Config, NetworkConfig
-    from a3c_zoo.entries import EnvEntry, NetworkEntry
     from a3c_zoo.learning.networks import ActorCritic
+    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 
 
 @contextmanager

@@ -6,17 +6,17 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.entries import load_object
+from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.errors import ZooError
-from a3c_zoo.hyperparams import resolve_config
-from a3c_zoo.registry import get_registry
+from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run
 from a3c_zoo.runs.train import make_job, train_new, train_on
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
     from a3c_zoo.records import Evaluation, Outcome, Policy
-    from a3c_zoo.registry import Registry
+    from a3c_zoo.plugins.registry import Registry
     from a3c_zoo.runs.play import Scene
     from a3c_zoo.runs.session import Observer
 

@@ -21,7 +21,7 @@ from a3c_zoo.records import Evaluation, Outcome
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
-    from a3c_zoo.registry import Registry
+    from a3c_zoo.plugins.registry import Registry
 
 #: Rises when a run directory of an older version can no longer be read.
 RUN_FORMAT = 1
@@ -110,7 +110,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: it cannot be made or written, or `name` exists already.
         """
-        from a3c_zoo.hyperparams import dump_config
+        from a3c_zoo.config.sets import dump_config
 
         path = _make_new(runs_dir, config, name)
         directory = cls(path)
@@ -162,7 +162,7 @@ class RunDirectory:
 
     def config(self, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None) -> Config:
         """The run's configuration; `flags` on top of it, "section.key" → value and the flag that gave it."""
-        from a3c_zoo.hyperparams import load_config
+        from a3c_zoo.config.sets import load_config
 
         self.meta()
         return load_config(self.config_file, registry, flags)

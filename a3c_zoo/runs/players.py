@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from a3c_zoo.entries import load_object
+from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.errors import ZooError, one_line
 from a3c_zoo.learning.shared import share
 from a3c_zoo.processes.child import how_it_ended, settle_in
@@ -28,7 +28,7 @@ from a3c_zoo.runs.evaluate import PlayedEpisode, StopEvaluationError, play_all
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
-    from a3c_zoo.entries import EnvEntry, NetworkEntry
+    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
     from a3c_zoo.runs.clock import Clock
 
 Mode = Literal["greedy", "sampled"]

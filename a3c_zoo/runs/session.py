@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from a3c_zoo.config import Config, RunConfig
-    from a3c_zoo.entries import AgentEntry, EnvEntry, NetworkEntry
-    from a3c_zoo.run_hooks import RunHooks
+    from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry
+    from a3c_zoo.plugins.run_hooks import RunHooks
     from a3c_zoo.runs.directory import RunDirectory
     from a3c_zoo.runs.resources import Meter
     from a3c_zoo.runs.signals import StopRequest

@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.entries import AgentEntry, EnvEntry, NetworkEntry, load_object
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, load_object
 from a3c_zoo.errors import RunDirectoryError, ZooError
-from a3c_zoo.hyperparams import dump_config
+from a3c_zoo.config.sets import dump_config, plugins_of
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.runs.clock import Clock
 from a3c_zoo.runs.directory import RUN_FORMAT, RunDirectory, describe_host, write_atomically
@@ -22,7 +22,7 @@ from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
     from a3c_zoo.records import Outcome, Reason
-    from a3c_zoo.registry import Registry
+    from a3c_zoo.plugins.registry import Registry
     from a3c_zoo.runs.session import Observer, Session
 
 #: What may change when a run is resumed: how long it goes on, and where. A schedule that falls over `run.steps` follows
@@ -111,7 +111,7 @@ def _meta(job: Job) -> dict[str, Any]:
         "kind": job.agent.kind,
         "serial": job.serial,
         "seed": job.config.run.seed,
-        "plugins": job.registry.plugins_of(job.config),
+        "plugins": plugins_of(job.registry, job.config),
         "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
         "command": sys.argv,
         **describe_host(),

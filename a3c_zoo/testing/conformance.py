@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from a3c_zoo import offers
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.entries import load_object
 from a3c_zoo.errors import PluginError, ZooError
+from a3c_zoo.plugins import offers
+from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.testing.playing import Subject, Trajectory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from a3c_zoo.entries import EnvEntry
+    from a3c_zoo.plugins.entries import EnvEntry
 
 
 def check_env(

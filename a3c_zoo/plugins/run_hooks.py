@@ -11,7 +11,7 @@ from a3c_zoo.errors import PluginError
 if TYPE_CHECKING:
     import pluggy
 
-    from a3c_zoo.plugins import PluginInfo
+    from a3c_zoo.plugins.loading import PluginInfo
     from a3c_zoo.records import Episode, Outcome, Progress, RunInfo
 
 

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from a3c_zoo.entries import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry
+    from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry
     from a3c_zoo.records import Episode, Outcome, Progress, RunInfo
 
 PROJECT = "a3c_zoo"
+
+#: Marks a plugin's function as the implementation of the hook that has its name; public as `a3c_zoo.hookimpl`.
+hookimpl = pluggy.HookimplMarker(PROJECT)
 
 _hookspec = pluggy.HookspecMarker(PROJECT)
 _first_result_hookspec = _hookspec(firstresult=True)

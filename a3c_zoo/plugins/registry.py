@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from a3c_zoo import offers
-from a3c_zoo.entries import (
+from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, unknown_name
+from a3c_zoo.plugins import offers
+from a3c_zoo.plugins.entries import (
     AgentEntry,
     CommandEntry,
     Entry,
@@ -21,12 +22,8 @@ from a3c_zoo.entries import (
     NetworkEntry,
     load_object,
 )
-from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, unknown_name
-from a3c_zoo.plugins import Plugin, PluginInfo, Selection, load_plugins, new_manager
-from a3c_zoo.run_hooks import RunHooks
-
-if TYPE_CHECKING:
-    from a3c_zoo.config import Config
+from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, load_plugins, new_manager
+from a3c_zoo.plugins.run_hooks import RunHooks
 
 #: Family prefixes that are first-party's even while the plugin that offers them is not loaded.
 RESERVED_PREFIXES = frozenset({"atari", "gym"})
@@ -115,13 +112,6 @@ class Registry:
         if isinstance(entry, EnvEntry):
             name = name.partition(":")[0]
         return self._owners[_namespace(entry), name]
-
-    def plugins_of(self, config: Config) -> dict[str, str]:
-        """The plugins, with their versions, that the environment, the agent and the network of a run are from."""
-        entries: dict[str, Entry] = {"env": self.env(config.env_name), "agent": self.agent(config.agent_name)}
-        if config.network:
-            entries["network"] = self.network(config.network.name)
-        return {kind: str(self.owner(entry)) for kind, entry in entries.items()}
 
     def _add(self, plugin: Plugin) -> None:
         for entry in plugin.offers:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from a3c_zoo.entries import (
+from a3c_zoo.errors import PluginError
+from a3c_zoo.plugins.entries import (
     ENTRY_REVISION,
     AgentEntry,
     CommandEntry,
@@ -17,7 +18,6 @@ from a3c_zoo.entries import (
     HyperparamEntry,
     NetworkEntry,
 )
-from a3c_zoo.errors import PluginError
 
 #: Offering hook → the entries that it may return.
 OFFERED_BY: dict[str, tuple[type[Entry], ...]] = {

@@ -19,9 +19,9 @@ from typing import Literal
 
 import pluggy
 
-import a3c_zoo
-from a3c_zoo import entries, hookspecs, offers
 from a3c_zoo.errors import PluginError, did_you_mean, one_line
+from a3c_zoo.plugins import entries, hookspecs, offers
+from a3c_zoo.version import __version__
 
 GROUP = "a3c_zoo"
 FIRST_PARTY_DISTRIBUTION = "a3c-zoo"
@@ -212,4 +212,4 @@ def _version_fault(info: PluginInfo, error: BaseException) -> str | None:
     else:
         return None
     cure = f"upgrade both (pip install --upgrade {FIRST_PARTY_DISTRIBUTION} {info.distribution})"
-    return f"{what}: the plugin was made for another version of a3c-zoo than {a3c_zoo.__version__}; {cure}.{near}"
+    return f"{what}: the plugin was made for another version of a3c-zoo than {__version__}; {cure}.{near}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from a3c_zoo import AgentEntry, CommandEntry, NetworkEntry, hookimpl
+from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, NetworkEntry
+from a3c_zoo.plugins.hookspecs import hookimpl
 
 #: Known to the command line without any plugin, so that `COMMAND --help` loads none.
 COMMANDS = (

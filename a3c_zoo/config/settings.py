@@ -8,14 +8,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from a3c_zoo import yaml_sets
-from a3c_zoo.config import SECTIONS, AgentConfig, Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig, Section
-from a3c_zoo.entries import AgentEntry, EnvEntry, load_object
+from a3c_zoo.config import yaml
+from a3c_zoo.config.models import (
+    SECTIONS,
+    AgentConfig,
+    Config,
+    EnvConfig,
+    NetworkConfig,
+    OptimizerConfig,
+    RunConfig,
+    Section,
+)
+from a3c_zoo.config.yaml import Document, YamlFault, display
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean
-from a3c_zoo.yaml_sets import Document, YamlFault, display
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, load_object
 
 if TYPE_CHECKING:
-    from a3c_zoo.registry import Registry
+    from a3c_zoo.plugins.registry import Registry
 
 #: Where a setting stands: layer, then line of the file or place on the command line. The later wins.
 _Order = tuple[int, int]
@@ -79,7 +88,7 @@ class Settings:
                 self._fault(order, f"-o {text}: must read KEY=VALUE, such as agent.n_steps=5 (no value: null)")
                 continue
             try:
-                setting = Setting(yaml_sets.parse_value(value_text), "-o", order)
+                setting = Setting(yaml.parse_value(value_text), "-o", order)
             except ValueError as error:
                 self._fault(order, f"-o {key}: {error}")
                 continue

@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
-from a3c_zoo import yaml_sets
-from a3c_zoo.config import Config
-from a3c_zoo.entries import AgentEntry, EnvEntry
+from a3c_zoo.config import Config, yaml
+from a3c_zoo.config.settings import Settings, cite, faulty
+from a3c_zoo.config.yaml import Document
 from a3c_zoo.errors import PluginError, UnknownNameError, did_you_mean
-from a3c_zoo.settings import Settings, cite, faulty
-from a3c_zoo.yaml_sets import Document
+from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry
 
 if TYPE_CHECKING:
-    from a3c_zoo.registry import Registry
+    from a3c_zoo.plugins.registry import Registry
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -161,7 +160,7 @@ def load_config(path: str | Path, registry: Registry, flags: Mapping[str, tuple[
         ConfigError: with one line for each fault.
         UnknownNameError: its environment or agent is not installed.
     """
-    document = yaml_sets.read_document(Path(path), str(path))
+    document = yaml.read_document(Path(path), str(path))
     names = [document.data.get(key) for key in ("env_name", "agent_name")]
     if document.faults or not all(isinstance(name, str) for name in names):
         faults = [cite(document, fault) for fault in document.faults]
@@ -174,7 +173,7 @@ def load_config(path: str | Path, registry: Registry, flags: Mapping[str, tuple[
 
 def dump_config(config: Config) -> str:
     """Writes a configuration as YAML, sections in order; where the values came from is not kept."""
-    return yaml_sets.dump(config.to_dict())
+    return yaml.dump(config.to_dict())
 
 
 def describe(config: Config) -> list[Row]:
@@ -190,6 +189,14 @@ def describe(config: Config) -> list[Row]:
     return rows
 
 
+def plugins_of(registry: Registry, config: Config) -> dict[str, str]:
+    """The plugins, with their versions, that the environment, the agent and the network of a run are from."""
+    entries: dict[str, Entry] = {"env": registry.env(config.env_name), "agent": registry.agent(config.agent_name)}
+    if config.network:
+        entries["network"] = registry.network(config.network.name)
+    return {kind: str(registry.owner(entry)) for kind, entry in entries.items()}
+
+
 def is_file(hyperparams: str) -> bool:
     """Does `--hyperparams` name a file rather than a set?"""
     return os.sep in hyperparams or "/" in hyperparams or hyperparams.endswith((".yml", ".yaml"))
@@ -200,7 +207,7 @@ def _documents(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams
         chosen: HyperparamSet | None = find_set(registry, env.name, hyperparams)
     else:
         chosen = default_set(registry, env, agent.name)
-    documents = [] if chosen is None else [yaml_sets.read_document(chosen.file, chosen.source)]
+    documents = [] if chosen is None else [yaml.read_document(chosen.file, chosen.source)]
     if hyperparams is not None and is_file(hyperparams):
-        documents.append(yaml_sets.read_document(Path(hyperparams), hyperparams))
+        documents.append(yaml.read_document(Path(hyperparams), hyperparams))
     return documents

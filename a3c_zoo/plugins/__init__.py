@@ -1,0 +1,1 @@
+"""What a plugin offers, and how it is found: entries, hook specifications, loading, registry."""
