@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from a3c_zoo.learning.configs import ImageConfig
 from a3c_zoo.learning.model import one_torch_thread
+from a3c_zoo.learning.network_configs import ImageConfig
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.entries import load_object

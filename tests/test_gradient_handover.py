@@ -21,10 +21,12 @@ from torch import Tensor
 
 from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig
-from a3c_zoo.agents.plan import Plan
+from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.config import OptimizerConfig
+from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.model import Spaces
-from a3c_zoo.learning.shared import Counters, optimizer_state, share
+from a3c_zoo.learning.optimizers import optimizer_state
+from a3c_zoo.learning.parameters import share
 from a3c_zoo.learning.spaces import Categorical, observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
 from a3c_zoo.processes.pool import WorkerPool
@@ -55,7 +57,7 @@ def make_plan(
     agent: A3CConfig = VALUE_LOSS,
     num_envs: int = 1,
     **toy: Any,
-) -> Plan:
+) -> WorkerContext:
     """A plan whose tensors lie in shared memory; parameters start at 0."""
     parameters = torch.zeros(num_parameters)
     state = optimizer_state(optimizer, parameters) if optimizer.shared_statistics else None
@@ -63,7 +65,7 @@ def make_plan(
     share(parameters, counters, *(state or {}).values())
     spaces = Spaces(observation_spec(OBSERVATION_SPACE), Categorical(2))
     config = toy_config(agent, optimizer, num_envs, WORKERS)
-    return Plan(toy_entry(**toy), network, config, spaces, parameters, state, counters, None, 0)
+    return WorkerContext(toy_entry(**toy), network, config, spaces, parameters, state, counters, None, 0)
 
 
 def shared_zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -91,7 +93,7 @@ def poll_until(pool: WorkerPool, is_done: Any) -> None:
         pool.poll()
 
 
-def updates_in_turn(plan: Plan, rewards: Sequence[Sequence[float]], num_updates: int) -> list[list[float]]:
+def updates_in_turn(plan: WorkerContext, rewards: Sequence[Sequence[float]], num_updates: int) -> list[list[float]]:
     """Lets two worker processes update in turn; returns (applied gradient …, parameters after …) of each update."""
     turn = shared_zeros(1, dtype=torch.int64)
     log = shared_zeros(num_updates, 2 * len(plan.parameters))
@@ -193,10 +195,10 @@ class TestOneProcess:
 
     SCRIPTS: tuple[Script, ...] = ((((10.0,), "terminated"),), (((20.0,), "terminated"),))
 
-    def worker(self, plan: Plan) -> A3CWorker:
+    def worker(self, plan: WorkerContext) -> A3CWorker:
         return A3CWorker(plan, 0, None, lambda: None)
 
-    def plan(self, **options: Any) -> Plan:
+    def plan(self, **options: Any) -> WorkerContext:
         agent = VALUE_LOSS.model_copy(update=options)
         return make_plan(CONSTANT, 1, agent=agent, num_envs=2, scripts=self.SCRIPTS, mode="SameStep")
 

@@ -19,7 +19,7 @@ from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, RunConfig
 from a3c_zoo.config.sets import describe, dump_config, find_set, list_sets, load_config, resolve_config
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError
-from a3c_zoo.learning.configs import MLPConfig
+from a3c_zoo.learning.network_configs import MLPConfig
 from a3c_zoo.plugins.entries import Entry
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection
 from a3c_zoo.plugins.registry import Registry, load_registry
@@ -42,7 +42,7 @@ MAZE = EnvEntry("maze", "toy:make", config="tests.test_hyperparams:MazeConfig")
 CARTPOLE = EnvEntry("cartpole", "toy:make")
 BARE = AgentEntry("bare", run="toy:run", load="toy:load", sections=("run", "env", "agent"))
 A3C = AgentEntry("a3c", run="toy:run", load="toy:load", config="a3c_zoo.agents.configs:A3CConfig")
-MLP = NetworkEntry("mlp", "toy:mlp", config="a3c_zoo.learning.configs:MLPConfig")
+MLP = NetworkEntry("mlp", "toy:mlp", config="a3c_zoo.learning.network_configs:MLPConfig")
 WIDE = NetworkEntry("wide", "toy:wide", config="tests.test_hyperparams:WideConfig")
 
 

@@ -11,8 +11,8 @@ import torch
 from gymnasium import spaces
 
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning.configs import ImageConfig
 from a3c_zoo.learning.image_networks import A3C_FF, Architecture, Conv, ConvActorCritic
+from a3c_zoo.learning.network_configs import ImageConfig
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.plugins import builtins

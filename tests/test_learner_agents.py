@@ -10,13 +10,15 @@ import torch
 
 from a3c_zoo.agents import a3c_data, a3c_grad
 from a3c_zoo.agents.configs import A3CDataConfig, A3CGradConfig, HandoverConfig
+from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.agents.learner import check_handover
-from a3c_zoo.agents.plan import Plan
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning.configs import MLPConfig
+from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.model import Model, probe_spaces
-from a3c_zoo.learning.shared import Counters, optimizer_state, share
+from a3c_zoo.learning.network_configs import MLPConfig
+from a3c_zoo.learning.optimizers import optimizer_state
+from a3c_zoo.learning.parameters import share
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.ring import ring_memory
 from a3c_zoo.processes.serial import SerialCrew
@@ -25,7 +27,7 @@ from tests.turns import work_in_turn
 
 WORKERS = 2
 CARTPOLE = EnvEntry("cartpole", "a3c_zoo_envs.cartpole:make")
-MLP = NetworkEntry("mlp", "a3c_zoo.learning.networks:build_mlp", inputs=("vector",))
+MLP = NetworkEntry("mlp", "a3c_zoo.learning.mlp:build_mlp", inputs=("vector",))
 #: With β1 = 0, Adam's first moment is the gradient that was applied last.
 SIGN_STEP = OptimizerConfig(name="adam", learning_rate=1.0, beta1=0.0, beta2=0.0, epsilon=1e-9, max_grad_norm=None)
 #: The loss is ½(V − R)² then, its gradient V − R.
@@ -41,7 +43,7 @@ def make_plan(
     slots: int = 64,
     is_shared: bool = False,
     core: str = "none",
-) -> Plan:
+) -> WorkerContext:
     """The plan of a run without the run."""
     config = Config(
         entry.name,
@@ -60,7 +62,7 @@ def make_plan(
     memory = ring_memory(WORKERS, slots, layout, is_shared)
     if is_shared:
         share(parameters, counters, *state.values())
-    return Plan(entry, network, config, spaces, parameters, state, counters, None, 0, memory)
+    return WorkerContext(entry, network, config, spaces, parameters, state, counters, None, 0, memory)
 
 
 def build_of(agent: HandoverConfig) -> Any:
@@ -70,7 +72,7 @@ def build_of(agent: HandoverConfig) -> Any:
 class TestByHand:
     """One parameter, the value of every state; episodes of one step with the reward 10 in worker 0, 20 in worker 1."""
 
-    def crew(self, agent: HandoverConfig, num_envs: int = 2, **optimizer: Any) -> tuple[Plan, list[Any]]:
+    def crew(self, agent: HandoverConfig, num_envs: int = 2, **optimizer: Any) -> tuple[WorkerContext, list[Any]]:
         plan = make_plan(
             agent, toy_entry(), CONSTANT, SIGN_STEP.model_copy(update=optimizer), num_envs=num_envs, slots=8
         )
@@ -82,7 +84,7 @@ class TestByHand:
         members.append(build_of(agent)(plan, WORKERS, None, lambda: None))
         return plan, members
 
-    def applied(self, plan: Plan) -> list[float]:
+    def applied(self, plan: WorkerContext) -> list[float]:
         assert plan.optimizer_state is not None
         gradient: list[float] = plan.optimizer_state["exp_avg"].tolist()
         return gradient

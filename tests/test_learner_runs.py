@@ -16,9 +16,9 @@ import pytest
 import a3c_zoo
 from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig, A3CGradConfig
-from a3c_zoo.agents.plan import Plan
+from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.errors import ConfigError, DivergedError, WorkerError
-from a3c_zoo.learning.shared import Counters
+from a3c_zoo.learning.counters import Counters
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.start import process_context, warm_up
 from a3c_zoo.records import Report
@@ -109,7 +109,7 @@ def test_a_learner_that_diverges_says_so(tmp_path: Path) -> None:
 class Holder:
     """The real worker of `a3c`; the first one takes the lock and dies with it in its third rollout."""
 
-    def __init__(self, plan: Plan, rank: int, state: Any, on_tick: Callable[[], None]) -> None:
+    def __init__(self, plan: WorkerContext, rank: int, state: Any, on_tick: Callable[[], None]) -> None:
         self._worker = A3CWorker(plan, rank, state, on_tick)
         self._lock, self._rank, self._rollouts = plan.exchange, rank, 0
 

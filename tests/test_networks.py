@@ -13,10 +13,11 @@ from gymnasium import spaces
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.learning.configs import MLPConfig
+from a3c_zoo.learning.mlp import MLP, build_mlp
 from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, saved_model
-from a3c_zoo.learning.networks import MLP, ActorCritic, build_mlp
-from a3c_zoo.learning.shared import FlatParameters
+from a3c_zoo.learning.network_configs import MLPConfig
+from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.spaces import Categorical, ObservationSpec, observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
 from tests.toys import TinyNetwork
@@ -167,7 +168,7 @@ class TestInheritedEvaluate:
         assert values.tolist() == [1, 2, 3, 4, 5, 6]
 
 
-MLP_ENTRY = NetworkEntry("mlp", "a3c_zoo.learning.networks:build_mlp")
+MLP_ENTRY = NetworkEntry("mlp", "a3c_zoo.learning.mlp:build_mlp")
 
 
 def config(seed: int = 0, network: NetworkConfig | None = None) -> Config:

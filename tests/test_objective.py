@@ -20,8 +20,8 @@ import pytest
 import torch
 
 from a3c_zoo.learning.objective import Objective, advantages_and_returns, differentiate, normalize
+from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.rollout import Rollout
-from a3c_zoo.learning.shared import FlatParameters
 from a3c_zoo.learning.spaces import Categorical
 from tests.toys import TinyNetwork
 

@@ -17,7 +17,8 @@ import psutil
 import pytest
 
 from a3c_zoo.errors import EnvironmentContractError, WorkerError, ZooError
-from a3c_zoo.learning.shared import Counters, share
+from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.parameters import share
 from a3c_zoo.processes import pool as pool_module
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.records import Report

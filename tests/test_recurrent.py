@@ -22,17 +22,19 @@ from torch import Tensor
 
 import a3c_zoo
 from a3c_zoo.agents.configs import A3CConfig
-from a3c_zoo.agents.plan import Plan
+from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.config import OptimizerConfig
 from a3c_zoo.errors import ConfigError, ObservationError
-from a3c_zoo.learning.configs import ImageConfig, MLPConfig
+from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.image_networks import build_a3c_ff, build_conv42, build_nature_dual
+from a3c_zoo.learning.mlp import build_mlp
 from a3c_zoo.learning.model import Model, Spaces
-from a3c_zoo.learning.networks import build_mlp
+from a3c_zoo.learning.network_configs import ImageConfig, MLPConfig
 from a3c_zoo.learning.objective import Objective, differentiate, forward
+from a3c_zoo.learning.optimizers import optimizer_state
+from a3c_zoo.learning.parameters import FlatParameters, share
 from a3c_zoo.learning.recurrent import Core, Recurrent, kept
 from a3c_zoo.learning.rollout import Collector, Rollout
-from a3c_zoo.learning.shared import Counters, FlatParameters, optimizer_state, share
 from a3c_zoo.learning.spaces import Categorical, observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
 from a3c_zoo.processes.pool import WorkerPool
@@ -349,7 +351,7 @@ def plan(kind: str, num_updates: int) -> HandoverPlan:
         A3CConfig(n_steps=5), OptimizerConfig(learning_rate=1e-2, beta1=0.0, max_grad_norm=None), num_envs=2, workers=2
     )
     config = replace(config, network=MLPConfig(recurrent=kind, separate=False, hidden_sizes=(4,), recurrent_size=6))
-    entry = NetworkEntry("mlp", "a3c_zoo.learning.networks:build_mlp")
+    entry = NetworkEntry("mlp", "a3c_zoo.learning.mlp:build_mlp")
     made = Spaces(observation_spec(OBSERVATION_SPACE), Categorical(2))
     parameters = Model.create(made, entry, config).flat.initial.clone()
     state = optimizer_state(config.optimizer, parameters)  # type: ignore[arg-type]
@@ -357,7 +359,7 @@ def plan(kind: str, num_updates: int) -> HandoverPlan:
     turn, log = torch.zeros(1, dtype=torch.int64), torch.zeros(num_updates, 2 * len(parameters))
     share(parameters, counters, *state.values(), turn, log)
     toy = toy_entry(scripts=SCRIPTS, mode="SameStep")
-    shared = Plan(toy, entry, config, made, parameters, state, counters, None, 0)
+    shared = WorkerContext(toy, entry, config, made, parameters, state, counters, None, 0)
     return HandoverPlan(shared, log, turn, ())
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.errors import WorkerError
-from a3c_zoo.learning.shared import Counters, share
+from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.parameters import share
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.ring import Ring, ring_memory
 from a3c_zoo.processes.start import warm_up

@@ -10,17 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from a3c_zoo.config import OptimizerConfig
-from a3c_zoo.learning.shared import (
-    Counters,
-    FlatParameters,
+from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.optimizers import (
     build_optimizer,
     clip_by_global_norm,
     learning_rate_at,
     optimizer_state,
     schedule_left,
-    share,
     without_denormals,
 )
+from a3c_zoo.learning.parameters import FlatParameters, share
 
 
 def approx(*expected: float) -> Any:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import a3c_zoo
-from a3c_zoo.learning.statistics import RunningStatistics
+from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.runs.checkpoints import load_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 
@@ -24,8 +24,8 @@ def observations(*rows: list[float]) -> np.ndarray:
 
 
 def test_mean_and_scale_of_two_workers_by_hand() -> None:
-    tensor = RunningStatistics.zeros(workers=2, num_features=2)
-    statistics = RunningStatistics(tensor)
+    tensor = ObservationStatistics.zeros(workers=2, num_features=2)
+    statistics = ObservationStatistics(tensor)
     mean, scale = statistics.mean_and_scale()
     assert mean.tolist() == [0, 0]
     assert scale.tolist() == [1, 1]
@@ -44,14 +44,14 @@ def test_mean_and_scale_of_two_workers_by_hand() -> None:
 
 
 def test_nothing_seen_changes_nothing() -> None:
-    tensor = RunningStatistics.zeros(1, 1)
-    RunningStatistics(tensor).update(0, np.zeros((0, 1), np.float32))
+    tensor = ObservationStatistics.zeros(1, 1)
+    ObservationStatistics(tensor).update(0, np.zeros((0, 1), np.float32))
     assert tensor.tolist() == [[0] * 7]
 
 
 def test_nobody_waits_for_a_writer_that_sleeps_or_died_in_the_middle() -> None:
-    tensor = RunningStatistics.zeros(2, 1)
-    statistics = RunningStatistics(tensor)
+    tensor = ObservationStatistics.zeros(2, 1)
+    statistics = ObservationStatistics(tensor)
     statistics.update(0, observations([2], [4]))
     statistics.update(1, observations([9]))
     tensor[1, 1:3] = 1000  # the other half of row 1, being written
@@ -60,7 +60,7 @@ def test_nobody_waits_for_a_writer_that_sleeps_or_died_in_the_middle() -> None:
 
 
 def write(tensor: torch.Tensor, until: Event) -> None:
-    statistics = RunningStatistics(tensor)
+    statistics = ObservationStatistics(tensor)
     while not until.is_set():
         statistics.update(0, np.repeat(tensor[0, 0].numpy().astype(np.float32), 64 * 3).reshape(64, 3))
 
@@ -68,10 +68,10 @@ def write(tensor: torch.Tensor, until: Event) -> None:
 def test_a_reader_takes_whole_rows_only_while_another_process_writes() -> None:
     """All features are alike, so that a row of which a part is older would show."""
     context = multiprocessing.get_context("spawn")
-    tensor, until = RunningStatistics.zeros(1, 3).share_memory_(), context.Event()
+    tensor, until = ObservationStatistics.zeros(1, 3).share_memory_(), context.Event()
     writer = context.Process(target=write, args=(tensor, until), daemon=True)
     writer.start()
-    statistics = RunningStatistics(tensor)
+    statistics = ObservationStatistics(tensor)
     counts: set[float] = set()
     try:
         end_s = time.monotonic() + 60
@@ -89,8 +89,8 @@ def test_a_reader_takes_whole_rows_only_while_another_process_writes() -> None:
 
 
 def test_the_network_sees_normalised_observations_and_clips_them() -> None:
-    from a3c_zoo.learning.configs import MLPConfig
-    from a3c_zoo.learning.networks import MLP
+    from a3c_zoo.learning.mlp import MLP
+    from a3c_zoo.learning.network_configs import MLPConfig
     from a3c_zoo.learning.spaces import ObservationSpec
 
     spec = ObservationSpec("vector", (2,), np.dtype(np.float32))
@@ -111,7 +111,7 @@ def test_two_real_workers_gather_what_they_saw(tmp_path: Path) -> None:
     # Every step that counts was seen once, by the worker that made it.
     assert rows[:, 1].tolist() == saved(outcome.run)["counters"][:, 0].tolist()
     agent = a3c_zoo.load_agent(outcome.run)
-    mean, scale = RunningStatistics(rows).mean_and_scale()
+    mean, scale = ObservationStatistics(rows).mean_and_scale()
     network = agent.model.network  # type: ignore[attr-defined]
     assert torch.equal(network.observation_mean, mean)
     assert torch.equal(network.observation_scale, scale)

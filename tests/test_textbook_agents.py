@@ -10,13 +10,15 @@ import torch
 
 import a3c_zoo
 from a3c_zoo.agents.configs import MonteCarloConfig, NStepConfig, TextbookConfig
+from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.agents.monte_carlo import MonteCarloWorker
 from a3c_zoo.agents.nstep import NStepWorker
-from a3c_zoo.agents.plan import Plan
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
 from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.model import Model, probe_spaces
-from a3c_zoo.learning.shared import Counters, optimizer_state, share
+from a3c_zoo.learning.optimizers import optimizer_state
+from a3c_zoo.learning.parameters import share
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.serial import SerialCrew
 from tests.test_serial import assert_equal_runs
@@ -31,7 +33,7 @@ AGENTS = [NStepConfig(n_steps=10, **CLASSIC), MonteCarloConfig(n_steps=500, **CL
 WORKER = {NStepConfig: NStepWorker, MonteCarloConfig: MonteCarloWorker}
 
 
-def make_plan(agent: TextbookConfig, is_shared: bool = False, private: bool = False) -> Plan:
+def make_plan(agent: TextbookConfig, is_shared: bool = False, private: bool = False) -> WorkerContext:
     """The plan of a run without the run."""
     optimizer = OptimizerConfig(learning_rate=1e-3, max_grad_norm=None, shared_statistics=not private)
     run, env = RunConfig(workers=WORKERS, seed=5), EnvConfig(num_envs=1)
@@ -42,7 +44,7 @@ def make_plan(agent: TextbookConfig, is_shared: bool = False, private: bool = Fa
     counters = Counters.zeros(WORKERS)
     if is_shared:
         share(parameters, counters, *(state or {}).values())
-    return Plan(CARTPOLE, NETWORK, config, spaces, parameters, state, counters, None, 0)
+    return WorkerContext(CARTPOLE, NETWORK, config, spaces, parameters, state, counters, None, 0)
 
 
 @pytest.mark.parametrize("private", [False, True], ids=["shared", "private"])

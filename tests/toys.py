@@ -25,10 +25,10 @@ from torch import Tensor, nn
 
 from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig
-from a3c_zoo.agents.plan import Plan
+from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
+from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.networks import ActorCritic
-from a3c_zoo.learning.shared import Counters
 from a3c_zoo.learning.spaces import ObservationSpec
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.records import Report
@@ -347,7 +347,7 @@ class HandoverPlan:
         rewards: each worker's rewards, one for each of its updates, round and round.
     """
 
-    plan: Plan
+    plan: WorkerContext
     log: Tensor
     turn: Tensor | None
     rewards: Sequence[Sequence[float]]

@@ -130,7 +130,7 @@ def zoo_envs() -> list[EnvEntry]:
 @hookimpl
 def zoo_networks() -> list[NetworkEntry]:
     """A network that takes images only."""
-    config = "a3c_zoo.learning.configs:MLPConfig"
+    config = "a3c_zoo.learning.network_configs:MLPConfig"
     return [NetworkEntry("picture", factory="no_such_module:build", config=config, inputs=("image",))]
 
 

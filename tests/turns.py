@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from a3c_zoo.agents.plan import Plan
-from a3c_zoo.learning.shared import Counters, share
+from a3c_zoo.agents.context import WorkerContext
+from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.parameters import share
 from a3c_zoo.processes.crew import WorkerFactory
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.start import warm_up
@@ -28,7 +29,7 @@ class TurnPlan:
     """
 
     worker: WorkerFactory
-    plan: Plan
+    plan: WorkerContext
     turn: Tensor
     last: int
     has_learner: bool
@@ -69,7 +70,7 @@ class InTurn:
         self._member.close()
 
 
-def work_in_turn(worker: WorkerFactory, plan: Plan, rounds: int, has_learner: bool = False) -> None:
+def work_in_turn(worker: WorkerFactory, plan: WorkerContext, rounds: int, has_learner: bool = False) -> None:
     """Lets every member of a plan in shared memory work so many times, each in a process of its own."""
     warm_up()
     turn = torch.zeros(1, dtype=torch.int64)

@@ -14,8 +14,8 @@ from multiprocessing.synchronize import Lock
 from typing import Any
 
 from a3c_zoo.agents.configs import A3CConfig
+from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.agents.hogwild import HogwildWorker
-from a3c_zoo.agents.plan import Plan
 from a3c_zoo.agents.training import train, update_columns
 from a3c_zoo.learning.model import Model
 from a3c_zoo.processes.start import process_context
@@ -25,7 +25,9 @@ from a3c_zoo.records import RunContext
 class A3CWorker(HogwildWorker):
     """One worker: all three stages, over and over."""
 
-    def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
+    def __init__(
+        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+    ) -> None:
         super().__init__(plan, rank, state, on_tick)
         assert isinstance(plan.config.agent, A3CConfig)
         self._columns = update_columns(plan.config.agent, plan.config.env.num_envs)

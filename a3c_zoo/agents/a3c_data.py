@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CDataConfig
+from a3c_zoo.agents.context import WorkerContext, misfit
 from a3c_zoo.agents.learner import Learner, WindowWorker, check_handover, make_ring, rows_in_memory
-from a3c_zoo.agents.plan import Plan, misfit
 from a3c_zoo.agents.training import objective_of, train
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError
@@ -83,7 +83,9 @@ class DataWorker(WindowWorker):
 class DataLearner(Learner):
     """Gathers `agent.batch_size` samples and learns from them."""
 
-    def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
+    def __init__(
+        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+    ) -> None:
         super().__init__(plan, rank, state, on_tick)
         agent = plan.config.agent
         assert isinstance(agent, A3CDataConfig)
@@ -173,7 +175,7 @@ class DataLearner(Learner):
             raise misfit(error) from error
 
 
-def build(plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> Worker:
+def build(plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> Worker:
     """A worker, or the learner, whose rank is the last."""
     return (DataLearner if rank == plan.config.run.workers else DataWorker)(plan, rank, state, on_tick)
 

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CGradConfig
+from a3c_zoo.agents.context import WorkerContext, misfit
 from a3c_zoo.agents.learner import Learner, WindowWorker, check_handover, make_ring, rows_in_memory
-from a3c_zoo.agents.plan import Plan, misfit
 from a3c_zoo.agents.training import objective_of, train
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import descend, forward
-from a3c_zoo.learning.shared import clip_by_global_norm
+from a3c_zoo.learning.optimizers import clip_by_global_norm
 from a3c_zoo.processes.crew import Worker
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
@@ -29,7 +29,9 @@ from a3c_zoo.records import RunContext
 class GradientWorker(WindowWorker):
     """Collects, differentiates, and hands over the gradient."""
 
-    def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
+    def __init__(
+        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+    ) -> None:
         super().__init__(plan, rank, state, on_tick)
         assert isinstance(plan.config.agent, A3CGradConfig)
         assert plan.config.optimizer is not None
@@ -67,7 +69,9 @@ class GradientWorker(WindowWorker):
 class GradientLearner(Learner):
     """Adds up the workers' gradients and applies the sum."""
 
-    def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
+    def __init__(
+        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+    ) -> None:
         super().__init__(plan, rank, state, on_tick)
         assert isinstance(plan.config.agent, A3CGradConfig)
         self._number = plan.config.agent.gradients_per_update
@@ -93,7 +97,7 @@ class GradientLearner(Learner):
         return super().state_dict() | {"sum": self._sum.clone()}
 
 
-def build(plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> Worker:
+def build(plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> Worker:
     """A worker, or the learner, whose rank is the last."""
     return (GradientLearner if rank == plan.config.run.workers else GradientWorker)(plan, rank, state, on_tick)
 

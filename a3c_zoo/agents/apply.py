@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from torch import Tensor
 
 from a3c_zoo.agents.worker import Member
-from a3c_zoo.learning.shared import build_optimizer, clip_by_global_norm, learning_rate_at, without_denormals
+from a3c_zoo.learning.optimizers import build_optimizer, clip_by_global_norm, learning_rate_at, without_denormals
 
 
 class Applier:

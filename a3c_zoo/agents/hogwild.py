@@ -7,11 +7,11 @@ from typing import Any
 
 from a3c_zoo.agents.apply import Applier
 from a3c_zoo.agents.configs import LossConfig
-from a3c_zoo.agents.plan import Plan, fill
+from a3c_zoo.agents.context import WorkerContext, fill
 from a3c_zoo.agents.training import objective_of
 from a3c_zoo.agents.worker import RolloutWorker
 from a3c_zoo.learning.objective import differentiate
-from a3c_zoo.learning.shared import optimizer_state
+from a3c_zoo.learning.optimizers import optimizer_state
 from a3c_zoo.processes.lock import PatientLock
 
 
@@ -23,7 +23,7 @@ class HogwildWorker(RolloutWorker):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: WorkerContext,
         rank: int,
         state: dict[str, Any] | None,
         on_tick: Callable[[], None],

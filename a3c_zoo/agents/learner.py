@@ -11,7 +11,7 @@ from torch import Tensor
 
 from a3c_zoo.agents.apply import Applier
 from a3c_zoo.agents.configs import HandoverConfig
-from a3c_zoo.agents.plan import Plan, misfit
+from a3c_zoo.agents.context import WorkerContext, misfit
 from a3c_zoo.agents.training import check_live
 from a3c_zoo.agents.worker import Member, RolloutWorker
 from a3c_zoo.config import Config
@@ -25,7 +25,9 @@ from a3c_zoo.records import Report
 class WindowWorker(RolloutWorker):
     """A worker whose samples are sliding windows; agents say what is handed over of them."""
 
-    def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
+    def __init__(
+        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+    ) -> None:
         agent = plan.config.agent
         assert isinstance(agent, HandoverConfig)
         super().__init__(plan, rank, state, on_tick, agent.n_steps)
@@ -70,7 +72,9 @@ class WindowWorker(RolloutWorker):
 class Learner(Member):
     """The learner: takes what workers hand over and applies it, an update at a time; agents say how."""
 
-    def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
+    def __init__(
+        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+    ) -> None:
         assert plan.optimizer_state is not None
         super().__init__(plan, rank, on_tick)
         self.ring = Ring(plan.exchange)

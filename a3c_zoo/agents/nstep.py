@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from a3c_zoo.agents.configs import TextbookConfig
+from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.agents.hogwild import HogwildWorker
-from a3c_zoo.agents.plan import Plan
 from a3c_zoo.agents.training import check_live, train
 from a3c_zoo.processes.crew import WorkerFactory
 from a3c_zoo.records import RunContext
@@ -21,7 +21,9 @@ from a3c_zoo.records import RunContext
 class NStepWorker(HogwildWorker):
     """One worker. It pulls nothing: its network's parameters are the shared ones, live."""
 
-    def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
+    def __init__(
+        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+    ) -> None:
         super().__init__(plan, rank, state, on_tick, cut_at_end=True)
         self.model.flat.attach(plan.parameters)
 

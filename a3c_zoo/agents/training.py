@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig, TextbookConfig
-from a3c_zoo.agents.plan import Plan, make_plan
+from a3c_zoo.agents.context import WorkerContext, make_worker_context
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, probe_spaces, saved_model
 from a3c_zoo.learning.objective import Objective
-from a3c_zoo.learning.shared import Counters
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, WorkerFactory, supervise
 from a3c_zoo.processes.pool import WorkerPool
@@ -32,9 +32,10 @@ def train(
     """Trains until the run says stop.
 
     Args:
-        worker: builds one worker, and the learner if the agent has one; gets a `Plan`. n_steps: rows of a rollout.
+        worker: builds one worker, and the learner if the agent has one; gets a `WorkerContext`.
+        n_steps: rows of a rollout.
         update_samples: how many samples are differentiated at once, None for the whole rollout.
-        exchange: makes what the agent's processes share beside the parameters (`Plan.exchange`).
+        exchange: makes what the agent's processes share beside the parameters (`WorkerContext.exchange`).
         has_learner: one more process, of the last rank, applies what the workers hand over.
 
     Raises:
@@ -53,7 +54,7 @@ def train(
         number_bytes=2 if getattr(config.network, "precision", "") == "bfloat16" else 4,
     )
     model = Model.create(spaces, context.network, config)
-    plan = make_plan(context, model, exchange(model) if exchange else None, has_learner)
+    plan = make_worker_context(context, model, exchange(model) if exchange else None, has_learner)
     crew = _crew(context, worker, plan, has_learner)
     supervise(crew, context, _snapshot(model, plan, crew))
 
@@ -116,7 +117,7 @@ def update_columns(config: A3CConfig, num_envs: int) -> list[slice]:
     return [slice(start, start + width) for start in range(0, num_envs, width)]
 
 
-def _crew(context: RunContext, worker: WorkerFactory, plan: Plan, has_learner: bool) -> Crew:
+def _crew(context: RunContext, worker: WorkerFactory, plan: WorkerContext, has_learner: bool) -> Crew:
     run, states = context.config.run, context.checkpoint["workers"] if context.checkpoint else None
     if context.serial:
         return SerialCrew(worker, plan, len(plan.counters), states, has_learner)
@@ -136,7 +137,7 @@ def _crew(context: RunContext, worker: WorkerFactory, plan: Plan, has_learner: b
     )
 
 
-def _snapshot(model: Model, plan: Plan, crew: Crew) -> Snapshot:
+def _snapshot(model: Model, plan: WorkerContext, crew: Crew) -> Snapshot:
     def acting() -> dict[str, Any]:
         return {"model": saved_model(model, plan.parameters, plan.statistics)}
 

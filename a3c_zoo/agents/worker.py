@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from a3c_zoo.agents.plan import Plan, misfit
+from a3c_zoo.agents.context import WorkerContext, misfit
+from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import Objective
+from a3c_zoo.learning.observation_statistics import ObservationStatistics
+from a3c_zoo.learning.optimizers import schedule_left
 from a3c_zoo.learning.rollout import Collector
-from a3c_zoo.learning.shared import Counters, schedule_left
-from a3c_zoo.learning.statistics import RunningStatistics
 from a3c_zoo.records import Episode, Report
 
 #: Seconds between two updates whose statistics are computed: often enough for a plot, too seldom to cost.
@@ -33,7 +34,7 @@ class Member:
         plan: what all share. rank: which of them this is. on_tick: called while it works or waits; may raise to stop.
     """
 
-    def __init__(self, plan: Plan, rank: int, on_tick: Callable[[], None]) -> None:
+    def __init__(self, plan: WorkerContext, rank: int, on_tick: Callable[[], None]) -> None:
         self.plan, self.rank, self.on_tick = plan, rank, on_tick
         self.model = Model(plan.spaces, plan.network, plan.config, plan.config.run.device)
         self.counters = Counters(plan.counters)
@@ -92,7 +93,7 @@ class RolloutWorker(Member):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: WorkerContext,
         rank: int,
         state: dict[str, Any] | None,
         on_tick: Callable[[], None],
@@ -132,7 +133,7 @@ class RolloutWorker(Member):
         rollout = self.collector.rollout
         if self.plan.statistics is not None:
             seen = self.plan.spaces.observations.encode(rollout.observations[:-1]).numpy()
-            RunningStatistics(self.plan.statistics).update(self.rank, seen[rollout.valid])
+            ObservationStatistics(self.plan.statistics).update(self.rank, seen[rollout.valid])
         counts = rollout.valid.sum(axis=1)
         self.row[0] += counts.sum()
         self.row[3] += len(episodes)

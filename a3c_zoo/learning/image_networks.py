@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning.configs import ImageConfig
+from a3c_zoo.learning.network_configs import ImageConfig
 from a3c_zoo.learning.networks import ActorCritic, Split, linear
 from a3c_zoo.learning.recurrent import with_core
 

@@ -17,10 +17,10 @@ from a3c_zoo.learning.actions import ActionDistribution, Gaussian, UniformBox, a
 from a3c_zoo.learning.deviations import WithDeviations
 from a3c_zoo.learning.device import OnDevice
 from a3c_zoo.learning.environments import SEED_NETWORK, make_vector_env, seed_for
+from a3c_zoo.learning.observation_statistics import ObservationStatistics
+from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
-from a3c_zoo.learning.shared import FlatParameters
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
-from a3c_zoo.learning.statistics import RunningStatistics
 from a3c_zoo.plugins.entries import load_object
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Model:
 
     @property
     def normalizes(self) -> bool:
-        """Whether the network wants statistics of its observations (`RunningStatistics`)."""
+        """Whether the network wants statistics of its observations (`ObservationStatistics`)."""
         return bool(getattr(self.module, "normalizes", False))
 
     def pull(self, parameters: Tensor, statistics: Tensor | None) -> None:
@@ -166,7 +166,7 @@ class Model:
     def pull_statistics(self, statistics: Tensor | None) -> None:
         """Copies the observations' statistics alone."""
         if statistics is not None:
-            mean, scale = RunningStatistics(statistics).mean_and_scale()
+            mean, scale = ObservationStatistics(statistics).mean_and_scale()
             self.module.take_statistics(mean.to(self.device), scale.to(self.device))
 
     def load(self, state: dict[str, Any]) -> None:
@@ -182,12 +182,12 @@ def _build(spaces: Spaces, entry: NetworkEntry, config: NetworkConfig) -> ActorC
 
 
 def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> dict[str, Any]:
-    """What a checkpoint keeps of a model with parameters `[P]` and statistics as `RunningStatistics` has them."""
+    """What a checkpoint keeps of a model with parameters `[P]` and statistics as `ObservationStatistics` has them."""
     return {
         "spaces": model.spaces.state_dict(),
         "shapes": model.shapes(),
         "parameters": parameters.clone(),
-        "statistics": None if statistics is None else RunningStatistics(statistics).copy(),
+        "statistics": None if statistics is None else ObservationStatistics(statistics).copy(),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from a3c_zoo.config import NetworkConfig
-    from a3c_zoo.learning.configs import MLPConfig
-    from a3c_zoo.learning.spaces import ObservationSpec
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu}
 
@@ -102,84 +98,3 @@ def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
     return layer
-
-
-class _Tower(nn.Module):
-    """A multi-layer perceptron that ends in a linear layer."""
-
-    def __init__(self, sizes: Sequence[int], activation: str, gain: float, last_gain: float) -> None:
-        super().__init__()
-        pairs = list(itertools.pairwise(sizes))
-        gains = [gain] * (len(pairs) - 1) + [last_gain]
-        layers = [linear(i, o, g) for (i, o), g in zip(pairs, gains, strict=True)]
-        self.layers = nn.ModuleList(layers)
-        self.activation = ACTIVATIONS[activation]
-        # A plain tuple: looking parameters up through nn.Module and calling nn.Linear took 14 of the
-        # 33 µs of one forward pass at batch 16. The Parameter objects stay the same for good.
-        self._weights = tuple((layer.weight, layer.bias) for layer in layers)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for weight, bias in self._weights[:-1]:
-            x = self.activation(functional.linear(x, weight, bias))
-        weight, bias = self._weights[-1]
-        return functional.linear(x, weight, bias)
-
-
-class MLP(Split):
-    """Perceptrons for policy and value, separate or with one body."""
-
-    def __init__(self, spec: ObservationSpec, num_logits: int, config: MLPConfig) -> None:
-        super().__init__()
-        self.spec = spec
-        self.normalizes = config.normalize_observations
-        # No parameters, so nothing trains them.
-        self.observation_mean = torch.zeros(spec.num_features)
-        self.observation_scale = torch.ones(spec.num_features)
-        sizes = [spec.num_features, *config.hidden_sizes]
-        gain = nn.init.calculate_gain("tanh" if config.activation == "tanh" else "relu")
-        self.separate = config.separate or not config.hidden_sizes  # without hidden layers there is no body to share
-        heads = sizes if self.separate else sizes[-1:]
-        self.num_features = sizes[-1]
-        if config.recurrent != "none":
-            heads = [config.recurrent_size]
-        if not self.separate:
-            self.body = _Tower(sizes, config.activation, gain, last_gain=gain)
-            self.activation = ACTIVATIONS[config.activation]
-        self.actor = _Tower([*heads, num_logits], config.activation, gain, last_gain=0.01)
-        self.critic = _Tower([*heads, 1], config.activation, gain, last_gain=1.0)
-
-    def take_statistics(self, mean: Tensor, scale: Tensor) -> None:
-        self.observation_mean, self.observation_scale = mean, scale
-
-    def features(self, observations: Tensor) -> Tensor:
-        x = self.spec.encode(observations)
-        if self.normalizes:
-            x = ((x - self.observation_mean) * self.observation_scale).clamp_(-OBSERVATION_LIMIT, OBSERVATION_LIMIT)
-        return x if self.separate else self.activation(self.body.forward(x))
-
-    def logits(self, outputs: Tensor) -> Tensor:
-        return self.actor.forward(outputs)
-
-    def values(self, outputs: Tensor) -> Tensor:
-        return self.critic.forward(outputs).squeeze(-1)
-
-    def policy(self, observations: Tensor) -> Tensor:
-        return self.actor.forward(self.features(observations))
-
-    def value(self, observations: Tensor) -> Tensor:
-        return self.critic.forward(self.features(observations)).squeeze(-1)
-
-    def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        rows = observations.flatten(0, 1)
-        features = self.features(rows)
-        num_acted = rows.shape[0] - observations.shape[1]
-        return self.actor.forward(features[:num_acted]), self.critic.forward(features).squeeze(-1)
-
-
-def build_mlp(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> ActorCritic:
-    """Factory of the `mlp` network entry; `config` is an `MLPConfig`."""
-    from a3c_zoo.learning.configs import MLPConfig
-    from a3c_zoo.learning.recurrent import with_core
-
-    assert isinstance(config, MLPConfig)
-    return with_core(MLP(spec, num_logits, config), config)

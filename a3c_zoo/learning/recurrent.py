@@ -26,7 +26,7 @@ from a3c_zoo.learning.networks import ActorCritic
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from a3c_zoo.learning.configs import CoreConfig
+    from a3c_zoo.learning.network_configs import CoreConfig
     from a3c_zoo.learning.networks import Split
 
 

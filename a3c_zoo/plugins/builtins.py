@@ -87,7 +87,7 @@ def _image_network(name: str, factory: str, description: str) -> NetworkEntry:
     return NetworkEntry(
         name,
         factory=f"a3c_zoo.learning.image_networks:{factory}",
-        config="a3c_zoo.learning.configs:ImageConfig",
+        config="a3c_zoo.learning.network_configs:ImageConfig",
         inputs=("image",),
         description=description,
     )
@@ -108,8 +108,8 @@ def zoo_networks() -> list[NetworkEntry]:
     return [
         NetworkEntry(
             name="mlp",
-            factory="a3c_zoo.learning.networks:build_mlp",
-            config="a3c_zoo.learning.configs:MLPConfig",
+            factory="a3c_zoo.learning.mlp:build_mlp",
+            config="a3c_zoo.learning.network_configs:MLPConfig",
             inputs=("vector",),
             description="separate fully connected networks for policy and value",
         ),

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from a3c_zoo.config import NEVER
 from a3c_zoo.errors import WorkerError, ZooError
-from a3c_zoo.learning.shared import Counters, share
+from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.parameters import share
 from a3c_zoo.processes.child import how_it_ended, settle_in
 from a3c_zoo.processes.crew import REPORT_EVERY_S, WorkerFactory
 from a3c_zoo.processes.start import importable_main, process_context, warm_up

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from a3c_zoo.learning.shared import share
+from a3c_zoo.learning.parameters import share
 
 #: What one slot holds: name → shape and dtype.
 Layout = Mapping[str, tuple[tuple[int, ...], torch.dtype]]

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.errors import ZooError, one_line
-from a3c_zoo.learning.shared import share
+from a3c_zoo.learning.parameters import share
 from a3c_zoo.processes.child import how_it_ended, settle_in
 from a3c_zoo.processes.start import importable_main, process_context, warm_up
 from a3c_zoo.runs.checkpoints import read_checkpoint

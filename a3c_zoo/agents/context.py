@@ -10,21 +10,23 @@ from torch import Tensor
 
 from a3c_zoo.config import Config
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.model import Model, Spaces
-from a3c_zoo.learning.shared import Counters, optimizer_state, share
-from a3c_zoo.learning.statistics import RunningStatistics
+from a3c_zoo.learning.observation_statistics import ObservationStatistics
+from a3c_zoo.learning.optimizers import optimizer_state
+from a3c_zoo.learning.parameters import share
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.records import RunContext
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkerContext:
     """What every worker gets; the tensors are shared by all.
 
     Attributes:
         parameters: `[P]`, float32. optimizer_state: of all workers, or None where each keeps its own.
         counters: `[workers, 4]`, int64, a learner being the last of them; see `Counters`. statistics: of the
-            observations, as `RunningStatistics` has them, None where the network wants none.
+            observations, as `ObservationStatistics` has them, None where the network wants none.
         session: how often this run has been resumed.
         exchange: what else the agent's processes share: a lock, a ring.
     """
@@ -41,11 +43,14 @@ class Plan:
     exchange: Any = None
 
 
-def make_plan(context: RunContext, model: Model, exchange: Any = None, has_learner: bool = False) -> Plan:
+def make_worker_context(
+    context: RunContext, model: Model, exchange: Any = None, has_learner: bool = False
+) -> WorkerContext:
     """The plan of a new run, or of one that goes on from its checkpoint.
 
     Args:
-        exchange: see `Plan`. has_learner: the last row of the counters is a learner's, which alone applies; so the
+        exchange: see `WorkerContext`.
+        has_learner: the last row of the counters is a learner's, which alone applies; so the
             optimizer's state is in the plan, whatever `optimizer.shared_statistics` says.
 
     Raises:
@@ -58,7 +63,7 @@ def make_plan(context: RunContext, model: Model, exchange: Any = None, has_learn
     num_members = config.run.workers + has_learner
     counters = Counters.zeros(num_members)
     if model.normalizes:
-        statistics = RunningStatistics.zeros(num_members, model.spaces.observations.num_features)
+        statistics = ObservationStatistics.zeros(num_members, model.spaces.observations.num_features)
     if config.optimizer.shared_statistics or has_learner:
         optimizer = optimizer_state(config.optimizer, parameters)
     if saved:
@@ -67,7 +72,7 @@ def make_plan(context: RunContext, model: Model, exchange: Any = None, has_learn
     if not context.serial:
         share(parameters, counters, *([] if statistics is None else [statistics]), *(optimizer or {}).values())
     session = saved["session"] + 1 if saved else 0
-    return Plan(
+    return WorkerContext(
         context.entry,
         context.network,
         config,

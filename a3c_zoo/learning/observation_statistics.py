@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 READ_TRIES = 1000
 
 
-class RunningStatistics:
+class ObservationStatistics:
     """Each worker writes its own row; whoever needs the whole merges all rows.
 
     A row has two halves that are written in turn. What counts is the one that is not being written, so that nobody

@@ -1,0 +1,56 @@
+"""Exact counts of steps, updates and episodes, without a lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Counters:
+    """Exact counters without a lock: each worker writes its own row and reads the sum of all.
+
+    Attributes:
+        tensor: `[workers, 4]`, int64, in shared memory where processes share it. Columns: agent steps, updates,
+            ticks (environment steps and looks while waiting, by which a hung worker is told from a slow one), and
+            finished episodes.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self._rows: NDArray[np.int64] = tensor.numpy()
+
+    @staticmethod
+    def zeros(num_workers: int) -> Tensor:
+        """The tensor of workers that have done nothing."""
+        return torch.zeros((num_workers, 4), dtype=torch.int64)
+
+    def row(self, worker: int) -> NDArray[np.int64]:
+        """The row `[4]` that this worker alone writes."""
+        row: NDArray[np.int64] = self._rows[worker]
+        return row
+
+    @property
+    def steps(self) -> int:
+        """Agent steps of all workers."""
+        return int(self._rows[:, 0].sum())
+
+    @property
+    def updates(self) -> int:
+        """Updates of all workers."""
+        return int(self._rows[:, 1].sum())
+
+    @property
+    def ticks(self) -> NDArray[np.int64]:
+        """Ticks of each worker, `[workers]`."""
+        return self._rows[:, 2].copy()
+
+    @property
+    def episodes(self) -> int:
+        """Finished episodes of all workers."""
+        return int(self._rows[:, 3].sum())

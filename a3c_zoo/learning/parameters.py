@@ -1,0 +1,62 @@
+"""All parameters of a network in one flat tensor, and tensors in shared memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class FlatParameters:
+    """A module's parameters and gradients as views into two flat tensors.
+
+    A module in bfloat16 keeps a bfloat16 copy of the parameters, made anew by every pull, rather than casting in every
+    call (autocast): for small networks and batches that costs more than it gives.
+
+    Args:
+        module: whose parameters they become. dtype: float32 or bfloat16, in which it computes. device: where.
+
+    Attributes:
+        initial: the parameters as the module was made, `[P]`, float32, in the CPU's memory.
+        values: all parameters, `[P]`, dtype, on the device. gradients: their gradients, likewise.
+
+    The module's `.grad` tensors are never replaced: call `zero_gradients`, not `module.zero_grad`, which sets them
+    to None since torch 2.0 and would leave `gradients` stale in silence.
+    """
+
+    def __init__(self, module: nn.Module, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+        parameters = list(module.parameters())
+        self.initial = torch.cat([p.detach().reshape(-1).float() for p in parameters])
+        self.values = self.initial.to(device, dtype, copy=True)
+        self.gradients = torch.zeros_like(self.values)
+        is_same = self.gradients.dtype == self.initial.dtype and self.gradients.device == self.initial.device
+        self._wide = self.gradients if is_same else torch.zeros_like(self.initial)
+        self._parameters = parameters
+        self.attach(self.values)
+        for p, gradient in zip(parameters, torch.split(self.gradients, [p.numel() for p in parameters]), strict=True):
+            p.grad = gradient.view(p.shape)
+
+    def attach(self, values: Tensor) -> None:
+        """Makes the module's parameters views of `values` `[P]`: of the shared ones, it then sees every update."""
+        self.values = values
+        for p, part in zip(self._parameters, torch.split(values, [p.numel() for p in self._parameters]), strict=True):
+            p.data = part.view(p.shape)
+
+    def pull(self, shared: Tensor) -> None:
+        """Copies the shared parameters `[P]` into the module."""
+        self.values.copy_(shared)
+
+    def wide_gradients(self) -> Tensor:
+        """The gradients `[P]` as float32 on the CPU, where they are clipped and applied: always the same tensor."""
+        if self._wide is not self.gradients:
+            self._wide.copy_(self.gradients)
+        return self._wide
+
+    def zero_gradients(self) -> None:
+        """Sets every gradient to 0, in place."""
+        self.gradients.zero_()
+
+
+def share(*tensors: Tensor) -> None:
+    """Moves tensors to shared memory, in place. Their files are unlinked at once: nothing can be left behind."""
+    for tensor in tensors:
+        tensor.share_memory_()  # type: ignore[no-untyped-call]
