@@ -1,0 +1,55 @@
+"""`compare --from` of the finished runs in tests/data/runs writes results.json as in tests/data/results, byte for byte.
+
+The runs: five seeds of a3c (60,000 steps) and of random (3,000 steps) on CartPole, two of each on Acrobot, one that was
+killed (a3c, seed 6), and one of stable-baselines3's users (a2c_1). Returns at the end of a3c's seeds 2, 3 and 4 are set
+to 500, so that some runs reach the threshold and one nearly does.
+
+What depends on the day or the version is replaced before the comparison, and nothing else: the version of a3c-zoo, and
+the day on which a report was written.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import a3c_zoo
+
+DATA = Path(__file__).parent / "data"
+#: The version that made the runs.
+MADE_BY = "0.1.0"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """The runs, as if this version had made them."""
+    folder = Path(shutil.copytree(DATA / "runs", tmp_path / "runs"))
+    for meta in folder.glob("*/meta.json"):
+        meta.write_text(meta.read_text().replace(f'"a3c-zoo": "{MADE_BY}"', f'"a3c-zoo": "{a3c_zoo.__version__}"'))
+    return folder
+
+
+def expected(name: str) -> str:
+    text = (DATA / "results" / name).read_text()
+    assert MADE_BY in text
+    return text.replace(MADE_BY, a3c_zoo.__version__)
+
+
+def test_one_environment(runs: Path, tmp_path: Path) -> None:
+    comparison = a3c_zoo.compare(sources=sorted(runs.glob("cartpole-*")), out=tmp_path / "out")
+    assert (tmp_path / "out/results.json").read_text() == expected("cartpole.json")
+    assert comparison.left_out == {"cartpole-a3c-s6": "incomplete: it has no outcome.json, so it was killed"}
+
+
+def test_several_environments_and_a_run_of_others(runs: Path, tmp_path: Path) -> None:
+    a3c_zoo.compare(["cartpole", "gym:Acrobot-v1"], sources=[runs], out=tmp_path / "out")
+    assert (tmp_path / "out/results.json").read_text() == expected("all.json")
+
+
+def test_the_report(runs: Path, tmp_path: Path) -> None:
+    a3c_zoo.compare(sources=sorted(runs.glob("cartpole-*")), out=tmp_path / "out")
+    text = (tmp_path / "out/report.md").read_text()
+    assert re.sub(r"(?m)^(\d+ runs), [\d-]{10}$", r"\1, DAY", text) == expected("cartpole.md")
