@@ -56,9 +56,14 @@ class WorkerError(ZooError):
     exit_status = 1
 
 
+def type_and_message(error: BaseException) -> str:
+    """Returns the error's type and message in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def one_line(error: BaseException) -> str:
-    """The error's type, message and innermost place, in one line."""
-    message = " ".join(f"{type(error).__name__}: {error}".split())
+    """Returns the error's type, message and innermost place in one line."""
+    message = type_and_message(error)
     if isinstance(error, SyntaxError) or error.__traceback__ is None:
         return message  # a syntax error says itself where it is
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -17,7 +17,7 @@ from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.monitor import load_results
 
 import a3c_zoo
-from a3c_zoo.baselines.configs import SB3A2CConfig, SB3PPOConfig
+from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3PPOConfig
 from a3c_zoo.cli.main import cli
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ConfigError, UnknownNameError

@@ -113,7 +113,7 @@ def test_unknown_set(make_package: MakePackage) -> None:
     with pytest.raises(UnknownNameError, match=message.replace("?", r"\?")):
         resolve_config(registry, CARTPOLE, A3C, hyperparams="fats")
     with pytest.raises(UnknownNameError, match="no hyperparameter set 'slow'"):
-        find_set(registry, "cartpole", "slow")
+        find_set(registry, CARTPOLE, "slow")
 
 
 def test_a_set_in_two_packages_is_an_error_that_names_both(make_package: MakePackage) -> None:
@@ -124,7 +124,17 @@ def test_a_set_in_two_packages_is_an_error_that_names_both(make_package: MakePac
             resolve_config(registry, CARTPOLE, A3C, hyperparams=hyperparams)
         assert first in str(caught.value)
         assert second in str(caught.value)
-    assert find_set(registry, "maze", "a3c").package == second
+    assert find_set(registry, MAZE, "a3c").package == second
+
+
+def test_sets_of_the_family_apply_where_an_environment_has_none(make_package: MakePackage) -> None:
+    registry = registry_of(make_package({"games/a3c.yml": "run: {seed: 1}", "pong/fast.yml": "", "games/fast.yml": ""}))
+    pong, other = (EnvEntry(name, "toy:make", family=family) for name, family in [("pong", "games"), ("games:x", None)])
+    for env in (pong, other):
+        config = resolve_config(registry, env, A3C)
+        assert (config.run.seed, config.sources["run.seed"]) == (1, "games/a3c.yml:1")
+    assert [find_set(registry, env, "fast").source for env in (pong, other)] == ["pong/fast.yml", "games/fast.yml"]
+    assert resolve_config(registry, CARTPOLE, A3C).run.seed == 0
 
 
 def test_an_unreadable_package_leaves_the_others(make_package: MakePackage, caplog: pytest.LogCaptureFixture) -> None:

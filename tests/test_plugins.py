@@ -150,7 +150,7 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
         (
             "zoo_agents",
             "[AgentEntry('x', 'm:f', 'm:f', kind='teacher')]",
-            "zoo_agents() offers 'x' of kind 'teacher', which is neither 'agent' nor 'baseline'",
+            "zoo_agents() offers AgentEntry 'x' with kind='teacher', which must be 'agent' or 'baseline'",
         ),
         (
             "zoo_networks",

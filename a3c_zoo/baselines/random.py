@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from a3c_zoo.baselines.configs import RandomConfig
+from a3c_zoo.baselines.baseline_configs import RandomConfig
 from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import ModelPolicy, Spaces, probe_spaces

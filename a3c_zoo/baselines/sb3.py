@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, type_and_message
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
@@ -39,7 +39,7 @@ def _require_library() -> None:
     try:
         import stable_baselines3  # noqa: F401
     except Exception as error:  # a broken installation may raise anything
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ZooError(
-            f"stable-baselines3 cannot be imported ({reason}). Install it: pip install 'stable-baselines3>=2.7,<3'"
+            f"stable-baselines3 cannot be imported ({type_and_message(error)}). "
+            f"Install it: pip install 'stable-baselines3>=2.7,<3'"
         ) from error

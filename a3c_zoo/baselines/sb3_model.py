@@ -15,7 +15,7 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import VecEnv
 
-from a3c_zoo.baselines.configs import SB3A2CConfig, SB3Config, SB3PPOConfig
+from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3PPOConfig
 from a3c_zoo.baselines.sb3_atari import is_atari, make_atari_stack, refuse_changed
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError

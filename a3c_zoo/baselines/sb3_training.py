@@ -17,7 +17,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.callbacks import BaseCallback
 
-from a3c_zoo.baselines.configs import SB3A2CConfig, SB3PPOConfig
+from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3PPOConfig
 from a3c_zoo.baselines.sb3_model import (
     SB3Policy,
     build_model,

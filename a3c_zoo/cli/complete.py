@@ -31,12 +31,16 @@ def complete_agent(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Hyperparameter sets of the environment that the line names, or of all; and files."""
-    from a3c_zoo.config.sets import list_sets
+    """Hyperparameter sets of the environment on the command line, or of all environments; then files."""
+    from a3c_zoo.config.sets import list_sets, sets_for
+    from a3c_zoo.errors import ZooError
     from a3c_zoo.plugins.registry import get_registry
 
-    env = ctx.params.get("env")
-    sets = [each for each in list_sets(get_registry()) if env in (None, each.env)]
+    registry, env = get_registry(), ctx.params.get("env")
+    try:
+        sets = sets_for(registry, registry.env(env)) if env else list_sets(registry)
+    except ZooError:  # an unknown environment; the command itself reports it
+        sets = []
     items = _matching({each.name: each.source for each in sets}, incomplete)
     return items or [CompletionItem(incomplete, type="file")]
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from a3c_zoo.errors import PluginError, ZooError, unknown_name
+from a3c_zoo.errors import PluginError, ZooError, type_and_message, unknown_name
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import CommandEntry, load_object
 
@@ -117,8 +117,7 @@ def _load_command(entry: CommandEntry) -> click.Command:
     except Exception as error:
         if entry.name in _BUILTIN:
             raise
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        raise PluginError(f"command '{entry.name}' cannot be loaded: {message}") from error
+        raise PluginError(f"command '{entry.name}' cannot be loaded: {type_and_message(error)}") from error
     if not isinstance(command, click.Command):
         raise PluginError(f"command '{entry.name}': '{entry.command}' is no click.Command")
     _accept_debug(command)

@@ -1,7 +1,7 @@
-"""Hyperparameter sets → one frozen configuration, each value with where it came from.
+"""Hyperparameter sets → one frozen configuration, each value with its source.
 
 Order, the later wins: defaults < set < `--hyperparams FILE` < `-o KEY=VALUE` < flags. A set is a file
-`<env>/<set>.yml` of a package that a plugin offers. Every fault is collected, and all are reported together.
+`<env>/<set>.yml` in a package that a plugin offers. All faults are collected and reported together.
 """
 
 from __future__ import annotations
@@ -31,10 +31,14 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HyperparamSet:
-    """A set that `--hyperparams NAME` can name for environment `env`.
+    """A hyperparameter set.
 
     Attributes:
-        package: the package that holds it. source: how it is cited, such as `cartpole/a3c.yml`. file: the file.
+        env: the environment, or the prefix of the family, that it is for.
+        name: its name for `--hyperparams`.
+        package: the package that holds it.
+        source: its name in messages, such as `cartpole/a3c.yml`.
+        file: the file.
     """
 
     env: str
@@ -45,7 +49,7 @@ class HyperparamSet:
 
 
 class Row(NamedTuple):
-    """One value of a configuration, to be shown; `default` and `value` are plain data."""
+    """One value of a configuration, for listings; `default` and `value` are plain data."""
 
     key: str
     value: Any
@@ -59,13 +63,13 @@ def list_sets(registry: Registry) -> list[HyperparamSet]:
     found: list[HyperparamSet] = []
     for entry in registry.hyperparams.values():
         try:
-            found += _sets_of(entry.package)
-        except Exception as error:  # a plugin's package may raise anything, and the others must go on
+            found += _read_package(entry.package)
+        except Exception as error:  # a plugin's package may raise any error; the other packages are still listed
             _LOGGER.warning("hyperparameter package '%s' cannot be read: %s", entry.package, error)
     return sorted(found, key=lambda each: (each.env, each.name, each.package))
 
 
-def _sets_of(package: str) -> list[HyperparamSet]:
+def _read_package(package: str) -> list[HyperparamSet]:
     return [
         HyperparamSet(folder.name, file.name.removesuffix(".yml"), package, f"{folder.name}/{file.name}", file)
         for folder in resources.files(package).iterdir()
@@ -75,38 +79,40 @@ def _sets_of(package: str) -> list[HyperparamSet]:
     ]
 
 
-def find_set(registry: Registry, env_name: str, name: str) -> HyperparamSet:
-    """Returns the set called `name` of an environment.
+def sets_for(registry: Registry, env: EnvEntry) -> list[HyperparamSet]:
+    """Returns an environment's own sets, then those sets of its family that it does not replace."""
+    sets = list_sets(registry)
+    own = [each for each in sets if each.env == env.name]
+    replaced = {each.name for each in own}
+    return own + [each for each in sets if each.env == env.family_prefix and each.name not in replaced]
+
+
+def find_set(registry: Registry, env: EnvEntry, name: str) -> HyperparamSet:
+    """Returns the set `name` of an environment or of its family.
 
     Raises:
         UnknownNameError: there is none.
-        PluginError: two packages have it, and neither may silently replace the other.
+        PluginError: two packages have it.
     """
-    sets = _sets_for(registry, env_name)
+    sets = sets_for(registry, env)
     found = _only(each for each in sets if each.name == name)
     if found is None:
         hint = did_you_mean(name, [each.name for each in sets])
         raise UnknownNameError(
-            f"environment '{env_name}' has no hyperparameter set '{name}'.{hint} See: a3c-zoo list hyperparams"
+            f"environment '{env.name}' has no hyperparameter set '{name}'.{hint} See: a3c-zoo list hyperparams"
         )
     return found
 
 
 def default_set(registry: Registry, env: EnvEntry, agent_name: str) -> HyperparamSet | None:
-    """Returns the set of an environment that has the agent's name, or that and its variant's; None if there is none."""
-    sets = _sets_for(registry, env.name)
+    """Returns the set that has the agent's name, None if there is none.
+
+    Order of preference: the environment's own set, `AGENT-VARIANT` of its family, `AGENT` of its family.
+    """
+    sets = sets_for(registry, env)
     own = _only(each for each in sets if each.name == agent_name and each.env == env.name)
     variant = _only(each for each in sets if env.variant and each.name == f"{agent_name}-{env.variant}")
     return own or variant or _only(each for each in sets if each.name == agent_name)
-
-
-def _sets_for(registry: Registry, env_name: str) -> list[HyperparamSet]:
-    """An environment's own sets, and those of its family (`atari/` for `atari:seaquest`) that it doesn't replace."""
-    sets = list_sets(registry)
-    own = [each for each in sets if each.env == env_name]
-    replaced = {each.name for each in own}
-    family, colon, _ = env_name.partition(":")
-    return own + [each for each in sets if colon and each.env == family and each.name not in replaced]
 
 
 def _only(matches: Iterable[HyperparamSet]) -> HyperparamSet | None:
@@ -131,15 +137,16 @@ def resolve_config(
     """Builds the configuration of a run.
 
     Args:
-        registry: where networks and sets are looked up.
-        env: the environment. agent: the agent; the set that has its name is the default set, if there is one.
-        hyperparams: the name of a set, used in place of the default set; or a file (a path with a separator, or
-            one that ends in .yml or .yaml), put on top of it.
+        registry: holds the networks and sets.
+        env: the environment.
+        agent: the agent; the default set is the one with its name.
+        hyperparams: the name of a set that replaces the default set; or a file (a path with a separator, or with the
+            ending .yml or .yaml) whose values replace those of the default set.
         overrides: `KEY=VALUE` texts; the value is read as in a set.
-        flags: "section.key" → value and the flag that gave it, such as "--seed".
+        flags: "section.key" → value and the name of its flag, such as "--seed".
 
     Raises:
-        ConfigError: with one line for each fault.
+        ConfigError: has one line for each fault.
         UnknownNameError: there is no such set.
     """
     settings = Settings(registry, env, agent)
@@ -151,13 +158,13 @@ def resolve_config(
 
 
 def load_config(path: str | Path, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None) -> Config:
-    """Reads a run's `config.yml`, as `dump_config` wrote it.
+    """Reads a run's `config.yml`, written by `dump_config`.
 
     Args:
-        flags: put on top of it; see `resolve_config`.
+        flags: replace values of the file; see `resolve_config`.
 
     Raises:
-        ConfigError: with one line for each fault.
+        ConfigError: has one line for each fault.
         UnknownNameError: its environment or agent is not installed.
     """
     document = yaml.read_document(Path(path), str(path))
@@ -172,12 +179,12 @@ def load_config(path: str | Path, registry: Registry, flags: Mapping[str, tuple[
 
 
 def dump_config(config: Config) -> str:
-    """Writes a configuration as YAML, sections in order; where the values came from is not kept."""
+    """Returns a configuration as YAML, sections in order, without the sources of the values."""
     return yaml.dump(config.to_dict())
 
 
 def describe(config: Config) -> list[Row]:
-    """Returns a row for each value, in order, with its meaning, its default and where it came from."""
+    """Returns a row for each value, in order, with its meaning, default and source."""
     rows = []
     for name, section in config.sections().items():
         plain = section.model_dump(mode="json")
@@ -190,7 +197,7 @@ def describe(config: Config) -> list[Row]:
 
 
 def plugins_of(registry: Registry, config: Config) -> dict[str, str]:
-    """The plugins, with their versions, that the environment, the agent and the network of a run are from."""
+    """Returns the plugins, with versions, that offer a run's environment, agent and network."""
     entries: dict[str, Entry] = {"env": registry.env(config.env_name), "agent": registry.agent(config.agent_name)}
     if config.network:
         entries["network"] = registry.network(config.network.name)
@@ -198,13 +205,13 @@ def plugins_of(registry: Registry, config: Config) -> dict[str, str]:
 
 
 def is_file(hyperparams: str) -> bool:
-    """Does `--hyperparams` name a file rather than a set?"""
+    """Returns whether `--hyperparams` names a file, not a set."""
     return os.sep in hyperparams or "/" in hyperparams or hyperparams.endswith((".yml", ".yaml"))
 
 
 def _documents(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> list[Document]:
     if hyperparams is not None and not is_file(hyperparams):
-        chosen: HyperparamSet | None = find_set(registry, env.name, hyperparams)
+        chosen: HyperparamSet | None = find_set(registry, env, hyperparams)
     else:
         chosen = default_set(registry, env, agent.name)
     documents = [] if chosen is None else [yaml.read_document(chosen.file, chosen.source)]

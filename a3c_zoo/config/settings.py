@@ -244,7 +244,7 @@ def cite(document: Document, fault: YamlFault) -> str:
 def _model(path: str, base: type[Section]) -> type[Section]:
     model = load_object(path)
     if not (isinstance(model, type) and issubclass(model, base)):
-        raise PluginError(f"'{path}' must be a subclass of {base.__module__}.{base.__name__}")
+        raise PluginError(f"'{path}' must be a subclass of a3c_zoo.config.{base.__name__}")
     return model
 
 

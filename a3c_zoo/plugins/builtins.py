@@ -1,11 +1,11 @@
-"""What the core itself offers, through the same hooks as every plugin (entry point `core`)."""
+"""The core's own entries, offered through the same hooks as those of every plugin (entry point `core`)."""
 
 from __future__ import annotations
 
 from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, NetworkEntry
 from a3c_zoo.plugins.hookspecs import hookimpl
 
-#: Known to the command line without any plugin, so that `COMMAND --help` loads none.
+#: The command line knows these without loading a plugin, so `COMMAND --help` loads none.
 COMMANDS = (
     CommandEntry("train", "a3c_zoo.cli.train:command", "Train an agent on an environment."),
     CommandEntry("compare", "a3c_zoo.cli.compare:command", "Compare agents and baselines over seeds."),
@@ -13,10 +13,10 @@ COMMANDS = (
     CommandEntry("play", "a3c_zoo.cli.play:command", "Watch a trained agent, or film it."),
     CommandEntry("plot", "a3c_zoo.cli.plot:command", "Draw the curves of runs."),
     CommandEntry("list", "a3c_zoo.cli.listing:command", "List environments, agents, plugins, runs and more."),
-    CommandEntry("show", "a3c_zoo.cli.show:command", "Show the hyperparameters of a run to be."),
+    CommandEntry("show", "a3c_zoo.cli.show:command", "Show the hyperparameters that a run would use."),
 )
 
-#: Action spaces by class name: what actor-critic can act in.
+#: Class names of the action spaces that actor-critic agents support.
 SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
 
 
@@ -25,7 +25,7 @@ def _sb3(name: str, config: str, description: str) -> AgentEntry:
         name,
         run="a3c_zoo.baselines.sb3:run",
         load="a3c_zoo.baselines.sb3:load",
-        config=f"a3c_zoo.baselines.configs:{config}",
+        config=f"a3c_zoo.baselines.baseline_configs:{config}",
         kind="baseline",
         sections=("run", "env", "agent"),
         spaces=SPACES,
@@ -35,13 +35,13 @@ def _sb3(name: str, config: str, description: str) -> AgentEntry:
     )
 
 
-#: What agents are held against.
+#: Baselines, which agents are compared with.
 BASELINES = (
     AgentEntry(
         name="random",
         run="a3c_zoo.baselines.random:run",
         load="a3c_zoo.baselines.random:load",
-        config="a3c_zoo.baselines.configs:RandomConfig",
+        config="a3c_zoo.baselines.baseline_configs:RandomConfig",
         kind="baseline",
         sections=("run", "env", "agent"),
         spaces=SPACES,
@@ -53,10 +53,10 @@ BASELINES = (
 )
 
 
-def _agent(name: str, module: str, config: str, description: str, one_environment: bool = False) -> AgentEntry:
+def _agent(name: str, config: str, description: str, one_environment: bool = False) -> AgentEntry:
     return AgentEntry(
         name,
-        run=f"a3c_zoo.agents.{module}:run",
+        run=f"a3c_zoo.agents.{name.replace('-', '_')}:run",
         load="a3c_zoo.agents.training:load",
         config=f"a3c_zoo.agents.configs:{config}",
         spaces=SPACES,
@@ -65,15 +65,13 @@ def _agent(name: str, module: str, config: str, description: str, one_environmen
     )
 
 
-#: Agents with workers.
+#: Agents.
 AGENTS = (
-    _agent("a3c", "a3c", "A3CConfig", "Hogwild: every worker updates the shared parameters, without locks"),
-    _agent(
-        "a3c-data", "a3c_data", "A3CDataConfig", "data parallel: workers collect, a learner learns from their samples"
-    ),
-    _agent("a3c-grad", "a3c_grad", "A3CGradConfig", "gradient parallel: a learner applies the workers' gradients"),
-    _agent("nstep", "nstep", "NStepConfig", "the textbook's: rollouts of N steps, acting on the live parameters", True),
-    _agent("monte-carlo", "monte_carlo", "MonteCarloConfig", "the textbook's: whole episodes, without bootstrap", True),
+    _agent("a3c", "A3CConfig", "Hogwild: every worker updates the shared parameters, without locks"),
+    _agent("a3c-data", "A3CDataConfig", "data parallel: workers collect samples, a learner computes the updates"),
+    _agent("a3c-grad", "A3CGradConfig", "gradient parallel: workers compute gradients, a learner applies them"),
+    _agent("nstep", "NStepConfig", "textbook: rollouts of N steps, acts with the live parameters", True),
+    _agent("monte-carlo", "MonteCarloConfig", "textbook: whole episodes, no bootstrap", True),
 )
 
 
@@ -95,9 +93,9 @@ def _image_network(name: str, factory: str, description: str) -> NetworkEntry:
 
 #: Networks for frames.
 IMAGE_NETWORKS = (
-    ("a3c-ff", "build_a3c_ff", "16 filters 8×8/4, 32 4×4/2, 256 units, as in the A3C paper"),
-    ("nature", "build_nature", "32 filters 8×8/4, 64 4×4/2, 64 3×3/1, 512 units, as in the DQN paper"),
-    ("nature-dual", "build_nature_dual", "nature with 512 units each for policy and value"),
+    ("a3c-ff", "build_a3c_ff", "filters: 16 8×8/4, 32 4×4/2; 256 units (A3C paper)"),
+    ("nature", "build_nature", "filters: 32 8×8/4, 64 4×4/2, 64 3×3/1; 512 units (DQN paper)"),
+    ("nature-dual", "build_nature_dual", "nature, with 512 units each for policy and value"),
     ("conv42", "build_conv42", "four layers of 32 filters 3×3/2, ELU, 256 units, for small frames"),
 )
 
@@ -118,7 +116,7 @@ def zoo_networks() -> list[NetworkEntry]:
             factory="a3c_zoo.learning.textbook:Textbook",
             config="a3c_zoo.config:NetworkConfig",
             inputs=("vector",),
-            description="25 and 50 units, inputs of unit length, a critic that doesn't train the body",
+            description="25 and 50 units, inputs scaled to length 1; the critic does not train the body",
         ),
         *(_image_network(*about) for about in IMAGE_NETWORKS),
     ]

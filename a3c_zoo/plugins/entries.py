@@ -1,7 +1,7 @@
-"""What a plugin offers: small frozen records whose factories are import strings.
+"""What a plugin offers: small frozen records that name their code by import strings.
 
-An entry never holds live objects. Its strings (`"module:attribute"`) are resolved late, and again in every
-worker process, so that listing environments imports nothing and no plugin manager crosses a process.
+An entry holds no live objects. Its strings (`"module:attribute"`) are resolved when they are needed, and again in every
+worker process. So listing environments imports nothing, and no plugin manager crosses a process.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ class EnvEntry:
     """An environment that can be trained by name.
 
     Attributes:
-        name: what the user types; lower case, no colon (that is a family's mark).
-        factory: import string of `(num_envs: int, seed: int, **kwargs) -> gymnasium.vector.VectorEnv`. With a parameter
-            `render_mode`, which `a3c-zoo play` sets to "rgb_array", `render()` returns a picture of each environment.
-        env_id: for those who have only a `gymnasium.Env`: its registered id (`"package.module:Name-v0"` imports
-            the module first). Exactly one of `factory` and `env_id` is given.
+        name: the name on the command line; lower case. A colon marks an environment of a family.
+        factory: import string of `(num_envs: int, seed: int, **kwargs) -> gymnasium.vector.VectorEnv`. `a3c-zoo play`
+            sets its parameter `render_mode`, if it has one, to "rgb_array"; then `render()` returns a picture of each
+            environment.
+        env_id: the registered id of a `gymnasium.Env` (`"package.module:Name-v0"` imports the module first). Give
+            exactly one of `factory` and `env_id`.
         kwargs: fixed keyword arguments for the factory or `gymnasium.make`.
         config: import string of the pydantic model of the `env` section, a subclass of `a3c_zoo.config.EnvConfig`;
-            the keys it adds are passed on as keyword arguments.
-        threshold: mean return over 100 episodes from which the environment counts as solved; None: never.
+            the keys that it adds are passed as keyword arguments.
+        threshold: the environment is solved at this mean return over 100 episodes; None: never.
         default_agent: the agent that `a3c-zoo train NAME` uses.
         description: one line for listings.
-        budget_steps: agent steps for which `a3c-zoo compare` trains unless it is told otherwise; None: it must be told.
-        variant: of a family's environments, what the default set also depends on: `AGENT-VARIANT` is preferred to
-            `AGENT` where the family has it (`gym/a3c-continuous.yml`).
-        gym_id: the registered Gymnasium id by which others know the same task, for baselines that train on
-            environments of their own library's making; only where a `factory` is given.
+        gym_id: the registered Gymnasium id of the same task, for baselines that make environments with their own
+            library; only with a `factory`.
+        family: prefix of the family whose hyperparameter sets apply where this environment has none of its own. An
+            environment that is called `prefix:rest` belongs to the family `prefix` without this field.
+        variant: the kind of this environment within its family, for the default set: `AGENT-VARIANT` is preferred to
+            `AGENT` (`gym/a3c-continuous.yml`).
+        budget_steps: number of agent steps for which `a3c-zoo compare` trains by default; None: there is no default.
     """
 
     name: str
@@ -49,14 +52,21 @@ class EnvEntry:
     default_agent: str = "a3c"
     description: str = ""
     gym_id: str | None = None
+    family: str | None = None
     variant: str = ""
     budget_steps: int | None = None
     revision: int = ENTRY_REVISION
 
     @property
     def own_id(self) -> str | None:
-        """The Gymnasium id by which a baseline's own library can make this environment, None without one."""
+        """The Gymnasium id from which a baseline's own library can make this environment, None without one."""
         return self.env_id or self.gym_id
+
+    @property
+    def family_prefix(self) -> str | None:
+        """Prefix of the family whose hyperparameter sets apply, None without a family."""
+        prefix, colon, _ = self.name.partition(":")
+        return self.family or (prefix if colon else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +74,8 @@ class EnvFamily:
     """Environments named `prefix:rest`, one for each name that `resolve` accepts.
 
     Attributes:
-        prefix: the word before the colon; reserved, no environment may have it as its name.
-        resolve: import string of `(rest: str) -> EnvEntry`; raises `UnknownNameError` for a name it doesn't know.
+        prefix: the word before the colon; no environment may have it as its name.
+        resolve: import string of `(rest: str) -> EnvEntry`; it raises `UnknownNameError` for an unknown name.
         description: one line for listings.
         examples: a few full names, for listings.
     """
@@ -79,21 +89,21 @@ class EnvFamily:
 
 @dataclass(frozen=True, slots=True)
 class AgentEntry:
-    """An agent, or a baseline to hold it against.
+    """An agent, or a baseline to compare it with.
 
     Attributes:
-        name: what the user types; also the name of its default hyperparameter set.
-        run: import string of `(context: a3c_zoo.records.RunContext) -> None`, which trains until the context says stop.
+        name: the name on the command line; also the name of its default hyperparameter set.
+        run: import string of `(context: a3c_zoo.records.RunContext) -> None`; it trains until `settle` returns False.
         load: import string of `(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping) ->
-            a3c_zoo.records.Policy`; `state` is what the agent's `Snapshot.state` returned.
+            a3c_zoo.records.Policy`; `state` is a result of the agent's `Snapshot.state`.
         config: import string of the pydantic model of the `agent` section, a subclass of `a3c_zoo.config.AgentConfig`.
-        kind: "agent", or "baseline" for what agents are compared with.
+        kind: "agent" or "baseline".
         sections: the configuration sections that it reads.
-        spaces: the action spaces that it can act in, by class name.
-        stacks: whose environments it can train on (`env.stack`): "zoo" for the zoo's, "own" for those that its own
-            library makes from a Gymnasium id.
-        one_process: it trains in the calling process, and `run.workers` is always 1.
-        one_environment: each worker has one, and `env.num_envs` is always 1.
+        spaces: class names of the action spaces that it supports.
+        stacks: the environments that it can train on (`env.stack`): "zoo" for the zoo's own, "own" for environments
+            that the baseline's library makes from a Gymnasium id.
+        one_process: it trains in the calling process; `run.workers` is always 1.
+        one_environment: each worker has one environment; `env.num_envs` is always 1.
         description: one line for listings.
     """
 
@@ -113,14 +123,14 @@ class AgentEntry:
 
 @dataclass(frozen=True, slots=True)
 class NetworkEntry:
-    """An actor-critic network that a set can name.
+    """An actor-critic network that a hyperparameter set can name.
 
     Attributes:
         name: the value of `network.name`.
         factory: import string of `(spec: ObservationSpec, num_logits: int, config) -> ActorCritic`.
         config: import string of the pydantic model of the `network` section, a subclass of
             `a3c_zoo.config.NetworkConfig`.
-        inputs: the kinds of observation that it takes: "vector", "image".
+        inputs: the kinds of observations that it takes: "vector", "image".
         description: one line for listings.
     """
 
@@ -142,12 +152,12 @@ class HyperparamEntry:
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """A sub-command of `a3c-zoo`; its module is imported when the command runs, not before.
+    """A sub-command of `a3c-zoo`; its module is imported only when the command runs.
 
     Attributes:
         name: the word after `a3c-zoo`.
         command: import string of a `click.Command`.
-        short_help: the line that `a3c-zoo --help` shows.
+        short_help: one line for `a3c-zoo --help`.
     """
 
     name: str
@@ -164,8 +174,8 @@ def load_object(path: str) -> Any:
     """Imports `"module:attribute"` and returns the attribute.
 
     Raises:
-        PluginError: the string has another form, or the module has no such attribute. What the module itself
-            raises while it is imported passes through, with its traceback.
+        PluginError: the string has another form, or the module has no such attribute.
+        Exception: any error of the module's own import.
     """
     module_name, colon, attribute = path.partition(":")
     if not (module_name and colon and attribute):

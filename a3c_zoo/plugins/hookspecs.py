@@ -1,9 +1,9 @@
-"""The hooks: what a plugin can offer, and what it can do while a run goes on.
+"""The hooks: what a plugin can offer, and what it can do during a run.
 
-A plugin is a module (or any object) named by an entry point of the group `a3c_zoo`. It implements a hook by a
-function of the same name under `@a3c_zoo.hookimpl`, which may leave out parameters that it doesn't need. Offering
-hooks are called once per process and must be cheap: an entry names its factory by an import string, so that nothing
-heavy is imported before it is used. Run hooks are called in the parent process of a run only.
+A plugin is a module, or another object, that an entry point of the group `a3c_zoo` names. It implements a hook by a
+function of the same name with the decorator `@a3c_zoo.hookimpl`; the function may leave out parameters. Offering hooks
+are called once per process and must be fast: an entry names its code by an import string, so nothing heavy is imported
+before it is used. Run hooks are called only in the parent process of a run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PROJECT = "a3c_zoo"
 
-#: Marks a plugin's function as the implementation of the hook that has its name; public as `a3c_zoo.hookimpl`.
+#: Decorator of a plugin's hook implementations; public as `a3c_zoo.hookimpl`.
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 _hookspec = pluggy.HookspecMarker(PROJECT)
@@ -28,7 +28,7 @@ _first_result_hookspec = _hookspec(firstresult=True)
 
 @_hookspec
 def zoo_envs() -> Iterable[EnvEntry | EnvFamily]:  # type: ignore[empty-body]
-    """Offers environments that can be trained by name, and families of them.
+    """Offers environments that can be trained by name, and families of environments.
 
     Example:
         @hookimpl
@@ -39,7 +39,7 @@ def zoo_envs() -> Iterable[EnvEntry | EnvFamily]:  # type: ignore[empty-body]
 
 @_hookspec
 def zoo_agents() -> Iterable[AgentEntry]:  # type: ignore[empty-body]
-    """Offers agents, and baselines to hold them against.
+    """Offers agents, and baselines to compare them with.
 
     Example:
         @hookimpl
@@ -83,7 +83,7 @@ def zoo_commands() -> Iterable[CommandEntry]:  # type: ignore[empty-body]
 
 @_hookspec
 def zoo_run_start(run: RunInfo) -> None:
-    """Is called once the run directory is there and before any worker starts.
+    """Called when the run directory exists, before any worker starts.
 
     :param run: the run's directory, names and configuration.
 
@@ -96,7 +96,7 @@ def zoo_run_start(run: RunInfo) -> None:
 
 @_hookspec
 def zoo_episode(run: RunInfo, episode: Episode) -> None:
-    """Is called for every finished training episode, in the order in which they reach the parent.
+    """Called for each finished training episode, in the order in which episodes reach the parent.
 
     :param run: the run's directory, names and configuration.
     :param episode: return, length, step, time and worker of the episode.
@@ -110,7 +110,7 @@ def zoo_episode(run: RunInfo, episode: Episode) -> None:
 
 @_hookspec
 def zoo_metrics(run: RunInfo, progress: Progress) -> None:
-    """Is called whenever new training figures are written, every second or so.
+    """Called when new training figures are written, about once a second.
 
     :param run: the run's directory, names and configuration.
     :param progress: counters, speed, mean return and the newest metrics.
@@ -124,11 +124,11 @@ def zoo_metrics(run: RunInfo, progress: Progress) -> None:
 
 @_first_result_hookspec
 def zoo_should_stop(run: RunInfo, progress: Progress) -> str | None:
-    """Is asked together with `zoo_metrics` whether to end the run; the first plugin with a reason ends it.
+    """Called after `zoo_metrics`: returns why to end the run, or None. The first reason ends it.
 
     :param run: the run's directory, names and configuration.
     :param progress: counters, speed, mean return and the newest metrics.
-    :return: why to stop, in words that go into `outcome.json`; None to go on.
+    :return: the reason to stop, which is written to `outcome.json`; None to continue.
 
     Example:
         @hookimpl
@@ -139,10 +139,10 @@ def zoo_should_stop(run: RunInfo, progress: Progress) -> str | None:
 
 @_hookspec
 def zoo_run_end(run: RunInfo, outcome: Outcome) -> None:
-    """Is called once everything of the run is written.
+    """Called when all files of the run are written.
 
     :param run: the run's directory, names and configuration.
-    :param outcome: why it ended, and its figures.
+    :param outcome: why the run ended, and its figures.
 
     Example:
         @hookimpl

@@ -1,7 +1,7 @@
-"""Loads plugins one at a time; a broken one is reported by name, distribution and version, and left out whole.
+"""Loads plugins one at a time; a faulty one is reported by name, distribution and version, and left out whole.
 
-A plugin is an entry point of the group `a3c_zoo`. Each is first loaded into a plugin manager of its own: there its
-hooks are checked and its entries gathered, so that every fault has one culprit and nothing half-registered is left.
+A plugin is an entry point of the group `a3c_zoo`. Each plugin is first registered with a plugin manager of its own,
+where its hooks are checked and its entries gathered. So each fault has one culprit, and nothing is half registered.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import Literal
+from typing import Any, Literal
 
 import pluggy
 
 from a3c_zoo.errors import PluginError, did_you_mean, one_line
-from a3c_zoo.plugins import entries, hookspecs, offers
+from a3c_zoo.plugins import hookspecs
+from a3c_zoo.plugins.entries import Entry
+from a3c_zoo.plugins.offers import KINDS, OFFERED_BY, as_list, check
 from a3c_zoo.version import __version__
 
 GROUP = "a3c_zoo"
@@ -30,8 +32,7 @@ HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))
 
 Status = Literal["loaded", "blocked", "faulty"]
 
-_ENTRY_KINDS = {kind.__name__: kind for kinds in offers.OFFERED_BY.values() for kind in kinds}
-# How Python words what a dataclass of another version makes of a plugin's arguments.
+# Python's messages when a plugin gives an entry arguments that this version does not have.
 _UNKNOWN_FIELD = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 _MISSING_FIELDS = re.compile(r"(\w+)\.__init__\(\) missing \d+ required positional arguments?: (.+)")
 
@@ -41,13 +42,14 @@ class PluginInfo:
     """One plugin, for listings and error messages.
 
     Attributes:
-        name: the entry point's name. module: what it points to.
-        distribution, version: of the package that declares it.
-        first_party: it comes with a3c-zoo itself.
+        name: the entry point's name.
+        module: what the entry point names: `module` or `module:object`.
+        distribution, version: the package that declares the entry point.
+        first_party: whether it comes with a3c-zoo.
         hooks: the names of the hooks that it implements.
-        import_s: seconds that its import took.
-        fault: one line on why it is left out, None where it isn't.
-        status: "loaded"; "blocked" by an environment variable, then it was not even imported; or "faulty".
+        import_s: duration of its import, in seconds.
+        fault: why it is left out, in one line; None if it is not faulty.
+        status: "loaded", "faulty", or "blocked" by an environment variable. A blocked plugin is not imported.
     """
 
     name: str
@@ -64,26 +66,26 @@ class PluginInfo:
         return f"plugin '{self.name}' ({self.distribution} {self.version})"
 
     def as_faulty(self, fault: str) -> PluginInfo:
-        """The same plugin, left out for this reason."""
+        """Returns the same plugin with this fault."""
         return replace(self, fault=fault, status="faulty")
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A plugin as found: `implementation` is None and `offers` empty unless its status is "loaded"."""
+    """A plugin that was found: `implementation` is None and `offers` is empty unless its status is "loaded"."""
 
     info: PluginInfo
     implementation: object | None = None
-    offers: tuple[entries.Entry, ...] = ()
+    offers: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which plugins may load, by entry point name; names that no plugin has are ignored.
+    """Which plugins may load, by entry point name; unknown names are ignored.
 
     Attributes:
-        disabled: these may not, first-party or not (`A3C_ZOO_DISABLE_PLUGINS`).
-        allowed: of the third-party ones only these may; None: all (`A3C_ZOO_PLUGINS`).
+        disabled: plugins that may not load, first-party ones included (`A3C_ZOO_DISABLE_PLUGINS`).
+        allowed: the only third-party plugins that may load; None: all (`A3C_ZOO_PLUGINS`).
     """
 
     disabled: frozenset[str] = frozenset()
@@ -91,7 +93,7 @@ class Selection:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Selection:
-        """Reads both variables; a variable that is set but empty allows, or disables, nothing."""
+        """Reads both variables; an empty one disables, or allows, nothing."""
         allowed = environ.get("A3C_ZOO_PLUGINS")
         return cls(
             disabled=_names(environ.get("A3C_ZOO_DISABLE_PLUGINS", "")),
@@ -99,7 +101,7 @@ class Selection:
         )
 
     def allows(self, info: PluginInfo) -> bool:
-        """May this plugin load?"""
+        """Returns whether this plugin may load."""
         if info.name in self.disabled:
             return False
         return info.first_party or self.allowed is None or info.name in self.allowed
@@ -110,16 +112,18 @@ def _names(text: str) -> frozenset[str]:
 
 
 def new_manager() -> pluggy.PluginManager:
-    """A plugin manager that knows the hooks and has no plugin."""
+    """Makes a plugin manager that knows the hooks and has no plugin."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     return manager
 
 
 def load_plugins(selection: Selection) -> Iterator[Plugin]:
-    """Yields every installed plugin, first-party ones first and the rest in order of distribution and name."""
+    """Yields every installed plugin: first-party ones first, the others by distribution and name."""
+    points = [(_describe(point), point) for point in metadata.entry_points(group=GROUP)]
+    points.sort(key=lambda each: (not each[0].first_party, each[0].distribution, each[0].name))
     seen: dict[str, PluginInfo] = {}
-    for info, point in sorted(map(_describe, metadata.entry_points(group=GROUP)), key=_load_order):
+    for info, point in points:
         first = seen.setdefault(info.name, info)
         if not selection.allows(info):
             yield Plugin(replace(info, status="blocked"))
@@ -129,23 +133,17 @@ def load_plugins(selection: Selection) -> Iterator[Plugin]:
             yield _load(info, point)
 
 
-def _describe(point: metadata.EntryPoint) -> tuple[PluginInfo, metadata.EntryPoint]:
+def _describe(point: metadata.EntryPoint) -> PluginInfo:
     distribution = (point.dist and point.dist.name) or "unknown"
     version = (point.dist and point.dist.version) or "unknown"
     first_party = distribution.replace("_", "-").lower() == FIRST_PARTY_DISTRIBUTION
-    return PluginInfo(point.name, point.value, distribution, version, first_party), point
-
-
-def _load_order(found: tuple[PluginInfo, metadata.EntryPoint]) -> tuple[bool, str, str]:
-    info = found[0]
-    return not info.first_party, info.distribution, info.name
+    return PluginInfo(point.name, point.value, distribution, version, first_party)
 
 
 def _load(info: PluginInfo, point: metadata.EntryPoint) -> Plugin:
     started = time.perf_counter()
     try:
-        # What a plugin prints while it is imported must not end up in the middle of `--json`.
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr):  # a plugin's prints would damage the output of `--json`
             implementation: object = point.load()
     except (Exception, SystemExit) as error:
         seconds = time.perf_counter() - started
@@ -155,57 +153,58 @@ def _load(info: PluginInfo, point: metadata.EntryPoint) -> Plugin:
     manager = new_manager()
     try:
         info = replace(info, hooks=_check_hooks(manager, implementation))
-        return Plugin(info, implementation, _gather_offers(manager, info))
+        offers = tuple(entry for hook in info.hooks if hook in OFFERED_BY for entry in _gather(manager, hook, info))
     except PluginError as error:
         return Plugin(info.as_faulty(str(error)))
-    except Exception as error:  # an attribute that raises when it is looked at, for one
+    except Exception as error:  # for example, an attribute that raises when it is read
         return Plugin(info.as_faulty(f"it cannot be examined: {one_line(error)}"))
+    return Plugin(info, implementation, offers)
 
 
 def _check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple[str, ...]:
-    """Registers the plugin with a manager of its own and returns the hooks that it implements."""
-    implemented = []
+    """Registers the plugin with its own manager; returns the hooks that it implements, in order."""
+    implemented = set()
     for name in dir(implementation):
         options = manager.parse_hookimpl_opts(implementation, name)
-        hook = (options and options.get("specname")) or name
-        if options is None and name.startswith("zoo_") and callable(getattr(implementation, name, None)):
-            raise PluginError(f"function '{name}' is not marked with @a3c_zoo.hookimpl")
-        if options is not None and hook not in HOOKS and not options.get("optionalhook"):
+        if options is None:
+            if name.startswith("zoo_") and callable(getattr(implementation, name, None)):
+                raise PluginError(f"function '{name}' is not marked with @a3c_zoo.hookimpl")
+            continue
+        hook = options.get("specname") or name
+        if hook not in HOOKS and not options.get("optionalhook"):
             raise PluginError(f"there is no hook '{hook}'.{did_you_mean(hook, HOOKS)}")
-        if options is not None and hook in HOOKS:
-            implemented.append(hook)
+        implemented.add(hook)
     try:
         manager.register(implementation)
     except pluggy.PluginValidationError as error:
-        # The last line says what is wrong; those before it repeat which function of which file.
+        # The last line says what is wrong; the lines before it repeat the function and the file.
         raise PluginError(f"a hook has a wrong signature: {str(error).splitlines()[-1].strip()}") from error
-    return tuple(sorted(implemented, key=HOOKS.index))
+    return tuple(hook for hook in HOOKS if hook in implemented)
 
 
-def _gather_offers(manager: pluggy.PluginManager, info: PluginInfo) -> tuple[entries.Entry, ...]:
-    gathered: list[entries.Entry] = []
-    for hook in info.hooks:
-        if hook not in offers.OFFERED_BY:
-            continue
-        try:
-            with contextlib.redirect_stdout(sys.stderr):
-                offered = [offer for result in getattr(manager.hook, hook)() for offer in offers.as_list(hook, result)]
-        except PluginError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise PluginError(_version_fault(info, error) or f"{hook}() failed: {one_line(error)}") from error
-        gathered.extend(offers.check(hook, offer) for offer in offered)
-    return tuple(gathered)
+def _gather(manager: pluggy.PluginManager, hook: str, info: PluginInfo) -> list[Entry]:
+    """Calls an offering hook of the one plugin that `manager` has; returns the checked entries."""
+    offered: list[Any] = []
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            for result in getattr(manager.hook, hook)():
+                offered += as_list(hook, result)
+    except PluginError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(_version_fault(info, error) or f"{hook}() failed: {one_line(error)}") from error
+    return [check(hook, offer) for offer in offered]
 
 
 def _version_fault(info: PluginInfo, error: BaseException) -> str | None:
-    """One line where the error says that the plugin expects another a3c-zoo than this one, else None."""
+    """Returns one line if the error shows that the plugin expects another version of a3c-zoo, else None."""
+    kinds = {kind.__name__: kind for kind in KINDS}
     message, near = str(error), ""
     unknown, missing = _UNKNOWN_FIELD.match(message), _MISSING_FIELDS.match(message)
-    if isinstance(error, TypeError) and unknown and unknown[1] in _ENTRY_KINDS:
+    if isinstance(error, TypeError) and unknown and unknown[1] in kinds:
         what = f"it gives {unknown[1]} a field '{unknown[2]}' that is unknown"
-        near = did_you_mean(unknown[2], [field.name for field in dataclasses.fields(_ENTRY_KINDS[unknown[1]])])
-    elif isinstance(error, TypeError) and missing and missing[1] in _ENTRY_KINDS:
+        near = did_you_mean(unknown[2], [field.name for field in dataclasses.fields(kinds[unknown[1]])])
+    elif isinstance(error, TypeError) and missing and missing[1] in kinds:
         what = f"it gives {missing[1]} no {missing[2]}"
     elif isinstance(error, ImportError) and (error.name or "").partition(".")[0] == GROUP:
         what = f"its import failed: {message.partition(' (')[0]}"

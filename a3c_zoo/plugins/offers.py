@@ -1,10 +1,11 @@
-"""Checks what a plugin offers, before anything is registered: the type, the entry revision, the names."""
+"""The kinds of entries, and the checks on what a plugin offers: type, revision, field types, names, import strings."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from a3c_zoo.errors import PluginError
@@ -19,23 +20,47 @@ from a3c_zoo.plugins.entries import (
     NetworkEntry,
 )
 
-#: Offering hook → the entries that it may return.
-OFFERED_BY: dict[str, tuple[type[Entry], ...]] = {
-    "zoo_envs": (EnvEntry, EnvFamily),
-    "zoo_agents": (AgentEntry,),
-    "zoo_networks": (NetworkEntry,),
-    "zoo_hyperparams": (HyperparamEntry,),
-    "zoo_commands": (CommandEntry,),
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How entries of one class are offered, named and checked.
+
+    Attributes:
+        hook: the hook that offers them.
+        namespace: two entries of one namespace cannot have the same name.
+        name_field: the field that holds the name.
+        import_fields: the fields that hold an import string or None.
+    """
+
+    hook: str
+    namespace: str
+    name_field: str = "name"
+    import_fields: tuple[str, ...] = ()
+
+
+KINDS: dict[type[Entry], Kind] = {
+    EnvEntry: Kind("zoo_envs", "environment", import_fields=("factory", "config")),
+    EnvFamily: Kind("zoo_envs", "environment", name_field="prefix", import_fields=("resolve",)),
+    AgentEntry: Kind("zoo_agents", "agent", import_fields=("run", "load", "config")),
+    NetworkEntry: Kind("zoo_networks", "network", import_fields=("factory", "config")),
+    HyperparamEntry: Kind("zoo_hyperparams", "hyperparameter package", name_field="package"),
+    CommandEntry: Kind("zoo_commands", "command", import_fields=("command",)),
 }
 
-#: Annotation of an entry's field → what a value must be, and whether it is. Another annotation has checks of its own.
+#: Offering hook → the classes of its entries.
+OFFERED_BY: dict[str, tuple[type[Entry], ...]] = {
+    kind.hook: tuple(each for each, other in KINDS.items() if other.hook == kind.hook) for kind in KINDS.values()
+}
+
+#: Annotation of a field → what its value must be, in words, and the check.
+#: Written by hand because pydantic, which could do it, would make `a3c-zoo --help` 0.1 s slower.
 _FIELD_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "str": ("a string", lambda value: isinstance(value, str)),
     "str | None": ("a string or None", lambda value: isinstance(value, str | None)),
     "bool": ("true or false", lambda value: isinstance(value, bool)),
     "int | None": (
         "a whole number or None",
-        lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool)),
+        lambda value: isinstance(value, int | None) and not isinstance(value, bool),
     ),
     "float | None": ("a number or None", lambda value: isinstance(value, int | float | None)),
     "tuple[str, ...]": (
@@ -43,6 +68,7 @@ _FIELD_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
         lambda value: isinstance(value, tuple) and all(isinstance(item, str) for item in value),
     ),
     "Mapping[str, Any]": ("a dictionary", lambda value: isinstance(value, Mapping)),
+    "Literal['agent', 'baseline']": ("'agent' or 'baseline'", lambda value: value in ("agent", "baseline")),
 }
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
@@ -50,10 +76,10 @@ _IMPORT_STRING = re.compile(r"[^:\s]+:[^:\s]+")
 
 
 def as_list(hook: str, result: Any) -> list[Any]:
-    """What one hook implementation returned, as a list.
+    """Returns the result of one hook implementation as a list.
 
     Raises:
-        PluginError: it returned an entry, or something else that isn't a collection of them.
+        PluginError: the result is a single entry, or is not iterable.
     """
     if isinstance(result, Entry | str) or not hasattr(result, "__iter__"):
         raise PluginError(f"{hook}() must return a list of {_expected(hook)}, not {_described(result)}")
@@ -61,35 +87,23 @@ def as_list(hook: str, result: Any) -> list[Any]:
 
 
 def check(hook: str, offer: Any) -> Entry:
-    """Returns the entry that a hook offered.
+    """Returns an offered entry if it can be registered.
 
     Raises:
-        PluginError: it is no entry of that hook, is of another revision, or has an unusable name or import string.
+        PluginError: it is no entry of this hook, has another revision, or has an unusable field.
     """
     if not isinstance(offer, OFFERED_BY[hook]):
         raise PluginError(f"{hook}() offers {_described(offer)} where {_expected(hook)} is expected")
-    fault = _revision_fault(offer) or _type_fault(offer) or _fault(offer)
-    if fault:
+    if fault := _revision_fault(offer) or _type_fault(offer) or _name_fault(offer) or _content_fault(offer):
         raise PluginError(f"{hook}() offers {fault}")
     return offer
 
 
-def name_of(entry: Entry) -> str:
-    """The name under which an entry is registered."""
-    match entry:
-        case EnvFamily():
-            return entry.prefix
-        case HyperparamEntry():
-            return entry.package
-        case _:
-            return entry.name
-
-
 def check_resolved(family: EnvFamily, name: str, resolved: Any) -> EnvEntry:
-    """Returns the entry that a family resolved a name to.
+    """Returns the entry that a family made for `name` if it can be used.
 
     Raises:
-        PluginError: it can't be used.
+        PluginError: it cannot be used.
     """
     fault: str | None
     if not isinstance(resolved, EnvEntry):
@@ -97,14 +111,25 @@ def check_resolved(family: EnvFamily, name: str, resolved: Any) -> EnvEntry:
     elif not str(resolved.name).startswith(f"{family.prefix}:"):
         fault = f"the name '{resolved.name}', which does not begin with '{family.prefix}:'"
     else:
-        fault = _revision_fault(resolved) or _type_fault(resolved) or _env_fault(resolved)
-    if fault or not isinstance(resolved, EnvEntry):
-        raise PluginError(f"environment '{name}' resolves to {fault}")
-    return resolved
+        fault = _revision_fault(resolved) or _type_fault(resolved) or _content_fault(resolved)
+        if fault is None:
+            return resolved
+    raise PluginError(f"environment '{name}' resolves to {fault}")
+
+
+def name_of(entry: Entry) -> str:
+    """Returns the name under which an entry is registered."""
+    name: str = getattr(entry, kind_of(entry).name_field)
+    return name
+
+
+def kind_of(entry: Entry) -> Kind:
+    """Returns the kind of an entry, which may be an instance of a subclass."""
+    return next(kind for each, kind in KINDS.items() if isinstance(entry, each))
 
 
 def _revision_fault(entry: Entry) -> str | None:
-    """First of all checks: in another revision the other fields may mean something else."""
+    """Is checked first, because in another revision the fields may have another meaning."""
     if entry.revision == ENTRY_REVISION:
         return None
     age, cure = "another", "upgrade both"
@@ -129,42 +154,25 @@ def _type_fault(entry: Entry) -> str | None:
     return None
 
 
-def _fault(entry: Entry) -> str | None:
-    """What is wrong with the contents of an entry, None for nothing."""
+def _name_fault(entry: Entry) -> str | None:
     name = name_of(entry)
     if isinstance(entry, HyperparamEntry):
-        sound = all(part.isidentifier() for part in name.split("."))
-        return None if sound else f"{name!r} as a package, which is no dotted module name"
-    if not _NAME.fullmatch(name):
-        what = "prefix" if isinstance(entry, EnvFamily) else "name"
-        return f"the {what} {name!r}; it may have a-z, 0-9, '_', '.', '-', and starts with a letter or digit"
-    match entry:
-        case EnvEntry():
-            return _env_fault(entry)
-        case EnvFamily():
-            return _import_fault(name, resolve=entry.resolve)
-        case AgentEntry():
-            if entry.kind not in ("agent", "baseline"):
-                return f"'{name}' of kind {entry.kind!r}, which is neither 'agent' nor 'baseline'"
-            return _import_fault(name, run=entry.run, load=entry.load, config=entry.config)
-        case NetworkEntry():
-            return _import_fault(name, factory=entry.factory, config=entry.config)
-        case CommandEntry():
-            return _import_fault(name, command=entry.command)
+        is_dotted = all(part.isidentifier() for part in name.split("."))
+        return None if is_dotted else f"{name!r} as a package, which is no dotted module name"
+    if _NAME.fullmatch(name):
+        return None
+    what = kind_of(entry).name_field
+    return f"the {what} {name!r}; it may have a-z, 0-9, '_', '.', '-', and starts with a letter or digit"
 
 
-def _env_fault(entry: EnvEntry) -> str | None:
-    if (entry.factory is None) == (entry.env_id is None):
+def _content_fault(entry: Entry) -> str | None:
+    if isinstance(entry, EnvEntry) and (entry.factory is None) == (entry.env_id is None):
         given = "neither" if entry.factory is None else "both"
         return f"'{entry.name}' with {given} of factory and env_id; give exactly one"
-    strings = {"config": entry.config} if entry.factory is None else {"factory": entry.factory, "config": entry.config}
-    return _import_fault(entry.name, **strings)
-
-
-def _import_fault(name: str, **strings: str) -> str | None:
-    for field, value in strings.items():
-        if not _IMPORT_STRING.fullmatch(value):
-            return f"'{name}' with {field}={value!r}, which is no import string 'package.module:attribute'"
+    for field in kind_of(entry).import_fields:
+        value = getattr(entry, field)
+        if value is not None and not _IMPORT_STRING.fullmatch(value):
+            return f"'{name_of(entry)}' with {field}={value!r}, which is no import string 'package.module:attribute'"
     return None
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.errors import PluginError, ZooError
+from a3c_zoo.errors import PluginError, ZooError, type_and_message
 from a3c_zoo.plugins import offers
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.testing.playing import Subject, Trajectory
@@ -76,8 +76,8 @@ def _load(entry: EnvEntry, field: str, path: str) -> Any:
     try:
         return load_object(path)
     except Exception as error:
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        raise AssertionError(f"environment '{entry.name}': {field} '{path}' cannot be imported: {what}") from error
+        place = f"environment '{entry.name}': {field} '{path}'"
+        raise AssertionError(f"{place} cannot be imported: {type_and_message(error)}") from error
 
 
 def _check_config_model(entry: EnvEntry, model: Any) -> None:

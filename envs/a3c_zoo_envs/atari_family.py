@@ -27,6 +27,7 @@ def atari_entry(
         threshold=threshold,
         gym_id=f"ale_py:{pascal_case(rom)}NoFrameskip-v4" if is_registered else None,
         description=description,
+        family="atari",
         budget_steps=10_000_000,
         revision=1,
     )

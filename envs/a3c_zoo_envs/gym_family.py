@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from a3c_zoo import EnvEntry, ZooError
-from a3c_zoo.errors import unknown_name
+from a3c_zoo.errors import type_and_message, unknown_name
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -63,5 +63,4 @@ def _import(module: str, env_id: str) -> None:
     try:
         importlib.import_module(module)
     except Exception as error:
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ZooError(f"environment 'gym:{env_id}': importing '{module}' failed: {message}") from error
+        raise ZooError(f"environment 'gym:{env_id}': importing '{module}' failed: {type_and_message(error)}") from error
