@@ -12,9 +12,10 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import VectorEnv
 
 from a3c_zoo.baselines.random import UniformNetwork
+from a3c_zoo.learning.collector import Collector
+from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.objective import Objective, advantages_and_returns
-from a3c_zoo.learning.rollout import Collector
 from a3c_zoo.learning.spaces import action_distribution, observation_spec
 from a3c_zoo.runs.evaluate import evaluate
 from a3c_zoo_envs._atari import AtariGames
@@ -332,7 +333,8 @@ def collected() -> tuple[Taped, list[tuple[Any, ...]]]:
     env = games(num_envs=4, life_loss=True, frame_size=8, frame_stack=1)
     spec, actions = observation_spec(env.single_observation_space), action_distribution(env.single_action_space)
     taped: Any = Taped(env)
-    collector = Collector(taped, "breakout", spec, actions, T, 7, torch.Generator().manual_seed(0), lambda: None)
+    checked = CheckedEnvironment(taped, "breakout", spec)
+    collector = Collector(checked, actions, T, 7, torch.Generator().manual_seed(0), lambda: None)
     network, rollouts = UniformNetwork(4), []
     for _ in range(10):
         episodes, rollout = collector.collect(network), collector.rollout
@@ -372,7 +374,8 @@ def test_nothing_is_bootstrapped_across_a_lost_life() -> None:
     """With V = 10 everywhere and γ = 0.5, what a step is worth: its reward, and half of 10 unless a life was lost."""
     env = games(num_envs=1, life_loss=True, frame_size=8, frame_stack=1)
     spec, actions = observation_spec(env.single_observation_space), action_distribution(env.single_action_space)
-    collector = Collector(env, "breakout", spec, actions, 100, 7, torch.Generator().manual_seed(0), lambda: None)
+    checked = CheckedEnvironment(env, "breakout", spec)
+    collector = Collector(checked, actions, 100, 7, torch.Generator().manual_seed(0), lambda: None)
     collector.collect(UniformNetwork(4))
     rollout, tens = collector.rollout, np.full((100, 1), 10, np.float32)
     _, returns = advantages_and_returns(rollout, slice(0, 1), tens, tens, Objective(0.5, 0.0, 0.0, 0.5))

@@ -25,6 +25,8 @@ from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.config import OptimizerConfig
 from a3c_zoo.errors import ConfigError, ObservationError
+from a3c_zoo.learning.collector import Collector
+from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.image_networks import build_a3c_ff, build_conv42, build_nature_dual
 from a3c_zoo.learning.mlp import build_mlp
@@ -34,7 +36,7 @@ from a3c_zoo.learning.objective import Objective, differentiate, forward
 from a3c_zoo.learning.optimizers import optimizer_state
 from a3c_zoo.learning.parameters import FlatParameters, share
 from a3c_zoo.learning.recurrent import Core, Recurrent, kept
-from a3c_zoo.learning.rollout import Collector, Rollout
+from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import Categorical, observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
 from a3c_zoo.processes.pool import WorkerPool
@@ -74,9 +76,7 @@ def network(kind: str, **config: Any) -> Recurrent:
 
 def collector(env: Any, core: Recurrent, num_steps: int, cut_at_end: bool = False) -> Collector:
     return Collector(
-        env,
-        "toy",
-        observation_spec(env.single_observation_space),
+        CheckedEnvironment(env, "toy", observation_spec(env.single_observation_space)),
         Categorical(2, 1 if isinstance(env, Lives) else 0),
         num_steps,
         0,

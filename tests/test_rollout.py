@@ -19,8 +19,11 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from a3c_zoo.errors import EnvironmentContractError
 from a3c_zoo.learning.autoreset import autoreset_mode
+from a3c_zoo.learning.collector import Collector
+from a3c_zoo.learning.contract import CheckedEnvironment
+from a3c_zoo.learning.episodes import FinishedEpisode
 from a3c_zoo.learning.objective import Objective, advantages_and_returns
-from a3c_zoo.learning.rollout import Collector, FinishedEpisode, Rollout
+from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import action_distribution, observation_spec
 from tests.toys import MODES, SCRIPT, FaultyVectorEnv, Script, TinyNetwork, ToyEnv, ToyVectorEnv
 
@@ -30,9 +33,9 @@ SECOND_SCRIPT: Script = (((10.0,), "truncated"), ((20.0, 30.0), "terminated"))
 
 
 def collector(env: VectorEnv[Any, Any, Any], num_steps: int, on_tick: Callable[[], None] = lambda: None) -> Collector:
-    spec = observation_spec(env.single_observation_space)
+    checked = CheckedEnvironment(env, "toy", observation_spec(env.single_observation_space))
     distribution = action_distribution(env.single_action_space)
-    return Collector(env, "toy", spec, distribution, num_steps, 0, torch.Generator().manual_seed(0), on_tick)
+    return Collector(checked, distribution, num_steps, 0, torch.Generator().manual_seed(0), on_tick)
 
 
 def column(array: Any, n: int = 0) -> list[Any]:

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.config import NetworkConfig
+from a3c_zoo.learning.collector import Collector
+from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.objective import Objective, advantages_and_returns, differentiate, to_unit_length
 from a3c_zoo.learning.returns import monte_carlo_returns, rollout_returns
-from a3c_zoo.learning.rollout import Collector, Rollout
+from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import Categorical, ObservationSpec, action_distribution, observation_spec
 from a3c_zoo.learning.textbook import Textbook
 from tests.toys import TinyNetwork, ToyVectorEnv
@@ -185,9 +187,9 @@ def _gradient(made: Textbook, name: str) -> Tensor:
 
 def collector(mode: str, num_steps: int) -> Collector:
     env = ToyVectorEnv(1, mode=mode, ignored_reward=77)
-    spec, distribution = observation_spec(env.single_observation_space), action_distribution(env.single_action_space)
-    generator = torch.Generator().manual_seed(0)
-    return Collector(env, "toy", spec, distribution, num_steps, 0, generator, lambda: None, cut_at_end=True)
+    checked = CheckedEnvironment(env, "toy", observation_spec(env.single_observation_space))
+    distribution, generator = action_distribution(env.single_action_space), torch.Generator().manual_seed(0)
+    return Collector(checked, distribution, num_steps, 0, generator, lambda: None, cut_at_end=True)
 
 
 def collected(collect: Collector, times: int) -> list[tuple[Any, Any, Any, int]]:

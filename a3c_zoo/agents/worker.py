@@ -10,13 +10,14 @@ from typing import Any
 import torch
 
 from a3c_zoo.agents.context import WorkerContext, misfit
+from a3c_zoo.learning.collector import Collector
+from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import Objective
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import schedule_left
-from a3c_zoo.learning.rollout import Collector
 from a3c_zoo.records import Episode, Report
 
 #: Seconds between two updates whose statistics are computed: often enough for a plot, too seldom to cost.
@@ -104,9 +105,7 @@ class RolloutWorker(Member):
         super().__init__(plan, rank, on_tick)
         env = make_vector_env(plan.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
         self.collector = Collector(
-            env,
-            plan.entry.name,
-            plan.spaces.observations,
+            CheckedEnvironment(env, plan.entry.name, plan.spaces.observations),
             plan.spaces.actions,
             n_steps,
             seed_for(seed, SEED_ENV, rank, plan.session),

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.baselines.baseline_configs import RandomConfig
+from a3c_zoo.learning.collector import Collector
+from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import ModelPolicy, Spaces, probe_spaces
 from a3c_zoo.learning.networks import ActorCritic
-from a3c_zoo.learning.rollout import Collector
 from a3c_zoo.processes.crew import supervise
 from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.records import Episode, Report, Snapshot
@@ -72,10 +73,9 @@ class RandomWorker:
         config, spaces, seed = plan.config, plan.model.spaces, plan.config.run.seed
         assert isinstance(config.agent, RandomConfig)
         self._network, self._report, self._steps = plan.model.network, Report(), plan.steps
+        env = make_vector_env(plan.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
         self._collector = Collector(
-            make_vector_env(plan.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank)),
-            plan.entry.name,
-            spaces.observations,
+            CheckedEnvironment(env, plan.entry.name, spaces.observations),
             spaces.actions,
             config.agent.n_steps,
             seed_for(seed, SEED_ENV, rank, plan.session),

@@ -1,28 +1,109 @@
-"""How a vector environment resets at an episode's end, and when that is.
+"""How a vector environment starts the next episode: one object for each of Gymnasium's autoreset modes.
 
-Gymnasium's autoreset modes (`s'` is the final observation, `s0` the next episode's first):
+`s'` is the final observation of an episode, `s0` the first observation of the next one:
 
-    mode        step t ends the episode            step t+1
-    NEXT_STEP   observation = s'                   action ignored, observation = s0: masked out of loss and counts
-    SAME_STEP   observation = s0, s' is in info    real
-    DISABLED    observation = s'; we reset: s0     real
+    mode        step t ends the episode              step t+1
+    NEXT_STEP   observation = s'                     the action is ignored, observation = s0; masked out of the loss
+    SAME_STEP   observation = s0, s' is in info      an ordinary step
+    DISABLED    observation = s', the caller resets  an ordinary step from s0
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from a3c_zoo.errors import EnvironmentContractError
 
 if TYPE_CHECKING:
+    import numpy as np
     from gymnasium.vector import VectorEnv
+    from numpy.typing import NDArray
+
+    EpisodeOver = Callable[[Any, Any, dict[str, Any]], Any]
+
+
+class Autoreset(Protocol):
+    """How one vector environment starts the next episode."""
+
+    ignores_a_step: ClassVar[bool]
+    """Whether the step after an end ignores its action and returns the first observation of the next episode."""
+
+    def final_observations(self, observation: Any, info: dict[str, Any]) -> Any:
+        """The observations in which row n is the final one of environment n, if its episode ended with this step.
+
+        Args:
+            observation, info: what `step` returned.
+
+        Returns:
+            None if the environment does not give them.
+        """
+        ...
+
+    def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
+        """Starts the next episodes if the environment has not done so itself; returns what the agent acts on next.
+
+        Args:
+            observation: what `step` returned. ended: the environments whose episodes ended with this step, `[N]`.
+        """
+        ...
+
+
+class NextStep:
+    """The environment resets with the step after the end, and ignores the action of that step."""
+
+    ignores_a_step: ClassVar[bool] = True
+
+    def final_observations(self, observation: Any, info: dict[str, Any]) -> Any:
+        return observation
+
+    def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
+        return observation
+
+
+class SameStep:
+    """The environment resets with the step that ends the episode, and gives the final observation in `info`."""
+
+    ignores_a_step: ClassVar[bool] = False
+
+    def final_observations(self, observation: Any, info: dict[str, Any]) -> Any:
+        return info.get("final_obs")
+
+    def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
+        return observation
+
+
+class Disabled:
+    """The environment never resets by itself."""
+
+    ignores_a_step: ClassVar[bool] = False
+
+    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        self._env = env
+
+    def final_observations(self, observation: Any, info: dict[str, Any]) -> Any:
+        return observation
+
+    def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
+        return self._env.reset(options={"reset_mask": ended.copy()})[0] if ended.any() else observation
+
+
+def autoreset_of(env: VectorEnv[Any, Any, Any]) -> Autoreset:
+    """Returns the object for the mode that the environment names. Raises what `autoreset_mode` raises."""
+    mode = autoreset_mode(env)
+    if mode == "Disabled":
+        return Disabled(env)
+    return NextStep() if mode == "NextStep" else SameStep()
 
 
 def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> str:
     """Returns "NextStep", "SameStep" or "Disabled".
 
-    The attribute comes first: AtariVectorEnv writes its mode into the metadata dict that every VectorEnv class shares.
+    The attribute of the object comes first: AtariVectorEnv writes its mode into the metadata dictionary that every
+    VectorEnv class shares.
+
+    Raises:
+        EnvironmentContractError: the environment names none of these modes.
     """
     mode = getattr(env, "autoreset_mode", None) or (env.metadata or {}).get("autoreset_mode")
     value = getattr(mode, "value", mode)
@@ -33,17 +114,12 @@ def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> str:
     return str(value)
 
 
-EpisodeOver = Callable[[Any, Any, dict[str, Any]], Any]
-
-
 def episode_over(env: VectorEnv[Any, Any, Any]) -> EpisodeOver:
-    """Returns `(terminated, truncated, info) -> which episodes have ended`, all `[N]`, bool.
+    """Returns the function `(terminated, truncated, info) -> [N], bool` that tells which episodes ended with a step.
 
-    An environment that reports more than ends as terminations (a lost life, while the game goes on) has a method
-    `episode_over` that tells: nothing is bootstrapped across such a termination, but the next action is real, and
-    neither the episode's return nor its length ends there.
+    An environment may report terminations that do not end an episode, such as a lost life while the game goes on. It
+    then has a method `episode_over`, which is returned. Nothing is bootstrapped across such a termination, but the
+    next action is real, and the return and length of the episode go on.
     """
-    own: EpisodeOver = getattr(env, "episode_over", None) or (
-        lambda terminated, truncated, info: terminated | truncated
-    )
-    return own
+    own: EpisodeOver | None = getattr(env, "episode_over", None)
+    return own or (lambda terminated, truncated, info: terminated | truncated)

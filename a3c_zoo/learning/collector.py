@@ -1,0 +1,200 @@
+"""The collect stage: T steps in each of N environments, into buffers that are made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from a3c_zoo.learning.autoreset import autoreset_of, episode_over
+from a3c_zoo.learning.episodes import EpisodeAccounts, FinishedEpisode
+from a3c_zoo.learning.recurrent import kept
+from a3c_zoo.learning.rollout import Rollout
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from a3c_zoo.learning.actions import ActionDistribution
+    from a3c_zoo.learning.contract import CheckedEnvironment
+    from a3c_zoo.learning.networks import ActorCritic
+
+
+class Collector:
+    """Steps one vector environment with a policy and keeps what happened.
+
+    Row 0 of every buffer repeats the newest row of the last rollout.
+
+    Args:
+        checked: the vector environment. distribution: over its actions.
+        num_steps: T. seed: for the first reset. generator: for the sampling of actions.
+        on_tick: called after every environment step; may raise to stop.
+        cut_at_end: a rollout ends with its episode, if that comes before T steps; for a single environment.
+        start: state of a recurrent core before an episode, `[K, N, H]` (`ActorCritic.start`); None without a core. The
+            state goes on from rollout to rollout, also when parameters have changed in between.
+
+    Attributes:
+        env: the vector environment. rollout: the last rollout.
+    """
+
+    def __init__(
+        self,
+        checked: CheckedEnvironment,
+        distribution: ActionDistribution,
+        num_steps: int,
+        seed: int,
+        generator: torch.Generator,
+        on_tick: Callable[[], None],
+        cut_at_end: bool = False,
+        start: Tensor | None = None,
+    ) -> None:
+        self.env, self._checked, self._distribution = checked.env, checked, distribution
+        self._generator, self._on_tick = generator, on_tick
+        self._num_steps, self._cut_at_end, self._start = num_steps, cut_at_end, start
+        self._autoreset, self._episode_over = autoreset_of(self.env), episode_over(self.env)
+        # A cut rollout may begin with a step that the environment ignores: one more row, for T real steps.
+        rows, num_envs = num_steps + cut_at_end, self.env.num_envs
+        self.rollout = self._buffers = Rollout.zeros(rows, num_envs, checked.spec, distribution, start)
+        self._buffers.valid[:] = True
+        self._observations, self._actions = self.rollout.observations.numpy(), self.rollout.actions.numpy()
+        self._noise = torch.zeros((rows, num_envs, distribution.num_logits))
+        self._over = np.zeros((rows + 1, num_envs), np.bool_)  # row t + 1: which episodes ended at step t
+        self._newest = rows  # the row of the observations that are acted on next
+        self._accounts = EpisodeAccounts(num_envs)
+        self.reset(seed)
+
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """Which environments' episodes ended with the last row, `[N]`; a lost life is no end."""
+        ended: NDArray[np.bool_] = self._over[self._newest]
+        return ended
+
+    def reset(self, seed: int) -> None:
+        """Starts new episodes in all environments."""
+        self._observations[self._newest] = self._checked.reset(seed)
+        self._over[self._newest] = False
+        self._accounts.clear()
+        if self._start is not None:
+            states, resets = self._buffers.core
+            states[self._newest], resets[self._newest] = self._start, False
+
+    def collect(self, network: ActorCritic) -> list[FinishedEpisode]:
+        """Fills `self.rollout` with T steps of sampled actions; returns the episodes that ended in them.
+
+        Raises:
+            EnvironmentContractError: the environment returned NaN, or a wrong shape or dtype.
+        """
+        rollout, env, observations, over = self._buffers, self._checked, self._observations, self._over
+        resets_at_once, cut_at_end = not self._autoreset.ignores_a_step, self._cut_at_end
+        num_rows = self._begin_rollout()
+        policy = network.policy if self._start is None else self._remembering(network)
+        noise = self._distribution.noise(self._noise, self._generator)
+        with torch.inference_mode():
+            for t in range(num_rows):
+                self._distribution.sample(policy(rollout.observations[t]), noise[t], rollout.actions[t])
+                actions = self._distribution.to_env(self._actions[t])
+                try:
+                    observation, reward, terminated, truncated, info = self.env.step(actions)
+                except Exception as error:
+                    env.note(error, "step")
+                    raise
+                env.check_step(reward, terminated, truncated)
+                rollout.rewards[t], rollout.terminated[t], rollout.truncated[t] = reward, terminated, truncated
+                over[t + 1] = self._episode_over(terminated, truncated, info)
+                following = env.observation(observation)
+                if resets_at_once and over[t + 1].any():
+                    following = self._restart(t, observation, info)
+                observations[t + 1] = following
+                self._on_tick()
+                if cut_at_end and over[t + 1, 0]:
+                    num_rows = t + 1
+                    break
+        return self._end_rollout(num_rows)
+
+    def _begin_rollout(self) -> int:
+        """Copies the newest rows to row 0; returns how many rows the rollout has at most."""
+        self._observations[0], self._over[0] = self._observations[self._newest], self._over[self._newest]
+        if self._start is not None:
+            states, resets = self._buffers.core
+            states[0], resets[0] = states[self._newest], resets[self._newest]
+        self._buffers.finals.clear()
+        has_ignored_step = self._autoreset.ignores_a_step and bool(self._over[0, 0])
+        return self._num_steps + (self._cut_at_end and has_ignored_step)
+
+    def _end_rollout(self, num_rows: int) -> list[FinishedEpisode]:
+        """Marks the ignored steps, checks all numbers, and closes the episodes that ended."""
+        rollout, over = self._buffers, self._over
+        if self._autoreset.ignores_a_step:
+            np.logical_not(over[:num_rows], out=rollout.valid[:num_rows])
+        if self._start is not None:
+            self._mark_reset(num_rows)
+        self._newest = num_rows
+        if num_rows != len(self.rollout.rewards):
+            self.rollout = rollout.head(num_rows)
+        self._checked.check_finite(self.rollout)
+        return self._accounts.add(self.rollout.rewards, self.rollout.valid, over[1 : num_rows + 1])
+
+    def _restart(self, t: int, observation: Any, info: dict[str, Any]) -> NDArray[Any]:
+        """Keeps the final observations of step t and starts the next episodes; returns what is acted on next."""
+        rollout, env = self._buffers, self._checked
+        finals = self._autoreset.final_observations(observation, info)
+        # Only truncated episodes are bootstrapped: what follows a termination is worth 0.
+        for n in np.flatnonzero(self._over[t + 1] & rollout.truncated[t] & ~rollout.terminated[t]).tolist():
+            rollout.finals[t, n] = env.final_observation(finals, n)
+        with env.raising_in("reset"):
+            restarted = self._autoreset.restart(observation, self._over[t + 1])
+        return env.observation(restarted)
+
+    def _remembering(self, network: ActorCritic) -> Callable[[Tensor], Tensor]:
+        """Returns a policy that takes the state of the core from row to row: from observations to logits."""
+        states, resets = self._buffers.core
+        rows = iter(range(len(resets)))
+
+        def policy(observations: Tensor) -> Tensor:
+            t = next(rows)
+            if t:
+                self._mark_reset(t)
+            state = kept(states[t], resets[t]) if resets[t].any() else states[t]
+            logits, states[t + 1] = network.step(observations, state)
+            return logits
+
+        return policy
+
+    def _mark_reset(self, row: int) -> None:
+        """Marks in which environments this row, 1 or later, holds the first observation of an episode."""
+        self._buffers.core[1][row] = self._over[row - self._autoreset.ignores_a_step]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next rollout depends on; the state of the environments only if they can give it.
+
+        An environment with `get_state() -> dict` of tensors, numbers and strings, and `set_state(dict)`, is restored
+        exactly. Others start new episodes on resume.
+        """
+        state: dict[str, Any] = {"sampling": self._generator.get_state()}
+        get_state = getattr(self.env, "get_state", None)
+        if get_state is not None:
+            state |= {
+                "env": get_state(),
+                "observation": torch.from_numpy(self._observations[self._newest].copy()),
+                **self._accounts.state_dict(),
+                "ended": torch.from_numpy(self.ended.copy()),
+            }
+            if self._start is not None:
+                states, resets = self._buffers.core
+                core, reset = states[self._newest].clone(), torch.from_numpy(resets[self._newest].copy())
+                state |= {"core": core, "resets": reset}
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from `state_dict`."""
+        self._generator.set_state(state["sampling"])
+        if "env" in state:
+            self.env.set_state(state["env"])  # type: ignore[attr-defined]
+            self._observations[self._newest] = state["observation"].numpy()
+            self._accounts.load_state_dict(state)
+            self._over[self._newest] = state["ended"].numpy()
+            if self._start is not None:
+                states, resets = self._buffers.core
+                states[self._newest], resets[self._newest] = state["core"], state["resets"].numpy()

@@ -1,0 +1,114 @@
+"""The Gymnasium contract at the collector's door: shapes, dtypes and finite numbers, as the spaces promise them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from a3c_zoo.errors import EnvironmentContractError, ObservationError
+from a3c_zoo.learning.spaces import row_of
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+    from numpy.typing import NDArray
+
+    from a3c_zoo.learning.rollout import Rollout
+    from a3c_zoo.learning.spaces import ObservationSpec
+
+
+class CheckedEnvironment:
+    """A vector environment with its name for messages, and checks of what it returns.
+
+    Every check raises EnvironmentContractError.
+
+    Args:
+        env: the vector environment. name: its name in messages. spec: one of its observations.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], name: str, spec: ObservationSpec) -> None:
+        self.env, self.name, self.spec = env, name, spec
+        self._shape, self._batch_shape = (env.num_envs,), (env.num_envs, *spec.shape)
+
+    def reset(self, seed: int) -> NDArray[Any]:
+        """Starts new episodes in all environments; returns their first observations, as `observation` does."""
+        with self.raising_in("reset"):
+            observation, _ = self.env.reset(seed=seed)
+        return self.observation(observation)
+
+    def observation(self, observation: Any) -> NDArray[Any]:
+        """Returns what `reset` or `step` gave as `[N, *spec.shape]`, checked; observations of parts become vectors."""
+        if self.spec.leaves:
+            observation = self._flat(observation)
+        if getattr(observation, "shape", None) != self._batch_shape or observation.dtype != self.spec.dtype:
+            raise self._broken("observation", observation, self._batch_shape, self.spec.dtype)
+        checked: NDArray[Any] = observation
+        return checked
+
+    def check_step(self, reward: Any, terminated: Any, truncated: Any) -> None:
+        """Checks that all three are arrays of N numbers."""
+        for what, array in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(array, np.ndarray) or array.shape != self._shape or array.dtype.kind not in "biuf":
+                raise self._broken(what, array, self._shape, None)
+
+    def final_observation(self, finals: Any, n: int) -> NDArray[Any]:
+        """Returns row n of `Autoreset.final_observations` as `[*spec.shape]`, checked."""
+        # AtariVectorEnv gives a dense array, SyncVectorEnv an object array with None for the other environments.
+        final = None if finals is None else row_of(finals, n)
+        if final is None:
+            raise EnvironmentContractError(
+                f"environment '{self.name}' resets in the same step but gives no 'final_obs'"
+            )
+        final = np.array(self._flat(final)[0] if self.spec.leaves else final, self.spec.dtype)
+        if final.shape != self.spec.shape:
+            raise self._broken("final observation", final, self.spec.shape, self.spec.dtype)
+        return final
+
+    def check_finite(self, rollout: Rollout) -> None:
+        """Checks a whole rollout for NaN and infinities, before anything is learned from it."""
+        for what, array in (("an observation", rollout.observations.numpy()), ("a reward", rollout.rewards)):
+            # The sum is finite if every number is, unless it overflows: then each number is looked at.
+            if array.dtype.kind == "f" and not np.isfinite(array.sum()) and not np.isfinite(array).all():
+                t, n = np.argwhere(~np.isfinite(array))[0][:2]
+                raise self._not_finite(what, array[t, n], t, n)
+        for (t, n), final in rollout.finals.items():
+            if final.dtype.kind == "f" and not np.isfinite(final).all():
+                raise self._not_finite("a final observation", final, t, n)
+
+    @contextmanager
+    def raising_in(self, method: str) -> Iterator[None]:
+        """Adds the environment's name and the method to an exception that the environment raises."""
+        try:
+            yield
+        except Exception as error:
+            self.note(error, method)
+            raise
+
+    def note(self, error: Exception, method: str) -> None:
+        """Adds the environment's name and the method that raised the error to its traceback."""
+        error.add_note(f"(raised in {method}() of environment '{self.name}')")
+
+    def _flat(self, observation: Any) -> NDArray[np.float32]:
+        try:
+            return self.spec.flatten(observation)[0]
+        except ObservationError as error:
+            raise EnvironmentContractError(
+                f"environment '{self.name}' returned a wrong observation: {error}"
+            ) from error
+
+    def _broken(
+        self, what: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any] | None
+    ) -> EnvironmentContractError:
+        found = f"{getattr(array, 'dtype', type(array).__name__)} {list(getattr(array, 'shape', ()))}"
+        return EnvironmentContractError(
+            f"environment '{self.name}' returned a wrong {what}: {found}, "
+            f"where its spaces promise {dtype or 'numbers'} {list(shape)}"
+        )
+
+    def _not_finite(self, what: str, value: Any, t: int, n: int) -> EnvironmentContractError:
+        return EnvironmentContractError(
+            f"environment '{self.name}' returned {what} that is not finite "
+            f"({value}; environment {n} of {self.env.num_envs}, row {t} of the rollout)"
+        )
