@@ -1,7 +1,7 @@
-"""Typed, validated configuration: the sections every run has, and the frozen whole.
+"""Typed, validated configuration: the sections of every run, and the whole as one frozen record.
 
-`agent.*`, `network.*` and `env.*` are validated by the models that the entries name; those models derive from
-the ones here. Every field has a description, and a unit where it has one. No torch, no gymnasium.
+The models of `agent.*`, `network.*` and `env.*` are named by the entries and derive from the models here. Each field
+has a description with its unit. This module imports neither torch nor gymnasium.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator
 
-#: In the order in which they are shown and saved.
+#: The sections, in the order in which they are shown and saved.
 SECTIONS = ("run", "env", "agent", "network", "optimizer")
-#: A step that no run reaches.
+#: A number of steps that no run reaches.
 NEVER = 2**62
 
 
 class Section(BaseModel):
-    """A part of the configuration: unknown keys are refused, values do not change."""
+    """A section of the configuration. It is frozen and refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -33,120 +33,123 @@ class Section(BaseModel):
 
 
 class RunConfig(Section):
-    """How long, how many, and what is kept."""
+    """Length, size, evaluations and checkpoints of a run."""
 
-    workers: int = Field(2, ge=1, le=1024, description="worker processes")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="where the workers' networks compute; cuda: the GPU")
-    seed: int = Field(0, ge=0, lt=2**63, description="root of every random number of the run")
-    steps: int | None = Field(None, ge=1, description="budget in agent steps, all workers together; null: no limit")
-    episodes: int | None = Field(None, ge=1, description="budget in finished episodes, all workers together")
-    time_limit_s: float | None = Field(None, gt=0, description="budget in seconds of training")
+    workers: int = Field(2, ge=1, le=1024, description="number of worker processes")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="device of the workers' networks; cuda: the GPU")
+    seed: int = Field(0, ge=0, lt=2**63, description="seed of all random numbers of the run")
+    steps: int | None = Field(None, ge=1, description="budget in agent steps of all workers; null: no limit")
+    episodes: int | None = Field(None, ge=1, description="budget in finished episodes of all workers; null: no limit")
+    time_limit_s: float | None = Field(None, gt=0, description="budget of training time, in seconds; null: no limit")
     stop_return: float | None = Field(
-        None, description="end at this mean return of 100 episodes; null: at the environment's threshold"
+        None, description="end at this mean return of the last 100 episodes; null: at the environment's threshold"
     )
     stop_when_solved: bool = Field(
-        True, description="end at run.stop_return; false: only when a budget is spent, with no evaluation on the way"
+        True,
+        description="true: end at run.stop_return; false: end only when a budget is spent",
     )
-    checkpoint_every_s: float = Field(300.0, gt=0, description="seconds between checkpoints")
+    checkpoint_every_s: float = Field(300.0, gt=0, description="time between checkpoints, in seconds")
     checkpoint_every_steps: int | None = Field(
-        None, ge=1, description="agent steps between checkpoints, beside those by seconds; null: none"
+        None, ge=1, description="agent steps between additional checkpoints; null: none"
     )
-    evaluation_episodes: int = Field(100, ge=1, le=100_000, description="episodes of an evaluation")
-    evaluation_envs: int = Field(20, ge=1, le=1024, description="environments that an evaluation plays side by side")
+    evaluation_episodes: int = Field(100, ge=1, le=100_000, description="number of episodes of an evaluation")
+    evaluation_envs: int = Field(20, ge=1, le=1024, description="environments of an evaluation, stepped together")
     evaluation_every_s: float | None = Field(
-        None, gt=0, description="seconds of training between evaluations beside it, by a process of its own; null: none"
+        None, gt=0, description="training time between the evaluator's evaluations, in seconds; null: none"
     )
     evaluation_every_steps: int | None = Field(
-        None, ge=1, description="agent steps between evaluations beside training; null: none"
+        None, ge=1, description="agent steps between the evaluator's evaluations; null: none"
     )
     evaluation_cpu_share: float = Field(
-        0.05, gt=0, le=1, description="of all cores, what evaluations beside training may take on average"
+        0.05, gt=0, le=1, description="largest average share of all cores that the evaluator may use, 0 to 1"
     )
     evaluator_episodes: int = Field(
-        10, ge=1, le=10_000, description="episodes of an evaluation beside training, greedy and sampled each"
+        10,
+        ge=1,
+        le=10_000,
+        description="number of episodes that the evaluator plays greedily, and again with sampled actions",
     )
     worker_timeout_s: float = Field(
-        300.0, gt=0, description="seconds without a single step after which a worker counts as hung"
+        300.0, gt=0, description="a worker that makes no step for this time counts as hung, in seconds"
     )
     start_method: Literal["auto", "forkserver", "spawn"] = Field(
-        "auto", description="how worker processes start; auto: forkserver on Linux, spawn elsewhere"
+        "auto", description="start method of worker processes; auto: forkserver on Linux, spawn elsewhere"
     )
 
     @property
     def has_evaluator(self) -> bool:
-        """Whether an evaluator plays beside training."""
+        """Whether the run has an evaluator."""
         return self.evaluation_every_s is not None or self.evaluation_every_steps is not None
 
     def next_pause(self, steps: int) -> int:
-        """The step after `steps` at which training stands still, for a checkpoint or because the budget is spent."""
+        """Returns the first agent step after `steps` with a checkpoint due or the budget spent."""
         every, budget = self.checkpoint_every_steps, NEVER if self.steps is None else self.steps
         return budget if every is None else min(budget, (steps // every + 1) * every)
 
 
 class EnvConfig(Section):
-    """Keys of every environment; what a subclass adds goes to the environment's factory."""
+    """Keys of every environment; keys that a subclass adds go to the environment's factory."""
 
-    num_envs: int = Field(8, ge=1, le=4096, description="environments of each worker, stepped together")
+    num_envs: int = Field(8, ge=1, le=4096, description="number of environments of each worker, stepped together")
     stack: Literal["auto", "own", "zoo"] = Field(
         "auto",
-        description="whose environments are trained on; zoo: the zoo's; own: those that a baseline's library makes; "
-        "auto: own where there are such",
+        description="environments to train on; zoo: the zoo's; own: made by the baseline's own library; "
+        "auto: own if possible, else zoo",
     )
 
     def factory_kwargs(self) -> dict[str, Any]:
-        """What goes to the factory: every key but those of this base class."""
+        """Returns the keyword arguments of the factory: all keys except those of this base class."""
         return {name: value for name, value in self if name not in EnvConfig.model_fields}
 
 
 class AgentConfig(Section):
-    """An agent's own keys; agents derive from it."""
+    """Base of the models of agents."""
 
 
 class NetworkConfig(Section):
-    """A network's own keys; networks derive from it."""
+    """Base of the models of networks."""
 
-    name: str = Field("mlp", description="network, one of `a3c-zoo list networks`")
+    name: str = Field("mlp", description="name of the network; see `a3c-zoo list networks`")
 
     def settled(self, device: str, num_envs: int) -> Self:
-        """The same with every value decided that depends on this machine.
+        """Returns a copy in which each value that depends on the machine is decided.
 
         Args:
-            device: "cpu" or "cuda". num_envs: for which a worker acts at a time.
+            device: "cpu" or "cuda".
+            num_envs: number of environments for which a worker acts at once.
         """
         return self
 
 
 class OptimizerConfig(Section):
-    """The apply stage."""
+    """The optimizer of the apply stage."""
 
     name: Literal["adam", "rmsprop"] = Field("adam", description="update rule")
-    learning_rate: float = Field(7e-4, gt=0, le=10, description="step size at the start")
-    schedule: Literal["constant", "linear"] = Field("constant", description="how the learning rate changes")
+    learning_rate: float = Field(7e-4, gt=0, le=10, description="initial learning rate")
+    schedule: Literal["constant", "linear"] = Field("constant", description="change of the learning rate over time")
     schedule_steps: int | None = Field(
-        None, ge=1, description="agent steps over which a linear schedule falls; null: the budget `run.steps`"
+        None, ge=1, description="length of a linear schedule in agent steps; null: the budget `run.steps`"
     )
     final_learning_rate: float = Field(
-        0.0, ge=0, description="learning rate at the end of a linear schedule, and after"
+        0.0, ge=0, description="learning rate at the end of a linear schedule and afterwards"
     )
-    epsilon: float = Field(
-        1e-5, gt=0, description="Adam: added to the root; RMSprop: added under the root (A3C's form)"
-    )
-    beta1: float = Field(0.9, ge=0, lt=1, description="Adam: decay of the first moment")
-    beta2: float = Field(0.999, ge=0, lt=1, description="Adam: decay of the second moment")
-    alpha: float = Field(0.99, ge=0, lt=1, description="RMSprop: decay of the mean square")
-    max_grad_norm: float | None = Field(0.5, gt=0, description="global gradient norm limit; null: no clipping")
-    shared_statistics: bool = Field(True, description="moments shared by all workers, or private to each")
+    epsilon: float = Field(1e-5, gt=0, description="ε; Adam adds it to the root, RMSprop under the root (as in A3C)")
+    beta1: float = Field(0.9, ge=0, lt=1, description="Adam: decay of the first moment, 0 to 1")
+    beta2: float = Field(0.999, ge=0, lt=1, description="Adam: decay of the second moment, 0 to 1")
+    alpha: float = Field(0.99, ge=0, lt=1, description="RMSprop: decay of the mean square, 0 to 1")
+    max_grad_norm: float | None = Field(0.5, gt=0, description="largest L2 norm of the gradient; null: no clipping")
+    shared_statistics: bool = Field(True, description="true: workers share the moments; false: each worker has its own")
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One run's whole configuration, and where each value came from.
+    """The whole configuration of a run, and the source of each value.
 
     Attributes:
-        env: the `env` section, an instance of the environment entry's model; likewise `agent` and `network`.
-            `network` and `optimizer` are None for agents without them (`AgentEntry.sections`).
         env_name, agent_name: the entries' names.
-        sources: "section.key" → where it was set (`cartpole/a3c.yml:7`, `-o`, `--seed`), absent: a default.
+        env, agent, network: sections; instances of the models that the entries name.
+        network, optimizer: None for agents without these sections (`AgentEntry.sections`).
+        sources: "section.key" → its source (`cartpole/a3c.yml:7`, `-o`, `--seed`); defaults have none.
     """
 
     env_name: str
@@ -159,11 +162,11 @@ class Config:
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def sections(self) -> dict[str, Section]:
-        """The sections that this run has, by name, in order."""
+        """Returns the sections of this run by name, in order."""
         named = {name: getattr(self, name) for name in SECTIONS}
         return {name: section for name, section in named.items() if section is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """The nested plain form that `config.yml` holds."""
+        """Returns nested plain data, as `config.yml` holds it."""
         plain = {name: section.model_dump(mode="json") for name, section in self.sections().items()}
         return {"env_name": self.env_name, "agent_name": self.agent_name, **plain}

@@ -1,4 +1,4 @@
-"""Settings in layers, each value with its source, validated together at the end."""
+"""Settings in layers, each value with its source; all are validated together at the end."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, load_object
 if TYPE_CHECKING:
     from a3c_zoo.plugins.registry import Registry
 
-#: Where a setting stands: layer, then line of the file or place on the command line. The later wins.
+#: Position of a setting: its layer, then its line in the file or its place on the command line. The later wins.
 _Order = tuple[int, int]
 _OVERRIDES, _FLAGS, _LAST = 10, 11, 12
 
 
 class Setting(NamedTuple):
-    """A value as it was given, not yet validated."""
+    """A value before validation."""
 
     value: Any
     source: str
@@ -40,7 +40,7 @@ class Setting(NamedTuple):
 
 
 class Settings:
-    """Gathers settings in layers, then validates them; `faults` are collected until the end."""
+    """Gathers settings in layers, then validates them. Faults are collected until the end."""
 
     def __init__(self, registry: Registry, env: EnvEntry, agent: AgentEntry) -> None:
         self.registry = registry
@@ -49,14 +49,14 @@ class Settings:
         self.settings: dict[str, dict[str, Setting]] = {name: {} for name in SECTIONS if name in agent.sections}
         self.faults: list[tuple[_Order, str]] = []
         self.layers = 0
-        self._network_layer = 0  # in which another network was named than in a layer below
+        self._network_layer = 0  # the layer that names another network than a layer below it
 
     def add_document(self, document: Document) -> None:
-        """Puts a set or file on top of what is there."""
+        """Adds a set or a file as the next layer."""
         self.layers += 1
         for fault in document.faults:
             self._fault((self.layers, fault.line), cite(document, fault))
-        names = {"env_name": self.env.name, "agent_name": self.agent.name}  # a run's config.yml holds them
+        names = {"env_name": self.env.name, "agent_name": self.agent.name}  # in a run's config.yml
         for section, values in document.data.items():
             line = document.line((section,))
             order, source = (self.layers, line), f"{document.source}:{line}"
@@ -71,7 +71,7 @@ class Settings:
                     self._put(section, key, Setting(value, f"{document.source}:{line}", (self.layers, line)))
 
     def add_flags(self, flags: Mapping[str, tuple[Any, str]]) -> None:
-        """Puts the command line's own flags on top of all."""
+        """Adds the flags of the command line, the highest layer: "section.key" → value and name of the flag."""
         for place, (label, (value, source)) in enumerate(flags.items()):
             section, _, key = label.partition(".")
             order = (_FLAGS, place)
@@ -79,7 +79,7 @@ class Settings:
                 self._put(section, key, Setting(value, source, order))
 
     def add_overrides(self, overrides: Sequence[str]) -> None:
-        """Puts `KEY=VALUE` texts beneath the flags; those without a section go by the keys that the models have."""
+        """Adds `KEY=VALUE` texts, the layer below the flags. A key without a section is searched in all models."""
         short: list[tuple[str, Setting]] = []
         for place, text in enumerate(overrides):
             order = (_OVERRIDES, place)
@@ -107,15 +107,15 @@ class Settings:
             elif sections:
                 choices = " or ".join(f"{name}.{key}" for name in sections)
                 self._fault(setting.order, f"-o {key}: ambiguous, give {choices}")
-            elif self._models.keys() == self.settings.keys():  # else it may be a key of the unknown network
+            elif self._models.keys() == self.settings.keys():  # if not, it may be a key of the unknown network
                 known = {name: label for label in _labels(self._models) for name in (label, label.partition(".")[2])}
                 self._fault(setting.order, f"-o {key}: unknown key.{did_you_mean(key, known)}")
 
     def config(self) -> Config:
-        """Validates everything.
+        """Validates all settings.
 
         Raises:
-            ConfigError: with every fault, in the order of their sources.
+            ConfigError: has all faults, in the order of their sources.
         """
         self._drop_keys_of_another_network()
         sections: dict[str, Any] = {name: self._validate(name, model) for name, model in self._models.items()}
@@ -126,26 +126,29 @@ class Settings:
         return Config(self.env.name, self.agent.name, **sections, sources=sources)
 
     def _fit_to_agent(self, sections: dict[str, Any]) -> None:
-        """Settles what follows from the agent and the machine: whose environments, how many processes, precision."""
-        env, run, network = (sections.get(name) for name in ("env", "run", "network"))
-        if network is not None and run is not None and env is not None:
-            num_envs = 1 if self.agent.one_environment else env.num_envs
-            sections["network"] = network.settled(run.device, num_envs)
+        """Decides the values that follow from the agent and the machine, in sections without faults."""
+        name = self.agent.name
+        if self.agent.one_environment:
+            why = f"agent '{name}' takes one environment per worker; give it more workers: --workers"
+            self._set_to_one(sections, "env", "num_envs", why)
+        if self.agent.one_process:
+            why = f"agent '{name}' trains in one process; give it more environments: env.num_envs"
+            self._set_to_one(sections, "run", "workers", why)
+        env, run, network = (sections.get(section) for section in ("env", "run", "network"))
         if env is not None:
             sections["env"] = env.model_copy(update={"stack": self._stack(env.stack)})
-        if env is not None and self.agent.one_environment:
-            if "num_envs" in self.settings["env"] and env.num_envs != 1:
-                why = f"agent '{self.agent.name}' takes one environment per worker; give it more workers: --workers"
-                self._refuse("env", "num_envs", why)
-            sections["env"] = sections["env"].model_copy(update={"num_envs": 1})
-        if run is not None and self.agent.one_process:
-            if "workers" in self.settings["run"] and run.workers != 1:
-                why = f"agent '{self.agent.name}' trains in one process; give it more environments: env.num_envs"
-                self._refuse("run", "workers", why)
-            sections["run"] = run.model_copy(update={"workers": 1})
+            if run is not None and network is not None:
+                sections["network"] = network.settled(run.device, env.num_envs)
+
+    def _set_to_one(self, sections: dict[str, Any], section: str, key: str, why: str) -> None:
+        """Sets a value to 1, and refuses another value that was given."""
+        if (config := sections.get(section)) is not None:
+            if key in self.settings[section] and getattr(config, key) != 1:
+                self._refuse(section, key, why)
+            sections[section] = config.model_copy(update={key: 1})
 
     def _stack(self, wanted: str) -> str:
-        """`env.stack` without "auto"."""
+        """Decides `env.stack`: "own" or "zoo"."""
         if wanted == "auto":
             return "own" if "own" in self.agent.stacks and self.env.own_id else "zoo"
         if wanted not in self.agent.stacks:
@@ -179,7 +182,7 @@ class Settings:
                 self._network_layer = setting.order[0]
 
     def _drop_keys_of_another_network(self) -> None:
-        """Keys that a set gives for its own network mean nothing to another one that was named on top of the set."""
+        """Drops keys that a lower layer gives for its own network when a higher layer names another network."""
         if (model := self._models.get("network")) is not None:
             settings = self.settings["network"]
             for key in [key for key in settings if key not in model.model_fields]:
@@ -188,9 +191,9 @@ class Settings:
 
     @functools.cached_property
     def _models(self) -> dict[str, type[Section]]:
-        """The model of each section, without `network` where an unknown one is named.
+        """The model of each section; `network` is left out if its name is unknown.
 
-        It is worked out once, so every setting that names its section must be there by then.
+        This is computed once, after all settings with a section have been added.
         """
         models: dict[str, type[Section] | None] = {
             "run": RunConfig,
@@ -228,14 +231,14 @@ class Settings:
 
 
 def faulty(faults: list[str]) -> ConfigError:
-    """One error for all faults: a single one in one line, several in a line each."""
+    """Returns one error for all faults: a single fault in one line, several in a line each."""
     if len(faults) == 1:
         return ConfigError(faults[0])
     return ConfigError("\n  ".join([f"{len(faults)} faults in the configuration:", *faults]))
 
 
 def cite(document: Document, fault: YamlFault) -> str:
-    """A fault of a document as one line; its line 0 stands for the document as a whole."""
+    """Returns a fault of a document in one line; line 0 means the whole document."""
     line = f"{fault.line} " if fault.line else " "
     where = ".".join(str(part) for part in fault.location)
     return f"{document.source}:{line}{where}{': ' if where else ''}{fault.message}"
@@ -253,7 +256,7 @@ def _labels(models: Mapping[str, type[Section]]) -> list[str]:
 
 
 def _explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> str:
-    """One fault that pydantic found, in words."""
+    """Returns one of pydantic's faults in words."""
     if detail["type"] == "missing":
         return "must be given"
     if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:

@@ -7,7 +7,7 @@ nothing about it needs to be learned, shared or saved.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -183,5 +183,3 @@ build_a3c_ff = _factory(A3C_FF, "a3c-ff")
 build_nature = _factory(NATURE, "nature")
 build_nature_dual = _factory(NATURE_DUAL, "nature-dual")
 build_conv42 = _factory(CONV42, "conv42")
-
-ARCHITECTURES: Sequence[Architecture] = (A3C_FF, NATURE, NATURE_DUAL, CONV42)
