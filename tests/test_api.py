@@ -10,6 +10,7 @@ import pytest
 
 import a3c_zoo
 from tests.toys_runs import Running, environ
+from tests.waits import LIMIT_S
 
 GUARDED = """
 import multiprocessing, sys
@@ -78,7 +79,7 @@ def test_without_the_guard_a_serial_run_is_fine(tmp_path: Path) -> None:
 def test_a_program_from_standard_input(tmp_path: Path) -> None:
     code = "import a3c_zoo; print(a3c_zoo.train('cartpole', steps=1000, workers=1).reason)"
     result = subprocess.run(
-        [sys.executable, "-"], input=code, cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=55
+        [sys.executable, "-"], input=code, cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=LIMIT_S
     )
     assert (result.stdout, result.stderr) == ("steps\n", "")
 

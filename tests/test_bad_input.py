@@ -180,7 +180,7 @@ def test_training_that_diverges(runner: str, capsys: Captured) -> None:
         ("raise", "RuntimeError: the toy broke\n(raised in step() of environment 'toy')"),
         ("reset-raise", "RuntimeError: the toy broke\n(raised in reset() of environment 'toy')"),
         ("kill", "worker 0 was ended by signal SIGKILL (out of memory?)"),
-        ("sleep", "worker 0 has made no step for 1 s: does its environment hang? (limit: run.worker_timeout_s)"),
+        ("sleep", "worker 0 has made no step for 3 s: does its environment hang? (limit: run.worker_timeout_s)"),
     ],
 )
 def test_a_worker_that_fails_loses_nothing(
@@ -189,7 +189,8 @@ def test_a_worker_that_fails_loses_nothing(
     """Its traceback or signal, exit status 1; what was learned until then is in a checkpoint to go on from."""
     monkeypatch.setattr(pool_module, "STOP_GRACE_S", 0.5)
     options = ["-o", f"env.fault={fault}", "-o", "env.after=400", "-o", "env.step_s=0.001", "--stop-return", "9"]
-    options += ["-o", "worker_timeout_s=1", "--name", "x", "--workers", "1"]
+    timeout_s = 3 if fault == "sleep" else 300
+    options += ["-o", f"worker_timeout_s={timeout_s}", "--name", "x", "--workers", "1"]
     assert command_line("train", "toy", *options) == 1
     captured = capsys.readouterr()
     assert captured.err.startswith("Error: worker 0 ")

@@ -264,7 +264,7 @@ def test_actions_are_numbered_as_the_environment_numbers_them(toys: None, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("agent", ["sb3-a2c", "sb3-ppo"])
 def test_cartpole_is_solved(agent: str, tmp_path: Path) -> None:
     # SB3's A2C falls back on some seeds; on which depends on how the CPU's kernels round.

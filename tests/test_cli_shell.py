@@ -19,6 +19,7 @@ from rich.live import Live
 from a3c_zoo.cli.panel import Watcher
 from a3c_zoo.plugins.builtins import COMMANDS
 from a3c_zoo.testing import plugin_distribution
+from tests.waits import LIMIT_S
 
 HEAVY = ("torch", "gymnasium", "stable_baselines3")
 HELP_LIMIT_S = 0.4
@@ -49,7 +50,7 @@ def run(*args: str, path: Path | None = None, **variables: str) -> subprocess.Co
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("A3C_ZOO_", "_A3C_ZOO_"))}
     environ |= variables | ({"PYTHONPATH": str(path)} if path else {})
     command = [sys.executable, "-m", "a3c_zoo", *args]
-    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=LIMIT_S)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def test_help_is_light_and_shows_an_example(command: str) -> None:
         "main()"
     )
     arguments = [command, "--help"] if command else ["--help"]
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
     assert "HEAVY: []" in done.stdout
     assert "Example" in done.stdout
@@ -150,7 +151,7 @@ def test_a_reader_that_is_gone_is_no_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "a3c_zoo", "list", "plugins"]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
 
@@ -158,7 +159,7 @@ def test_a_reader_that_is_gone_is_no_error() -> None:
 def test_a_pipe_that_has_no_greek() -> None:
     command = [sys.executable, "-m", "a3c_zoo", "show", "hyperparams", "cartpole"]
     environ = os.environ | {"PYTHONIOENCODING": "latin-1"}
-    done = subprocess.run(command, capture_output=True, encoding="latin-1", env=environ, timeout=60)
+    done = subprocess.run(command, capture_output=True, encoding="latin-1", env=environ, timeout=LIMIT_S)
     assert (done.returncode, done.stderr) == (0, "")
     assert "? of GAE" in done.stdout
 
@@ -231,7 +232,9 @@ def test_a_table_in_a_pipe_is_not_cut_off(faulty: Path) -> None:
 def test_a_table_on_a_terminal_keeps_names_whole() -> None:
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "a3c_zoo", "list", "networks"]
-    subprocess.run(command, stdout=slave, env={**os.environ, "COLUMNS": "40", "TERM": "xterm"}, check=True, timeout=60)
+    subprocess.run(
+        command, stdout=slave, env={**os.environ, "COLUMNS": "40", "TERM": "xterm"}, check=True, timeout=LIMIT_S
+    )
     os.close(slave)
     shown = os.read(master, 65536).decode()
     os.close(master)

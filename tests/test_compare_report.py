@@ -24,6 +24,7 @@ from a3c_zoo.comparison.panels import on_grid, svg_of
 from a3c_zoo.comparison.reading import CheckpointEvaluation, RunRecord
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Outcome
+from tests.waits import LIMIT_S
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -327,7 +328,7 @@ def browse(page: Path, folder: Path) -> tuple[str, list[str], set[str]]:
         f"--user-data-dir={folder / 'profile'}",
     ]
     command += ["--enable-logging=stderr", "--v=0", f"--log-net-log={log}", "--window-size=390,800", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
     told = [event.get("params", {}) for event in json.loads(log.read_text())["events"]]
     # The browser's own requests, for its updates, have no origin.

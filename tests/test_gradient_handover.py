@@ -42,9 +42,9 @@ from tests.toys import (
     toy_config,
     toy_entry,
 )
+from tests.waits import LIMIT_S
 
 WORKERS = 2
-TIME_LIMIT_S = 30.0
 #: With β1 = β2 = 0 and next to no ε, Adam goes one learning rate against the gradient's sign, whatever its size.
 SIGN_STEP = OptimizerConfig(name="adam", learning_rate=1.0, beta1=0.0, beta2=0.0, epsilon=1e-9, max_grad_norm=None)
 VALUE_LOSS = A3CConfig(n_steps=1, entropy_coefficient=0.0, value_coefficient=0.5, gamma=0.5)
@@ -87,7 +87,7 @@ def running(factory: Any, plan: Any, counters: Counters) -> Iterator[WorkerPool]
 
 
 def poll_until(pool: WorkerPool, is_done: Any) -> None:
-    deadline = time.monotonic() + TIME_LIMIT_S
+    deadline = time.monotonic() + LIMIT_S
     while not is_done():
         assert time.monotonic() < deadline, "the workers do not get there"
         pool.poll()

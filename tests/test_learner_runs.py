@@ -19,12 +19,14 @@ from a3c_zoo.agents.configs import A3CConfig, A3CGradConfig
 from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.errors import ConfigError, DivergedError, WorkerError
 from a3c_zoo.learning.counters import Counters
+from a3c_zoo.processes import pool as pool_module
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.start import process_context, warm_up
 from a3c_zoo.records import Report
 from tests.test_learner_agents import WORKERS, make_plan
 from tests.test_serial import assert_equal_runs
 from tests.toys_runs import checkpoint, episodes, scalars
+from tests.waits import LIMIT_S
 
 SMALL: dict[str, dict[str, Any]] = {
     "a3c-data": {"env.num_envs": 4, "agent.n_steps": 8, "agent.batch_size": 96},
@@ -132,7 +134,8 @@ class Holder:
         self._worker.close()
 
 
-def test_a_worker_that_dies_with_the_lock_hangs_nobody() -> None:
+def test_a_worker_that_dies_with_the_lock_hangs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "STOP_GRACE_S", LIMIT_S)  # nobody is killed before
     warm_up()
     agent = A3CGradConfig()  # for its parameters' sake
     plan = make_plan(agent, is_shared=True)
@@ -143,11 +146,10 @@ def test_a_worker_that_dies_with_the_lock_hangs_nobody() -> None:
         pool.start()
         pool.resume()
         with pytest.raises(WorkerError, match="worker 0 was ended by signal SIGKILL"):
-            poll(pool, 20.0)
+            poll(pool, LIMIT_S)
     finally:
-        start_s = time.monotonic()
         pool.stop()
-    assert time.monotonic() - start_s < 3  # the other saw the stop while it waited for the lock
+    # The other saw the stop while it waited for the lock, and left by itself.
     assert [member.process.exitcode for member in pool._members] == [-signal.SIGKILL, 0]
 
 
@@ -201,7 +203,7 @@ def test_acting_live_needs_the_shared_precision(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("agent", ["a3c-data", "a3c-grad"])
 @pytest.mark.parametrize("seed", [11, 12, 13])
 def test_cartpole_is_solved(agent: str, seed: int, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from a3c_zoo.runs.play import Scene, play
 from tests.test_evaluate import FirstAction
 from tests.toys import ToyVectorEnv
 from tests.toys_runs import command_line
+from tests.waits import LIMIT_S
 
 LIMIT = 25  # steps of an episode of Pong here
 GREEN = (92, 186, 92)  # of the agent's bat
@@ -152,7 +153,7 @@ def test_a_file_that_may_not_grow(name: str, pong: Path, tmp_path: Path) -> None
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 
     command = [sys.executable, "-m", "a3c_zoo", "play", str(pong), "--video", str(tmp_path / name)]
-    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"Error: --video {tmp_path / name}: cannot be written: ")
@@ -243,7 +244,7 @@ def test_drawing_says_nothing(cartpole: Path, tmp_path: Path) -> None:
     """Without a display or a sound card SDL complains on stderr."""
     environ = {name: value for name, value in os.environ.items() if "DISPLAY" not in name and name[:3] != "SDL"}
     command = [sys.executable, "-m", "a3c_zoo", "play", str(cartpole), "--video", str(tmp_path / "a.gif")]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("episode 1: return ")
 
@@ -378,12 +379,16 @@ def test_a_picture_is_as_large_as_fits(width: int, height: int, expected: tuple[
     assert pixels_of(drawn(np.full((210, 160, 3), 7, np.uint8), width, height)).shape == (*expected, 3)
 
 
-def test_the_games_speed() -> None:
-    pace, start_s = screens.Pace(), time.monotonic()
-    for _ in range(6):
-        time.sleep(0.01)  # drawing
+def test_the_games_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=100.0)
+    clock.monotonic = lambda: clock.now
+    clock.sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)
+    monkeypatch.setattr(screens, "time", clock)
+    pace = screens.Pace()
+    for drawing_s, end_s in [(0.01, 100.03), (0.01, 100.05), (0.1, 100.15), (0.01, 100.17)]:
+        clock.sleep(drawing_s)
         pace.wait(50.0)
-    assert 0.12 <= time.monotonic() - start_s < 0.3
+        assert clock.now == pytest.approx(end_s)  # 0.02 s after the last; lost time is not made up for
 
 
 def test_no_terminal_no_display(
@@ -447,7 +452,7 @@ LEAVE_PAGE, SHOW_CURSOR = "\x1b[?1049l", "\x1b[?25h"
 def test_a_game_in_the_terminal(terminal: tuple[int, int], pong: Path) -> None:
     running = start(terminal, pong, "--fps", 200)  # no display: the terminal by default
     text = read(terminal[0])
-    assert running.wait(20) == 0
+    assert running.wait(LIMIT_S) == 0
     *pages, last = re.split(r"\x1b\[H", text)
     assert len(pages) >= LIMIT
     assert "▀" in pages[-1]
@@ -461,7 +466,7 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(terminal: tuple[int, int], pong: P
     read(terminal[0], until="▀")
     running.send_signal(signal.SIGINT)
     rest = read(terminal[0])
-    assert running.wait(20) == 130
+    assert running.wait(LIMIT_S) == 130
     assert LEAVE_PAGE in rest
     assert SHOW_CURSOR in rest
     assert "Traceback" not in rest

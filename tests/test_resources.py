@@ -18,6 +18,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.runs.resources import SAMPLE_SHARE, Meter, cpu_seconds, memory_mib
 from tests.toys_runs import checkpoint, toy_installed
+from tests.waits import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems don't tell")
 
@@ -90,9 +91,7 @@ def test_the_meter_watches_in_the_background() -> None:
     with meter.watching():
         process = program("held = b'x' * (150 << 20); print('ready', flush=True); import sys; sys.stdin.read()")
         held = memory_mib(psutil.Process(process.pid))
-        deadline = time.monotonic() + 30
-        while (meter.peak_memory_mib or 0) < held and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until(lambda: (meter.peak_memory_mib or 0) >= held)
         process.communicate()
         meter.sample()  # less now
     assert meter.peak_memory_mib is not None
@@ -112,8 +111,7 @@ def test_samples_keep_to_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter, "sample", sample)
     monkeypatch.setattr("a3c_zoo.runs.resources.SAMPLE_EVERY_S", 0.1)
     with meter.watching():
-        time.sleep(3.5)
-    assert len(taken) == 2
+        wait_until(lambda: len(taken) == 2)
     assert taken[1] - taken[0] >= 0.010 / SAMPLE_SHARE
 
 

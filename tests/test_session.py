@@ -26,6 +26,7 @@ from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.session import Session
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import MADE, NUM_ENVS, Listener, checkpoint, episodes, signal_self, toy_installed
+from tests.waits import LIMIT_S
 
 HOOKS = """
 import json
@@ -186,7 +187,7 @@ def test_budgets(options: dict[str, Any], reason: str, detail: str, tmp_path: Pa
     outcome, _ = train(tmp_path, stop_return=2.0, **options)
     assert (outcome.reason, outcome.detail, outcome.solved) == (reason, detail, False)
     if reason == "time-limit":
-        assert 0.3 <= outcome.training_s < 5
+        assert 0.3 <= outcome.training_s < 50
     parts = outcome.training_s + outcome.evaluation_s + outcome.checkpoint_s + outcome.startup_s
     assert parts == pytest.approx(outcome.total_s, abs=0.05)
     assert outcome.steps_per_s == pytest.approx(outcome.steps / outcome.training_s)
@@ -260,7 +261,7 @@ def _fresh_registry() -> Iterator[None]:
 @pytest.mark.usefixtures("_fresh_registry")
 def test_plugins_hear_of_the_run_and_can_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = hooked(tmp_path / "plugin", monkeypatch, HOOKS)
-    outcome = a3c_zoo.train("cartpole", serial=True, runs_dir=tmp_path, time_limit_s=20)
+    outcome = a3c_zoo.train("cartpole", serial=True, runs_dir=tmp_path, time_limit_s=LIMIT_S)
     assert (outcome.reason, outcome.detail) == ("plugin", "seen enough")
     assert heard[0] == ("start", True)
     assert heard[-1] == ("end", True)
@@ -277,7 +278,7 @@ def test_a_plugin_that_fails_in_a_run(hook: str, tmp_path: Path, monkeypatch: py
     }[hook]
     hooked(tmp_path / "plugin", monkeypatch, HOOKS.replace(first_line, f"boom(); {first_line}"))
     with pytest.raises(PluginError) as raised:
-        a3c_zoo.train("cartpole", serial=True, time_limit_s=20, name="x", runs_dir=tmp_path)
+        a3c_zoo.train("cartpole", serial=True, time_limit_s=LIMIT_S, name="x", runs_dir=tmp_path)
     assert str(raised.value) == f"plugin 'hooks-plugin' (hooks-plugin 1.0) failed in {hook}: ValueError: boom"
     directory = RunDirectory(tmp_path / "x")
     outcome = directory.outcome()
@@ -294,7 +295,7 @@ def test_a_run_that_nobody_watches_from_a_thread_of_its_own(tmp_path: Path) -> N
         target=lambda: outcomes.append(a3c_zoo.train("cartpole", steps=1500, runs_dir=tmp_path)), daemon=True
     )
     thread.start()
-    thread.join(50)
+    thread.join(LIMIT_S)
     assert outcomes[0].reason == "steps"
 
 
@@ -313,7 +314,7 @@ def test_two_runs_side_by_side_in_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(50)
-    assert time.monotonic() - start_s < 50
+        thread.join(LIMIT_S)
+    assert time.monotonic() - start_s < LIMIT_S
     assert [outcome.reason for outcome in outcomes] == ["steps"] * 2
     assert len({outcome.run for outcome in outcomes}) == 2

@@ -24,6 +24,7 @@ from tests.toys_runs import (
     signal_self,
     toy_path,
 )
+from tests.waits import wait_until
 
 LIMITS = ["--time-limit", "5m", "--stop-return", "1e6", "--name", "x"]
 
@@ -145,7 +146,7 @@ def test_ctrl_c_during_the_start(delay_s: float, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_ctrl_c_at_every_moment_of_the_start(tmp_path: Path) -> None:
     for number in range(1, 25):
         folder = tmp_path / str(number)
@@ -154,7 +155,7 @@ def test_ctrl_c_at_every_moment_of_the_start(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_during_an_evaluation(tmp_path: Path) -> None:
-    options = ["--serial", "--name", "x", "-o", "env.evaluation_step_s=0.1"]
+    options = ["--serial", "--name", "x", "-o", "env.evaluation_step_s=0.3"]
     path = toy_path(tmp_path / "toy")
     with Running("train", "toy", *options, folder=tmp_path, path=path) as running:
         running.wait_until(lambda: "playing 100 on fresh seeds" in running.stdout)
@@ -175,10 +176,7 @@ def test_when_the_parent_is_killed_its_workers_leave(tmp_path: Path) -> None:
         workers = running.workers()
         assert len(workers) == 2
         running.process.kill()
-        killed_s = time.monotonic()
-        while set(workers) & set(running.others()):
-            assert time.monotonic() - killed_s < 2
-            time.sleep(0.01)
+        wait_until(lambda: not set(workers) & set(running.others()))
         running.assert_nothing_left()
         assert_no_new_shared_memory(before)
     assert not RunDirectory(tmp_path / "runs/x").is_running()

@@ -15,6 +15,7 @@ import a3c_zoo
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.runs.checkpoints import load_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
+from tests.waits import LIMIT_S
 
 NORMALIZED = {"network.normalize_observations": "true", "env.num_envs": 4}
 
@@ -74,7 +75,7 @@ def test_a_reader_takes_whole_rows_only_while_another_process_writes() -> None:
     statistics = ObservationStatistics(tensor)
     counts: set[float] = set()
     try:
-        end_s = time.monotonic() + 60
+        end_s = time.monotonic() + LIMIT_S
         while len(counts) < 200 and time.monotonic() < end_s:
             _, count, *features = statistics.copy()[0, :8].tolist()
             assert features == [features[0]] * 3 + [features[3]] * 3
@@ -83,7 +84,7 @@ def test_a_reader_takes_whole_rows_only_while_another_process_writes() -> None:
             counts.add(count)
     finally:
         until.set()
-        writer.join(30)
+        writer.join(LIMIT_S)
     assert len(counts) == 200
     assert writer.exitcode == 0
 

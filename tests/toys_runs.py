@@ -29,6 +29,7 @@ from a3c_zoo.runs.checkpoints import load_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.toys import SCRIPT, FaultyVectorEnv, Script, ToyVectorEnv
+from tests.waits import LIMIT_S
 
 ROOT = Path(__file__).parents[1]
 #: Training environments of a toy run; an evaluation is told from training by having more.
@@ -231,7 +232,7 @@ class Running:
         """Its workers, which the fork server has forked."""
         return [process for process in self.others() if process.ppid() not in (self.process.pid, 1)]
 
-    def wait_until(self, condition: Callable[[], Any], limit_s: float = 40.0) -> Any:
+    def wait_until(self, condition: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
         """Waits until a condition holds, and returns its value; fails when the process ends before."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
@@ -241,11 +242,11 @@ class Running:
             time.sleep(0.02)
         raise AssertionError(f"nothing within {limit_s} s:\n{self.stdout}\n{self.stderr}")
 
-    def exit_status(self, limit_s: float = 40.0) -> int:
+    def exit_status(self, limit_s: float = LIMIT_S) -> int:
         """Waits for its end."""
         return self.process.wait(limit_s)
 
-    def assert_nothing_left(self, limit_s: float = 5.0) -> None:
+    def assert_nothing_left(self, limit_s: float = LIMIT_S) -> None:
         """No process of its session lives on."""
         deadline = time.monotonic() + limit_s
         while (left := self.others()) and time.monotonic() < deadline:
@@ -258,7 +259,7 @@ def shared_memory() -> set[str]:
     return set(os.listdir("/dev/shm"))
 
 
-def assert_no_new_shared_memory(before: set[str], limit_s: float = 5.0) -> None:
+def assert_no_new_shared_memory(before: set[str], limit_s: float = LIMIT_S) -> None:
     """Nothing stays in shared memory; what other programs put there for a moment is waited for."""
     deadline = time.monotonic() + limit_s
     while (left := shared_memory() - before) and time.monotonic() < deadline:

@@ -17,6 +17,7 @@ from a3c_zoo.processes.crew import WorkerFactory
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.records import Report
+from tests.waits import LIMIT_S
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def work_in_turn(worker: WorkerFactory, plan: WorkerContext, rounds: int, has_le
     try:
         pool.start()
         pool.resume()
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + LIMIT_S
         while int(turn) < turns.last:
             assert time.monotonic() < deadline
             pool.poll()

@@ -9,18 +9,20 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from tests.waits import LIMIT_S
+
 ROOT = Path(__file__).parent.parent
 GRIDWORLD = ROOT / "plugins" / "a3c-zoo-gridworld"
 
 
-def run(*command: str | Path, cwd: str | Path = "/", timeout: float = 50) -> str:
+def run(*command: str | Path, cwd: str | Path = "/", timeout: float = LIMIT_S) -> str:
     """Runs a command that must succeed, as `attempt` does; returns what it printed."""
     result = attempt(*command, cwd=cwd, timeout=timeout)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
 
-def attempt(*command: str | Path, cwd: str | Path = "/", timeout: float = 50) -> subprocess.CompletedProcess[str]:
+def attempt(*command: str | Path, cwd: str | Path = "/", timeout: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
     """Runs a command as a user without this checkout would: from elsewhere, and without PYTHON* variables."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "A3C_ZOO"))}
     return subprocess.run(

@@ -1,0 +1,21 @@
+"""What holds for every test: signals have their usual effect, wherever the suite is started."""
+
+from __future__ import annotations
+
+import signal
+
+
+def default_signals() -> None:
+    """Stops ignoring Ctrl-C and a closed terminal, in this process and in those that it starts.
+
+    A script that runs `make test &` ignores SIGINT, and `nohup` ignores SIGHUP. A process inherits what its parent
+    ignores, but not what its parent handles: it then starts with the default. So both signals get a handler here.
+    A closed terminal still does not end a suite that was started with `nohup`.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
+
+
+default_signals()
