@@ -20,12 +20,12 @@ import torch
 
 import a3c_zoo
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.learning.environments import SEED_EVALUATION, seed_for
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import evaluate
 from a3c_zoo.runs.directory import RunDirectory
-from a3c_zoo.runs.players import FIRST_NUMBER, Task, play
+from a3c_zoo.runs.evaluation import EvaluationTask, play_task
+from a3c_zoo.seeds import EVALUATOR_EVALUATIONS, SEED_EVALUATION, seed_for
 from tests.toys_runs import (
     MADE,
     NUM_ENVS,
@@ -86,7 +86,7 @@ def after_evaluations(count: int, do: Callable[[], None]) -> Callable[[Any], Non
 
 
 def seeds(root: int, count: int) -> list[int]:
-    return [seed_for(root, SEED_EVALUATION, FIRST_NUMBER + number) for number in range(count)]
+    return [seed_for(root, SEED_EVALUATION, EVALUATOR_EVALUATIONS + number) for number in range(count)]
 
 
 @pytest.mark.usefixtures("_toy")
@@ -400,7 +400,8 @@ def assert_best_plays_again(agent: str, run: Path) -> None:
     registry = get_registry()
     config = RunDirectory(run).config(registry)
     network = registry.network(config.network.name) if config.network else None
-    load = registry.agent(agent).load
-    played = play(Task(registry.env("cartpole"), network, config, load, run / "checkpoints/best.pt"), 0, lambda n: None)
+    load, file = registry.agent(agent).load, run / "checkpoints/best.pt"
+    task = EvaluationTask(registry.env("cartpole"), network, config, load, file, EVALUATOR_EVALUATIONS, 3, 20)
+    played = play_task(task, lambda played: None).episodes
     first = next(iter(by_evaluation(run).values()))
     assert {mode: [e.episode_return for e in episodes] for mode, episodes in played.items()} == first

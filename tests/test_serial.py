@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import a3c_zoo
-from a3c_zoo.learning.environments import seed_for
+from a3c_zoo.seeds import seed_for
 from tests.toys_runs import (
     Listener,
     Running,

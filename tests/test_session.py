@@ -18,12 +18,12 @@ import pytest
 
 import a3c_zoo
 from a3c_zoo.errors import PluginError
-from a3c_zoo.learning.environments import SEED_ENV, SEED_EVALUATION, seed_for
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome, Progress, Report
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.session import Session
+from a3c_zoo.seeds import SEED_ENV, SEED_EVALUATION, seed_for
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import MADE, NUM_ENVS, Listener, checkpoint, episodes, signal_self, toy_installed
 from tests.waits import LIMIT_S

@@ -8,6 +8,7 @@ V(s) = s[0] every bootstrap is a number that one can write down. Actions change 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -171,9 +172,10 @@ class FaultyVectorEnv(ToyVectorEnv):
     """A toy that misbehaves from a certain step on.
 
     Args:
-        fault: in `step`: "raise", "sleep" (for ever), "kill" (itself, by SIGKILL); "nan", "inf", "shape", "dtype",
-            "list" (of the observation); "reward-nan", "reward-shape", "reward-dtype"; "terminated-shape",
-            "truncated-shape"; of a SAME_STEP truncation: "final-missing", "final-none", "final-nan", "final-shape".
+        fault: in `step`: "raise", "sleep" (for ever), "hold" (the same with Python's global lock), "kill" (itself, by
+            SIGKILL); "nan", "inf", "shape", "dtype", "list" (of the observation); "reward-nan", "reward-shape",
+            "reward-dtype"; "terminated-shape", "truncated-shape"; of a SAME_STEP truncation: "final-missing",
+            "final-none", "final-nan", "final-shape".
             In `reset`: "reset-raise", "reset-sleep", "reset-kill", "reset-shape", "reset-dtype".
         after: good steps before that.
     """
@@ -211,6 +213,8 @@ class FaultyVectorEnv(ToyVectorEnv):
             case "sleep":
                 while True:
                     time.sleep(1)
+            case "hold":
+                ctypes.PyDLL(None).sleep(600)
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "nan" | "inf":

@@ -13,12 +13,13 @@ from a3c_zoo.agents.context import WorkerContext, misfit
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.counters import Counters
-from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
+from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import Objective
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import schedule_left
 from a3c_zoo.records import Episode, Report
+from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
 
 #: Seconds between two updates whose statistics are computed: often enough for a plot, too seldom to cost.
 STATISTICS_EVERY_S = 0.05

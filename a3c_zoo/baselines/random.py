@@ -13,13 +13,14 @@ from torch import Tensor
 from a3c_zoo.baselines.baseline_configs import RandomConfig
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
-from a3c_zoo.learning.environments import SEED_ENV, SEED_SAMPLING, make_vector_env, seed_for
+from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import ModelPolicy, Spaces, probe_spaces
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.processes.crew import supervise
 from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.records import Episode, Report, Snapshot
+from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config

@@ -26,10 +26,10 @@ from a3c_zoo.baselines.sb3_model import (
     restore,
     saved_state,
 )
-from a3c_zoo.learning.environments import SEED_ENV, seed_for
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.records import Episode, Report, Snapshot
+from a3c_zoo.seeds import SEED_ENV, seed_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

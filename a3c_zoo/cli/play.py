@@ -24,7 +24,7 @@ from a3c_zoo.hardware import has_display
 
 if TYPE_CHECKING:
     from a3c_zoo.cli.screens import Screen
-    from a3c_zoo.runs.evaluate import PlayedEpisode
+    from a3c_zoo.runs.evaluation import PlayedEpisode
 
 
 @click.command(

@@ -23,12 +23,10 @@ from a3c_zoo.comparison.timing import write_json
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.seeds import COMPARED_EVALUATIONS
 
 EVALUATIONS_FILE = "evaluations.json"
 EVALUATIONS_FORMAT = 1
-#: Number of the evaluations of comparisons: other seeds than a run's own evaluations (from 0), those that users ask for
-#: (1,000,000) and those of the evaluator beside training (from 2,000,000).
-COMPARED_EVALUATION = 3_000_000
 DEFAULT_EPISODES = 20
 #: At most so many environments side by side: their frames are held in memory.
 MAX_ENVS = 32
@@ -206,7 +204,7 @@ def play_checkpoints(
     from a3c_zoo.plugins.registry import get_registry
     from a3c_zoo.runs.api import policy_of
     from a3c_zoo.runs.checkpoints import load_checkpoint
-    from a3c_zoo.runs.evaluate import evaluate
+    from a3c_zoo.runs.evaluation import evaluate_policy
 
     registry = get_registry()
     config = directory.config(registry)
@@ -215,14 +213,14 @@ def play_checkpoints(
         saved = load_checkpoint(directory, str(step))
         policy = policy_of(registry, config, saved)
         played = [
-            evaluate(
+            evaluate_policy(
                 policy,
                 entry,
                 config.env,
                 episodes=episodes,
                 num_envs=min(episodes, MAX_ENVS),
                 seed=config.run.seed,
-                number=COMPARED_EVALUATION,
+                number=COMPARED_EVALUATIONS,
                 deterministic=deterministic,
                 on_step=on_step,
             )

@@ -1,12 +1,10 @@
-"""From an entry to a vector environment, and the seeds that everything random starts from."""
+"""From an entry to a vector environment."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from a3c_zoo.errors import EnvironmentContractError, PluginError, ZooError, one_line
 from a3c_zoo.plugins.entries import load_object
@@ -16,14 +14,6 @@ if TYPE_CHECKING:
 
     from a3c_zoo.config import EnvConfig
     from a3c_zoo.plugins.entries import EnvEntry
-
-# First number of a seed's path: what the random numbers are for.
-SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION = range(4)
-
-
-def seed_for(root: int, *path: int) -> int:
-    """Returns an independent 31-bit seed for each path below one root (`numpy.random.SeedSequence`)."""
-    return int(np.random.SeedSequence(root, spawn_key=path).generate_state(1)[0] >> 1)
 
 
 def make_vector_env(

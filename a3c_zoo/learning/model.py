@@ -16,12 +16,13 @@ from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
 from a3c_zoo.learning.actions import ActionDistribution, Gaussian, UniformBox, action_distribution, distribution_from
 from a3c_zoo.learning.deviations import WithDeviations
 from a3c_zoo.learning.device import OnDevice
-from a3c_zoo.learning.environments import SEED_NETWORK, make_vector_env, seed_for
+from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.plugins.entries import load_object
+from a3c_zoo.seeds import SEED_NETWORK, seed_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

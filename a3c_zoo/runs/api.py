@@ -6,22 +6,19 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.errors import ZooError
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run
 from a3c_zoo.runs.train import make_job, train_new, train_on
+from a3c_zoo.seeds import USER_EVALUATIONS
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
     from a3c_zoo.records import Evaluation, Outcome, Policy
     from a3c_zoo.plugins.registry import Registry
-    from a3c_zoo.runs.play import Scene
+    from a3c_zoo.runs.scenes import Scene
     from a3c_zoo.runs.session import Observer
-
-#: Evaluations that a user asks for play other seeds than those that decide whether a run is solved.
-ASKED_EVALUATION = 1_000_000
 
 
 class SilentObserver:
@@ -146,13 +143,11 @@ def _load(directory: RunDirectory, checkpoint: str) -> Policy:
 
 def policy_of(registry: Registry, config: Config, checkpoint: Mapping[str, Any]) -> Policy:
     """Rebuilds the policy of a run's checkpoint, as `load_checkpoint` reads it."""
-    import torch
+    from a3c_zoo.runs.evaluation import load_policy
 
     network = registry.network(config.network.name) if config.network else None
-    load = load_object(registry.agent(config.agent_name).load)
-    with torch.random.fork_rng(devices=[]):  # networks draw initial weights, which are then replaced
-        policy: Policy = load(registry.env(config.env_name), network, config, checkpoint["agent"])
-    return policy
+    load = registry.agent(config.agent_name).load
+    return load_policy(load, registry.env(config.env_name), network, config, checkpoint["agent"])
 
 
 def evaluate(
@@ -171,19 +166,19 @@ def evaluate(
         seed: of the episodes; by default the run's, on a branch of its own.
         on_step: called with the number of episodes played so far.
     """
-    from a3c_zoo.runs.evaluate import evaluate as play
+    from a3c_zoo.runs.evaluation import evaluate_policy
 
     directory = find_run(run, Path(runs_dir))
     registry = get_registry()
     config = directory.config(registry)
-    return play(
+    return evaluate_policy(
         _load(directory, checkpoint),
         registry.env(config.env_name),
         config.env,
         episodes=episodes,
         num_envs=config.run.evaluation_envs,
         seed=config.run.seed if seed is None else seed,
-        number=ASKED_EVALUATION,
+        number=USER_EVALUATIONS,
         deterministic=deterministic,
         on_step=on_step,
     )
@@ -206,7 +201,7 @@ def play(
     Raises:
         ZooError: the environment cannot be drawn.
     """
-    from a3c_zoo.runs.play import play as play_scenes
+    from a3c_zoo.runs.scenes import play_scenes
 
     directory = find_run(run, Path(runs_dir))
     registry = get_registry()
@@ -217,6 +212,6 @@ def play(
         config.env,
         episodes=episodes,
         seed=config.run.seed if seed is None else seed,
-        number=ASKED_EVALUATION,
+        number=USER_EVALUATIONS,
         deterministic=deterministic,
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,16 @@ from a3c_zoo.hardware import available_cores
 from a3c_zoo.records import EvaluatorResult, Snapshot
 from a3c_zoo.runs.checkpoints import best_file, read_checkpoint, write_checkpoint
 from a3c_zoo.runs.directory import disk_errors
-from a3c_zoo.runs.players import MODES, Played, Player, PlayerFault
+from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, StopEvaluationError, play_task
+from a3c_zoo.runs.evaluation_process import EvaluationFault, EvaluationProcess
 from a3c_zoo.runs.recorder import Table
+from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from a3c_zoo.config import RunConfig
+    from a3c_zoo.runs.clock import Clock
     from a3c_zoo.runs.directory import RunDirectory
 
 HEADER = "step,seconds,mode,return,length\n"
@@ -33,20 +37,56 @@ def copy_file(directory: RunDirectory) -> Path:
     return directory.checkpoints / ".evaluated.pt"
 
 
+class EvaluationInTurn:
+    """Plays in this process while training waits, for the serial runner. The time counts as evaluation.
+
+    Args:
+        on_step: as `play_all` has it; may raise StopEvaluationError, upon which there is no result.
+    """
+
+    def __init__(self, clock: Clock, on_step: Callable[[int], None]) -> None:
+        self._clock, self._on_step = clock, on_step
+        self._played: PlayedTask | None = None
+
+    def begin(self, task: EvaluationTask) -> None:
+        """Plays it all. Raises EvaluationFault for any error of the environment or the network."""
+        self._played = None
+        try:
+            with self._clock.during("evaluation"):
+                self._played = replace(play_task(task, self._on_step), cpu_s=0.0)  # training waits: no share is taken
+        except StopEvaluationError:
+            return
+        except Exception as error:
+            raise EvaluationFault.of(error) from error
+
+    def result(self) -> PlayedTask | None:
+        """What `begin` played; None where it was stopped."""
+        return self._played
+
+    def stop(self) -> None:
+        """Nothing lives on."""
+
+
 class Evaluator:
     """Decides when to evaluate, and records what was played.
 
     Args:
-        player: plays. saved: what `state_dict` returned, to go on from.
+        task: the evaluation to repeat, with the number of the first. player: plays it.
+        saved: what `state_dict` returned, to go on from.
 
     Attributes:
         result: the newest, None before the first. fault: why it has come to an end, None while it has not.
     """
 
     def __init__(
-        self, directory: RunDirectory, run: RunConfig, player: Player, saved: Mapping[str, Any] | None
+        self,
+        directory: RunDirectory,
+        task: EvaluationTask,
+        player: EvaluationProcess | EvaluationInTurn,
+        saved: Mapping[str, Any] | None,
     ) -> None:
-        self._directory, self._run, self._player = directory, run, player
+        self._directory, self._task, self._player = directory, task, player
+        self._run: RunConfig = task.config.run
         self._number: int = saved["number"] if saved else 0
         self._at_step: int = saved["at_step"] if saved else 0
         self._at_s: float = saved["at_s"] if saved else 0.0
@@ -70,7 +110,7 @@ class Evaluator:
                 self._begin(snapshot, steps, training_s)
             if self._evaluated is None or (played := self._player.result()) is None:
                 return False
-        except PlayerFault as fault:
+        except EvaluationFault as fault:
             self._give_up(fault)
             return False
         self._take(played, *self._evaluated)
@@ -87,9 +127,9 @@ class Evaluator:
         agent_state = (snapshot.acting or snapshot.state)()
         write_checkpoint(copy_file(self._directory), {"agent": agent_state, "session": {"steps": steps}})
         self._evaluated, self._started_s = (steps, training_s), time.monotonic()
-        self._player.begin(self._number)
+        self._player.begin(replace(self._task, number=EVALUATOR_EVALUATIONS + self._number))
 
-    def _take(self, played: Played, step: int, at_s: float) -> None:
+    def _take(self, played: PlayedTask, step: int, at_s: float) -> None:
         self._evaluated = None
         rows = [
             f"{step},{at_s:.6f},{mode},{round(e.episode_return, 6)},{e.length}\n"
@@ -107,7 +147,7 @@ class Evaluator:
         self._not_before_s = self._started_s + played.cpu_s / (self._run.evaluation_cpu_share * available_cores())
         self.result = EvaluatorResult(step, greedy, sampled, *self._best)
 
-    def _give_up(self, fault: PlayerFault) -> None:
+    def _give_up(self, fault: EvaluationFault) -> None:
         self.fault = str(fault)
         self.stop()
         log = self._directory.path / "evaluator.log"

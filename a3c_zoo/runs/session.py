@@ -13,10 +13,11 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.records import Evaluation, Outcome, Progress, Reason, Report, RunInfo, Snapshot, score
 from a3c_zoo.runs.checkpoints import save_checkpoint
 from a3c_zoo.runs.clock import Clock
-from a3c_zoo.runs.evaluate import StopEvaluationError, evaluate
-from a3c_zoo.runs.evaluator import Evaluator, copy_file
-from a3c_zoo.runs.players import PlayerInTurn, PlayerProcess, Task
+from a3c_zoo.runs.evaluation import EvaluationTask, StopEvaluationError, evaluate_policy
+from a3c_zoo.runs.evaluation_process import EvaluationProcess
+from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator, copy_file
 from a3c_zoo.runs.recorder import WINDOW, Monitor, TensorBoard, Window
+from a3c_zoo.seeds import CHECK_EVALUATIONS, EVALUATOR_EVALUATIONS, SEED_CHECK_SAMPLING, seed_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,9 +107,20 @@ class Session:
         observer.starting(title, self._target, config.run, directory.path)
 
     def _make_evaluator(self, agent: AgentEntry, saved: Mapping[str, Any] | None) -> Evaluator:
-        task = Task(self.entry, self.network, self.config, agent.load, copy_file(self.directory))
-        player = PlayerInTurn(task, self._clock, self._stop_evaluation) if self.serial else PlayerProcess(task)
-        return Evaluator(self.directory, self.config.run, player, saved["session"].get("evaluator") if saved else None)
+        run = self.config.run
+        task = EvaluationTask(
+            self.entry,
+            self.network,
+            self.config,
+            agent.load,
+            copy_file(self.directory),
+            number=EVALUATOR_EVALUATIONS,
+            episodes=run.evaluator_episodes,
+            num_envs=run.evaluation_envs,
+        )
+        in_turn = EvaluationInTurn(self._clock, self._stop_evaluation) if self.serial else None
+        player = in_turn or EvaluationProcess("a3c-zoo evaluator")
+        return Evaluator(self.directory, task, player, saved["session"].get("evaluator") if saved else None)
 
     # What an agent calls (`RunContext`)
 
@@ -193,15 +205,15 @@ class Session:
 
     def _check(self, snapshot: Snapshot) -> None:
         """The window has reached the target: does an evaluation on fresh seeds agree?"""
-        run, number = self.config.run, self._evaluations
+        run, number = self.config.run, CHECK_EVALUATIONS + self._evaluations
         assert self._target is not None
         self._observer.message(
             f"the last {WINDOW} episodes reached {self._target:g}: playing {run.evaluation_episodes} on fresh seeds"
         )
         try:
             with self._clock.during("evaluation"):
-                self.evaluation = evaluate(
-                    snapshot.policy(number),
+                self.evaluation = evaluate_policy(
+                    snapshot.policy(seed_for(run.seed, SEED_CHECK_SAMPLING, number)),
                     self.entry,
                     self.config.env,
                     episodes=run.evaluation_episodes,

@@ -1,4 +1,4 @@
-"""Plays episodes to be watched: an evaluation of one environment, with a picture of every step."""
+"""Episodes to watch: an evaluation of one environment, with a picture of every step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
-from a3c_zoo.learning.environments import SEED_EVALUATION, make_vector_env, seed_for
+from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import one_torch_thread
-from a3c_zoo.runs.evaluate import PlayedEpisode, play_episodes
+from a3c_zoo.runs.evaluation import PlayedEpisode, play_episodes
+from a3c_zoo.seeds import SEED_EVALUATION, seed_for
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -41,7 +42,7 @@ class Scene:
     episodes: list[PlayedEpisode]
 
 
-def play(
+def play_scenes(
     policy: Policy,
     entry: EnvEntry,
     config: EnvConfig,
@@ -51,7 +52,7 @@ def play(
     number: int,
     deterministic: bool,
 ) -> Generator[Scene]:
-    """Plays `episodes` episodes, one scene after each step. See `evaluate` for `seed` and `number`.
+    """Plays `episodes` episodes, one scene after each step. See `play_all` for `seed` and `number`.
 
     Raises:
         ZooError: the environment cannot be drawn.

@@ -1,0 +1,238 @@
+"""Evaluations: episodes that a fixed policy plays on seeds of their own, scored with the environment's raw rewards."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from a3c_zoo.learning.autoreset import autoreset_mode, episode_over
+from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.learning.model import one_torch_thread
+from a3c_zoo.plugins.entries import load_object
+from a3c_zoo.records import Evaluation, Policy
+from a3c_zoo.runs.checkpoints import read_checkpoint
+from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_EVALUATION, seed_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gymnasium.vector import VectorEnv
+    from numpy.typing import NDArray
+
+    from a3c_zoo.config import Config, EnvConfig
+    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
+
+#: Greedy: the most probable action. Sampled: an action drawn from the policy's distribution.
+Mode = Literal["greedy", "sampled"]
+MODES: tuple[Mode, ...] = ("greedy", "sampled")
+
+
+class StopEvaluationError(Exception):
+    """The evaluation was asked to stop before its end."""
+
+
+class PlayedEpisode(NamedTuple):
+    """An episode's raw return, and its length in agent steps."""
+
+    episode_return: float
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationTask:
+    """One evaluation of one checkpoint: all that a process needs to play it.
+
+    Attributes:
+        load: the agent's `AgentEntry.load`. checkpoint: the file that holds the agent's state.
+        number: which evaluation this is; it selects the seeds (`a3c_zoo.seeds`).
+        episodes: how many each mode plays. num_envs: environments side by side. modes: in the order of playing.
+    """
+
+    entry: EnvEntry
+    network: NetworkEntry | None
+    config: Config
+    load: str
+    checkpoint: Path
+    number: int
+    episodes: int
+    num_envs: int
+    modes: tuple[Mode, ...] = MODES
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedTask:
+    """The episodes of an evaluation task.
+
+    Attributes:
+        episodes: mode → its episodes, in the order in which they ended. seconds: mode → seconds that they took.
+        training_s: seconds of training before the checkpoint; None where the checkpoint does not say.
+        cpu_s: CPU seconds that the task took its process, loading and environments included.
+    """
+
+    episodes: Mapping[Mode, list[PlayedEpisode]]
+    seconds: Mapping[Mode, float]
+    training_s: float | None
+    cpu_s: float
+
+    def evaluation(self, mode: Mode) -> Evaluation:
+        """The figures of one mode."""
+        return summarize(self.episodes[mode], mode == "greedy", self.seconds[mode])
+
+
+def play_task(task: EvaluationTask, on_step: Callable[[int], None]) -> PlayedTask:
+    """Plays a task; all modes play the same seeds. Raises StopEvaluationError if `on_step` does."""
+    cpu_s = _cpu_seconds()
+    checkpoint = read_checkpoint(task.checkpoint)
+    policy = load_policy(task.load, task.entry, task.network, task.config, checkpoint["agent"])
+    episodes, seconds = {}, {}
+    for mode in task.modes:
+        start_s = time.monotonic()
+        episodes[mode] = play_all(
+            policy,
+            task.entry,
+            task.config.env,
+            episodes=task.episodes,
+            num_envs=task.num_envs,
+            seed=task.config.run.seed,
+            number=task.number,
+            deterministic=mode == "greedy",
+            on_step=on_step,
+        )
+        seconds[mode] = time.monotonic() - start_s
+    training_s = checkpoint["session"].get("seconds", {}).get("training")
+    return PlayedTask(episodes, seconds, training_s, _cpu_seconds() - cpu_s)
+
+
+def _cpu_seconds() -> float:
+    """User and system seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+def load_policy(
+    load: str, entry: EnvEntry, network: NetworkEntry | None, config: Config, agent_state: Mapping[str, Any]
+) -> Policy:
+    """Rebuilds a policy from the agent's part of a checkpoint.
+
+    Args:
+        load: the agent's `AgentEntry.load`.
+    """
+    with torch.random.fork_rng(devices=[]):  # a network draws initial weights before it gets the saved ones
+        policy: Policy = load_object(load)(entry, network, config, agent_state)
+    return policy
+
+
+def evaluate_policy(
+    policy: Policy,
+    entry: EnvEntry,
+    config: EnvConfig,
+    *,
+    episodes: int,
+    num_envs: int,
+    seed: int,
+    number: int = CHECK_EVALUATIONS,
+    deterministic: bool = False,
+    on_step: Callable[[int], None] = lambda played: None,
+) -> Evaluation:
+    """Plays `episodes` episodes and returns their figures. See `play_all`."""
+    start_s = time.monotonic()
+    played = play_all(
+        policy,
+        entry,
+        config,
+        episodes=episodes,
+        num_envs=num_envs,
+        seed=seed,
+        number=number,
+        deterministic=deterministic,
+        on_step=on_step,
+    )
+    return summarize(played, deterministic, time.monotonic() - start_s)
+
+
+def summarize(played: Sequence[PlayedEpisode], deterministic: bool, seconds: float) -> Evaluation:
+    """The figures of played episodes. seconds: how long they took."""
+    returns, lengths = zip(*played, strict=True)
+    return Evaluation(
+        episodes=len(played),
+        mean_return=float(np.mean(returns)),
+        std_return=float(np.std(returns)),
+        min_return=float(np.min(returns)),
+        max_return=float(np.max(returns)),
+        mean_length=float(np.mean(lengths)),
+        deterministic=deterministic,
+        seconds=seconds,
+    )
+
+
+def play_all(
+    policy: Policy,
+    entry: EnvEntry,
+    config: EnvConfig,
+    *,
+    episodes: int,
+    num_envs: int,
+    seed: int,
+    number: int,
+    deterministic: bool,
+    on_step: Callable[[int], None],
+) -> list[PlayedEpisode]:
+    """Plays `episodes` episodes and returns them in the order in which they end.
+
+    Each environment plays a quota that is fixed beforehand. If the first episodes to finish counted instead, short
+    episodes would count too often.
+
+    Args:
+        num_envs: environments side by side; no more than `episodes` are made.
+        seed, number: the run's seed and the evaluation's number, which together seed the environments.
+        on_step: called after each step with the number of episodes played so far; may raise StopEvaluationError.
+    """
+    num_envs = min(num_envs, episodes)
+    env_seed = seed_for(seed, SEED_EVALUATION, number)
+    env = make_vector_env(entry, config, num_envs, env_seed)
+    try:
+        quotas = np.full(num_envs, episodes // num_envs)
+        quotas[: episodes % num_envs] += 1
+        played: list[PlayedEpisode] = []
+        with one_torch_thread():
+            for ended in play_episodes(policy, env, quotas, env_seed, deterministic):
+                played += ended
+                on_step(len(played))
+        return played
+    finally:
+        env.close()
+
+
+def play_episodes(
+    policy: Policy,
+    env: VectorEnv[Any, Any, Any],
+    quotas: NDArray[np.int64],
+    seed: int,
+    deterministic: bool,
+) -> Iterator[list[PlayedEpisode]]:
+    """Plays `quotas[n]` episodes in environment n. Yields after each step the episodes that ended with it."""
+    mode, is_over = autoreset_mode(env), episode_over(env)
+    observation, _ = env.reset(seed=seed)
+    state, starts = None, np.ones(env.num_envs, np.bool_)
+    left, running = quotas.copy(), np.zeros(env.num_envs, np.float64)
+    length, ignored = np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs, np.bool_)
+    while left.any():
+        actions, state = policy.predict(observation, state, starts, deterministic)
+        observation, reward, terminated, truncated, info = env.step(actions)
+        running += np.where(ignored, 0, reward)
+        length += ~ignored
+        ended = np.asarray(is_over(terminated, truncated, info), np.bool_)  # some environments return 0 and 1
+        played = [PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))]
+        left -= ended & (left > 0)
+        running[ended], length[ended] = 0, 0
+        yield played
+        if mode == "Disabled" and ended.any():
+            observation, _ = env.reset(options={"reset_mask": ended})
+        # An episode starts with this observation, or in NEXT_STEP mode with the one after the ignored step.
+        starts = ignored if mode == "NextStep" else ended
+        ignored = ended if mode == "NextStep" else ignored

@@ -1,0 +1,27 @@
+"""The seeds of a run: one `numpy.random.SeedSequence` tree with `run.seed` at its root.
+
+All branches are named here. A seed's path is the number of its branch and what the branch lists.
+
+| branch | path below it | what it seeds |
+| --- | --- | --- |
+| `SEED_NETWORK` | | initial parameters |
+| `SEED_ENV` | worker's rank, then the session if the run was resumed | environments of a worker |
+| `SEED_SAMPLING` | worker's rank, session | sampled actions of a worker |
+| `SEED_EVALUATION` | evaluation's number | environments of an evaluation |
+| `SEED_CHECK_SAMPLING` | evaluation's number | sampled actions of a solved check |
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION, SEED_CHECK_SAMPLING = range(5)
+
+#: An evaluation's number is the first number of its kind plus how many of this kind the run has had before. The kinds
+#: are: whether the run is solved, asked for by a user, by the evaluator beside training, by a comparison.
+CHECK_EVALUATIONS, USER_EVALUATIONS, EVALUATOR_EVALUATIONS, COMPARED_EVALUATIONS = range(0, 4_000_000, 1_000_000)
+
+
+def seed_for(root: int, *path: int) -> int:
+    """Returns the seed, an independent 31-bit number, at a path below the root."""
+    return int(np.random.SeedSequence(root, spawn_key=path).generate_state(1)[0] >> 1)

@@ -1,0 +1,158 @@
+"""One process plays evaluation tasks of different runs; faults of all kinds leave the parent and later tasks alone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a3c_zoo
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
+from a3c_zoo.runs.evaluation_process import EvaluationFault, EvaluationProcess
+from a3c_zoo.seeds import COMPARED_EVALUATIONS, SEED_EVALUATION, seed_for
+from tests.toys_runs import reward_of, toy_installed
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EvaluationTask]]:
+    """Two tasks: checkpoints of two runs, of which one has seed 1 and the other seed 2."""
+    folder = tmp_path_factory.mktemp("runs")
+    with toy_installed(folder / "toy"):
+        runs = [
+            a3c_zoo.train("toy", agent="random", seed=seed, steps=100, serial=True, runs_dir=folder).run
+            for seed in (1, 2)
+        ]
+        yield [task_of(run) for run in runs]
+
+
+def task_of(run: Path) -> EvaluationTask:
+    registry, directory = get_registry(), RunDirectory(run)
+    config = directory.config(registry)
+    config = replace(config, env=config.env.model_copy(update={"evaluation_by_seed": True}))
+    (file,) = directory.checkpoints.glob("step-*.pt")
+    load = registry.agent("random").load
+    return EvaluationTask(registry.env("toy"), None, config, load, file, COMPARED_EVALUATIONS, 5, 4)
+
+
+def with_env(task: EvaluationTask, timeout_s: float = 60.0, **keys: Any) -> EvaluationTask:
+    env, run = (
+        task.config.env.model_copy(update=keys),
+        task.config.run.model_copy(update={"worker_timeout_s": timeout_s}),
+    )
+    return replace(task, config=replace(task.config, env=env, run=run))
+
+
+@pytest.fixture
+def process() -> Iterator[EvaluationProcess]:
+    process = EvaluationProcess("a3c-zoo evaluation")
+    yield process
+    process.stop()
+    assert multiprocessing.active_children() == []
+
+
+def played(process: EvaluationProcess, task: EvaluationTask) -> PlayedTask:
+    """Plays a task, and waits for its end as long as its own limit allows."""
+    process.begin(task)
+    while (result := process.result()) is None:
+        wait([process.connection], 0.1)
+    return result
+
+
+def pid_of(process: EvaluationProcess) -> int | None:
+    (child,) = [each for each in multiprocessing.active_children() if each.name == "a3c-zoo evaluation"]
+    return child.pid
+
+
+def test_one_process_plays_checkpoints_of_several_runs(process: EvaluationProcess, tasks: list[EvaluationTask]) -> None:
+    pids = set()
+    for seed, task in ((1, tasks[0]), (2, tasks[1]), (1, replace(tasks[0], modes=("sampled",)))):
+        result = played(process, task)
+        reward = reward_of(seed_for(seed, SEED_EVALUATION, COMPARED_EVALUATIONS))
+        assert tuple(result.episodes) == tuple(result.seconds) == task.modes
+        for mode in task.modes:
+            figures = result.evaluation(mode)
+            assert (figures.episodes, figures.deterministic) == (5, mode == "greedy")
+            assert figures.mean_return == pytest.approx(reward)
+            assert figures.seconds == result.seconds[mode]
+        assert result.training_s is not None
+        assert result.training_s > 0
+        pids.add(pid_of(process))
+    assert len(pids) == 1
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("fault", "limit_s", "line", "survives"),
+    [
+        ("raise", 60.0, "RuntimeError: the toy broke (in toys.py, line ", True),
+        ("kill", 60.0, "it was ended by signal SIGKILL (out of memory?)", False),
+        ("sleep", 2.0, "it has made no step for 2 s: does its environment hang? (limit: run.worker_timeout_s)", False),
+        ("hold", 2.0, "it has made no step for 2 s: does its environment hang? (limit: run.worker_timeout_s)", False),
+    ],
+)
+def test_after_a_fault_the_next_task_is_played(
+    fault: str, limit_s: float, line: str, survives: bool, process: EvaluationProcess, tasks: list[EvaluationTask]
+) -> None:
+    played(process, tasks[0])
+    before = pid_of(process)
+    with pytest.raises(EvaluationFault) as raised:
+        played(process, with_env(tasks[0], limit_s, evaluation_fault=fault))
+    assert str(raised.value).startswith(line)
+    assert ("Traceback (most recent call last)" in raised.value.trace) == survives
+    assert played(process, tasks[1]).evaluation("greedy").episodes == 5
+    assert (pid_of(process) == before) == survives
+
+
+def test_a_checkpoint_that_cannot_be_read_is_a_fault(
+    process: EvaluationProcess, tasks: list[EvaluationTask], tmp_path: Path
+) -> None:
+    damaged = tmp_path / "damaged.pt"
+    damaged.write_bytes(b"no checkpoint")
+    with pytest.raises(EvaluationFault, match=r"^checkpoint .*damaged\.pt cannot be read"):
+        played(process, replace(tasks[0], checkpoint=damaged))
+
+
+def test_the_parent_waits_on_several_and_stops_them_at_once(tasks: list[EvaluationTask]) -> None:
+    slow, fast = EvaluationProcess("slow"), EvaluationProcess("fast")
+    try:
+        slow.begin(with_env(tasks[0], evaluation_fault="hold"))
+        fast.begin(tasks[1])
+        assert wait([slow.connection, fast.connection], 30) == [fast.connection]
+        assert fast.result() is not None
+        assert slow.result() is None
+    finally:
+        start_s = time.monotonic()
+        slow.stop()
+        fast.stop()
+    assert time.monotonic() - start_s < 4.0  # 1 s at most for a process that does not look; the rest is a busy machine
+    assert multiprocessing.active_children() == []
+
+
+def test_a_silent_process_prints_nothing(tasks: list[EvaluationTask], capfd: pytest.CaptureFixture[str]) -> None:
+    config = tasks[0].config  # spawn: a fork server would have the output of the moment when it started
+    config = replace(config, run=config.run.model_copy(update={"start_method": "spawn"}))
+    entry = replace(tasks[0].entry, factory="tests.test_evaluation_process:make_printing")
+    loud = replace(tasks[0], entry=entry, config=config)
+    for is_silent in (False, True):
+        process = EvaluationProcess("a3c-zoo evaluation", is_silent)
+        try:
+            played(process, loud)
+        finally:
+            process.stop()
+        out, _ = capfd.readouterr()
+        assert ("hello from the factory" in out) == (not is_silent)
+
+
+def make_printing(num_envs: int, seed: int, **options: Any) -> Any:
+    from tests.toys_runs import make
+
+    print("hello from the factory", flush=True)
+    return make(num_envs, seed, **options)
