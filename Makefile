@@ -1,12 +1,16 @@
-# Needs Python >= 3.11 and make; everything else is installed into .venv with the versions of constraints.txt.
+# Needs make and Python 3.11 to 3.14; everything else is installed into .venv with the versions of constraints.txt.
 
 PYTHON ?= python3
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+ifeq ($(VERSION),)
+$(error PYTHON=$(PYTHON) does not run; name another, as in `make test PYTHON=/usr/bin/python3.13`)
+endif
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow bench-cartpole bench-atari bench-agents lint format clean
+.PHONY: help train test test-slow bench-cartpole bench-atari bench-agents lint format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -40,17 +44,26 @@ format: .venv/.installed-dev ## format the code and sort its imports
 	@$(BIN)/ruff check --fix $(SOURCES)
 	@$(BIN)/ruff format $(SOURCES)
 
+hooks: .venv/.installed-dev ## run the tools of lint before each commit
+	@$(BIN)/pre-commit install
+
+dist: .venv/.installed-dev ## build the wheel and the sdist into dist/, and check them
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+
 clean: ## remove .venv, caches and builds; runs/ stays
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(BIN)/python:
-	$(PYTHON) -m venv .venv
+# A virtual environment has a command with its version. If .venv has another version, it is made again.
+$(BIN)/python$(VERSION):
+	$(PYTHON) -m venv --clear .venv
 
-.venv/.installed: pyproject.toml constraints.txt | $(BIN)/python
+.venv/.installed: pyproject.toml constraints.txt $(BIN)/python$(VERSION)
 	$(PIP) install --constraint constraints.txt --editable .
 	@touch $@
 
-.venv/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+.venv/.installed-dev: pyproject.toml constraints.txt $(BIN)/python$(VERSION)
 	$(PIP) install --constraint constraints.txt --editable '.[dev]'
 	@touch $@ .venv/.installed

@@ -1,24 +1,36 @@
-"""The wheel: what is in it, and that it works where there is no checkout."""
+"""The wheel and the sdist: what is in them, and that they work without the checkout; the release's metadata."""
 
 from __future__ import annotations
 
 import email
 import json
+import re
 import sys
+import tarfile
+import tomllib
 import zipfile
 from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.wheels import ROOT, clean_environment, run, zoo_wheel
+from a3c_zoo.version import __version__
+from tests.wheels import ROOT, clean_environment, run, zoo_dist
 
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 PACKAGES = {"a3c_zoo", "a3c_zoo_envs", "a3c_zoo_hyperparams"}
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return zoo_wheel(tmp_path_factory.mktemp("build"))
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the sdist, and with the wheel that was built from it."""
+    return zoo_dist(tmp_path_factory.mktemp("build"))
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    return next(dist.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +65,10 @@ def test_metadata(wheel: Path) -> None:
     assert (metadata["Name"], metadata["License-Expression"], metadata["Requires-Python"]) == (
         "a3c-zoo",
         "MIT",
-        ">=3.11",
+        "<3.15,>=3.11",
     )
+    versions = [line.rpartition(" ")[2] for line in metadata.get_all("Classifier", []) if re.search(r":: 3\.\d", line)]
+    assert versions == PYTHONS
     assert licence.startswith("MIT License")
     assert dict(points["console_scripts"]) == {"a3c-zoo": "a3c_zoo.__main__:main"}
     assert dict(points["a3c_zoo"]) == {
@@ -64,10 +78,37 @@ def test_metadata(wheel: Path) -> None:
     }
 
 
-def test_the_version_is_the_packages_own(wheel: Path) -> None:
-    import a3c_zoo
+def test_an_index_would_take_both(dist: Path) -> None:
+    assert sorted(path.name for path in dist.iterdir()) == [
+        f"a3c_zoo-{__version__}-py3-none-any.whl",
+        f"a3c_zoo-{__version__}.tar.gz",
+    ]
+    run(sys.executable, "-m", "twine", "check", "--strict", *dist.iterdir())
+    with tarfile.open(dist / f"a3c_zoo-{__version__}.tar.gz") as archive:
+        assert f"a3c_zoo-{__version__}/LICENSE" in archive.getnames()
 
-    assert wheel.name.split("-")[1] == a3c_zoo.__version__
+
+def test_the_version_is_the_same_everywhere() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert citation["version"] == __version__
+    assert headings[:2] == ["[Unreleased]", f"[{__version__}] - {citation['date-released']}"]
+
+
+def test_continuous_integration_runs_every_supported_python() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    job = workflow["jobs"]["test"]
+    assert job["strategy"]["matrix"]["python"] == PYTHONS
+    assert ".ci/run" in [step.get("run") for step in job["steps"]]
+
+
+def test_the_commit_hooks_are_the_tools_of_make_lint() -> None:
+    lines = (ROOT / "Makefile").read_text().replace("$(BIN)", ".venv/bin").splitlines()
+    sources = next(line.partition(" := ")[2] for line in lines if line.startswith("SOURCES"))
+    recipe = lines[next(n for n, line in enumerate(lines) if line.startswith("lint:")) + 1 :]
+    commands = [line.removeprefix("\t@").replace("$(SOURCES)", sources) for line in recipe[: recipe.index("")]]
+    (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert [hook["entry"] for hook in repo["hooks"]] == commands
 
 
 def test_it_works_without_the_checkout(clean_python: Path) -> None:
@@ -96,11 +137,10 @@ def test_a_real_install_works(wheel: Path, tmp_path: Path) -> None:
     run(python, "-m", "pip", "install", "--constraint", ROOT / "constraints.txt", wheel, timeout=800)
     run(python, "-m", "pip", "check")
     assert "cartpole" in run(venv / "bin" / "a3c-zoo", "list", "envs")
+    run(venv / "bin" / "a3c-zoo", "train", "cartpole", "--steps", "2000", cwd=tmp_path)
 
 
 def test_constraints_pin_every_requirement() -> None:
-    import tomllib
-
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = {line.partition("==")[0] for line in lines if not line.startswith("#")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

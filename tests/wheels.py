@@ -30,15 +30,24 @@ def attempt(*command: str | Path, cwd: str | Path = "/", timeout: float = LIMIT_
     )
 
 
-def zoo_wheel(folder: Path) -> Path:
-    """Builds a3c-zoo's wheel in an empty folder, from a copy: a build leaves files in its source tree."""
+def zoo_dist(folder: Path) -> Path:
+    """Builds a3c-zoo's sdist, and its wheel from that, in an empty folder; returns the folder with both.
+
+    They are built from a copy, since a build leaves files in its source tree.
+    """
     source = folder / "source"
     for name in ("a3c_zoo", "envs", "hyperparams", "tests"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for path in ROOT.iterdir():
         if path.is_file():
             shutil.copy(path, source)
-    return build_wheel(source, folder / "dist")
+    build("--outdir", folder / "dist", source)
+    return folder / "dist"
+
+
+def zoo_wheel(folder: Path) -> Path:
+    """Builds a3c-zoo's wheel in an empty folder and returns its path."""
+    return next(zoo_dist(folder).glob("*.whl"))
 
 
 def gridworld_source(folder: Path) -> Path:
@@ -48,8 +57,13 @@ def gridworld_source(folder: Path) -> Path:
 
 def build_wheel(source: Path, out: Path) -> Path:
     """Builds the wheel of a source tree."""
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, source)
+    build("--wheel", "--outdir", out, source)
     return next(out.glob("*.whl"))
+
+
+def build(*arguments: str | Path) -> None:
+    """Builds with the setuptools that is installed here, as `make dist` does."""
+    run(sys.executable, "-m", "build", "--no-isolation", *arguments)
 
 
 def clean_environment(folder: Path, *wheels: Path) -> Path:

@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
+from importlib import import_module, resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -70,6 +70,8 @@ def list_sets(registry: Registry) -> list[HyperparamSet]:
 
 
 def _read_package(package: str) -> list[HyperparamSet]:
+    if not hasattr(import_module(package), "__path__"):  # from Python 3.12 on, `files` takes a module for its folder
+        raise TypeError(f"'{package}' is not a package")
     return [
         HyperparamSet(folder.name, file.name.removesuffix(".yml"), package, f"{folder.name}/{file.name}", file)
         for folder in resources.files(package).iterdir()
