@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from a3c_zoo.cli.panel import Watcher
+from a3c_zoo.cli.panel import RunPanel
 from a3c_zoo.plugins.builtins import COMMANDS
 from a3c_zoo.testing import plugin_distribution
 from tests.waits import LIMIT_S
@@ -166,9 +166,9 @@ def test_a_pipe_that_has_no_greek() -> None:
 
 def test_what_looks_like_markup_is_shown_as_it_is() -> None:
     """A line of a plugin's error among the live figures: neither swallowed nor an error of the panel."""
-    watcher, shown = Watcher(quiet=False), io.StringIO()
-    watcher._live = Live(console=Console(file=shown, width=80))
-    watcher.message("KeyError: [/x] in [float32]")
+    panel, shown = RunPanel(quiet=False), io.StringIO()
+    panel.display._live = Live(console=Console(file=shown, width=80))
+    panel.message("KeyError: [/x] in [float32]")
     assert shown.getvalue() == "KeyError: [/x] in [float32]\n"
 
 

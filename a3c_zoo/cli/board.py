@@ -1,20 +1,17 @@
-"""What a person sees of a comparison while it works: a live table on a terminal, a line for each run elsewhere."""
+"""The progress of a comparison: a live table on a terminal, a line for each run elsewhere."""
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
+from a3c_zoo.cli.live import LiveDisplay
 from a3c_zoo.cli.panel import duration
 from a3c_zoo.records import score
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.live import Live
 
     from a3c_zoo.comparison.plan import Plan, PlannedRun
     from a3c_zoo.comparison.running import Look, Trained
@@ -22,7 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Row:
-    """A method on an environment. runs: of the plan. done, failed: of these. now: the run at hand, in words."""
+    """A method on an environment.
+
+    Attributes:
+        runs, done, failed: numbers of runs in the plan, finished, and failed.
+        now: the run that trains now, in words.
+    """
 
     runs: int = 0
     done: int = 0
@@ -33,29 +35,27 @@ class _Row:
 
 
 class Board:
-    """Watches a comparison for the command line.
+    """Shows the progress of a comparison on the command line.
 
     Args:
-        to_stderr: stdout is for something else.
+        to_stderr: write to stderr in place of stdout.
     """
 
     def __init__(self, to_stderr: bool) -> None:
-        self._to_stderr = to_stderr
-        self._is_live = (sys.stderr if to_stderr else sys.stdout).isatty()
-        self._live: Live | None = None
+        self._display = LiveDisplay(to_stderr)
         self._rows: dict[tuple[str, str], _Row] = {}
         self._left: list[float] = []
         self._footer = ""
-        self._told_s = 0.0
+        self._said_s = 0.0
 
     def planned(self, plan: Plan) -> None:
-        """Before anything is run."""
+        """Reads the plan, before the first run."""
         for run in plan.runs:
             self._rows.setdefault((run.env, run.method), _Row()).runs += 1
         self._left = [run.guess_s for run in plan.missing]
 
     def running(self, run: PlannedRun, look: Look | None) -> None:
-        """About once a second."""
+        """Shows the run that trains now; called about once a second."""
         row = self._rows[run.env, run.method]
         row.now, share = f"seed {run.seed}", 0.0
         if look is not None:
@@ -68,49 +68,35 @@ class Board:
         self._show(f"about {duration(sum(self._left) - share * self._left[0])} of training left")
 
     def trained(self, trained: Trained) -> None:
-        """A run has ended, or is there already."""
+        """Counts a run that has ended or was finished before."""
         row = self._rows[trained.run.env, trained.run.method]
         row.now = ""
         row.done += trained.fault is None
         row.failed += trained.fault is not None
         if trained.run.done is None:
             self._left = self._left[1:]
-        what = "is there already" if trained.run.done else "trained" if trained.fault is None else "FAILED"
-        if not self._is_live or trained.fault is not None:
-            self._say(f"{trained.run.title}: {what}{f': {trained.fault}' if trained.fault else ''} → {trained.path}")
+        what = "finished before" if trained.run.done else "trained" if trained.fault is None else "FAILED"
+        if not self._display.is_live or trained.fault is not None:
+            fault = f": {trained.fault}" if trained.fault else ""
+            self._display.say(f"{trained.run.title}: {what}{fault} → {trained.path}")
         self._show("")
 
     def evaluating(self, done: int, total: int) -> None:
-        """So many checkpoints of so many have been played."""
+        """Shows how many checkpoints have been played."""
         self._show(f"evaluating: {done} of {total} checkpoints")
         now = time.monotonic()
-        if not self._is_live and (now - self._told_s > 10 or done in (0, total)):
-            self._told_s = now
-            self._say(f"evaluated {done} of {total} checkpoints")
+        if not self._display.is_live and (now - self._said_s > 10 or done in (0, total)):
+            self._said_s = now
+            self._display.say(f"evaluated {done} of {total} checkpoints")
 
     def close(self) -> None:
         """Leaves the last table on the screen."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def _say(self, text: str) -> None:
-        if self._live is not None:
-            self._live.console.print(text, highlight=False, markup=False)
-        else:
-            click.echo(text, err=self._to_stderr)
+        self._display.close()
 
     def _show(self, footer: str) -> None:
-        if not self._is_live:
-            return
-        if self._live is None:
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(stderr=self._to_stderr), auto_refresh=False)
-            self._live.start()
         self._footer = footer or self._footer
-        self._live.update(self._table(), refresh=True)
+        if self._display.is_live:
+            self._display.draw(self._table())
 
     def _table(self) -> RenderableType:
         from rich.table import Table

@@ -1,4 +1,4 @@
-"""What several commands share."""
+"""Options and parameter types of several commands."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from a3c_zoo.cli.complete import complete_run
+from a3c_zoo.cli.complete import complete_agent, complete_run, complete_set
 
 if TYPE_CHECKING:
     from a3c_zoo.plugins.registry import Registry
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: What a shell expects of a program that Ctrl-C ended.
+#: Exit status of a program that Ctrl-C ended.
 INTERRUPTED = 130
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 class Duration(click.ParamType[float]):
-    """`90s`, `10m`, `2h`, in seconds."""
+    """A duration such as `90s`, `10m` or `2h`, as seconds."""
 
     name = "duration"
 
@@ -36,13 +36,13 @@ class Duration(click.ParamType[float]):
 
 
 def warn_about_faults(registry: Registry) -> None:
-    """Writes one line to stderr for each plugin that is left out because something is wrong with it."""
+    """Prints one line to stderr for each plugin that is left out because of a fault."""
     for info in registry.faults:
         click.echo(f"Warning: {info} is left out: {info.fault}", err=True)
 
 
 def make_runs_dir_option(text: str) -> Callable[[_Command], _Command]:
-    """`--runs-dir`, with its help text."""
+    """Makes the option `--runs-dir` with this help text."""
     return click.option(
         "--runs-dir",
         type=click.Path(path_type=Path, file_okay=False),
@@ -52,23 +52,40 @@ def make_runs_dir_option(text: str) -> Callable[[_Command], _Command]:
     )
 
 
-#: Of commands that make runs.
-kept_runs_option = make_runs_dir_option("Where runs are kept.")
+# Options of commands that resolve a configuration.
 
-# The parameters of commands that use a trained agent.
+agent_option = click.option(
+    "--agent", metavar="NAME", shell_complete=complete_agent, help="Agent.  [default: the environment's]"
+)
+hyperparams_option = click.option(
+    "--hyperparams",
+    metavar="SET|FILE",
+    shell_complete=complete_set,
+    help="A set that replaces the default set, or a YAML file whose values replace those of the default set.",
+)
+overrides_option = click.option(
+    "-o", "overrides", metavar="KEY=VALUE", multiple=True, help="Set one value; can be repeated."
+)
+
+#: Option of commands that make runs.
+kept_runs_option = make_runs_dir_option("Directory of all runs.")
+
+# Parameters of commands that use a trained agent.
 
 run_argument = click.argument("run", shell_complete=complete_run)
 deterministic_option = click.option(
-    "--deterministic/--stochastic", default=False, help="Most probable or sampled actions.  [default: --stochastic]"
+    "--deterministic/--stochastic",
+    default=False,
+    help="Most probable or sampled actions.  [default: --stochastic]",
 )
 checkpoint_option = click.option(
     "--checkpoint",
     default="final",
     show_default=True,
     metavar="final|best|STEP",
-    help="The newest one, the best that the evaluator found, or the one at STEP.",
+    help="The newest checkpoint, the evaluator's best one, or the one at STEP.",
 )
 seed_option = click.option(
-    "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes.  [default: the run's]"
+    "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes.  [default: the seed of the run]"
 )
-runs_dir_option = make_runs_dir_option("Where a run given by name is looked up.")
+runs_dir_option = make_runs_dir_option("Directory of a run that is given by name.")

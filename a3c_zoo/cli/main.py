@@ -1,4 +1,4 @@
-"""The command group: finds commands by name, imports only the one that runs, and turns errors into one line."""
+"""The command group: it finds commands by name, imports only the one that runs, and prints errors in one line."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ _BUILTIN = {entry.name: entry for entry in builtins.COMMANDS}
 
 
 class ZooGroup(click.Group):
-    """Commands from a table and from plugins; their modules are imported when they run.
+    """The built-in commands and those of plugins.
 
-    `main` always exits, with one line on stderr for whatever the user can do something about.
+    `main` always exits. An error that the user can correct is one line on stderr.
     """
 
     debug = False
 
     def entries(self) -> dict[str, CommandEntry]:
-        """Every command. Loads the plugins, which the built-in commands do without."""
+        """Returns every command. This loads the plugins, which built-in commands do not need."""
         from a3c_zoo.plugins.registry import get_registry
 
         return {**get_registry().commands, **_BUILTIN}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands' names, built-in ones first."""
+        """Returns the names of all commands, built-in ones first."""
         names = self.entries()
         return [*_BUILTIN, *sorted(set(names) - set(_BUILTIN))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports a command."""
+        """Imports a command; None if there is none of this name."""
         entry = _BUILTIN.get(cmd_name) or self.entries().get(cmd_name)
         return None if entry is None else _load_command(entry)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Finds the command that the arguments begin with; what begins with a dash is an unknown option."""
+        """Returns the command that the arguments begin with."""
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
             raise unknown_name("command", args[0], self.entries(), listing="a3c-zoo --help")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Lists the commands from their entries; a command's own help would have to be imported."""
+        """Lists the commands from their entries, without importing the commands."""
         _write_section(formatter, "Commands", _BUILTIN.values())
         _write_section(formatter, "Commands from plugins", self._from_plugins())
 
@@ -72,7 +72,7 @@ class ZooGroup(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Runs a command line and exits; an integer that a command returns is its exit status."""
+        """Runs a command line and exits. If a command returns an integer, it is the exit status."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         self.debug = os.environ.get("A3C_ZOO_DEBUG", "") not in ("", "0")
@@ -83,7 +83,7 @@ class ZooGroup(click.Group):
             _silence_stdout()
             sys.exit(1)
         except (click.Abort, KeyboardInterrupt) as error:
-            if isinstance(error.__cause__, EOFError):  # click takes any for a Ctrl-D
+            if isinstance(error.__cause__, EOFError):  # click treats every EOFError as Ctrl-D
                 raise error.__cause__ from None
             sys.exit(130)
         except (ZooError, click.ClickException) as error:
@@ -104,7 +104,7 @@ class ZooGroup(click.Group):
             click.echo(" ".join([f"Error: {error}", *notes]), err=True)
             sys.exit(error.exit_status)
         hint = f" See: {error.ctx.command_path} --help" if isinstance(error, click.UsageError) and error.ctx else ""
-        message = " ".join(error.format_message().split())  # some of click's have several lines
+        message = " ".join(error.format_message().split())  # some of click's messages have several lines
         click.echo(f"Error: {message}{hint}", err=True)
         sys.exit(error.exit_code)
 
@@ -125,7 +125,7 @@ def _load_command(entry: CommandEntry) -> click.Command:
 
 
 def _accept_debug(command: click.Command) -> None:
-    """Lets `--debug` stand behind a command and its sub-commands too: at the end of a line that failed."""
+    """Adds `--debug` to a command and its sub-commands, so a user can add it at the end of a failed line."""
     if not any("--debug" in param.opts for param in command.params):
         command.params.append(_debug_option())
     for child in command.commands.values() if isinstance(command, click.Group) else ():
@@ -151,7 +151,7 @@ def _debug_option() -> click.Option:
         is_eager=True,
         expose_value=False,
         callback=_set_debug,
-        help="Show tracebacks of errors.",
+        help="Show the traceback of an error.",
     )
 
 
@@ -164,7 +164,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
 
 
 def _silence_stdout() -> None:
-    """Keeps the interpreter from complaining when it flushes to a reader that is gone."""
+    """Prevents the interpreter's error message when it flushes to a closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,32 +1,33 @@
-"""What a person sees of a run: a live panel on a terminal, plain lines elsewhere, and a summary at the end.
-
-rich is imported when the first figures arrive, not before: until then the fork server and torch need the cores.
-"""
+"""The progress of a run: a live panel on a terminal, plain lines elsewhere, and a summary at the end."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from a3c_zoo.cli.live import LiveDisplay
 from a3c_zoo.records import score
 
 if TYPE_CHECKING:
-    from rich.live import Live
+    from pathlib import Path
+
     from rich.panel import Panel
 
+    from a3c_zoo.config import RunConfig
     from a3c_zoo.records import Outcome, Progress
 
+#: Time between two updates of the panel, in seconds.
 REFRESH_S = 0.25
+#: Time between two lines without a terminal, in seconds.
 LINE_EVERY_S = 5.0
 BARS = "▁▂▃▄▅▆▇█"
 
 
 def duration(seconds: float) -> str:
-    """3.2 s, 4 min 05 s, 2 h 10 min."""
+    """Returns a duration in words: 3.2 s, 4 min 05 s, 2 h 10 min."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -34,7 +35,7 @@ def duration(seconds: float) -> str:
 
 
 def sparkline(values: list[float], width: int = 24) -> str:
-    """A row of bars for the last `width` values, from their least to their greatest."""
+    """Returns a row of bars for the last `width` values, scaled from their least to their greatest."""
     shown = values[-width:]
     low, high = min(shown), max(shown)
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
@@ -42,7 +43,7 @@ def sparkline(values: list[float], width: int = 24) -> str:
 
 
 class Trend:
-    """The mean return over time, at most 24 points for the whole run, and which way it goes."""
+    """The mean return over time in at most 24 points, and its change."""
 
     POINTS = 24
 
@@ -52,7 +53,7 @@ class Trend:
         self._recent: deque[tuple[float, float]] = deque(maxlen=64)
 
     def add(self, at_s: float, value: float) -> None:
-        """Takes in a value; when the row is full, every second point goes."""
+        """Adds a value. When the row is full, every second point is dropped."""
         self._recent.append((at_s, value))
         if self._seen % self._every == 0:
             self._points.append(value)
@@ -62,7 +63,7 @@ class Trend:
 
     @property
     def change(self) -> float:
-        """Newest value minus the oldest of the last 64."""
+        """The newest value minus the oldest of the last 64 values."""
         return self._recent[-1][1] - self._recent[0][1] if self._recent else 0.0
 
     def __str__(self) -> str:
@@ -72,84 +73,67 @@ class Trend:
         return f"{arrow} {self.change:+.3g}  {sparkline(self._points, self.POINTS)}"
 
 
-class Budgets:
-    """How much of the run's budgets is left."""
-
-    def __init__(self, run: Any) -> None:
-        self._run = run
-
-    def share_done(self, progress: Progress) -> float | None:
-        """Of the budget that is nearest to its end, 0 to 1; None without a budget."""
-        run = self._run
-        pairs = (
-            (progress.steps, run.steps),
-            (progress.episodes, run.episodes),
-            (progress.training_s, run.time_limit_s),
-        )
-        shares = [done / budget for done, budget in pairs if budget]
-        return min(1.0, max(shares)) if shares else None
-
-    def left(self, progress: Progress, target: float | None) -> str:
-        """In words, at the mean speed so far."""
-        share = self.share_done(progress)
-        if share is None:
-            return f"until solved ({target:g})" if target is not None else "until Ctrl-C"
-        if share <= 0:
-            return "?"
-        return f"at most {duration(progress.training_s * (1 - share) / share)} left"
+def share_done(run: RunConfig, progress: Progress) -> float | None:
+    """Returns the largest spent share of the run's budgets, 0 to 1; None without a budget."""
+    pairs = (
+        (progress.steps, run.steps),
+        (progress.episodes, run.episodes),
+        (progress.training_s, run.time_limit_s),
+    )
+    shares = [done / budget for done, budget in pairs if budget]
+    return min(1.0, max(shares)) if shares else None
 
 
-class Watcher:
-    """Observes one run for the command line.
+def time_left(run: RunConfig, progress: Progress, target: float | None) -> str:
+    """Returns the training time left, in words, at the mean speed so far."""
+    share = share_done(run, progress)
+    if share is None:
+        return f"until solved ({target:g})" if target is not None else "until Ctrl-C"
+    if share <= 0:
+        return "?"
+    return f"at most {duration(progress.training_s * (1 - share) / share)} left"
+
+
+class RunPanel:
+    """Shows the progress of one run on the command line; an `Observer` of the run.
 
     Args:
-        quiet: say nothing but messages and the summary.
+        quiet: print only the summary.
     """
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
-        self._is_live = not quiet and sys.stdout.isatty()
-        self._live: Live | None = None
+        self.display = LiveDisplay()
         self._trend = Trend()
         self._next_s = 0.0
         self._title = ""
         self._target: float | None = None
-        self._budgets: Budgets | None = None
+        self._run: RunConfig | None = None
 
-    def starting(self, title: str, target: float | None, run: Any, path: Any) -> None:
-        """Before the workers start."""
-        self._title, self._target, self._budgets = title, target, Budgets(run)
+    def starting(self, title: str, target: float | None, run: RunConfig, path: Path) -> None:
+        """Prints the first line, before the workers start."""
+        self._title, self._target, self._run = title, target, run
         if not self._quiet:
             click.echo(f"{title} → {path}")
 
     def progress(self, progress: Progress) -> None:
-        """New figures; shown a few times a second on a terminal, every few seconds elsewhere."""
+        """Shows new figures, at most every `REFRESH_S` on a terminal and every `LINE_EVERY_S` elsewhere."""
         now = time.monotonic()
         if self._quiet or now < self._next_s:
             return
         if progress.mean_return_100 is not None:
             self._trend.add(progress.training_s, progress.mean_return_100)
-        if self._is_live:
+        if self.display.is_live:
             self._next_s = now + REFRESH_S
-            self._show(progress)
+            self.display.draw(self._panel(progress))
         else:
             self._next_s = now + LINE_EVERY_S
             click.echo(self._line(progress))
 
     def message(self, text: str) -> None:
-        """A line above the panel."""
-        if self._quiet:
-            return
-        if self._live is not None:
-            self._live.console.print(text, highlight=False, markup=False)
-        else:
-            click.echo(text)
-
-    def close(self) -> None:
-        """Leaves the last panel on the screen."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        """Prints a line, above the panel."""
+        if not self._quiet:
+            self.display.say(text)
 
     def _line(self, progress: Progress) -> str:
         mean = (
@@ -164,20 +148,12 @@ class Watcher:
             f"{progress.episodes:>7,} episodes  return {mean}{evaluated}"
         )
 
-    def _show(self, progress: Progress) -> None:
-        if self._live is None:
-            from rich.live import Live
-
-            self._live = Live(auto_refresh=False)
-            self._live.start()
-        self._live.update(self._panel(progress), refresh=True)
-
     def _panel(self, progress: Progress) -> Panel:
         from rich.panel import Panel
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
-        assert self._budgets is not None
+        assert self._run is not None
         mean, length = progress.mean_return_100, progress.mean_length_100
         table = Table.grid(padding=(0, 2))
         table.add_column(style="dim")
@@ -192,15 +168,15 @@ class Watcher:
         if (result := progress.evaluator) is not None:
             others = f"greedy {score(result.greedy_return)}, best {score(result.best_return)}"
             table.add_row("evaluation", score(result.sampled_return), f"{others} at step {result.best_step:,}")
-        table.add_row("training time", duration(progress.training_s), self._budgets.left(progress, self._target))
-        share = self._budgets.share_done(progress)
+        table.add_row("training time", duration(progress.training_s), time_left(self._run, progress, self._target))
+        share = share_done(self._run, progress)
         if share is not None:
             table.add_row("budget", f"{share:.0%}", ProgressBar(total=1.0, completed=share, width=24))
         return Panel(table, title=self._title, title_align="left", expand=False)
 
 
 def summary(outcome: Outcome) -> str:
-    """The verdict, the figures, and what to type next."""
+    """Returns the result of a run, its figures, and the command to type next."""
     verdict = {
         "solved": "Solved",
         "stop-return": "Reached the return asked for",
@@ -228,7 +204,7 @@ def summary(outcome: Outcome) -> str:
 
 
 def _next_command(outcome: Outcome) -> str:
-    """Limits count from the run's start, so a run that has spent one goes on with a larger one: twice what was done."""
+    """Returns the next command. A limit counts from the run's start, so a spent limit is replaced by twice its use."""
     if outcome.reason in ("solved", "stop-return"):
         return f"a3c-zoo evaluate {outcome.run}"
     limit = {
@@ -240,5 +216,5 @@ def _next_command(outcome: Outcome) -> str:
 
 
 def _twice(amount: float) -> str:
-    """Of two significant digits."""
+    """Returns twice the amount, with two significant digits."""
     return f"{float(f'{2 * amount:.1e}'):.15g}"

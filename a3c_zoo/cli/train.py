@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from a3c_zoo.cli.common import INTERRUPTED, Duration, kept_runs_option, warn_about_faults
-from a3c_zoo.cli.complete import complete_agent, complete_env, complete_run, complete_set
+from a3c_zoo.cli.common import (
+    INTERRUPTED,
+    Duration,
+    agent_option,
+    hyperparams_option,
+    kept_runs_option,
+    overrides_option,
+    warn_about_faults,
+)
+from a3c_zoo.cli.complete import complete_env, complete_run
 
 if TYPE_CHECKING:
     from a3c_zoo.records import Outcome
@@ -18,43 +26,52 @@ if TYPE_CHECKING:
     epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m",
 )
 @click.argument("env", required=False, shell_complete=complete_env)
-@click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Agent.  [default: the environment's]")
+@agent_option
+@hyperparams_option
+@overrides_option
+@click.option("--workers", type=int, metavar="N", help="Number of worker processes.")
+@click.option("--serial", is_flag=True, help="Run the workers in turn in this process: slow, exactly reproducible.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Device of the networks.  [default: cpu]")
+@click.option("--seed", type=int, metavar="N", help="Seed of all random numbers.")
+@click.option("--steps", type=int, metavar="N", help="Stop after N agent steps.")
+@click.option("--episodes", type=int, metavar="N", help="Stop after N episodes.")
+@click.option("--time-limit", type=Duration(), metavar="90s|10m|2h", help="Stop after this training time.")
 @click.option(
-    "--hyperparams",
-    metavar="SET|FILE",
-    shell_complete=complete_set,
-    help="A set in place of the default one, or a YAML file on top of it.",
+    "--stop-return",
+    type=float,
+    metavar="X",
+    help="Stop at this mean return of 100 episodes.  [default: the environment's threshold]",
 )
-@click.option("-o", "overrides", metavar="KEY=VALUE", multiple=True, help="Set one value; may be repeated.")
-@click.option("--workers", type=int, metavar="N", help="Worker processes.")
-@click.option("--serial", is_flag=True, help="Workers in turn in this process: slow, exactly reproducible.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where networks compute.  [default: cpu]")
-@click.option("--seed", type=int, metavar="N", help="Root of every random number.")
-@click.option("--steps", type=int, metavar="N", help="End after N agent steps.")
-@click.option("--episodes", type=int, metavar="N", help="End after N episodes.")
-@click.option("--time-limit", type=Duration(), metavar="90s|10m|2h", help="End after so long a training.")
-@click.option("--stop-return", type=float, metavar="X", help="End at this mean return.  [default: the threshold]")
 @click.option(
-    "--resume", metavar="RUN", shell_complete=complete_run, help="Go on with a run; limits count from its start."
+    "--resume",
+    metavar="RUN",
+    shell_complete=complete_run,
+    help="Continue a run. Limits count from the start of the run.",
 )
 @click.option("--name", metavar="TEXT", help="Name of the run directory.")
 @kept_runs_option
-@click.option("--quiet", is_flag=True, help="Only the summary.")
+@click.option("--quiet", is_flag=True, help="Print only the summary.")
 def command(env: str | None, time_limit: float | None, quiet: bool, **options: Any) -> int:
-    """Train an agent on the environment ENV until it is solved or a budget is spent.
+    """Train an agent on the environment ENV until it is solved or a limit is reached.
 
-    Everything about the run is kept in a new directory. Ctrl-C saves a checkpoint; --resume goes on from it.
-    Exit status: 0 when the run ended as asked, 2 for what you can mend, 1 for what you can't, 130 after Ctrl-C.
+    The run is written to a new directory. Ctrl-C saves a checkpoint, from which --resume continues.
+
+    \b
+    Exit status:
+      0    the run ended as it should
+      1    an error of a worker, or an internal error
+      2    an error that you can correct
+      130  Ctrl-C
     """
-    from a3c_zoo.cli.panel import Watcher, summary
+    from a3c_zoo.cli.panel import RunPanel, summary
     from a3c_zoo.plugins.registry import get_registry
     from a3c_zoo.runs import api
 
     warn_about_faults(get_registry())
-    watcher = Watcher(quiet)
+    panel = RunPanel(quiet)
     try:
-        outcome: Outcome = api.train(env, time_limit_s=time_limit, observer=watcher, **options)
+        outcome: Outcome = api.train(env, time_limit_s=time_limit, observer=panel, **options)
     finally:
-        watcher.close()
+        panel.display.close()
     click.echo(summary(outcome))
     return INTERRUPTED if outcome.reason == "interrupted" else 0

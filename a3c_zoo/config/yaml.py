@@ -1,8 +1,11 @@
-"""YAML as hyperparameter sets use it: plain data, each key with its line, and no surprises.
+"""YAML for hyperparameter sets: plain data, and the line of each key.
 
-Against YAML 1.1 as PyYAML reads it: `1e-4` is a number, only true and false are booleans (`no` and `off` are
-words), dates, octal and base-60 numbers are not read as such; tags, anchors, aliases and duplicate keys are
-refused. Nothing is ever evaluated or constructed but null, booleans, numbers, strings, lists and mappings.
+Differences from YAML 1.1, which PyYAML reads: `1e-4` is a number; only true and false are booleans (`no` and `off` are
+words); dates, octal and base-60 numbers are words; tags, anchors, aliases and duplicate keys are refused. Values are
+null, booleans, numbers, strings, lists and mappings; nothing else is constructed.
+
+The nodes that PyYAML composes are turned into data here, because no library among the dependencies gives the line of
+each key and reports several faults at once, which error messages and `show` need.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ import yaml
 MAX_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 20
 
-#: Where a value stands: keys, and positions in lists.
+#: The path to a value: keys of mappings and positions in lists.
 Location = tuple[str | int, ...]
 
 _PREFIX = "tag:yaml.org,2002:"
 _REFUSED_TAG = "refused:"
-#: Stands for a value that cannot be used; a fault says why.
+#: Replaces a value that cannot be used; a fault says why.
 _UNUSABLE: Final = object()
 _FLOAT = r"""[-+]?(?:[0-9][0-9_]*\.[0-9]*(?:[eE][-+]?[0-9]+)?
     |\.[0-9]+(?:[eE][-+]?[0-9]+)?
@@ -37,7 +40,8 @@ def _read_float(text: str) -> float:
     return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
-_SCALARS: dict[str, tuple[str, str, Callable[[str], Any]]] = {  # type → pattern, first characters, reader
+#: Type → pattern, possible first characters, reader.
+_SCALARS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "null": (r"~|null|Null|NULL|", "~nN", lambda text: None),
     "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF", lambda text: text.lower() == "true"),
     "int": (r"[-+]?[0-9]+(?:_[0-9]+)*", "-+0123456789", int),
@@ -46,7 +50,7 @@ _SCALARS: dict[str, tuple[str, str, Callable[[str], Any]]] = {  # type → patte
 
 
 class YamlFault(NamedTuple):
-    """What is wrong with a document, where; `location` is empty where no key is at fault."""
+    """A fault of a document; `location` is empty if the fault belongs to no key."""
 
     line: int
     location: Location
@@ -55,7 +59,7 @@ class YamlFault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A YAML mapping read from `source`; `lines` holds the line of every key and list item."""
+    """A YAML mapping read from `source`; `lines` has the line of each key and list item, from 1."""
 
     source: str
     data: dict[str, Any]
@@ -63,14 +67,14 @@ class Document:
     faults: tuple[YamlFault, ...]
 
     def line(self, location: Location) -> int:
-        """The line of `location`, or of the nearest thing around it that the document has."""
+        """Returns the line of `location`, or of the nearest key or item around it."""
         while location and location not in self.lines:
             location = location[:-1]
         return self.lines.get(location, 1)
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes with the scalar rules above, and marks those that have a tag of their own."""
+    """Composes nodes by the scalar rules above, and marks nodes with an explicit tag."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own name
 
@@ -79,9 +83,9 @@ class _Loader(yaml.SafeLoader):
         self.depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Reads a node; refuses anchors and aliases and what is nested too deeply, and marks explicit tags."""
+        """Reads a node. Refuses anchors, aliases and deep nesting, and marks explicit tags."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
-        if getattr(event, "anchor", None) is not None:  # an alias event names its anchor too
+        if getattr(event, "anchor", None) is not None:  # an alias event has an anchor too
             raise yaml.composer.ComposerError(None, None, "anchors and aliases are not allowed", event.start_mark)
         if self.depth >= MAX_DEPTH:
             raise yaml.composer.ComposerError(None, None, "nested too deeply", event.start_mark)
@@ -95,7 +99,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what `_Loader` reads back unchanged; lists on one line."""
+    """Writes data that `_Loader` reads back unchanged, with lists on one line."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own name
         first: list(resolvers) for first, resolvers in yaml.SafeDumper.yaml_implicit_resolvers.items()
@@ -105,7 +109,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-# A string that either YAML 1.1 or this module would take for something else is quoted when it is written.
+# The dumper quotes a string that YAML 1.1 or this module would read as another type.
 for _name, (_pattern, _first, _) in _SCALARS.items():
     for _class in (_Loader, _Dumper):
         _firsts = [*_first, ""] if _name == "null" else list(_first)
@@ -114,14 +118,14 @@ _Dumper.add_representer(list, lambda dumper, items: dumper.represent_sequence(_P
 
 
 class _Builder:
-    """Nodes → plain data, noting the line of every key."""
+    """Turns nodes into plain data, and notes the line of each key."""
 
     def __init__(self) -> None:
         self.lines: dict[Location, int] = {}
         self.faults: list[YamlFault] = []
 
     def build(self, node: yaml.Node, location: Location) -> Any:
-        """Turns a node into plain data; what cannot be used is left out and noted in `faults`."""
+        """Turns a node into plain data; unusable values are left out, with a fault in `faults`."""
         self.lines.setdefault(location, _line(node))
         if node.tag.startswith(_REFUSED_TAG):
             tag = node.tag.removeprefix(_REFUSED_TAG)
@@ -157,7 +161,7 @@ class _Builder:
             return text
         try:
             return rule[2](text)
-        except ValueError:  # Python's own limit on the digits of an integer
+        except ValueError:  # Python limits the digits of an integer
             return self._refuse(node, location, "a number with too many digits")
 
     def _refuse(self, node: yaml.Node, location: Location, message: str) -> object:
@@ -177,17 +181,16 @@ def _syntax_fault(error: yaml.YAMLError) -> YamlFault:
 
 def _parse(text: str) -> tuple[Any, _Builder]:
     builder = _Builder()
-    data: Any = None
     try:
         node = _Loader(text).get_single_node()
-        data = None if node is None else builder.build(node, ())
+        return None if node is None else builder.build(node, ()), builder
     except yaml.YAMLError as error:
         builder.faults.append(_syntax_fault(error))
-    return data, builder
+        return None, builder
 
 
 def parse_document(raw: bytes, source: str) -> Document:
-    """Reads a mapping; whatever is wrong is in the document's `faults`. An empty document is an empty mapping."""
+    """Reads a mapping; faults are in the document's `faults`. An empty document is an empty mapping."""
     if len(raw) > MAX_BYTES:
         return _unreadable(source, f"larger than {MAX_BYTES // 1024} KiB")
     try:
@@ -201,7 +204,7 @@ def parse_document(raw: bytes, source: str) -> Document:
 
 
 def read_document(path: Path | Traversable, source: str) -> Document:
-    """`parse_document` of a file; a file that cannot be read is a fault too."""
+    """Reads a file with `parse_document`; an unreadable file is a fault of the document."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -217,10 +220,10 @@ def _unreadable(source: str, message: str, line: int = 0) -> Document:
 
 
 def parse_value(text: str) -> Any:
-    """Reads one value by the rules of a set: `1e-4`, `null`, `true`, `[64, 64]`, a word.
+    """Reads one value by the rules of sets: `1e-4`, `null`, `true`, `[64, 64]`, a word.
 
     Raises:
-        ValueError: it is no plain YAML value.
+        ValueError: the text is no plain YAML value.
     """
     if len(text) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES // 1024} KiB")
@@ -231,15 +234,15 @@ def parse_value(text: str) -> Any:
 
 
 def dump(data: dict[str, Any]) -> str:
-    """Writes plain data so that `parse_document` reads the same back."""
+    """Returns plain data as YAML, which `parse_document` reads back unchanged."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
 def display(value: Any, limit: int = 60) -> str:
-    """A value on one line, as a set would have it, shortened to `limit` characters (0: never)."""
+    """Returns a value as YAML in one line, shortened to `limit` characters (0: no limit)."""
     try:
         text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf"))
-    except yaml.representer.RepresenterError:  # from Python callers anything can come
+    except yaml.representer.RepresenterError:  # a Python caller may pass any object
         text = repr(value)
     text = text.removesuffix("\n").removesuffix("\n...")
     return f"{text[: limit - 1]}…" if limit and len(text) > limit else text
