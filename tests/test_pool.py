@@ -21,6 +21,7 @@ from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.processes import pool as pool_module
 from a3c_zoo.processes.pool import WorkerPool
+from a3c_zoo.processes.start import WORKER_ENVIRONMENT
 from a3c_zoo.records import Report
 from tests.waits import LIMIT_S
 
@@ -62,7 +63,7 @@ class CountingWorker:
         return Report(worker=self.rank, steps=int(self.row[0]), metrics=metrics)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rollouts": self.rollouts, "pid": os.getpid()}
+        return {"rollouts": self.rollouts, "pid": os.getpid(), "environment": dict(os.environ)}
 
     def close(self) -> None:
         if self.fault == "close":
@@ -344,3 +345,14 @@ def test_workers_have_one_torch_thread_and_see_that_their_parent_lives() -> None
         pool.start()
         pool.park()
         assert all(process.num_threads() <= 3 for process in processes(pool))
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_every_start_method_gives_one_thread_and_the_allocator_settings(method: str) -> None:
+    before = dict(os.environ)
+    with running(workers=1, start_method=method) as pool:
+        pool.start()
+        pool.park()
+        (state,) = pool.states()
+        assert WORKER_ENVIRONMENT.items() <= state["environment"].items()
+    assert dict(os.environ) == before

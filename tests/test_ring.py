@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import platform
+import runpy
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from a3c_zoo import store_order
 from a3c_zoo.errors import WorkerError
+from a3c_zoo.learning import observation_statistics as statistics_module
 from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import share
+from a3c_zoo.processes import commands as commands_module
+from a3c_zoo.processes import ring as ring_module
+from a3c_zoo.processes.commands import Commands
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.ring import Ring, ring_memory
 from a3c_zoo.processes.start import warm_up
@@ -85,13 +95,16 @@ def test_a_claimed_slot_is_not_offered_before_it_is_handed_over() -> None:
 class Sender:
     """A worker that puts numbers into the ring, and a learner, the last rank, that checks and counts them.
 
-    Plan: ring memory, counters, what the learner does at number 50.
+    Context: ring memory, counters, what the learner does at number 50; "barrier": every process takes barriers.
     """
 
     def __init__(
         self, plan: tuple[dict[str, Tensor], Tensor, str], rank: int, state: Any, on_tick: Callable[[], None]
     ) -> None:
         memory, counters, self.fault = plan
+        self.lock = CountingLock()
+        if self.fault == "barrier":
+            store_order.KEEPS_ORDER, store_order._lock = False, self.lock  # type: ignore[assignment]
         self.ring, self.counters, self.rank, self.on_tick = Ring(memory), Counters(counters), rank, on_tick
         self.row = self.counters.row(rank)
         self.is_learner = rank == len(counters) - 1
@@ -134,10 +147,22 @@ class Sender:
         return Report(self.rank, self.counters.steps, self.counters.updates)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"next": self.next}
+        return {"next": self.next, "barriers": self.lock.rounds // 2}
 
     def close(self) -> None:
         pass
+
+
+class CountingLock:
+    def __init__(self) -> None:
+        self.lock, self.rounds = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *exception: object) -> None:
+        self.lock.release()
+        self.rounds += 1
 
 
 def pool_of_senders(fault: str = "", timeout_s: float = LIMIT_S) -> tuple[WorkerPool, Counters]:
@@ -149,8 +174,9 @@ def pool_of_senders(fault: str = "", timeout_s: float = LIMIT_S) -> tuple[Worker
     return pool, Counters(counters)
 
 
-def test_across_processes_nothing_is_lost_and_a_standstill_leaves_the_ring_empty() -> None:
-    pool, counters = pool_of_senders()
+@pytest.mark.parametrize("fault", ["", "barrier"])
+def test_across_processes_nothing_is_lost_and_a_standstill_leaves_the_ring_empty(fault: str) -> None:
+    pool, counters = pool_of_senders(fault)
     try:
         pool.start()
         for _ in range(5):
@@ -163,6 +189,9 @@ def test_across_processes_nothing_is_lost_and_a_standstill_leaves_the_ring_empty
             sent, received = pool.states()[:2], pool.states()[2]
             assert [state["next"][rank] for rank, state in enumerate(sent)] == received["next"][:2]
             assert counters.updates == counters.steps == sum(received["next"])
+            for state in pool.states():  # two for each slot, on either side of it
+                assert state["barriers"] >= (2 * state["next"][0] if fault else 0)
+                assert (state["barriers"] > 0) == bool(fault)
     finally:
         pool.stop()
 
@@ -192,3 +221,55 @@ def test_a_learner_that_fails_ends_the_run_though_the_ring_is_full(fault: str, m
     finally:
         pool.stop()
     assert not any(member.process.is_alive() for member in pool._members)
+
+
+@pytest.mark.parametrize(
+    ("machine", "keeps_order"), [("x86_64", True), ("AMD64", True), ("aarch64", False), ("riscv64", False)]
+)
+def test_only_x86_64_keeps_the_order_of_stores_by_itself(
+    machine: str, keeps_order: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    found = runpy.run_path(store_order.__file__)
+    assert found["KEEPS_ORDER"] == keeps_order
+
+
+def test_a_barrier_is_two_rounds_of_a_lock_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = CountingLock()
+    monkeypatch.setattr(store_order, "_lock", lock)
+    for keeps_order, rounds in ((True, 0), (False, 2)):
+        monkeypatch.setattr(store_order, "KEEPS_ORDER", keeps_order)
+        store_order.memory_barrier()
+        assert lock.rounds == rounds
+
+
+def test_each_store_of_a_number_has_its_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data are there before the barrier and the number is not."""
+    seen: list[tuple[float, ...]] = []
+    memory = ring_memory(1, 1, LAYOUT, is_shared=False)
+    ring, commands = Ring(memory), Commands(1, 1)
+    rows = ObservationStatistics.zeros(1, 1)
+
+    def look() -> None:
+        commanded = commands.cells[0].tolist()
+        seen.append((*(int(memory[name][0, ...].flatten()[0]) for name in ("number", "filled", "emptied")), *commanded))
+
+    monkeypatch.setattr(ring_module, "memory_barrier", look)
+    monkeypatch.setattr(commands_module, "memory_barrier", look)
+    put(ring, 0, 7)
+    assert take(ring) == (0, 7)
+    # claimed; written, not filled; offered; read, not emptied: then (number, filled, emptied) are
+    assert [each[:3] for each in seen] == [(0, 0, 0), (7, 0, 0), (7, 1, 0), (7, 1, 0)]
+    commands.work(300, 20)
+    assert seen[-1][3:] == (1, 300, 20)
+    assert commands.cells.tolist() == [[2, 300, 20]]
+
+    halves: list[list[float]] = []
+    monkeypatch.setattr(statistics_module, "memory_barrier", lambda: halves.append(rows[0].tolist()))
+    statistics = ObservationStatistics(rows)
+    statistics.update(0, np.array([[5.0], [7.0]], np.float32))
+    # Before: nothing. Then 2 observations, mean 6, squared deviations 1 + 1, in the half that does not count yet.
+    assert halves == [[0] * 7, [0, 0, 0, 0, 2, 6, 2]]
+    assert rows[0].tolist() == [1, 0, 0, 0, 2, 6, 2]
+    statistics.mean_and_scale()
+    assert len(halves) == 4  # between number and data, and between data and number

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from a3c_zoo.store_order import memory_barrier
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -22,8 +24,7 @@ class ObservationStatistics:
     """Each worker writes its own row; whoever needs the whole merges all rows.
 
     A row has two halves that are written in turn. What counts is the one that is not being written, so that nobody
-    takes half of anything, or waits for a writer that sleeps, or died, in the middle. (Other processes see a half
-    before the number that makes it count: on x86-64, as with the ring.)
+    takes half of anything, or waits for a writer that sleeps, or died, in the middle (`store_order.py`).
 
     Args:
         tensor: `[workers, 1 + 2·(1 + 2F)]`, float64, in shared memory where processes share it. Columns: how often the
@@ -49,10 +50,12 @@ class ObservationStatistics:
         mean = wide.mean(axis=0)
         theirs = (float(len(wide)), mean, np.square(wide - mean).sum(axis=0))
         written = int(row[0]) + 1
+        memory_barrier()  # readers may still read this half, until they see the number of the other one
         half = self._half(row, written)
         half[0], half[1 : 1 + self._size], half[1 + self._size :] = merge(
             self._parts(self._half(row, written - 1)), theirs
         )
+        memory_barrier()
         row[0] = written
 
     def copy(self) -> Tensor:
@@ -84,7 +87,9 @@ class ObservationStatistics:
         """A copy of the half that counts; its writer comes back to it only after the number has changed."""
         for _ in range(READ_TRIES):
             written = row[0]
+            memory_barrier()
             half = self._half(row, int(written)).copy()
+            memory_barrier()
             if row[0] == written:
                 return half
         raise RuntimeError(f"statistics of observations changed in each of {READ_TRIES} readings")

@@ -1,78 +1,67 @@
 """A crew whose workers are processes: start, supervise, stop.
 
-Each worker has a one-way pipe of its own to the parent, and a cell in shared memory that tells it what to do. A pipe
-per worker rather than one queue: a worker that dies cannot take a lock with it, needs no feeder thread beside its
-work, and its end is seen as the end of its pipe.
+Each worker has a one-way pipe of its own to the parent, and command cells in shared memory (`commands.py`). With one
+queue for all, a worker that dies could take the queue's lock with it, and would need a feeder thread beside its work.
+The end of a pipe shows the end of its worker.
 """
 
 from __future__ import annotations
 
 import pickle
 import time
-import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, util
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from a3c_zoo.config import NEVER
-from a3c_zoo.errors import WorkerError, ZooError
+from a3c_zoo.errors import WorkerError
 from a3c_zoo.learning.counters import Counters
-from a3c_zoo.learning.parameters import share
-from a3c_zoo.processes.child import how_it_ended, settle_in
-from a3c_zoo.processes.crew import REPORT_EVERY_S, WorkerFactory
-from a3c_zoo.processes.start import importable_main, process_context, warm_up
+from a3c_zoo.processes.child import how_it_ended
+from a3c_zoo.processes.commands import Commands
+from a3c_zoo.processes.crew import WorkerFactory
+from a3c_zoo.processes.start import process_context, start_process, warm_up
+from a3c_zoo.processes.worker_process import worker_main
 from a3c_zoo.records import Report
 
-#: What the first command cell holds: STOP, or the number of a turn. In odd turns workers stand still, in even ones they
-#: work. With PARK and RUN for ever the same, a worker that sleeps through RUN would take the next PARK for the last.
-#: The second and third cells hold the steps and the episodes at which the turn ends. Each worker has cells of its own,
-#: since a learner stands still only after all others.
-STOP = 0
+#: How long the parent waits for messages at a time, in seconds.
 POLL_S = 0.1
-STOP_GRACE_S = 5.0  # a worker sees the stop cell after each environment step
-KILL_GRACE_S = 2.0
-
-
-class StopWork(BaseException):
-    """Raised inside a worker, between two environment steps, when the parent says stop."""
+#: How long workers have to end by themselves, and then after SIGKILL, in seconds.
+STOP_GRACE_S, KILL_GRACE_S = 5.0, 2.0
 
 
 @dataclass(slots=True)
 class _Member:
-    """The parent's side of one worker."""
+    """The parent's side of one worker. `state` is its state at a standstill, else None."""
 
     process: BaseProcess
     pipe: Connection
     last_tick: int = -1
     last_tick_s: float = field(default_factory=time.monotonic)
     is_ready: bool = False
-    state: dict[str, Any] | None = None  # set while parked
+    state: dict[str, Any] | None = None
 
 
 class WorkerPool:
     """Workers side by side.
 
     Args:
-        factory: builds a worker; a module-level function. plan: what it needs; its tensors lie in shared memory.
+        factory: builds a worker; a module-level function. worker_context: its first argument; its tensors lie in shared
+            memory.
         counters: shared by the workers; their ticks tell a slow worker from a hung one.
-        states: one state for each worker to go on from, or nothing.
-        start_method: see `process_context`. timeout_s: without a tick for so long, a worker counts as hung.
-        has_learner: the last worker is a learner: brought to a standstill after the others, called so in messages.
-        next_pause: from the steps done, those at which training stands still next: once the counters have reached them,
-            no worker begins a rollout before the next turn. max_episodes: likewise, the episodes of the whole run.
+        states: for each worker the state to go on from, or None.
+        start_method: see `process_context`. timeout_s: a worker without a tick for so many seconds counts as hung.
+        next_pause: from the steps done to the steps of the next standstill: no worker begins a rollout in between.
+        has_learner: the last worker is a learner: it comes to a standstill after the others.
+        max_episodes: no worker begins a rollout once the run has so many.
     """
 
     def __init__(
         self,
         factory: WorkerFactory,
-        plan: Any,
+        worker_context: Any,
         counters: Counters,
         states: Sequence[dict[str, Any]] | None = None,
         start_method: str = "auto",
@@ -81,68 +70,60 @@ class WorkerPool:
         has_learner: bool = False,
         max_episodes: int = NEVER,
     ) -> None:
-        self._factory, self._plan, self._counters, self._initial_states = factory, plan, counters, states
-        warm_up(start_method)  # done long before in a run
-        self._context = process_context(start_method)
+        self._factory, self._worker_context, self._counters = factory, worker_context, counters
+        self._initial_states = states
+        warm_up(start_method)  # a run has done it long before
+        self._multiprocessing = process_context(start_method)
         self._timeout_s, self._next_pause, self._max_episodes = timeout_s, next_pause, max_episodes
         self._num_collecting = len(counters.tensor) - has_learner
-        self._command = torch.ones((len(counters.tensor), 3), dtype=torch.int64)
-        share(self._command)
+        self._commands = Commands(len(counters.tensor), self._num_collecting)
         self._members: list[_Member] = []
         self._at_exit: util.Finalize | None = None
 
     def start(self) -> None:
-        """Starts the processes; returns when all are ready. Raises WorkerError where one cannot be started."""
-        # Should the interpreter end before the run does (in a daemon thread), it would wait for the workers.
+        """Starts the processes; returns when all are ready. Raises WorkerError if one cannot be started."""
+        # If the interpreter ends before the run does (in a daemon thread), it would wait for the workers.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
         for rank in range(len(self._counters.tensor)):
-            receiver, sender = self._context.Pipe(duplex=False)
-            # Pickled here and plainly: multiprocessing would send each tensor as a file descriptor.
-            state = pickle.dumps(self._initial_states[rank] if self._initial_states else None)
-            process = self._context.Process(  # type: ignore[attr-defined]
-                target=worker_main,
-                args=(
-                    sender,
-                    self._command[rank],
-                    self._counters.tensor,
-                    self._factory,
-                    self._plan,
-                    rank,
-                    state,
-                ),
-                name=f"a3c-zoo {self._name(rank)}",
-                daemon=True,
-            )
-            try:
-                with importable_main():
-                    process.start()
-            except (EOFError, OSError) as error:
-                raise WorkerError(f"{self._name(rank)} cannot be started: {type(error).__name__}: {error}") from error
-            sender.close()  # else the pipe would not end with the worker
-            self._members.append(_Member(process, receiver))
+            self._members.append(self._start_member(rank))
         while not all(member.is_ready for member in self._members):
             self._receive(POLL_S)
 
+    def _start_member(self, rank: int) -> _Member:
+        receiver, sender = self._multiprocessing.Pipe(duplex=False)
+        # Pickled here and plainly: multiprocessing would send each tensor as a file descriptor.
+        state = pickle.dumps(self._initial_states[rank] if self._initial_states else None)
+        cells, counters = self._commands.cells[rank], self._counters.tensor
+        process = self._multiprocessing.Process(  # type: ignore[attr-defined]
+            target=worker_main,
+            args=(sender, cells, counters, self._factory, self._worker_context, rank, state),
+            name=f"a3c-zoo {self._name(rank)}",
+            daemon=True,
+        )
+        try:
+            start_process(process)
+        except (EOFError, OSError) as error:
+            raise WorkerError(f"{self._name(rank)} cannot be started: {type(error).__name__}: {error}") from error
+        sender.close()  # otherwise the pipe would not end with the worker
+        return _Member(process, receiver)
+
     def resume(self) -> None:
         """Lets the workers work until the next pause."""
-        if self._turn % 2 == 0:
+        if self._commands.turn % 2 == 0:
             return
         for member in self._members:
             member.state = None
             member.last_tick_s = time.monotonic()
-        self._command[:, 1:] = NEVER
-        self._command[: self._num_collecting, 1] = self._next_pause(self._counters.steps)
-        self._command[: self._num_collecting, 2] = self._max_episodes
-        self._command[:, 0] = self._turn + 1
+        self._commands.work(self._next_pause(self._counters.steps), self._max_episodes)
 
     def poll(self) -> list[Report]:
         return self._receive(POLL_S)
 
     def park(self) -> list[Report]:
-        turn = self._turn + (1 if self._turn % 2 == 0 else 2)
+        turn = self._commands.turn + (1 if self._commands.turn % 2 == 0 else 2)
         reports = []
         for group in (slice(0, self._num_collecting), slice(self._num_collecting, None)):
-            self._command[group, 0] = turn
+            self._commands.stand_still(group, turn)
             while any(member.state is None for member in self._members[group]):
                 reports += self._receive(POLL_S)
         return reports
@@ -152,8 +133,8 @@ class WorkerPool:
         return [state for state in states if state is not None] if None not in states else []
 
     def stop(self) -> None:
-        """Tells the workers to end, and ends those that don't within 5 s."""
-        self._command[:, 0] = STOP
+        """Tells the workers to end, and kills those that do not within 5 s."""
+        self._commands.stop()
         self._await_end(STOP_GRACE_S)
         for member in self._members:
             member.process.kill()
@@ -163,15 +144,11 @@ class WorkerPool:
         if self._at_exit is not None:
             self._at_exit.cancel()
 
-    @property
-    def _turn(self) -> int:
-        return int(self._command[0, 0])
-
     def _name(self, rank: int) -> str:
         return f"worker {rank}" if rank < self._num_collecting else "the learner"
 
     def _await_end(self, limit_s: float) -> None:
-        """Reads the pipes meanwhile, lest a worker that is still writing waits for us."""
+        """Waits for the processes to end, and reads their pipes: a worker that still writes would wait for a reader."""
         deadline = time.monotonic() + limit_s
         while (alive := [m for m in self._members if m.process.is_alive()]) and time.monotonic() < deadline:
             ready = connection.wait([m.pipe for m in alive] + [m.process.sentinel for m in alive], timeout=POLL_S)
@@ -183,7 +160,7 @@ class WorkerPool:
                         member.process.join(POLL_S)
 
     def _receive(self, timeout_s: float) -> list[Report]:
-        """Takes in what workers sent; waits at most `timeout_s` for the first of it."""
+        """Returns the reports that workers have sent; waits at most `timeout_s` for the first message."""
         pipes = [member.pipe for member in self._members]
         ready = connection.wait(pipes, timeout=timeout_s)
         reports = []
@@ -229,87 +206,3 @@ class WorkerPool:
                 raise WorkerError(
                     f"{self._name(rank)} has made no step for {self._timeout_s:g} s{hint} (limit: run.worker_timeout_s)"
                 )
-
-
-def worker_main(
-    pipe: Connection,
-    command: Tensor,
-    counters: Tensor,
-    factory: WorkerFactory,
-    plan: Any,
-    rank: int,
-    state: bytes,
-) -> None:
-    """A worker process from its first line to its last."""
-    settle_in()
-    try:
-        _work(pipe, command, counters, factory, plan, rank, pickle.loads(state))
-    except StopWork:
-        pass  # told to, or nobody listens any more
-    except BaseException as error:
-        # What a user did wrong travels as itself; anything else as its traceback.
-        content = (_portable(error) if isinstance(error, ZooError) else None, traceback.format_exc())
-        with suppress(BrokenPipeError):
-            pipe.send_bytes(pickle.dumps(("error", content)))
-        raise SystemExit(1) from None
-
-
-def _portable(error: ZooError) -> ZooError | None:
-    """The error as the parent will see it; None where a plugin's exception class cannot be pickled."""
-    try:
-        return pickle.loads(pickle.dumps(error))  # type: ignore[no-any-return]
-    except Exception:
-        return None
-
-
-def _work(
-    pipe: Connection,
-    command: Tensor,
-    counters: Tensor,
-    factory: WorkerFactory,
-    plan: Any,
-    rank: int,
-    state: dict[str, Any] | None,
-) -> None:
-    cell, all_counters = command.numpy(), Counters(counters)
-    row = all_counters.row(rank)
-
-    def on_tick() -> None:
-        row[2] += 1
-        if cell[0] == STOP:
-            raise StopWork
-
-    def send(kind: str, content: Any) -> None:
-        try:
-            pipe.send_bytes(pickle.dumps((kind, content)))
-        except BrokenPipeError:  # of this pipe: an environment's own is its failure
-            raise StopWork from None
-
-    worker = factory(plan, rank, state, on_tick)
-    try:
-        send("ready", None)
-        _wait_for_turn_after(1, cell)
-        reported_s = time.monotonic()
-        while (turn := int(cell[0])) != STOP:
-            if turn % 2:
-                worker.finish()
-                send("parked", (worker.report(), worker.state_dict()))
-                _wait_for_turn_after(turn, cell)
-                continue
-            is_spent = all_counters.steps >= cell[1] or all_counters.episodes >= cell[2]
-            if not is_spent:
-                worker.work()
-            now = time.monotonic()
-            if is_spent or now - reported_s >= REPORT_EVERY_S:
-                reported_s = now
-                send("report", worker.report())
-            if is_spent:
-                _wait_for_turn_after(turn, cell)
-    finally:
-        worker.close()
-
-
-def _wait_for_turn_after(turn: int, cell: Any) -> None:
-    """Without a limit of its own: the parent's end, or its stop, ends it."""
-    while cell[0] == turn:
-        time.sleep(0.001)

@@ -1,7 +1,7 @@
-"""How worker processes start, and how soon.
+"""How the processes of a run start, and how soon.
 
-On Linux workers are forked from a fork server that has imported torch once. It is started before the parent
-itself imports torch, so that both imports (1.2 s each) happen side by side. No torch here.
+On Linux they are forked from a fork server that has imported torch once. It starts before the parent imports torch, so
+both imports (1.2 s each) happen side by side. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import context, forkserver
+from multiprocessing.process import BaseProcess
 
 from a3c_zoo.errors import ZooError
 
-# Ours and torch only: an exception other than ImportError in a preloaded module would end the fork server.
+# Only torch, gymnasium and modules of this package: any exception but ImportError would end the fork server.
 PRELOAD = [
     "torch",
     "gymnasium",
@@ -27,9 +28,9 @@ PRELOAD = [
     "a3c_zoo.agents.a3c_grad",
 ]
 
-#: For workers alone, so that baselines in the parent keep their threads. One thread each; and memory that is given back
-#: stays with the process: else every activation of an image network is fetched from the kernel anew, page by page
-#: (nature: 7 % of an update, conv42 in float32: 20 %).
+#: Environment variables of the processes that a run starts; baselines in the parent keep their threads. Each process
+#: has one thread. Its allocator keeps memory that is freed: otherwise the kernel provides the pages of every activation
+#: of an image network anew (nature: 7 % of the time of an update, conv42 in float32: 20 %).
 WORKER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
@@ -45,10 +46,10 @@ def process_context(start_method: str = "auto") -> context.BaseContext:
 
 
 def warm_up(start_method: str = "auto") -> None:
-    """Starts the fork server, if workers will come from one, while the caller goes on to import torch itself.
+    """Starts the fork server, if workers come from one, and does not wait for it.
 
     Raises:
-        ZooError: called while a child process imports the main module, which then would start children of its own.
+        ZooError: a child process that imports the main module calls this; it would start children of its own.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ZooError(
@@ -62,9 +63,18 @@ def warm_up(start_method: str = "auto") -> None:
         forkserver.ensure_running()
 
 
+def start_process(process: BaseProcess) -> None:
+    """Starts a process of a run, with one thread and the allocator settings of workers.
+
+    A process from the fork server has them already, from `warm_up`. A spawned one takes them from here.
+    """
+    with _environment(WORKER_ENVIRONMENT), _importable_main():
+        process.start()
+
+
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """What starts meanwhile sees these variables."""
+    """Processes that start meanwhile see these variables."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -79,7 +89,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _ctrl_c_ignored() -> Iterator[None]:
-    """What starts meanwhile ignores Ctrl-C from its first moment; by itself the fork server does so too late."""
+    """Processes that start meanwhile ignore Ctrl-C from the first moment; the fork server itself does so too late."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -91,10 +101,10 @@ def _ctrl_c_ignored() -> Iterator[None]:
 
 
 @contextmanager
-def importable_main() -> Iterator[None]:
-    """Keeps a new process from importing a main module that is no file: a program read from standard input.
+def _importable_main() -> Iterator[None]:
+    """Keeps a new process from importing a main module that is no file.
 
-    multiprocessing would look for a file called `<stdin>`.
+    For a program read from standard input, multiprocessing would look for a file called `<stdin>`.
     """
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from a3c_zoo.errors import ZooError, one_line
 from a3c_zoo.processes.child import how_it_ended, settle_in
-from a3c_zoo.processes.start import importable_main, process_context, warm_up
+from a3c_zoo.processes.start import process_context, start_process, warm_up
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask, StopEvaluationError, play_task
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ class EvaluationProcess:
         )
         # As for workers: an interpreter that ends before the run does would wait for this process.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
-        with importable_main():
-            process.start()
+        start_process(process)
         theirs.close()  # the child's copy must be the last, so that the pipe ends with the child
         self._process, self._pipe, self._cells, self._last_tick = process, pipe, cells, 0
 
