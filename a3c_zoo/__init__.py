@@ -9,7 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.errors import ZooError
-from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry
+from a3c_zoo.plugins.entries import (
+    AgentEntry,
+    CommandEntry,
+    EnvEntry,
+    EnvFamily,
+    HyperparamEntry,
+    NetworkEntry,
+    OptimizerEntry,
+)
 from a3c_zoo.plugins.hookspecs import hookimpl
 from a3c_zoo.version import __version__
 
@@ -26,6 +34,7 @@ __all__ = [
     "EnvFamily",
     "HyperparamEntry",
     "NetworkEntry",
+    "OptimizerEntry",
     "ZooError",
     "__version__",
     "compare",

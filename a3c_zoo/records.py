@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from a3c_zoo.config import Config
-    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
+    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +216,7 @@ class RunContext(Protocol):
 
     entry: EnvEntry
     network: NetworkEntry | None
+    optimizer: OptimizerEntry | None
     config: Config
     supported_spaces: Sequence[str]  # `AgentEntry.spaces`
     serial: bool

@@ -25,7 +25,7 @@ from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.config import OptimizerConfig
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.model import Spaces
-from a3c_zoo.learning.optimizers import optimizer_state
+from a3c_zoo.learning.optimizers import optimizer_class
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.learning.spaces import Categorical, observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
@@ -34,9 +34,10 @@ from a3c_zoo.processes.start import warm_up
 from tests.toys import (
     CONSTANT,
     OBSERVATION_SPACE,
+    OPTIMIZERS,
     SLOPE,
     CountingWorker,
-    HandoverPlan,
+    HandoverContext,
     HandoverWorker,
     Script,
     toy_config,
@@ -50,7 +51,7 @@ SIGN_STEP = OptimizerConfig(name="adam", learning_rate=1.0, beta1=0.0, beta2=0.0
 VALUE_LOSS = A3CConfig(n_steps=1, entropy_coefficient=0.0, value_coefficient=0.5, gamma=0.5)
 
 
-def make_plan(
+def make_context(
     network: NetworkEntry,
     num_parameters: int,
     optimizer: OptimizerConfig = SIGN_STEP,
@@ -58,14 +59,15 @@ def make_plan(
     num_envs: int = 1,
     **toy: Any,
 ) -> WorkerContext:
-    """A plan whose tensors lie in shared memory; parameters start at 0."""
+    """A context whose tensors lie in shared memory; parameters start at 0."""
     parameters = torch.zeros(num_parameters)
-    state = optimizer_state(optimizer, parameters) if optimizer.shared_statistics else None
+    entry = OPTIMIZERS[optimizer.name]
+    state = optimizer_class(entry).moments(parameters, optimizer) if optimizer.shared_statistics else None
     counters = Counters.zeros(WORKERS)
     share(parameters, counters, *(state or {}).values())
     spaces = Spaces(observation_spec(OBSERVATION_SPACE), Categorical(2))
     config = toy_config(agent, optimizer, num_envs, WORKERS)
-    return WorkerContext(toy_entry(**toy), network, config, spaces, parameters, state, counters, None, 0)
+    return WorkerContext(toy_entry(**toy), network, entry, config, spaces, parameters, state, counters, None, 0)
 
 
 def shared_zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -75,9 +77,9 @@ def shared_zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 @contextmanager
-def running(factory: Any, plan: Any, counters: Counters) -> Iterator[WorkerPool]:
+def running(factory: Any, context: Any, counters: Counters) -> Iterator[WorkerPool]:
     warm_up()
-    pool = WorkerPool(factory, plan, counters)
+    pool = WorkerPool(factory, context, counters)
     try:
         pool.start()
         pool.resume()
@@ -93,12 +95,12 @@ def poll_until(pool: WorkerPool, is_done: Any) -> None:
         pool.poll()
 
 
-def updates_in_turn(plan: WorkerContext, rewards: Sequence[Sequence[float]], num_updates: int) -> list[list[float]]:
+def updates_in_turn(context: WorkerContext, rewards: Sequence[Sequence[float]], num_updates: int) -> list[list[float]]:
     """Lets two worker processes update in turn; returns (applied gradient …, parameters after …) of each update."""
     turn = shared_zeros(1, dtype=torch.int64)
-    log = shared_zeros(num_updates, 2 * len(plan.parameters))
-    counters = Counters(plan.counters)
-    with running(HandoverWorker, HandoverPlan(plan, log, turn, rewards), counters) as pool:
+    log = shared_zeros(num_updates, 2 * len(context.parameters))
+    counters = Counters(context.counters)
+    with running(HandoverWorker, HandoverContext(context, log, turn, rewards), counters) as pool:
         poll_until(pool, lambda: int(turn) == num_updates)
         pool.park()
     assert counters.updates == counters.steps == num_updates
@@ -108,12 +110,12 @@ def updates_in_turn(plan: WorkerContext, rewards: Sequence[Sequence[float]], num
 
 def test_moments_of_parameters_without_a_gradient_become_0_and_are_no_denormals() -> None:
     # A parameter's first moment of 2e-38 halves to 1e-38, below float32's smallest normal number, 1.18e-38.
-    plan = make_plan(SLOPE, 2, SIGN_STEP.model_copy(update={"beta1": 0.5}))
-    assert plan.optimizer_state is not None
-    moments = plan.optimizer_state["exp_avg"]
+    context = make_context(SLOPE, 2, SIGN_STEP.model_copy(update={"beta1": 0.5}))
+    assert context.moments is not None
+    moments = context.moments["exp_avg"]
     moments[:] = torch.tensor([2e-38, 1.0])
-    worker = A3CWorker(plan, 0, None, lambda: None)
-    worker._applier.apply(torch.zeros(2), (0,))
+    worker = A3CWorker(context, 0, None, lambda: None)
+    worker.applier.apply(torch.zeros(2), (0,))
     worker.close()
     assert moments.tolist() == [0, 0.5]
     assert torch.tensor([2e-38]).mul(0.5).item() > 0, "environments in this thread compute as ever"
@@ -122,9 +124,9 @@ def test_moments_of_parameters_without_a_gradient_become_0_and_are_no_denormals(
 def test_gradients_1_2_3_arrive_as_1_2_3() -> None:
     # V is 0 with the slope 1 in the worker's own parameter: rewards −1, −2, −3 give the gradients 1, 2, 3 there, and
     # 10, 20, 30 in the other's. Each update takes 1 from its parameter.
-    plan = make_plan(SLOPE, 2)
+    context = make_context(SLOPE, 2)
     rewards = ((-1.0, -2.0, -3.0), (-10.0, -20.0, -30.0))
-    rows = updates_in_turn(plan, rewards, 6)
+    rows = updates_in_turn(context, rewards, 6)
     assert [row[:2] for row in rows] == [[1, 0], [0, 10], [2, 0], [0, 20], [3, 0], [0, 30]]
     assert [row[2:] for row in rows] == [
         pytest.approx(after) for after in ([-1, 0], [-1, -1], [-2, -1], [-2, -2], [-3, -2], [-3, -3])
@@ -135,13 +137,13 @@ def test_a_gradient_moves_the_parameters_by_its_size() -> None:
     # RMSprop whose ε dwarfs every gradient is plain descent: 10·g/√(g² + 10¹⁰) = 10⁻⁴·g. So the parameters
     # themselves tell what was applied: −1 − 2 − 3 and −10 − 20 − 30, times 10⁻⁴. (1, 3, 6 would sum to 10.)
     optimizer = OptimizerConfig(name="rmsprop", learning_rate=10.0, alpha=0.0, epsilon=1e10, max_grad_norm=None)
-    plan = make_plan(SLOPE, 2, optimizer)
+    context = make_context(SLOPE, 2, optimizer)
     turn, log = shared_zeros(1, dtype=torch.int64), shared_zeros(6, 4)
-    state = plan.optimizer_state
+    state = context.moments
     assert state is not None
     state["exp_avg"] = shared_zeros(2)  # RMSprop has none to log
     rewards = ((-1.0, -2.0, -3.0), (-10.0, -20.0, -30.0))
-    with running(HandoverWorker, HandoverPlan(plan, log, turn, rewards), Counters(plan.counters)) as pool:
+    with running(HandoverWorker, HandoverContext(context, log, turn, rewards), Counters(context.counters)) as pool:
         poll_until(pool, lambda: int(turn) == 6)
     after = torch.tensor([[-1, 0], [-1, -10], [-3, -10], [-3, -30], [-6, -30], [-6, -60]]) * 1e-4
     torch.testing.assert_close(log[:, 2:], after, rtol=1e-5, atol=1e-9)
@@ -153,8 +155,8 @@ def test_each_gradient_is_that_of_the_parameters_as_they_are() -> None:
     # r  10   20   10  20   10  20
     # g −10  −19   −8 −17   −6 −15
     # A worker that did not see the other's updates would give −10, −20, −9, −19, −8, −18.
-    plan = make_plan(CONSTANT, 1)
-    rows = updates_in_turn(plan, ((10.0,), (20.0,)), 6)
+    context = make_context(CONSTANT, 1)
+    rows = updates_in_turn(context, ((10.0,), (20.0,)), 6)
     assert [gradient for gradient, _ in rows] == pytest.approx([-10, -19, -8, -17, -6, -15], rel=1e-6)
     assert [after for _, after in rows] == pytest.approx([1, 2, 3, 4, 5, 6], rel=1e-6)
 
@@ -163,17 +165,17 @@ def test_workers_that_run_free_apply_their_own_gradients_and_count_exactly() -> 
     # Neither turns nor a shared optimizer: both update as fast as they can, and the private first moment tells what
     # each applied. The gradient does not depend on the parameters, so not even a torn read could change it.
     optimizer = SIGN_STEP.model_copy(update={"shared_statistics": False})
-    plan = make_plan(SLOPE, 2, optimizer)
-    log, counters = shared_zeros(WORKERS, 60, 2), Counters(plan.counters)
+    context = make_context(SLOPE, 2, optimizer)
+    log, counters = shared_zeros(WORKERS, 60, 2), Counters(context.counters)
     rewards = ((-1.0, -2.0, -3.0), (-10.0, -20.0, -30.0))
-    with running(HandoverWorker, HandoverPlan(plan, log, None, rewards), counters) as pool:
-        poll_until(pool, lambda: bool((plan.counters[:, 1] >= 60).all()))
+    with running(HandoverWorker, HandoverContext(context, log, None, rewards), counters) as pool:
+        poll_until(pool, lambda: bool((context.counters[:, 1] >= 60).all()))
         reports = pool.park()
         own = [state["own_updates"] for state in pool.states()]
     assert log[0].tolist() == [[1, 0], [2, 0], [3, 0]] * 20
     assert log[1].tolist() == [[0, 10], [0, 20], [0, 30]] * 20
-    assert plan.counters[:, 1].tolist() == own
-    assert plan.counters[:, 0].tolist() == own  # one step to each update
+    assert context.counters[:, 1].tolist() == own
+    assert context.counters[:, 0].tolist() == own  # one step to each update
     assert counters.steps == counters.updates == sum(own)
     assert max(report.steps for report in reports) <= sum(own)
 
@@ -195,35 +197,35 @@ class TestOneProcess:
 
     SCRIPTS: tuple[Script, ...] = ((((10.0,), "terminated"),), (((20.0,), "terminated"),))
 
-    def worker(self, plan: WorkerContext) -> A3CWorker:
-        return A3CWorker(plan, 0, None, lambda: None)
+    def worker(self, context: WorkerContext) -> A3CWorker:
+        return A3CWorker(context, 0, None, lambda: None)
 
-    def plan(self, **options: Any) -> WorkerContext:
+    def context(self, **options: Any) -> WorkerContext:
         agent = VALUE_LOSS.model_copy(update=options)
-        return make_plan(CONSTANT, 1, agent=agent, num_envs=2, scripts=self.SCRIPTS, mode="SameStep")
+        return make_context(CONSTANT, 1, agent=agent, num_envs=2, scripts=self.SCRIPTS, mode="SameStep")
 
     def test_one_update_of_the_whole_rollout(self) -> None:
         # the mean of 0 − 10 and 0 − 20
-        plan = self.plan()
-        self.worker(plan).work()
-        assert plan.optimizer_state is not None
-        assert plan.optimizer_state["exp_avg"].tolist() == [-15]
-        assert plan.parameters.tolist() == pytest.approx([1])
-        assert plan.counters[0].tolist() == [2, 1, 0, 2]  # two steps, one update, an episode of each step
+        context = self.context()
+        self.worker(context).work()
+        assert context.moments is not None
+        assert context.moments["exp_avg"].tolist() == [-15]
+        assert context.parameters.tolist() == pytest.approx([1])
+        assert context.counters[0].tolist() == [2, 1, 0, 2]  # two steps, one update, an episode of each step
 
     def test_several_updates_of_one_rollout_pull_before_each(self) -> None:
         # w = 0: 0 − 10; then w = 1: 1 − 20 and not 0 − 20
-        plan = self.plan(update_samples=1)
-        self.worker(plan).work()
-        assert plan.optimizer_state is not None
-        assert plan.optimizer_state["exp_avg"].tolist() == pytest.approx([-19])
-        assert plan.parameters.tolist() == pytest.approx([2])
-        assert plan.counters[0].tolist() == [2, 2, 0, 2]
+        context = self.context(update_samples=1)
+        self.worker(context).work()
+        assert context.moments is not None
+        assert context.moments["exp_avg"].tolist() == pytest.approx([-19])
+        assert context.parameters.tolist() == pytest.approx([2])
+        assert context.counters[0].tolist() == [2, 2, 0, 2]
 
     def test_the_report(self) -> None:
-        plan = self.plan()
-        worker = self.worker(plan)
-        plan.counters[1] = torch.tensor([100, 7, 0, 0])  # the other worker's
+        context = self.context()
+        worker = self.worker(context)
+        context.counters[1] = torch.tensor([100, 7, 0, 0])  # the other worker's
         worker.work()
         report = worker.report()
         assert (report.worker, report.steps, report.updates) == (0, 102, 8)
@@ -238,17 +240,17 @@ class TestOneProcess:
 
     def test_a_clipped_gradient_is_what_is_applied(self) -> None:
         optimizer = SIGN_STEP.model_copy(update={"max_grad_norm": 3.0})
-        plan = make_plan(CONSTANT, 1, optimizer, num_envs=2, scripts=self.SCRIPTS, mode="SameStep")
-        worker = self.worker(plan)
+        context = make_context(CONSTANT, 1, optimizer, num_envs=2, scripts=self.SCRIPTS, mode="SameStep")
+        worker = self.worker(context)
         worker.work()
-        assert plan.optimizer_state is not None
-        assert plan.optimizer_state["exp_avg"].tolist() == pytest.approx([-3])
+        assert context.moments is not None
+        assert context.moments["exp_avg"].tolist() == pytest.approx([-3])
         assert worker.report().metrics["grad_norm"] == pytest.approx(15)  # before
 
     def test_a_private_optimizers_state_is_a_snapshot(self) -> None:
         optimizer = SIGN_STEP.model_copy(update={"shared_statistics": False})
-        plan = make_plan(CONSTANT, 1, optimizer, num_envs=2, scripts=self.SCRIPTS, mode="SameStep")
-        worker = self.worker(plan)
+        context = make_context(CONSTANT, 1, optimizer, num_envs=2, scripts=self.SCRIPTS, mode="SameStep")
+        worker = self.worker(context)
         worker.work()
         state = worker.state_dict()
         worker.work()

@@ -62,6 +62,10 @@ def zoo_networks():
     return [NetworkEntry("hooked-network", "m:f")]
 
 @hookimpl
+def zoo_optimizers():
+    return [OptimizerEntry("hooked-optimizer", "m:f")]
+
+@hookimpl
 def zoo_hyperparams():
     return [HyperparamEntry("hooked_sets")]
 
@@ -109,6 +113,7 @@ def test_offering_hooks_fill_the_registry(tmp_path: Path, monkeypatch: pytest.Mo
     assert {"hooked"} <= set(registry.families)
     assert {"hooked-agent"} <= set(registry.agents)
     assert {"hooked-network"} <= set(registry.networks)
+    assert {"hooked-optimizer"} <= set(registry.optimizers)
     assert {"hooked_sets"} <= set(registry.hyperparams)
     assert {"hooked-command"} <= set(registry.commands)
     assert next(info.hooks for info in registry.plugins if info.name == "listener") == HOOKS

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pydantic import Field, ValidationError
 
-from a3c_zoo import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry
+from a3c_zoo import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.agents.configs import A3CConfig
-from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, RunConfig
+from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
 from a3c_zoo.config.sets import describe, dump_config, find_set, list_sets, load_config, resolve_config
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError
 from a3c_zoo.learning.network_configs import MLPConfig
@@ -38,16 +38,25 @@ class WideConfig(NetworkConfig):
     width: int = Field(8, description="units")
 
 
+class HeavyConfig(OptimizerConfig):
+    """An optimizer's own key."""
+
+    momentum: float = Field(0.9, description="decay of the velocity")
+
+
 MAZE = EnvEntry("maze", "toy:make", config="tests.test_hyperparams:MazeConfig")
 CARTPOLE = EnvEntry("cartpole", "toy:make")
 BARE = AgentEntry("bare", run="toy:run", load="toy:load", sections=("run", "env", "agent"))
 A3C = AgentEntry("a3c", run="toy:run", load="toy:load", config="a3c_zoo.agents.configs:A3CConfig")
 MLP = NetworkEntry("mlp", "toy:mlp", config="a3c_zoo.learning.network_configs:MLPConfig")
 WIDE = NetworkEntry("wide", "toy:wide", config="tests.test_hyperparams:WideConfig")
+ADAM = OptimizerEntry("adam", "toy:adam")
+HEAVY = OptimizerEntry("heavy", "toy:heavy", config="tests.test_hyperparams:HeavyConfig")
 
 
 def registry_of(*packages: str, entries: tuple[Entry, ...] = ()) -> Registry:
-    offers = (MAZE, CARTPOLE, BARE, A3C, MLP, WIDE, *entries, *(HyperparamEntry(package) for package in packages))
+    sets = (HyperparamEntry(package) for package in packages)
+    offers = (MAZE, CARTPOLE, BARE, A3C, MLP, WIDE, ADAM, HEAVY, *entries, *sets)
     return Registry([Plugin(PluginInfo("toy", "toy", "toy-dist", "1.0", True), ModuleType("toy"), offers)])
 
 
@@ -229,6 +238,16 @@ def test_the_network_chooses_its_model() -> None:
     assert resolve_faults(overrides=["width=9"]) == ["-o width: unknown key."]
 
 
+def test_the_optimizer_chooses_its_model(make_package: MakePackage) -> None:
+    config = resolve_config(registry_of(), CARTPOLE, A3C, overrides=["optimizer.name=heavy", "momentum=0.5"])
+    assert config.optimizer == HeavyConfig(name="heavy", momentum=0.5)
+    assert resolve_faults(overrides=["momentum=0.5"]) == ["-o momentum: unknown key."]
+    # A set's keys for its own optimizer mean nothing to another one that is named on top of it.
+    registry = registry_of(make_package({"cartpole/a3c.yml": "optimizer: {name: heavy, momentum: 0.5, beta1: 0.1}"}))
+    config = resolve_config(registry, CARTPOLE, A3C, overrides=["optimizer.name=adam"])
+    assert config.optimizer == OptimizerConfig(name="adam", beta1=0.1)
+
+
 def test_the_environment_brings_its_keys() -> None:
     config = resolve_config(registry_of(), MAZE, A3C, overrides=["size=4"])
     assert config.env == MazeConfig(size=4, stack="zoo")
@@ -318,6 +337,8 @@ def test_all_faults_are_reported_at_once_with_their_lines(tmp_path: Path) -> Non
         ("run:\n  seed: [1]\n", ":2 run.seed: [1] — must be a valid integer"),
         ("network:\n  name: ml\n  sizes: 3\n", ":2 network.name: unknown network 'ml'. Did you mean 'mlp'?"),
         ("network:\n  name: [mlp]\n", ":2 network.name: [mlp] — must be a name"),
+        ("optimizer:\n  name: adm\n", ":2 optimizer.name: unknown optimizer 'adm'. Did you mean 'adam'? See: a3c-zoo"),
+        ("optimizer:\n  name: 3\n", ":2 optimizer.name: 3 — must be a name"),
         ("env_name: pong\n", ":1 env_name: is for pong, not for 'cartpole'"),
         ("run: 1\nrun: 2", ":1 run: 1 — must be"),
     ],

@@ -18,7 +18,7 @@ import networkx
 import pytest
 
 import a3c_zoo.cli
-from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry
+from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.plugins.registry import load_registry
 
 ROOT = Path(__file__).parents[1]
@@ -154,10 +154,11 @@ def test_no_file_is_long() -> None:
 def config_modules() -> list[str]:
     """Where the configuration models of all first-party entries live."""
     registry = load_registry()
-    entries: list[EnvEntry | AgentEntry | NetworkEntry] = [
+    entries: list[EnvEntry | AgentEntry | NetworkEntry | OptimizerEntry] = [
         *registry.envs.values(),
         *registry.agents.values(),
         *registry.networks.values(),
+        *registry.optimizers.values(),
     ]
     return sorted({entry.config.partition(":")[0] for entry in entries})
 

@@ -23,7 +23,7 @@ from a3c_zoo.processes import pool as pool_module
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.start import process_context, warm_up
 from a3c_zoo.records import Report
-from tests.test_learner_agents import WORKERS, make_plan
+from tests.test_learner_agents import WORKERS, make_context
 from tests.test_serial import assert_equal_runs
 from tests.toys_runs import checkpoint, episodes, scalars
 from tests.waits import LIMIT_S
@@ -111,9 +111,9 @@ def test_a_learner_that_diverges_says_so(tmp_path: Path) -> None:
 class Holder:
     """The real worker of `a3c`; the first one takes the lock and dies with it in its third rollout."""
 
-    def __init__(self, plan: WorkerContext, rank: int, state: Any, on_tick: Callable[[], None]) -> None:
-        self._worker = A3CWorker(plan, rank, state, on_tick)
-        self._lock, self._rank, self._rollouts = plan.exchange, rank, 0
+    def __init__(self, context: WorkerContext, rank: int, state: Any, on_tick: Callable[[], None]) -> None:
+        self._worker = A3CWorker(context, rank, state, on_tick)
+        self._lock, self._rank, self._rollouts = context.exchange, rank, 0
 
     def work(self) -> None:
         self._worker.work()
@@ -138,10 +138,10 @@ def test_a_worker_that_dies_with_the_lock_hangs_nobody(monkeypatch: pytest.Monke
     monkeypatch.setattr(pool_module, "STOP_GRACE_S", LIMIT_S)  # nobody is killed before
     warm_up()
     agent = A3CGradConfig()  # for its parameters' sake
-    plan = make_plan(agent, is_shared=True)
-    config = replace(plan.config, agent=A3CConfig(n_steps=5, locking="apply"))
-    plan = replace(plan, config=config, counters=plan.counters[:WORKERS], exchange=process_context().Lock())
-    pool = WorkerPool(Holder, plan, Counters(plan.counters))
+    context = make_context(agent, is_shared=True)
+    config = replace(context.config, agent=A3CConfig(n_steps=5, locking="apply"))
+    context = replace(context, config=config, counters=context.counters[:WORKERS], exchange=process_context().Lock())
+    pool = WorkerPool(Holder, context, Counters(context.counters))
     try:
         pool.start()
         pool.resume()

@@ -29,21 +29,21 @@ def test_as_much_as_on_paper(monkeypatch: pytest.MonkeyPatch) -> None:
     # each worker, 40 observations in bfloat16.
     needed = 2 * (8 * (22 * 28_224 + IMAGE_ENVIRONMENT_BYTES) + 40 * 28_224 * 2)
     free(monkeypatch, needed)
-    check_memory(FRAMES, workers=2, num_envs=8, n_steps=20, update_samples=40, number_bytes=2)
-    for others in ({"num_envs": 9}, {"n_steps": 21}, {"workers": 3}, {"update_samples": 41}, {"number_bytes": 4}):
+    check_memory(FRAMES, workers=2, num_envs=8, stored_steps=20, update_samples=40, number_bytes=2)
+    for others in ({"num_envs": 9}, {"stored_steps": 21}, {"workers": 3}, {"update_samples": 41}, {"number_bytes": 4}):
         with pytest.raises(ConfigError):
             check_memory(
                 FRAMES,
-                **{"workers": 2, "num_envs": 8, "n_steps": 20, "update_samples": 40, "number_bytes": 2, **others},
+                **{"workers": 2, "num_envs": 8, "stored_steps": 20, "update_samples": 40, "number_bytes": 2, **others},
             )
 
 
 def test_vectors_have_no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 2 * 8 * 7 * 16)
-    check_memory(POLE, workers=2, num_envs=8, n_steps=5)
+    check_memory(POLE, workers=2, num_envs=8, stored_steps=5)
     free(monkeypatch, 2 * 8 * 7 * 16 - 1)
     with pytest.raises(ConfigError):
-        check_memory(POLE, workers=2, num_envs=8, n_steps=5)
+        check_memory(POLE, workers=2, num_envs=8, stored_steps=5)
 
 
 def test_what_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def gradients(
 def statistics(objective: Objective, of: Rollout, columns: slice = ALL) -> dict[str, float]:
     network = TinyNetwork()
     FlatParameters(network)
-    return differentiate(network, Categorical(2), of, columns, objective, want_statistics=True)
+    return differentiate(network, Categorical(2), of, columns, objective, want_metrics=True)
 
 
 def approx(*expected: float) -> Any:

@@ -102,7 +102,7 @@ def test_losses_and_gradients_agree(name: str) -> None:
 def _learn(made: Model, name: str) -> tuple[dict[str, float], Tensor]:
     made.flat.zero_gradients()
     statistics = differentiate(
-        made.network, made.spaces.actions, rollout(name), slice(0, N), OBJECTIVE, want_statistics=True
+        made.network, made.spaces.actions, rollout(name), slice(0, N), OBJECTIVE, want_metrics=True
     )
     return statistics, made.flat.wide_gradients().clone()
 

@@ -33,7 +33,7 @@ from a3c_zoo.learning.mlp import build_mlp
 from a3c_zoo.learning.model import Model, Spaces
 from a3c_zoo.learning.network_configs import ImageConfig, MLPConfig
 from a3c_zoo.learning.objective import Objective, differentiate, forward
-from a3c_zoo.learning.optimizers import optimizer_state
+from a3c_zoo.learning.optimizers import Adam
 from a3c_zoo.learning.parameters import FlatParameters, share
 from a3c_zoo.learning.recurrent import Core, Recurrent, kept
 from a3c_zoo.learning.rollout import Rollout
@@ -47,7 +47,17 @@ from a3c_zoo_envs.cartpole import make as make_cartpole
 from tests.test_gradient_handover import poll_until
 from tests.test_rollout import SECOND_SCRIPT, sync_env
 from tests.test_serial import assert_equal_runs
-from tests.toys import MODES, OBSERVATION_SPACE, SCRIPT, HandoverPlan, ToyVectorEnv, TurnWorker, toy_config, toy_entry
+from tests.toys import (
+    ADAM,
+    MODES,
+    OBSERVATION_SPACE,
+    SCRIPT,
+    HandoverContext,
+    ToyVectorEnv,
+    TurnWorker,
+    toy_config,
+    toy_entry,
+)
 from tests.toys_runs import checkpoint
 from tests.walks import Lives
 
@@ -345,7 +355,7 @@ def test_a_collector_goes_on_from_its_state(mode: str) -> None:
     assert not whole.rollout.states[0].any()  # type: ignore[index]
 
 
-def plan(kind: str, num_updates: int) -> HandoverPlan:
+def context(kind: str, num_updates: int) -> HandoverContext:
     torch.manual_seed(1)
     config = toy_config(
         A3CConfig(n_steps=5), OptimizerConfig(learning_rate=1e-2, beta1=0.0, max_grad_norm=None), num_envs=2, workers=2
@@ -354,22 +364,22 @@ def plan(kind: str, num_updates: int) -> HandoverPlan:
     entry = NetworkEntry("mlp", "a3c_zoo.learning.mlp:build_mlp")
     made = Spaces(observation_spec(OBSERVATION_SPACE), Categorical(2))
     parameters = Model.create(made, entry, config).flat.initial.clone()
-    state = optimizer_state(config.optimizer, parameters)  # type: ignore[arg-type]
+    state = Adam.moments(parameters, config.optimizer)  # type: ignore[arg-type]
     counters = Counters.zeros(2)
     turn, log = torch.zeros(1, dtype=torch.int64), torch.zeros(num_updates, 2 * len(parameters))
     share(parameters, counters, *state.values(), turn, log)
     toy = toy_entry(scripts=SCRIPTS, mode="SameStep")
-    shared = WorkerContext(toy, entry, config, made, parameters, state, counters, None, 0)
-    return HandoverPlan(shared, log, turn, ())
+    shared = WorkerContext(toy, entry, ADAM, config, made, parameters, state, counters, None, 0)
+    return HandoverContext(shared, log, turn, ())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_processes_in_turn_update_as_the_serial_runner_does(kind: str) -> None:
     warm_up()
-    parallel, serial, num_updates = plan(kind, 8), plan(kind, 8), 8
+    parallel, serial, num_updates = context(kind, 8), context(kind, 8), 8
     assert parallel.turn is not None
     assert serial.turn is not None
-    pool = WorkerPool(TurnWorker, parallel, Counters(parallel.plan.counters))
+    pool = WorkerPool(TurnWorker, parallel, Counters(parallel.context.counters))
     try:
         pool.start()
         pool.resume()

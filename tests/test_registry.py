@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from a3c_zoo import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry
+from a3c_zoo import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.errors import PluginError, UnknownNameError
 from a3c_zoo.plugins.entries import Entry
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection
@@ -33,6 +33,7 @@ def test_first_party_entries(first_party: Registry) -> None:
     assert {"gym"} <= set(first_party.families)
     assert {"a3c"} <= set(first_party.agents)
     assert {"mlp"} <= set(first_party.networks)
+    assert {"adam", "rmsprop"} == set(first_party.optimizers)
     assert set(first_party.hyperparams) == {"a3c_zoo_hyperparams"}
     assert {"train", "evaluate", "list", "show"} <= set(first_party.commands)
     assert first_party.faults == ()
@@ -113,6 +114,7 @@ def test_unknown_name_mentions_faulty_plugins() -> None:
         (MAZE, EnvFamily("maze", "m:f"), "environment 'maze'"),
         (AgentEntry("x", "m:f", "m:f"), AgentEntry("x", "m:f", "m:f", kind="baseline"), "agent 'x'"),
         (NetworkEntry("wide", "m:f"), NetworkEntry("wide", "m:g"), "network 'wide'"),
+        (OptimizerEntry("sgd", "m:f"), OptimizerEntry("sgd", "m:g"), "optimizer 'sgd'"),
         (HyperparamEntry("sets"), HyperparamEntry("sets"), "hyperparameter package 'sets'"),
         (CommandEntry("go", "m:f"), CommandEntry("go", "m:f"), "command 'go'"),
     ],

@@ -9,19 +9,19 @@ import pytest
 import torch
 
 import a3c_zoo
+from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import MonteCarloConfig, NStepConfig, TextbookConfig
 from a3c_zoo.agents.context import WorkerContext
-from a3c_zoo.agents.monte_carlo import MonteCarloWorker
-from a3c_zoo.agents.nstep import NStepWorker
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.model import Model, probe_spaces
-from a3c_zoo.learning.optimizers import optimizer_state
+from a3c_zoo.learning.optimizers import Adam
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.serial import SerialCrew
 from tests.test_serial import assert_equal_runs
+from tests.toys import ADAM
 from tests.toys_runs import checkpoint, episodes
 from tests.turns import work_in_turn
 
@@ -30,49 +30,48 @@ CARTPOLE = EnvEntry("cartpole", "a3c_zoo_envs.cartpole:make")
 NETWORK = NetworkEntry("textbook", "a3c_zoo.learning.textbook:Textbook", inputs=("vector",))
 CLASSIC: dict[str, Any] = {"termination_reward": -10.0, "normalize_returns": True}
 AGENTS = [NStepConfig(n_steps=10, **CLASSIC), MonteCarloConfig(n_steps=500, **CLASSIC)]
-WORKER = {NStepConfig: NStepWorker, MonteCarloConfig: MonteCarloWorker}
 
 
-def make_plan(agent: TextbookConfig, is_shared: bool = False, private: bool = False) -> WorkerContext:
-    """The plan of a run without the run."""
+def make_context(agent: TextbookConfig, is_shared: bool = False, private: bool = False) -> WorkerContext:
+    """The context of a run without the run."""
     optimizer = OptimizerConfig(learning_rate=1e-3, max_grad_norm=None, shared_statistics=not private)
     run, env = RunConfig(workers=WORKERS, seed=5), EnvConfig(num_envs=1)
     config = Config("cartpole", "nstep", run, env, agent, NetworkConfig(name="textbook"), optimizer)
     spaces = probe_spaces(CARTPOLE, None, config, ("Discrete",))
     parameters = Model.create(spaces, NETWORK, config).flat.initial.clone()
-    state = None if private else optimizer_state(optimizer, parameters)
+    state = None if private else Adam.moments(parameters, optimizer)
     counters = Counters.zeros(WORKERS)
     if is_shared:
         share(parameters, counters, *(state or {}).values())
-    return WorkerContext(CARTPOLE, NETWORK, config, spaces, parameters, state, counters, None, 0)
+    return WorkerContext(CARTPOLE, NETWORK, ADAM, config, spaces, parameters, state, counters, None, 0)
 
 
 @pytest.mark.parametrize("private", [False, True], ids=["shared", "private"])
 @pytest.mark.parametrize("agent", AGENTS, ids=["nstep", "monte-carlo"])
 def test_processes_learn_what_the_serial_runner_learns(agent: TextbookConfig, private: bool) -> None:
-    rounds, worker = 15, WORKER[type(agent)]
-    serial = make_plan(agent, private=private)
+    rounds = 15
+    serial = make_context(agent, private=private)
     start = serial.parameters.clone()
-    crew = SerialCrew(worker, serial, WORKERS)
+    crew = SerialCrew(A3CWorker, serial, WORKERS)
     crew.start()
     for _ in range(rounds):
         crew.poll()
     crew.stop()
-    plan = make_plan(agent, is_shared=True, private=private)
-    work_in_turn(worker, plan, rounds)
-    assert plan.counters[:, :2].tolist() == serial.counters[:, :2].tolist()
-    assert Counters(plan.counters).updates == rounds * WORKERS
+    context = make_context(agent, is_shared=True, private=private)
+    work_in_turn(A3CWorker, context, rounds)
+    assert context.counters[:, :2].tolist() == serial.counters[:, :2].tolist()
+    assert Counters(context.counters).updates == rounds * WORKERS
     assert float((serial.parameters - start).abs().max()) > 1e-3  # something was learned
-    torch.testing.assert_close(plan.parameters, serial.parameters, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(context.parameters, serial.parameters, rtol=1e-5, atol=1e-6)
 
 
 def test_a_worker_acts_on_what_others_do_at_once() -> None:
-    plan = make_plan(AGENTS[0])
-    workers = [NStepWorker(plan, rank, None, lambda: None) for rank in range(WORKERS)]
+    context = make_context(AGENTS[0])
+    workers = [A3CWorker(context, rank, None, lambda: None) for rank in range(WORKERS)]
     workers[0].work()
     first, second = (torch.cat([p.flatten() for p in worker.model.module.parameters()]) for worker in workers)
-    assert torch.equal(first, plan.parameters)
-    assert torch.equal(second, plan.parameters)
+    assert torch.equal(first, context.parameters)
+    assert torch.equal(second, context.parameters)
 
 
 def train(agent: str, folder: Path, **options: Any) -> Any:

@@ -31,6 +31,7 @@ from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, Ru
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.spaces import ObservationSpec
+from a3c_zoo.plugins.builtins import zoo_optimizers
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.records import Report
 
@@ -326,6 +327,8 @@ def build_constant(spec: ObservationSpec, num_logits: int, config: NetworkConfig
 TINY = NetworkEntry("tiny", "tests.toys:build_tiny")
 SLOPE = NetworkEntry("slope", "tests.toys:build_slope")
 CONSTANT = NetworkEntry("constant", "tests.toys:build_constant")
+OPTIMIZERS = {entry.name: entry for entry in zoo_optimizers()}
+ADAM = OPTIMIZERS["adam"]
 
 
 def toy_entry(factory: str = "make", **kwargs: Any) -> EnvEntry:
@@ -341,17 +344,17 @@ def toy_config(agent: A3CConfig, optimizer: OptimizerConfig, num_envs: int = 1, 
 
 
 @dataclass(frozen=True, slots=True)
-class HandoverPlan:
+class HandoverContext:
     """What the workers of the gradient handover tests get.
 
     Attributes:
-        plan: of the real worker. log: one row for each update, filled by the workers.
+        context: of the real worker. log: one row for each update, filled by the workers.
         turn: the next row of the log, `[1]`; whose turn it is. None where workers run free: then the log is
             `[workers, updates, …]` and each fills its own part.
         rewards: each worker's rewards, one for each of its updates, round and round.
     """
 
-    plan: WorkerContext
+    context: WorkerContext
     log: Tensor
     turn: Tensor | None
     rewards: Sequence[Sequence[float]]
@@ -364,31 +367,31 @@ class HandoverWorker:
     """
 
     def __init__(
-        self, plan: HandoverPlan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+        self, context: HandoverContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
     ) -> None:
-        script = tuple(((reward,), "terminated") for reward in plan.rewards[rank])
+        script = tuple(((reward,), "terminated") for reward in context.rewards[rank])
         entry = toy_entry(scripts=(script,), mode="SameStep", first_index=rank)
-        self._worker = A3CWorker(replace(plan.plan, entry=entry), rank, state, on_tick)
-        self._plan, self._rank, self._updates = plan, rank, 0
+        self._worker = A3CWorker(replace(context.context, entry=entry), rank, state, on_tick)
+        self._context, self._rank, self._updates = context, rank, 0
 
     def work(self) -> None:
-        turn = self._plan.turn
+        turn = self._context.turn
         if turn is None:
             self._worker.work()
-            if self._updates < self._plan.log.shape[1]:
-                self._plan.log[self._rank, self._updates] = self._applied()
+            if self._updates < self._context.log.shape[1]:
+                self._context.log[self._rank, self._updates] = self._applied()
             self._updates += 1
             return
         row = int(turn)  # read once: the other worker may be about to add 1 to it
-        if row < len(self._plan.log) and row % 2 == self._rank:
+        if row < len(self._context.log) and row % 2 == self._rank:
             self._worker.work()
-            self._plan.log[row] = torch.cat((self._applied(), self._plan.plan.parameters))
+            self._context.log[row] = torch.cat((self._applied(), self._context.context.parameters))
             turn += 1
         else:
             time.sleep(0.0005)
 
     def _applied(self) -> Tensor:
-        state = self._plan.plan.optimizer_state or self._worker.state_dict()["optimizer"]
+        state = self._context.context.moments or self._worker.state_dict()["optimizer"]
         gradient: Tensor = state["exp_avg"]
         return gradient
 
@@ -406,12 +409,12 @@ class HandoverWorker:
 
 
 class CountingWorker:
-    """Counts as fast as it can: 3 steps and an update at a time, so many times as the plan `(counters, times)` says."""
+    """Counts as fast as it can, 3 steps and an update at a time; the context is `(counters, how many times)`."""
 
     def __init__(
-        self, plan: tuple[Tensor, int], rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+        self, context: tuple[Tensor, int], rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
     ) -> None:
-        counters, self._limit = plan
+        counters, self._limit = context
         self._counters, self._rank, self._counted = Counters(counters), rank, 0
         self._on_tick = on_tick
 
@@ -443,20 +446,20 @@ class TurnWorker(A3CWorker):
     """
 
     def __init__(
-        self, plan: HandoverPlan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+        self, context: HandoverContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
     ) -> None:
-        entry = plan.plan.entry
-        own = replace(plan.plan, entry=replace(entry, kwargs={**entry.kwargs, "first_index": rank}))
+        entry = context.context.entry
+        own = replace(context.context, entry=replace(entry, kwargs={**entry.kwargs, "first_index": rank}))
         super().__init__(own, rank, state, on_tick)
-        self._shared = plan
+        self._shared = context
 
     def work(self) -> None:
         turn, log = self._shared.turn, self._shared.log
         assert turn is not None
         if int(turn) < len(log) and int(turn) % 2 == self.rank:
             super().work()
-            assert self.plan.optimizer_state is not None
-            log[int(turn)] = torch.cat((self.plan.optimizer_state["exp_avg"], self.plan.parameters))
+            assert self.context.moments is not None
+            log[int(turn)] = torch.cat((self.context.moments["exp_avg"], self.context.parameters))
             turn += 1
         else:
             time.sleep(0.0005)

@@ -21,40 +21,40 @@ from tests.waits import LIMIT_S
 
 
 @dataclass(frozen=True)
-class TurnPlan:
+class TurnContext:
     """What `InTurn` gets.
 
     Attributes:
-        worker: who works. plan: its own. turn: number of the next turn, `[1]`, in shared memory. last: how many there
-            are in all. has_learner: the last rank is a learner's, whose turn is to empty the ring.
+        worker: who works. context: its own. turn: number of the next turn, `[1]`, in shared memory. last: how many
+            there are in all. has_learner: the last rank is a learner's, whose turn is to empty the ring.
     """
 
     worker: WorkerFactory
-    plan: WorkerContext
+    context: WorkerContext
     turn: Tensor
     last: int
     has_learner: bool
 
     @property
     def members(self) -> int:
-        return len(self.plan.counters)
+        return len(self.context.counters)
 
 
 class InTurn:
     """A real worker or learner that works when its turn comes."""
 
-    def __init__(self, plan: TurnPlan, rank: int, state: Any, on_tick: Callable[[], None]) -> None:
-        self._member: Any = plan.worker(plan.plan, rank, state, on_tick)
-        self._plan, self._rank = plan, rank
-        self._is_learner = plan.has_learner and rank == plan.members - 1
+    def __init__(self, context: TurnContext, rank: int, state: Any, on_tick: Callable[[], None]) -> None:
+        self._member: Any = context.worker(context.context, rank, state, on_tick)
+        self._context, self._rank = context, rank
+        self._is_learner = context.has_learner and rank == context.members - 1
 
     def work(self) -> None:
-        turn = int(self._plan.turn)
-        if turn == self._plan.last or turn % self._plan.members != self._rank:
+        turn = int(self._context.turn)
+        if turn == self._context.last or turn % self._context.members != self._rank:
             time.sleep(0.0005)
             return
         self._member.finish() if self._is_learner else self._member.work()
-        self._plan.turn.add_(1)
+        self._context.turn.add_(1)
 
     def finish(self) -> None:
         pass
@@ -71,13 +71,13 @@ class InTurn:
         self._member.close()
 
 
-def work_in_turn(worker: WorkerFactory, plan: WorkerContext, rounds: int, has_learner: bool = False) -> None:
-    """Lets every member of a plan in shared memory work so many times, each in a process of its own."""
+def work_in_turn(worker: WorkerFactory, context: WorkerContext, rounds: int, has_learner: bool = False) -> None:
+    """Lets every member of a context in shared memory work so many times, each in a process of its own."""
     warm_up()
     turn = torch.zeros(1, dtype=torch.int64)
     share(turn)
-    turns = TurnPlan(worker, plan, turn, rounds * len(plan.counters), has_learner)
-    pool = WorkerPool(InTurn, turns, Counters(plan.counters), has_learner=has_learner)
+    turns = TurnContext(worker, context, turn, rounds * len(context.counters), has_learner)
+    pool = WorkerPool(InTurn, turns, Counters(context.counters), has_learner=has_learner)
     try:
         pool.start()
         pool.resume()

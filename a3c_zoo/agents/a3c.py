@@ -2,7 +2,7 @@
 
     collect ──▶ differentiate ──▶ apply        all three in every worker; there is no learner
 
-With `agent.locking: apply` a lock stands round apply alone, so that what it costs or gains can be measured.
+`agent.locking: apply` puts a lock around apply alone, so that its cost and its gain can be measured.
 
 (Mnih et al. 2016, arXiv:1602.01783, algorithm S3; Recht et al. 2011, arXiv:1106.5730, for the missing lock.)
 """
@@ -13,33 +13,67 @@ from collections.abc import Callable
 from multiprocessing.synchronize import Lock
 from typing import Any
 
-from a3c_zoo.agents.configs import A3CConfig
+from a3c_zoo.agents.apply import Applier
+from a3c_zoo.agents.configs import A3CConfig, LossConfig
 from a3c_zoo.agents.context import WorkerContext
-from a3c_zoo.agents.hogwild import HogwildWorker
-from a3c_zoo.agents.training import train, update_columns
+from a3c_zoo.agents.training import train
+from a3c_zoo.agents.worker import RolloutWorker
+from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
+from a3c_zoo.learning.objective import differentiate
+from a3c_zoo.processes.lock import PatientLock
 from a3c_zoo.processes.start import process_context
 from a3c_zoo.records import RunContext
 
 
-class A3CWorker(HogwildWorker):
-    """One worker: all three stages, over and over."""
+class A3CWorker(RolloutWorker):
+    """One worker: all three stages, over and over.
+
+    `context.exchange` is a lock that is held while a gradient is applied, or None for none.
+    """
 
     def __init__(
-        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
     ) -> None:
-        super().__init__(plan, rank, state, on_tick)
-        assert isinstance(plan.config.agent, A3CConfig)
-        self._columns = update_columns(plan.config.agent, plan.config.env.num_envs)
+        super().__init__(context, rank, state, on_tick)
+        lock = None if context.exchange is None else PatientLock(context.exchange, on_tick)
+        self.applier = Applier(self, state, lock)
+        self._columns = update_columns(self.agent, context.config.env.num_envs)
 
     def work(self) -> None:
         """Collects one rollout and learns from it, in one update or several."""
         self.pull()
-        self.collect()
+        rollout = self.collect()
         for number, columns in enumerate(self._columns):
             if number:
                 self.pull()
-            self.update(columns)
+            self.model.flat.zero_gradients()
+            wanted = self.wants_metrics()
+            metrics = differentiate(
+                self.model.network, self.context.spaces.actions, rollout, columns, self.objective(), wanted
+            )
+            applied = self.applier.apply(self.model.flat.wide_gradients(), (self.updates_at_pull,))
+            if wanted:
+                self.tell(metrics | applied)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | self.applier.state_dict()
+
+
+def update_columns(config: LossConfig, num_envs: int) -> list[slice]:
+    """Returns the environments that each update of a rollout learns from.
+
+    Raises:
+        ConfigError: `agent.update_samples` does not split the rollout between environments.
+    """
+    per_update = config.samples_per_update(num_envs)
+    width, rest = divmod(per_update, config.n_steps)
+    if rest or width > num_envs or num_envs % width:
+        raise ConfigError(
+            f"agent.update_samples: {per_update} — a rollout of n_steps {config.n_steps} × num_envs {num_envs} splits "
+            f"into updates of n_steps × k samples, where k divides num_envs"
+        )
+    return [slice(start, start + width) for start in range(0, num_envs, width)]
 
 
 def run(context: RunContext) -> None:
@@ -52,4 +86,4 @@ def run(context: RunContext) -> None:
         is_needed = config.locking == "apply" and not context.serial
         return process_context(context.config.run.start_method).Lock() if is_needed else None
 
-    train(context, A3CWorker, n_steps=config.n_steps, update_samples=config.update_samples, exchange=exchange)
+    train(context, A3CWorker, exchange=exchange)

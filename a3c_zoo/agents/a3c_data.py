@@ -2,9 +2,11 @@
 
     workers: collect ──samples──▶ learner: differentiate ──▶ apply
 
-Workers never differentiate. Their samples are sliding windows of `agent.reward_steps` steps, and cross in one of the
-two classic ways (`agent.transfer`): whole rollouts whose returns the worker has bootstrapped when it collected them,
-or single transitions that the learner bootstraps with its own, newer network.
+Workers never differentiate. Their samples are sliding windows of `agent.reward_steps` steps. `agent.transfer` says how
+they cross:
+
+    microbatches  whole rollouts, whose returns the worker has bootstrapped when it collected them
+    transitions   single steps, which the learner bootstraps with its own, newer network
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CDataConfig
 from a3c_zoo.agents.context import WorkerContext, misfit
-from a3c_zoo.agents.learner import Learner, WindowWorker, check_handover, make_ring, rows_in_memory
-from a3c_zoo.agents.training import objective_of, train
+from a3c_zoo.agents.learner import Handover, Learner, make_ring
+from a3c_zoo.agents.training import train
+from a3c_zoo.agents.worker import RolloutWorker
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import descend, forward
+from a3c_zoo.learning.windows import Windows
 from a3c_zoo.processes.crew import Worker
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
@@ -32,21 +36,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class DataWorker(WindowWorker):
+class DataWorker(RolloutWorker):
     """Collects, and hands over samples."""
 
-    def hand_over(self) -> None:
-        agent = self.plan.config.agent
-        assert isinstance(agent, A3CDataConfig)
-        if agent.transfer == "transitions":
-            self._hand_over_transitions()
-        else:
-            self._hand_over_micro_batch()
+    def __init__(
+        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+    ) -> None:
+        super().__init__(context, rank, state, on_tick)
+        assert isinstance(self.agent, A3CDataConfig)
+        self.handover = Handover(self, state)
+        is_single = self.agent.transfer == "transitions"
+        self._hand_over = self._hand_over_transitions if is_single else self._hand_over_micro_batch
 
-    def _hand_over_micro_batch(self) -> None:
-        windows, rollout, num_steps = self.windows, self.windows.rollout, self.windows.num_steps
-        returns = windows.returns(self._values_ahead())
-        slot = self.ring.claim(self.rank, self.on_tick)
+    def work(self) -> None:
+        """Collects one rollout, and hands over the windows that it completes."""
+        windows = self.handover.windows
+        self.pull()
+        windows.push(self.collect())
+        if windows.valid.any():
+            self._hand_over(windows)
+
+    def _hand_over_micro_batch(self, windows: Windows) -> None:
+        rollout, num_steps = windows.rollout, windows.num_steps
+        returns = windows.returns(self._values_ahead(windows))
+        slot = self.handover.claim()
         slot["observations"].copy_(rollout.observations[:num_steps].flatten(0, 1))
         slot["actions"].copy_(rollout.actions[:num_steps].flatten(0, 1))
         if rollout.states is not None and rollout.resets is not None:
@@ -54,50 +67,51 @@ class DataWorker(WindowWorker):
             slot["resets"].copy_(torch.from_numpy(rollout.resets[:num_steps]))
         slot["returns"].copy_(torch.from_numpy(returns.reshape(-1)))
         slot["valid"].copy_(torch.from_numpy(windows.valid.reshape(-1)))
-        slot["version"].fill_(self.updates_at_pull)
-        self.ring.commit(self.rank)
+        self.handover.commit(slot)
 
-    def _values_ahead(self) -> NDArray[np.float32]:
-        """See `Windows.values_ahead`; a core values observations in the course of a pass over all of them."""
-        network, windows = self.model.network, self.windows
+    def _values_ahead(self, windows: Windows) -> NDArray[np.float32]:
+        """See `Windows.values_ahead`; a recurrent core values observations in one pass over all of them."""
+        network = self.model.network
         if windows.rollout.states is None:
             return windows.values_ahead(network.value)
         with torch.inference_mode():
             _, values, value = forward(network, windows.samples, slice(None))
         return windows.values_ahead(value, values.numpy().reshape(-1, windows.valid.shape[1]))
 
-    def _hand_over_transitions(self) -> None:
-        windows, rollout = self.windows, self.windows.rollout
+    def _hand_over_transitions(self, windows: Windows) -> None:
+        rollout = windows.rollout
         rewards, discounts, lasts = windows.parts()
         for t, n in np.argwhere(windows.valid).tolist():
-            slot = self.ring.claim(self.rank, self.on_tick)
+            slot = self.handover.claim()
             slot["observations"][0] = rollout.observations[t, n]
             slot["actions"][0] = rollout.actions[t, n]
             slot["rewards"].fill_(float(rewards[t, n]))
             slot["discounts"].fill_(float(discounts[t, n]))
             slot["lasts"][0] = lasts[t, n]
-            slot["version"].fill_(self.updates_at_pull)
-            self.ring.commit(self.rank)
+            self.handover.commit(slot)
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        return state | self.handover.state_dict(state["collector"])
 
 
 class DataLearner(Learner):
     """Gathers `agent.batch_size` samples and learns from them."""
 
     def __init__(
-        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
     ) -> None:
-        super().__init__(plan, rank, state, on_tick)
-        agent = plan.config.agent
-        assert isinstance(agent, A3CDataConfig)
-        self._size, self._objective = agent.batch_size, objective_of(agent)
-        self._num_slots: int = self._size // plan.exchange["observations"].shape[2]
+        super().__init__(context, rank, state, on_tick)
+        assert isinstance(self.agent, A3CDataConfig)
+        self._size = self.agent.batch_size
+        self._num_slots: int = self._size // context.exchange["observations"].shape[2]
         self._taken: int = 0
         self._batch = {
             name: torch.zeros((self._num_slots, *field.shape[2:]), dtype=field.dtype)
-            for name, field in plan.exchange.items()
+            for name, field in context.exchange.items()
             if name not in ("filled", "emptied", "version")
         }
-        #: The same tensors, one slot's samples behind the other's.
+        #: Views of the same tensors `[B, ...]`: the samples of all slots in a row.
         self._samples = {name: part.flatten(0, 1) for name, part in self._batch.items()}
         if state:
             self._load(state)
@@ -109,10 +123,19 @@ class DataLearner(Learner):
         return self._taken == self._num_slots
 
     def learn(self) -> None:
-        """One update from the batch, with the newest parameters."""
-        model, batch, wanted = self.model, self._samples, self.wants_statistics()
-        model.pull(self.plan.parameters, self.plan.statistics)
-        model.flat.zero_gradients()
+        """Makes one update from the batch, with the newest parameters."""
+        wanted = self.wants_metrics()
+        self.model.pull(self.context.parameters, self.context.observation_statistics)
+        metrics = self._differentiate(wanted)
+        self._taken = 0
+        applied = self.apply(self.model.flat.wide_gradients())
+        if wanted:
+            self.tell(metrics | applied)
+
+    def _differentiate(self, want_metrics: bool) -> dict[str, float]:
+        """Leaves the gradient of the batch in the model; returns metrics (`descend`)."""
+        batch = self._samples
+        self.model.flat.zero_gradients()
         logits, values = self._evaluate()
         known = values.detach().numpy()
         if "lasts" in batch:
@@ -121,27 +144,23 @@ class DataLearner(Learner):
         else:
             returns, valid = batch["returns"].numpy(), batch["valid"].numpy()
         advantages = returns - known[: self._size]
-        statistics = descend(
-            self.plan.spaces.actions,
+        return descend(
+            self.context.spaces.actions,
             logits,
             values,
             batch["actions"],
             advantages,
             returns,
             valid,
-            self.at_schedule(self._objective),
-            wanted,
+            self.objective(),
+            want_metrics,
         )
-        self._taken = 0
-        applied = self.apply(model.flat.wide_gradients())
-        if wanted:
-            self.tell(statistics | applied)
 
     def _evaluate(self) -> tuple[Tensor, Tensor]:
-        """Logits `[B, A]` of the samples, and values `[≥ B]`, theirs first."""
+        """Logits `[B, A]` of the B samples, and values `[≥ B]` that begin with those of the samples."""
         network, observations = self.model.network, self._samples["observations"]
-        # `evaluate` gives logits of all rows but the last: here of the samples, which the states that follow them, or
-        # one sample again, stand behind.
+        # `evaluate` gives logits of every row but the last. The last row holds the states that follow transitions,
+        # or any one sample again.
         if "lasts" in self._samples:
             return network.evaluate(torch.stack((observations, self._samples["lasts"])))
         if "states" in self._samples:
@@ -149,12 +168,12 @@ class DataLearner(Learner):
         return network.evaluate(torch.cat((observations, observations[:1])).unsqueeze(1))
 
     def _unroll(self) -> tuple[Tensor, Tensor]:
-        """The same with a core, in one pass over the micro-batches side by side: `[M, T·N]` becomes `[T, M·N]`."""
+        """As `_evaluate`, for a recurrent core: one pass over M micro-batches, `[M, T·N]` as `[T, M·N]`."""
         resets, states = self._batch["resets"], self._batch["states"][:, 0]  # [M, T, N] and [M, K, N, H]
         slots, rows, envs = resets.shape
         stored = self._batch["observations"]
         observations = stored.view(slots, rows, envs, *stored.shape[2:]).transpose(0, 1).flatten(1, 2)
-        # Of the last row come values alone: one that nobody asks for.
+        # `unroll` gives logits of every row but the last: an extra row at the end, whose values are not used.
         resets = torch.cat((resets.transpose(0, 1).flatten(1, 2), torch.zeros(1, slots * envs, dtype=torch.bool)))
         logits, values, _ = self.model.network.unroll(
             torch.cat((observations, observations[-1:])), states.transpose(0, 1).flatten(1, 2), resets.numpy(), ()
@@ -175,9 +194,9 @@ class DataLearner(Learner):
             raise misfit(error) from error
 
 
-def build(plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> Worker:
-    """A worker, or the learner, whose rank is the last."""
-    return (DataLearner if rank == plan.config.run.workers else DataWorker)(plan, rank, state, on_tick)
+def build(context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> Worker:
+    """Returns a worker, or the learner for the last rank."""
+    return (DataLearner if rank == context.config.run.workers else DataWorker)(context, rank, state, on_tick)
 
 
 def layout(model: Model, config: Config) -> Layout:
@@ -207,14 +226,24 @@ def layout(model: Model, config: Config) -> Layout:
 
 
 def check_batch(config: Config) -> None:
-    """Raises ConfigError for a batch that whole micro-batches do not make."""
-    agent = config.agent
+    """Checks that the learner's batch and the network fit `agent.transfer`.
+
+    Raises:
+        ConfigError: the batch is no multiple of a micro-batch, or transitions would feed a recurrent core.
+    """
+    agent, num_envs = config.agent, config.env.num_envs
     assert isinstance(agent, A3CDataConfig)
-    rows = agent.n_steps * config.env.num_envs
+    assert config.network is not None
+    rows = agent.n_steps * num_envs
     if agent.transfer == "microbatches" and agent.batch_size % rows:
         raise ConfigError(
             f"agent.batch_size: {agent.batch_size} — must be a multiple of a micro-batch: n_steps {agent.n_steps} × "
-            f"num_envs {config.env.num_envs} = {rows} samples"
+            f"num_envs {num_envs} = {rows} samples"
+        )
+    if agent.transfer == "transitions" and config.network.has_core:
+        raise ConfigError(
+            "agent.transfer: transitions — a transition doesn't tell a recurrent core what preceded it. Hand over "
+            "whole rollouts (-o agent.transfer=microbatches), or leave the core out"
         )
 
 
@@ -222,15 +251,14 @@ def run(context: RunContext) -> None:
     """Trains until the run says stop; `AgentEntry.run` of `a3c-data`."""
     config, agent = context.config, context.config.agent
     assert isinstance(agent, A3CDataConfig)
-    check_handover(config)
     check_batch(config)
     slots = agent.slots
     if context.serial and agent.transfer == "transitions":
-        slots = max(slots, agent.n_steps * config.env.num_envs)  # the learner's turn comes after the rollout
+        slots = max(slots, agent.n_steps * config.env.num_envs)  # the learner's turn comes after the whole rollout
 
     def exchange(model: Model) -> dict[str, Tensor]:
         slot = layout(model, config)
         batch_slots = agent.batch_size // slot["observations"][0][0]
         return make_ring(config, slots, slot, batch_slots, not context.serial)
 
-    train(context, build, n_steps=rows_in_memory(agent), exchange=exchange, has_learner=True)
+    train(context, build, exchange=exchange, has_learner=True)

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CGradConfig
 from a3c_zoo.agents.context import WorkerContext, misfit
-from a3c_zoo.agents.learner import Learner, WindowWorker, check_handover, make_ring, rows_in_memory
-from a3c_zoo.agents.training import objective_of, train
+from a3c_zoo.agents.learner import Handover, Learner, make_ring
+from a3c_zoo.agents.training import train
+from a3c_zoo.agents.worker import RolloutWorker
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import descend, forward
 from a3c_zoo.learning.optimizers import clip_by_global_norm
@@ -26,56 +27,66 @@ from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
 
 
-class GradientWorker(WindowWorker):
+class GradientWorker(RolloutWorker):
     """Collects, differentiates, and hands over the gradient."""
 
     def __init__(
-        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
     ) -> None:
-        super().__init__(plan, rank, state, on_tick)
-        assert isinstance(plan.config.agent, A3CGradConfig)
-        assert plan.config.optimizer is not None
-        self._objective, self._max_norm = objective_of(plan.config.agent), plan.config.optimizer.max_grad_norm
+        super().__init__(context, rank, state, on_tick)
+        self.handover = Handover(self, state)
 
-    def hand_over(self) -> None:
-        """Clips the gradient of the complete windows and puts it into the ring."""
-        plan, windows, rows = self.plan, self.windows, self.windows.num_steps
-        wanted = self.wants_statistics()
+    def work(self) -> None:
+        """Collects one rollout, and hands over the gradient of the windows that it completes."""
+        windows = self.handover.windows
+        self.pull()
+        windows.push(self.collect())
+        if not windows.valid.any():
+            return
+        wanted = self.wants_metrics()
+        metrics = self._differentiate(wanted)
+        gradient = self.model.flat.wide_gradients()
+        clip_by_global_norm(gradient, self.optimizer_config.max_grad_norm)
+        slot = self.handover.claim()
+        slot["gradient"].copy_(gradient)
+        self.handover.commit(slot)
+        if wanted:
+            self.tell(metrics)
+
+    def _differentiate(self, want_metrics: bool) -> dict[str, float]:
+        """Leaves the gradient of the complete windows in the model; returns metrics (`descend`)."""
+        windows, rows = self.handover.windows, self.handover.windows.num_steps
         self.model.flat.zero_gradients()
         logits, values, value = forward(self.model.network, windows.samples, slice(None))
         known = values.detach().numpy().reshape(-1, windows.valid.shape[1])
         returns = windows.returns(windows.values_ahead(value, known))
-        statistics = descend(
-            plan.spaces.actions,
+        return descend(
+            self.context.spaces.actions,
             logits[: windows.valid.size],
             values,
             windows.rollout.actions[:rows].flatten(0, 1),
             returns - known[:rows],
             returns,
             windows.valid,
-            self.at_schedule(self._objective),
-            wanted,
+            self.objective(),
+            want_metrics,
         )
-        gradient = self.model.flat.wide_gradients()
-        clip_by_global_norm(gradient, self._max_norm)
-        slot = self.ring.claim(self.rank, self.on_tick)
-        slot["gradient"].copy_(gradient)
-        slot["version"].fill_(self.updates_at_pull)
-        self.ring.commit(self.rank)
-        if wanted:
-            self.tell(statistics)
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        return state | self.handover.state_dict(state["collector"])
 
 
 class GradientLearner(Learner):
     """Adds up the workers' gradients and applies the sum."""
 
     def __init__(
-        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
     ) -> None:
-        super().__init__(plan, rank, state, on_tick)
-        assert isinstance(plan.config.agent, A3CGradConfig)
-        self._number = plan.config.agent.gradients_per_update
-        self._sum = torch.zeros_like(plan.parameters)
+        super().__init__(context, rank, state, on_tick)
+        assert isinstance(self.agent, A3CGradConfig)
+        self._number = self.agent.gradients_per_update
+        self._sum = torch.zeros_like(context.parameters)
         if state:
             try:
                 self._sum.copy_(state["sum"])
@@ -87,7 +98,7 @@ class GradientLearner(Learner):
         return len(self.versions) == self._number
 
     def learn(self) -> None:
-        wanted = self.wants_statistics()
+        wanted = self.wants_metrics()
         applied = self.apply(self._sum)
         self._sum.zero_()
         if wanted:
@@ -97,9 +108,10 @@ class GradientLearner(Learner):
         return super().state_dict() | {"sum": self._sum.clone()}
 
 
-def build(plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> Worker:
-    """A worker, or the learner, whose rank is the last."""
-    return (GradientLearner if rank == plan.config.run.workers else GradientWorker)(plan, rank, state, on_tick)
+def build(context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> Worker:
+    """Returns a worker, or the learner for the last rank."""
+    kind = GradientLearner if rank == context.config.run.workers else GradientWorker
+    return kind(context, rank, state, on_tick)
 
 
 def layout(model: Model) -> Layout:
@@ -111,17 +123,8 @@ def run(context: RunContext) -> None:
     """Trains until the run says stop; `AgentEntry.run` of `a3c-grad`."""
     config, agent = context.config, context.config.agent
     assert isinstance(agent, A3CGradConfig)
-    check_handover(config)
 
     def exchange(model: Model) -> dict[str, Tensor]:
         return make_ring(config, agent.slots, layout(model), 1, not context.serial)
 
-    samples = agent.n_steps * config.env.num_envs
-    train(
-        context,
-        build,
-        n_steps=rows_in_memory(agent),
-        update_samples=samples,
-        exchange=exchange,
-        has_learner=True,
-    )
+    train(context, build, exchange=exchange, has_learner=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,7 +10,15 @@ from a3c_zoo.config import AgentConfig
 
 
 class LossConfig(AgentConfig):
-    """The rollout and the actor-critic loss: what every agent of the family has."""
+    """The rollout and the actor-critic loss: what every agent with workers has.
+
+    Attributes (what the agent is, not keys):
+        cut_at_end: a rollout ends with its episode, if that ends before `n_steps`.
+        whole_episodes: a rollout is an episode, and returns are not bootstrapped.
+    """
+
+    cut_at_end: ClassVar[bool] = False
+    whole_episodes: ClassVar[bool] = False
 
     n_steps: int = Field(20, ge=1, le=100_000, description="steps per environment in one rollout (T)")
     gamma: float = Field(0.99, ge=0, le=1, description="discount of a reward per step")
@@ -29,6 +37,28 @@ class LossConfig(AgentConfig):
     )
     loss_reduction: Literal["mean", "sum"] = Field("mean", description="how the samples of an update are combined")
 
+    @property
+    def acts_live(self) -> bool:
+        """Whether a worker acts with the shared parameters themselves, not with a copy."""
+        return False
+
+    @property
+    def squashes_actions(self) -> bool:
+        return self.squash_actions
+
+    @property
+    def rollout_steps(self) -> int:
+        return self.n_steps
+
+    @property
+    def stored_steps(self) -> int:
+        """How many observations a worker stores for each environment, beside the newest one."""
+        return self.n_steps + self.cut_at_end  # a step that the environment may ignore, see `Collector`
+
+    def samples_per_update(self, num_envs: int) -> int:
+        """How many samples a worker differentiates at once."""
+        return self.n_steps * num_envs
+
 
 class A3CConfig(LossConfig):
     """Actor-critic with a rollout of `n_steps` per environment (Mnih et al. 2016)."""
@@ -40,6 +70,9 @@ class A3CConfig(LossConfig):
     locking: Literal["none", "apply"] = Field(
         "none", description="none: workers update the parameters at the same time; apply: one at a time, under a lock"
     )
+
+    def samples_per_update(self, num_envs: int) -> int:
+        return self.update_samples or super().samples_per_update(num_envs)
 
 
 class HandoverConfig(LossConfig):
@@ -55,6 +88,14 @@ class HandoverConfig(LossConfig):
     slots: int = Field(
         2, ge=1, le=1024, description="of each worker in the shared ring; a worker whose slots are all full waits"
     )
+
+    @property
+    def acts_live(self) -> bool:
+        return self.pull == "live"
+
+    @property
+    def stored_steps(self) -> int:
+        return 2 * self.n_steps + self.reward_steps  # a rollout, and the windows over it
 
 
 class A3CDataConfig(HandoverConfig):
@@ -81,9 +122,9 @@ class A3CGradConfig(HandoverConfig):
 
 
 class TextbookConfig(LossConfig):
-    """What the textbook's CartPole agents have beside the loss; the defaults are its numbers."""
+    """The keys of the textbook's CartPole agents; the defaults are its numbers."""
 
-    whole_episodes: ClassVar[bool] = False  # what the agent is, not a key
+    cut_at_end: ClassVar[bool] = True
 
     gamma: float = Field(0.95, ge=0, le=1, description="discount of a reward per step")
     entropy_coefficient: float = Field(0.0, ge=0, description="weight of the entropy bonus in the loss")
@@ -94,13 +135,9 @@ class TextbookConfig(LossConfig):
     )
     normalize_returns: bool = Field(False, description="returns divided by their L2 norm over the rollout")
 
-    def textbook_objective(self) -> dict[str, Any]:
-        """The fields of `Objective` that only these agents have."""
-        return {
-            "termination_reward": self.termination_reward,
-            "normalize_returns": self.normalize_returns,
-            "whole_episodes": self.whole_episodes,
-        }
+    @property
+    def acts_live(self) -> bool:
+        return True
 
 
 class NStepConfig(TextbookConfig):

@@ -13,32 +13,35 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.model import Model, Spaces
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
-from a3c_zoo.learning.optimizers import optimizer_state
+from a3c_zoo.learning.optimizers import optimizer_class
 from a3c_zoo.learning.parameters import share
-from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.records import RunContext
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What every worker gets; the tensors are shared by all.
+    """What every worker gets; all workers share the tensors.
 
     Attributes:
-        parameters: `[P]`, float32. optimizer_state: of all workers, or None where each keeps its own.
-        counters: `[workers, 4]`, int64, a learner being the last of them; see `Counters`. statistics: of the
-            observations, as `ObservationStatistics` has them, None where the network wants none.
-        session: how often this run has been resumed.
-        exchange: what else the agent's processes share: a lock, a ring.
+        entry: the environment. network, optimizer: the entries that the configuration names.
+        parameters: `[P]`, float32.
+        moments: the optimizer's, shared by all workers; None where each worker keeps its own.
+        counters: `[members, 4]`, int64 (`Counters`); a learner has the last row.
+        observation_statistics: the tensor of `ObservationStatistics`, None where the network takes none.
+        session: how often the run was resumed.
+        exchange: what else the agent's processes share, such as a lock or a ring.
     """
 
     entry: EnvEntry
     network: NetworkEntry
+    optimizer: OptimizerEntry
     config: Config
     spaces: Spaces
     parameters: Tensor
-    optimizer_state: dict[str, Tensor] | None
+    moments: dict[str, Tensor] | None
     counters: Tensor
-    statistics: Tensor | None
+    observation_statistics: Tensor | None
     session: int
     exchange: Any = None
 
@@ -46,12 +49,12 @@ class WorkerContext:
 def make_worker_context(
     context: RunContext, model: Model, exchange: Any = None, has_learner: bool = False
 ) -> WorkerContext:
-    """The plan of a new run, or of one that goes on from its checkpoint.
+    """Returns what the workers of a new run get, or those of a run that goes on from its checkpoint.
 
     Args:
         exchange: see `WorkerContext`.
-        has_learner: the last row of the counters is a learner's, which alone applies; so the
-            optimizer's state is in the plan, whatever `optimizer.shared_statistics` says.
+        has_learner: the last row of the counters is a learner's. It alone applies gradients, so the context holds the
+            moments even where `optimizer.shared_statistics` is false.
 
     Raises:
         RunDirectoryError: the checkpoint's tensors are not those of this run.
@@ -59,30 +62,31 @@ def make_worker_context(
     config, saved = context.config, context.checkpoint
     assert config.optimizer is not None
     assert context.network is not None
-    parameters, optimizer, statistics = model.flat.initial.clone(), None, None
+    assert context.optimizer is not None
     num_members = config.run.workers + has_learner
-    counters = Counters.zeros(num_members)
-    if model.normalizes:
+    parameters, counters = model.flat.initial.clone(), Counters.zeros(num_members)
+    moments = statistics = None
+    if model.module.normalizes:
         statistics = ObservationStatistics.zeros(num_members, model.spaces.observations.num_features)
     if config.optimizer.shared_statistics or has_learner:
-        optimizer = optimizer_state(config.optimizer, parameters)
+        moments = optimizer_class(context.optimizer).moments(parameters, config.optimizer)
     if saved:
         model.check_shapes(saved["model"]["shapes"])
-        _load(saved, parameters, counters, statistics, optimizer or {})
+        _load(saved, parameters, counters, statistics, moments or {})
     if not context.serial:
-        share(parameters, counters, *([] if statistics is None else [statistics]), *(optimizer or {}).values())
-    session = saved["session"] + 1 if saved else 0
+        share(parameters, counters, *([] if statistics is None else [statistics]), *(moments or {}).values())
     return WorkerContext(
         context.entry,
         context.network,
+        context.optimizer,
         config,
         model.spaces,
         parameters,
-        optimizer,
+        moments,
         counters,
         statistics,
-        session,
-        exchange,
+        session=saved["session"] + 1 if saved else 0,
+        exchange=exchange,
     )
 
 
@@ -91,7 +95,7 @@ def _load(
     parameters: Tensor,
     counters: Tensor,
     statistics: Tensor | None,
-    optimizer: Mapping[str, Tensor],
+    moments: Mapping[str, Tensor],
 ) -> None:
     try:
         parameters.copy_(saved["model"]["parameters"])
@@ -100,17 +104,17 @@ def _load(
             statistics.copy_(saved["model"]["statistics"])
     except (KeyError, RuntimeError, TypeError) as error:
         raise misfit(error) from error
-    fill(optimizer, saved.get("optimizer", {}))
+    fill(moments, saved.get("optimizer", {}))
 
 
-def fill(state: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
-    """Copies an optimizer's saved tensors into its own.
+def fill(moments: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
+    """Copies an optimizer's saved moments into its own.
 
     Raises:
         RunDirectoryError: they are another optimizer's, or another network's.
     """
     try:
-        for name, tensor in state.items():
+        for name, tensor in moments.items():
             tensor.copy_(saved[name])
     except (KeyError, RuntimeError, TypeError) as error:
         raise misfit(error) from error

@@ -1,4 +1,4 @@
-"""What agents with a learner share: workers that make samples of sliding windows, and the learner that applies."""
+"""What agents with a learner share: a worker's side of the ring, and the learner that applies."""
 
 from __future__ import annotations
 
@@ -12,75 +12,66 @@ from torch import Tensor
 from a3c_zoo.agents.apply import Applier
 from a3c_zoo.agents.configs import HandoverConfig
 from a3c_zoo.agents.context import WorkerContext, misfit
-from a3c_zoo.agents.training import check_live
 from a3c_zoo.agents.worker import Member, RolloutWorker
 from a3c_zoo.config import Config
-from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.memory import check_handover_memory
 from a3c_zoo.learning.windows import Windows
 from a3c_zoo.processes.ring import LONGEST_WAIT_S, SHORTEST_WAIT_S, Layout, Ring, ring_memory
 from a3c_zoo.records import Report
 
 
-class WindowWorker(RolloutWorker):
-    """A worker whose samples are sliding windows; agents say what is handed over of them."""
+class Handover:
+    """A worker's side of the ring: sliding windows over its rollouts, and the slots that it fills.
 
-    def __init__(
-        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
-    ) -> None:
-        agent = plan.config.agent
+    Args:
+        worker: fills its own slots. state: a state dictionary of the worker to go on from, or None.
+
+    Attributes:
+        windows: over the worker's rollouts.
+    """
+
+    def __init__(self, worker: RolloutWorker, state: dict[str, Any] | None) -> None:
+        agent = worker.agent
         assert isinstance(agent, HandoverConfig)
-        super().__init__(plan, rank, state, on_tick, agent.n_steps)
-        self.ring = Ring(plan.exchange)
+        self._worker, self._ring = worker, Ring(worker.context.exchange)
         self.windows = Windows(
-            self.collector.rollout, agent.reward_steps, agent.gamma, agent.clip_rewards, agent.reward_scale
+            worker.collector.rollout, agent.reward_steps, agent.gamma, agent.clip_rewards, agent.reward_scale
         )
-        self._is_live = agent.pull == "live"
-        if self._is_live:
-            self.model.flat.attach(plan.parameters)
         if state and "windows" in state:
             try:
                 self.windows.load_state_dict(state["windows"])
             except (KeyError, RuntimeError, ValueError) as error:
                 raise misfit(error) from error
 
-    def pull(self) -> None:
-        if not self._is_live:
-            return super().pull()
-        self.model.pull_statistics(self.plan.statistics)
-        self.updates_at_pull = self.counters.updates
+    def claim(self) -> dict[str, Tensor]:
+        """Returns the worker's next slot to fill; waits until the learner has emptied one."""
+        return self._ring.claim(self._worker.rank, self._worker.on_tick)
 
-    def work(self) -> None:
-        """Collects one rollout and hands over the samples that it completes."""
-        self.pull()
-        self.collect()
-        self.windows.push(self.collector.rollout)
-        if self.windows.valid.any():
-            self.hand_over()
+    def commit(self, slot: dict[str, Tensor]) -> None:
+        """Hands over the claimed slot, marked with the version of the worker's parameters."""
+        slot["version"].fill_(self._worker.updates_at_pull)
+        self._ring.commit(self._worker.rank)
 
-    def hand_over(self) -> None:
-        """Puts into the ring what the learner needs of the windows."""
-        raise NotImplementedError
-
-    def state_dict(self) -> dict[str, Any]:
-        state = super().state_dict()
-        if "env" in state["collector"]:  # else a resumed run begins new episodes
-            state["windows"] = self.windows.state_dict()
-        return state
+    def state_dict(self, collector: dict[str, Any]) -> dict[str, Any]:
+        """The windows, where the collector's state holds its environments; otherwise a resumed run begins new ones."""
+        return {"windows": self.windows.state_dict()} if "env" in collector else {}
 
 
 class Learner(Member):
-    """The learner: takes what workers hand over and applies it, an update at a time; agents say how."""
+    """The learner: takes what workers hand over and applies it, one update at a time.
+
+    Agents derive from it and define `take` and `learn`.
+
+    Attributes:
+        versions: for each item that was taken for the next update, the count of updates when its worker pulled.
+    """
 
     def __init__(
-        self, plan: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
+        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
     ) -> None:
-        assert plan.optimizer_state is not None
-        super().__init__(plan, rank, on_tick)
-        self.ring = Ring(plan.exchange)
-        #: Of the parameters with which the newest samples of what was taken for the next update were collected.
+        super().__init__(context, rank, on_tick)
+        self.ring, self.applier = Ring(context.exchange), Applier(self, None)
         self.versions: list[int] = []
-        self._applier = Applier(self, plan.optimizer_state)
         self._worked_s = self._waited_s = 0.0
         self._wait_s = SHORTEST_WAIT_S
         if state:
@@ -90,7 +81,7 @@ class Learner(Member):
                 raise misfit(error) from error
 
     def work(self) -> None:
-        """Takes what is next in the ring, or waits a little for it."""
+        """Takes the next item in the ring, or waits a little for it."""
         start_s = time.monotonic()
         if self._take_next():
             self._worked_s += time.monotonic() - start_s
@@ -101,7 +92,7 @@ class Learner(Member):
             self._waited_s += time.monotonic() - start_s
 
     def finish(self) -> None:
-        """Empties the ring. What makes no whole update is part of the learner's state."""
+        """Empties the ring. Items that do not make a whole update become part of the learner's state."""
         while self._take_next():
             pass
 
@@ -118,16 +109,16 @@ class Learner(Member):
         return True
 
     def take(self, slot: dict[str, Tensor]) -> bool:
-        """Copies or adds up what a slot holds; returns whether that makes an update."""
+        """Copies or adds up what a slot holds; returns whether there is enough for an update."""
         raise NotImplementedError
 
     def learn(self) -> None:
-        """Makes one update of what was taken."""
+        """Makes one update from what was taken."""
         raise NotImplementedError
 
     def apply(self, gradient: Tensor) -> dict[str, float]:
-        """Applies the gradient `[P]` of what was taken since the last update; see `Applier.apply`."""
-        applied = self._applier.apply(gradient, self.versions)
+        """Applies the gradient `[P]` of what was taken since the last update; returns metrics (`Applier.apply`)."""
+        applied = self.applier.apply(gradient, self.versions)
         self.versions.clear()
         return applied
 
@@ -142,33 +133,15 @@ class Learner(Member):
         return report
 
 
-def check_handover(config: Config) -> None:
-    """Raises ConfigError for a network that these agents cannot take, or not act with as the configuration says."""
-    assert isinstance(config.agent, HandoverConfig)
-    core = getattr(config.network, "recurrent", "none")
-    if core != "none" and getattr(config.agent, "transfer", "") == "transitions":
-        raise ConfigError(
-            f"network.recurrent: {core} — a transition doesn't tell what preceded it. Hand over whole rollouts "
-            "(-o agent.transfer=microbatches), or leave the core out"
-        )
-    if config.agent.pull == "live":
-        check_live(config, "-o agent.pull=rollout, or ")
-
-
 def make_ring(config: Config, slots: int, layout: Layout, batch_slots: int, is_shared: bool) -> dict[str, Tensor]:
-    """The memory of the ring (`ring_memory`), if there is as much.
+    """Returns the memory of the ring (`ring_memory`).
 
     Args:
-        slots: of each worker. layout: of one of them. batch_slots: see `check_handover_memory`.
+        slots: of each worker. layout: of one slot. batch_slots: how many slots the learner gathers.
 
     Raises:
-        ConfigError: there is not.
+        ConfigError: there is not enough memory.
     """
     size = sum(prod(shape) * dtype.itemsize for shape, dtype in layout.values())
     check_handover_memory(size, workers=config.run.workers, slots=slots, batch_slots=batch_slots)
     return ring_memory(config.run.workers, slots, layout, is_shared)
-
-
-def rows_in_memory(config: HandoverConfig) -> int:
-    """Observations that each worker's rollout and windows hold for each environment."""
-    return 2 * config.n_steps + config.reward_steps

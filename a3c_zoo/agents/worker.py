@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from a3c_zoo.agents.configs import A3CConfig, LossConfig, TextbookConfig
 from a3c_zoo.agents.context import WorkerContext, misfit
+from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.counters import Counters
@@ -18,52 +21,62 @@ from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import Objective
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import schedule_left
+from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.records import Episode, Report
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
 
-#: Seconds between two updates whose statistics are computed: often enough for a plot, too seldom to cost.
-STATISTICS_EVERY_S = 0.05
+#: Seconds between two updates whose metrics are computed: often enough for a plot, and cheap.
+METRICS_EVERY_S = 0.05
 
-
-#: Updates over which staleness is told.
+#: Staleness is reported over this many of the newest updates.
 STALENESS_WINDOW = 1000
 
 
 class Member:
-    """What workers and learners have in common: exact counts and a report. Agents derive from it and say what is done.
+    """What workers and learners have in common: a model, exact counts and a report.
 
     Args:
-        plan: what all share. rank: which of them this is. on_tick: called while it works or waits; may raise to stop.
+        context: what all members share. rank: the member's number.
+        on_tick: called while the member works or waits; may raise to stop it.
+
+    Attributes:
+        agent: the configuration of the agent. row: the member's own row of the counters, `[4]`.
+        staleness: of the latest updates, in updates.
     """
 
-    def __init__(self, plan: WorkerContext, rank: int, on_tick: Callable[[], None]) -> None:
-        self.plan, self.rank, self.on_tick = plan, rank, on_tick
-        self.model = Model(plan.spaces, plan.network, plan.config, plan.config.run.device)
-        self.counters = Counters(plan.counters)
+    def __init__(self, context: WorkerContext, rank: int, on_tick: Callable[[], None]) -> None:
+        config = context.config
+        assert isinstance(config.agent, LossConfig)
+        assert config.optimizer is not None
+        self.context, self.rank, self.on_tick = context, rank, on_tick
+        self.agent, self.optimizer_config = config.agent, config.optimizer
+        self.model = Model(context.spaces, context.network, config, config.run.device)
+        self.counters = Counters(context.counters)
         self.row = self.counters.row(rank)
-        self.staleness: deque[float] = deque(maxlen=STALENESS_WINDOW)  # of the latest updates
+        self.staleness: deque[float] = deque(maxlen=STALENESS_WINDOW)
+        self._objective = objective_of(config.agent)
         self._report = Report(worker=rank)
-        self._next_statistics_s = 0.0
+        self._next_metrics_s = 0.0
 
     def work(self) -> None:
+        """See `a3c_zoo.processes.crew.Worker`, as for the methods below that have no docstring."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Nothing is left to do at a standstill."""
+        """A worker has nothing left to do at a standstill."""
 
-    def at_schedule(self, objective: Objective) -> Objective:
-        """The objective with what its coefficients are by now."""
-        optimizer = self.plan.config.optimizer
-        assert optimizer is not None
-        return objective.at(schedule_left(optimizer, self.counters.steps, self.plan.config.run.steps))
+    def objective(self) -> Objective:
+        """The loss, with coefficients as scheduled for now."""
+        left = schedule_left(self.optimizer_config, self.counters.steps, self.context.config.run.steps)
+        return self._objective.at(left)
 
-    def wants_statistics(self) -> bool:
-        """Whether the next update's statistics shall be computed and given to `tell`."""
-        return time.monotonic() >= self._next_statistics_s
+    def wants_metrics(self) -> bool:
+        """Whether the metrics of the next update are due: then they are computed and given to `tell`."""
+        return time.monotonic() >= self._next_metrics_s
 
     def tell(self, metrics: dict[str, float]) -> None:
-        """Puts the statistics of an update into the next report, and what is known of staleness."""
-        self._next_statistics_s = time.monotonic() + STATISTICS_EVERY_S
+        """Puts the metrics of an update into the next report, with the mean and 95th percentile of staleness."""
+        self._next_metrics_s = time.monotonic() + METRICS_EVERY_S
         self._report.metrics |= metrics
         if self.staleness:
             ordered = sorted(self.staleness)
@@ -85,36 +98,31 @@ class Member:
 
 
 class RolloutWorker(Member):
-    """One worker without its work: agents derive from it and say what becomes of a rollout.
+    """A worker that pulls parameters and collects rollouts; agents derive from it and define `work`.
 
     Args:
-        plan: what all workers share. rank: which of them this is. state: to go on from, or None.
-        on_tick: called after every environment step; may raise to stop.
-        n_steps: T, rows of a rollout. cut_at_end: it ends with its episode, if that is sooner (`Collector`).
+        state: a state dictionary to go on from, or None. Others: see `Member`; `on_tick` is called after every
+            environment step.
     """
 
     def __init__(
-        self,
-        plan: WorkerContext,
-        rank: int,
-        state: dict[str, Any] | None,
-        on_tick: Callable[[], None],
-        n_steps: int,
-        cut_at_end: bool = False,
+        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
     ) -> None:
-        config, seed = plan.config, plan.config.run.seed
-        super().__init__(plan, rank, on_tick)
-        env = make_vector_env(plan.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
+        super().__init__(context, rank, on_tick)
+        config, agent, seed = context.config, self.agent, context.config.run.seed
+        env = make_vector_env(context.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
         self.collector = Collector(
-            CheckedEnvironment(env, plan.entry.name, plan.spaces.observations),
-            plan.spaces.actions,
-            n_steps,
-            seed_for(seed, SEED_ENV, rank, plan.session),
-            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank, plan.session)),
+            CheckedEnvironment(env, context.entry.name, context.spaces.observations),
+            context.spaces.actions,
+            agent.n_steps,
+            seed_for(seed, SEED_ENV, rank, context.session),
+            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank, context.session)),
             on_tick,
-            cut_at_end,
+            agent.cut_at_end,
             self.model.network.start(config.env.num_envs),
         )
+        if agent.acts_live:
+            self.model.flat.attach(context.parameters)
         if state:
             try:
                 self.collector.load_state_dict(state["collector"])
@@ -122,18 +130,25 @@ class RolloutWorker(Member):
                 raise misfit(error) from error
 
     def pull(self) -> None:
-        """Copies the shared parameters into the worker's own network."""
-        self.model.pull(self.plan.parameters, self.plan.statistics)
+        """Copies the shared parameters and observation statistics into the worker's own network."""
+        if self.agent.acts_live:
+            self.model.pull_statistics(self.context.observation_statistics)
+        else:
+            self.model.pull(self.context.parameters, self.context.observation_statistics)
         self.updates_at_pull = self.counters.updates
 
-    def collect(self) -> None:
-        """Collects one rollout, `self.collector.rollout`, and accounts for it."""
+    def collect(self) -> Rollout:
+        """Collects one rollout, adds it to the counters, and its episodes to the report.
+
+        Raises:
+            ConfigError: the agent learns from whole episodes, and one is longer than a rollout.
+        """
         steps_before = self.counters.steps
         episodes = self.collector.collect(self.model.network)
         rollout = self.collector.rollout
-        if self.plan.statistics is not None:
-            seen = self.plan.spaces.observations.encode(rollout.observations[:-1]).numpy()
-            ObservationStatistics(self.plan.statistics).update(self.rank, seen[rollout.valid])
+        if self.context.observation_statistics is not None:
+            seen = self.context.spaces.observations.encode(rollout.observations[:-1]).numpy()
+            ObservationStatistics(self.context.observation_statistics).update(self.rank, seen[rollout.valid])
         counts = rollout.valid.sum(axis=1)
         self.row[0] += counts.sum()
         self.row[3] += len(episodes)
@@ -142,9 +157,39 @@ class RolloutWorker(Member):
             self._report.episodes += [
                 Episode(e.episode_return, e.length, int(steps[e.row]), now, self.rank) for e in episodes
             ]
+        if self.agent.whole_episodes and not self.collector.ended[0]:
+            raise ConfigError(
+                f"an episode of '{self.context.entry.name}' is longer than {int(counts.sum()):,} steps, the memory "
+                "for one. Set more aside (-o agent.n_steps=…), cut episodes short (env.max_episode_steps, where "
+                "there is one), or use agent nstep"
+            )
+        return rollout
 
     def state_dict(self) -> dict[str, Any]:
         return {"collector": self.collector.state_dict()}
 
     def close(self) -> None:
         self.collector.env.close()
+
+
+def objective_of(config: LossConfig) -> Objective:
+    """The loss that an agent's configuration asks for."""
+    objective = Objective(
+        gamma=config.gamma,
+        gae_lambda=1.0,
+        entropy_coefficient=config.entropy_coefficient,
+        value_coefficient=config.value_coefficient,
+        normalize_advantages=config.normalize_advantages,
+        clip_rewards=config.clip_rewards,
+        reward_scale=config.reward_scale,
+        loss_sum=config.loss_reduction == "sum",
+        anneal_entropy=config.entropy_schedule == "linear",
+        whole_episodes=config.whole_episodes,
+    )
+    if isinstance(config, A3CConfig):
+        return replace(objective, gae_lambda=config.gae_lambda)
+    if isinstance(config, TextbookConfig):
+        return replace(
+            objective, termination_reward=config.termination_reward, normalize_returns=config.normalize_returns
+        )
+    return objective

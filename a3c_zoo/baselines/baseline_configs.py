@@ -52,6 +52,10 @@ class SB3Config(AgentConfig):
         -1, ge=-1, description="steps between new exploration noise (use_sde); -1: once per rollout"
     )
 
+    @property
+    def rollout_steps(self) -> int:
+        return self.n_steps
+
 
 class SB3A2CConfig(SB3Config):
     """stable-baselines3's A2C; every default is its own."""
@@ -83,3 +87,7 @@ class RandomConfig(AgentConfig):
     """Random actions."""
 
     n_steps: int = Field(32, ge=1, le=100_000, description="steps per environment between two looks at the budgets")
+
+    @property
+    def rollout_steps(self) -> int:
+        return self.n_steps

@@ -113,7 +113,7 @@ def run(context: RunContext) -> None:
     config, saved = context.config, context.checkpoint
     assert isinstance(config.agent, RandomConfig)
     spaces = probe_spaces(context.entry, None, config, context.supported_spaces)
-    check_memory(spaces.observations, workers=1, num_envs=config.env.num_envs, n_steps=config.agent.n_steps)
+    check_memory(spaces.observations, workers=1, num_envs=config.env.num_envs, stored_steps=config.agent.n_steps)
     model = Uniform.over(spaces)
     session = saved["session"] + 1 if saved else 0
     plan = Plan(context.entry, config, model, torch.tensor([saved["steps"] if saved else 0]), session)

@@ -171,7 +171,7 @@ def _check_memory(entry: EnvEntry, config: Config) -> None:
         samples = min(agent.batch_size, rollout) if isinstance(agent, SB3PPOConfig) else rollout
         on_cpu = samples if config.run.device == "cpu" else 0
         spec = observation_spec(space)
-        check_memory(spec, workers=1, num_envs=num_envs, n_steps=agent.n_steps, update_samples=on_cpu)
+        check_memory(spec, workers=1, num_envs=num_envs, stored_steps=agent.n_steps, update_samples=on_cpu)
 
 
 def _learn(model: OnPolicyAlgorithm, callback: RunCallback, context: RunContext, snapshot: Snapshot) -> None:

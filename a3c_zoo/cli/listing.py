@@ -74,6 +74,13 @@ def _networks(registry: Registry) -> list[Row]:
     ]
 
 
+def _optimizers(registry: Registry) -> list[Row]:
+    return [
+        {"name": entry.name, "plugin": registry.owner(entry).name, "description": entry.description}
+        for entry in registry.optimizers.values()
+    ]
+
+
 def _hyperparams(registry: Registry) -> list[Row]:
     from a3c_zoo.config.sets import list_sets
 
@@ -121,6 +128,7 @@ _TABLES: dict[str, Callable[[Registry], list[Row]]] = {
     "agents": lambda registry: _agents(registry, "agent"),
     "baselines": lambda registry: _agents(registry, "baseline"),
     "networks": _networks,
+    "optimizers": _optimizers,
     "hyperparams": _hyperparams,
     "plugins": _plugins,
 }
@@ -180,7 +188,7 @@ def _is_wanted(run: RunSummary, wanted: Mapping[str, Any]) -> bool:
 @click.option("--solved/--unsolved", default=None, help="Runs that solved their environment, or that ended without.")
 @click.option("--since", type=_Since(), metavar="2h|7d|DATE", help="Runs that started since then.")
 def command(what: str, as_json: bool, runs_dir: Path, **filters: Any) -> None:
-    """List what there is: WHAT is one of envs, agents, baselines, networks, hyperparams, plugins, runs.
+    """List what there is: WHAT is one of envs, agents, baselines, networks, optimizers, hyperparams, plugins, runs.
 
     The options from --env on choose among runs.
     """

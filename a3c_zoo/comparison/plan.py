@@ -233,7 +233,7 @@ def _settings(registry: Registry, entry: EnvEntry, method: Method, budget: Budge
 
 def _rollout(config: Config) -> int:
     """Agent steps of one rollout of every worker."""
-    return config.run.workers * config.env.num_envs * int(getattr(config.agent, "n_steps", 1))
+    return config.run.workers * config.env.num_envs * config.agent.rollout_steps
 
 
 def _refuse_twice(kind: str, given: Sequence[Any]) -> None:

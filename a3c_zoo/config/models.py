@@ -103,13 +103,33 @@ class EnvConfig(Section):
 
 
 class AgentConfig(Section):
-    """Base of the models of agents."""
+    """Base of the models of agents, which redefine the properties that differ."""
+
+    @property
+    def squashes_actions(self) -> bool:
+        """Whether Box actions are squashed to their bounds by tanh rather than clipped."""
+        return False
+
+    @property
+    def rollout_steps(self) -> int:
+        """Steps per environment between two points at which the run can evaluate, save or stop."""
+        return 1
 
 
 class NetworkConfig(Section):
-    """Base of the models of networks."""
+    """Base of the models of networks, which redefine the properties that differ."""
 
     name: str = Field("mlp", description="name of the network; see `a3c-zoo list networks`")
+
+    @property
+    def computes_in(self) -> Literal["float32", "bfloat16"]:
+        """The number type of the workers' networks."""
+        return "float32"
+
+    @property
+    def has_core(self) -> bool:
+        """Whether the network is recurrent: its outputs depend on what it saw before."""
+        return False
 
     def settled(self, device: str, num_envs: int) -> Self:
         """Returns a copy in which each value that depends on the machine is decided.
@@ -122,9 +142,9 @@ class NetworkConfig(Section):
 
 
 class OptimizerConfig(Section):
-    """The optimizer of the apply stage."""
+    """The optimizer of the apply stage, and base of the models of other optimizers."""
 
-    name: Literal["adam", "rmsprop"] = Field("adam", description="update rule")
+    name: str = Field("adam", description="name of the optimizer; see `a3c-zoo list optimizers`")
     learning_rate: float = Field(7e-4, gt=0, le=10, description="initial learning rate")
     schedule: Literal["constant", "linear"] = Field("constant", description="change of the learning rate over time")
     schedule_steps: int | None = Field(

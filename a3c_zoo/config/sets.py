@@ -199,11 +199,19 @@ def describe(config: Config) -> list[Row]:
 
 
 def plugins_of(registry: Registry, config: Config) -> dict[str, str]:
-    """Returns the plugins, with versions, that offer a run's environment, agent and network."""
+    """Returns the plugins, with versions, that offer a run's environment, agent and network.
+
+    The optimizer's plugin is there only if it is not the core.
+    """
     entries: dict[str, Entry] = {"env": registry.env(config.env_name), "agent": registry.agent(config.agent_name)}
     if config.network:
         entries["network"] = registry.network(config.network.name)
-    return {kind: str(registry.owner(entry)) for kind, entry in entries.items()}
+    plugins = {kind: str(registry.owner(entry)) for kind, entry in entries.items()}
+    if config.optimizer:
+        owner = registry.owner(registry.optimizer(config.optimizer.name))
+        if owner.name != "core":
+            plugins["optimizer"] = str(owner)
+    return plugins
 
 
 def is_file(hyperparams: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
@@ -21,7 +21,7 @@ from a3c_zoo.config.models import (
 )
 from a3c_zoo.config.yaml import Document, YamlFault, display
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean
-from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, load_object
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_object
 
 if TYPE_CHECKING:
     from a3c_zoo.plugins.registry import Registry
@@ -49,7 +49,8 @@ class Settings:
         self.settings: dict[str, dict[str, Setting]] = {name: {} for name in SECTIONS if name in agent.sections}
         self.faults: list[tuple[_Order, str]] = []
         self.layers = 0
-        self._network_layer = 0  # the layer that names another network than a layer below it
+        #: For sections whose model depends on their name: the layer that names another entry than a layer below it.
+        self._named_in = {"network": 0, "optimizer": 0}
 
     def add_document(self, document: Document) -> None:
         """Adds a set or a file as the next layer."""
@@ -107,7 +108,7 @@ class Settings:
             elif sections:
                 choices = " or ".join(f"{name}.{key}" for name in sections)
                 self._fault(setting.order, f"-o {key}: ambiguous, give {choices}")
-            elif self._models.keys() == self.settings.keys():  # if not, it may be a key of the unknown network
+            elif self._models.keys() == self.settings.keys():  # if not, it may be a key of an unknown name
                 known = {name: label for label in _labels(self._models) for name in (label, label.partition(".")[2])}
                 self._fault(setting.order, f"-o {key}: unknown key.{did_you_mean(key, known)}")
 
@@ -117,7 +118,7 @@ class Settings:
         Raises:
             ConfigError: has all faults, in the order of their sources.
         """
-        self._drop_keys_of_another_network()
+        self._drop_keys_of_others()
         sections: dict[str, Any] = {name: self._validate(name, model) for name, model in self._models.items()}
         self._fit_to_agent(sections)
         if self.faults:
@@ -178,20 +179,21 @@ class Settings:
         present = self.settings[section].get(key)
         if present is None or present.order <= setting.order:
             self.settings[section][key] = setting
-            if present is not None and (section, key) == ("network", "name") and present.value != setting.value:
-                self._network_layer = setting.order[0]
+            if section in self._named_in and key == "name" and present is not None and present.value != setting.value:
+                self._named_in[section] = setting.order[0]
 
-    def _drop_keys_of_another_network(self) -> None:
-        """Drops keys that a lower layer gives for its own network when a higher layer names another network."""
-        if (model := self._models.get("network")) is not None:
-            settings = self.settings["network"]
-            for key in [key for key in settings if key not in model.model_fields]:
-                if settings[key].order[0] < self._network_layer:
-                    del settings[key]
+    def _drop_keys_of_others(self) -> None:
+        """Drops keys that a lower layer gives for its own network or optimizer when a higher layer names another."""
+        for section, layer in self._named_in.items():
+            if (model := self._models.get(section)) is not None:
+                settings = self.settings[section]
+                for key in [key for key in settings if key not in model.model_fields]:
+                    if settings[key].order[0] < layer:
+                        del settings[key]
 
     @functools.cached_property
     def _models(self) -> dict[str, type[Section]]:
-        """The model of each section; `network` is left out if its name is unknown.
+        """The model of each section; `network` or `optimizer` is left out if its name is unknown.
 
         This is computed once, after all settings with a section have been added.
         """
@@ -199,21 +201,26 @@ class Settings:
             "run": RunConfig,
             "env": _model(self.env.config, EnvConfig),
             "agent": _model(self.agent.config, AgentConfig),
-            "network": self._network_model() if "network" in self.settings else None,
-            "optimizer": OptimizerConfig,
+            "network": self._named_model("network", NetworkConfig, self.registry.network),
+            "optimizer": self._named_model("optimizer", OptimizerConfig, self.registry.optimizer),
         }
         return {name: model for name, model in models.items() if model is not None and name in self.settings}
 
-    def _network_model(self) -> type[Section] | None:
-        default = Setting(NetworkConfig.model_fields["name"].default, "default", (_LAST, 0))
-        setting = self.settings["network"].get("name", default)
+    def _named_model(
+        self, section: str, base: type[Section], find: Callable[[str], NetworkEntry | OptimizerEntry]
+    ) -> type[Section] | None:
+        """The model of a section that names its entry, None for a section that is not there or an unknown name."""
+        if section not in self.settings:
+            return None
+        default = Setting(base.model_fields["name"].default, "default", (_LAST, 0))
+        setting = self.settings[section].get("name", default)
         if not isinstance(setting.value, str):
-            self._fault(setting.order, f"{setting.source} network.name: {display(setting.value)} — must be a name")
+            self._fault(setting.order, f"{setting.source} {section}.name: {display(setting.value)} — must be a name")
             return None
         try:
-            return _model(self.registry.network(setting.value).config, NetworkConfig)
+            return _model(find(setting.value).config, base)
         except UnknownNameError as error:
-            self._fault(setting.order, f"{setting.source} network.name: {error}")
+            self._fault(setting.order, f"{setting.source} {section}.name: {error}")
             return None
 
     def _validate(self, name: str, model: type[Section]) -> Section | None:

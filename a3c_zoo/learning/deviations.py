@@ -32,11 +32,7 @@ class WithDeviations(ActorCritic):
         super().__init__()
         self.network = network
         self.log_std = nn.Parameter(torch.zeros(num_actions))
-
-    @property
-    def normalizes(self) -> bool:
-        """Whether the network wants statistics of its observations."""
-        return bool(getattr(self.network, "normalizes", False))
+        self.normalizes = network.normalizes
 
     def take_statistics(self, mean: Tensor, scale: Tensor) -> None:
         self.network.take_statistics(mean, scale)

@@ -112,7 +112,7 @@ class ConvActorCritic(Split):
         self._convs = tuple(convs)  # looked up without nn.Module, see networks.py
         convolved, width = channels * math.prod(sizes), architecture.hidden
         hidden = 2 if architecture.separate else 1
-        if config.recurrent != "none":
+        if config.has_core:
             if architecture.separate:
                 raise ConfigError(f"network '{name}' has two hidden layers side by side: no recurrent core fits in")
             hidden, width = 0 if architecture.core_is_hidden else 1, config.recurrent_size

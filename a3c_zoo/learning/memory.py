@@ -16,7 +16,13 @@ IMAGE_ENVIRONMENT_BYTES = 1_400_000
 
 
 def check_memory(
-    spec: ObservationSpec, *, workers: int, num_envs: int, n_steps: int, update_samples: int = 0, number_bytes: int = 4
+    spec: ObservationSpec,
+    *,
+    workers: int,
+    num_envs: int,
+    stored_steps: int,
+    update_samples: int = 0,
+    number_bytes: int = 4,
 ) -> None:
     """Holds what a run certainly needs against what there is. Networks, optimizers and libraries are not counted.
 
@@ -30,7 +36,7 @@ def check_memory(
     """
     size, elements = spec.dtype.itemsize * prod(spec.shape), prod(spec.shape)
     own = size + (IMAGE_ENVIRONMENT_BYTES if spec.kind == "image" else 0)
-    rollout, update = (n_steps + 1) * num_envs * size, update_samples * elements * number_bytes
+    rollout, update = (stored_steps + 1) * num_envs * size, update_samples * elements * number_bytes
     needed, available = workers * (rollout + update + num_envs * own), hardware.available_memory()
     if needed <= available:
         return

@@ -55,7 +55,7 @@ class MLP(Split):
         self.separate = config.separate or not config.hidden_sizes  # without hidden layers there is no body to share
         heads = sizes if self.separate else sizes[-1:]
         self.num_features = sizes[-1]
-        if config.recurrent != "none":
+        if config.has_core:
             heads = [config.recurrent_size]
         if not self.separate:
             self.body = _Tower(sizes, config.activation, gain, last_gain=gain)

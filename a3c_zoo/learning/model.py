@@ -108,8 +108,9 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, 
             f"network '{network.name}' takes {inputs} observations; environment '{entry.name}' "
             f"offers {observation_space}. Choose another: a3c-zoo list networks"
         )
-    squash = bool(getattr(config.agent, "squash_actions", False))
-    return Spaces(spec, action_distribution(action_space, squash=squash, uniform=network is None))
+    return Spaces(
+        spec, action_distribution(action_space, squash=config.agent.squashes_actions, uniform=network is None)
+    )
 
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -128,7 +129,7 @@ class Model:
         self.config = config
         self.device = device
         self.module = _build(spaces, entry, config.network)
-        self.flat = FlatParameters(self.module, DTYPES[getattr(config.network, "precision", "float32")], device)
+        self.flat = FlatParameters(self.module, DTYPES[config.network.computes_in], device)
         self.network = self.module if device == "cpu" else cast("ActorCritic", OnDevice(self.module, device))
 
     @classmethod
@@ -153,11 +154,6 @@ class Model:
         else:
             detail = f"{len(saved)} parameters there, {len(self.shapes())} here"
         raise RunDirectoryError(f"the checkpoint is of another network: {detail}")
-
-    @property
-    def normalizes(self) -> bool:
-        """Whether the network wants statistics of its observations (`ObservationStatistics`)."""
-        return bool(getattr(self.module, "normalizes", False))
 
     def pull(self, parameters: Tensor, statistics: Tensor | None) -> None:
         """Copies shared parameters `[P]` into the network, and the observations' statistics where it wants them."""

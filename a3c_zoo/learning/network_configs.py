@@ -20,6 +20,10 @@ class CoreConfig(NetworkConfig):
     recurrent: Literal["none", "lstm", "gru"] = Field("none", description="recurrent core between body and heads")
     recurrent_size: Width = Field(256, description="units of the recurrent core")
 
+    @property
+    def has_core(self) -> bool:
+        return self.recurrent != "none"
+
 
 class MLPConfig(CoreConfig):
     """Fully connected layers for vector observations."""
@@ -34,7 +38,7 @@ class MLPConfig(CoreConfig):
 
     @model_validator(mode="after")
     def _one_body(self) -> Self:
-        if self.recurrent != "none" and self.separate:
+        if self.has_core and self.separate:
             raise ValueError("network.separate: true — a recurrent core has one body; set network.separate to false")
         return self
 
@@ -52,6 +56,10 @@ class ImageConfig(CoreConfig):
         description="of the workers' networks; auto: bfloat16 where it is faster: AMX or AVX512-BF16",
     )
 
+    @property
+    def computes_in(self) -> Literal["float32", "bfloat16"]:
+        return "bfloat16" if self.precision == "bfloat16" else "float32"
+
     def settled(self, device: str, num_envs: int) -> Self:
         """With what "auto" means on this machine, so that config.yml holds what was used.
 
@@ -60,6 +68,6 @@ class ImageConfig(CoreConfig):
         """
         if self.precision != "auto":
             return self
-        is_small = self.name == "conv42" and (num_envs == 1 or self.recurrent != "none")
+        is_small = self.name == "conv42" and (num_envs == 1 or self.has_core)
         is_fast = device == "cpu" and has_fast_bfloat16() and not is_small
         return self.model_copy(update={"precision": "bfloat16" if is_fast else "float32"})

@@ -21,7 +21,13 @@ OBSERVATION_LIMIT = 10.0
 
 
 class ActorCritic(nn.Module):
-    """What the stages need of a network. `B` is any number of leading axes' worth of observations."""
+    """What the stages need of a network. B stands for the leading axes, however many there are.
+
+    Attributes:
+        normalizes: whether the network takes observation statistics (`take_statistics`).
+    """
+
+    normalizes: bool = False
 
     def policy(self, observations: Tensor) -> Tensor:
         """Logits `[B, A]` for observations `[B, ...]`: all that acting needs."""

@@ -107,7 +107,7 @@ def differentiate(
     rollout: Rollout,
     columns: slice,
     objective: Objective,
-    want_statistics: bool = False,
+    want_metrics: bool = False,
 ) -> dict[str, float]:
     """Adds the gradient of the loss over some environments of a rollout to the network's `.grad` tensors.
 
@@ -115,7 +115,7 @@ def differentiate(
     constants. The values come from the same forward pass that is differentiated, so acting needs no values.
 
     Returns:
-        Statistics of the update by name, empty unless `want_statistics` (they cost about 4 % of a small update).
+        Statistics of the update by name, empty unless `want_metrics` (they cost about 4 % of a small update).
     """
     logits, all_values, value = forward(network, rollout, columns)
     valid = rollout.valid[:, columns]
@@ -123,7 +123,7 @@ def differentiate(
     next_values = rollout.next_values(values_now[1:], columns, value)
     advantages, returns = advantages_and_returns(rollout, columns, values_now[:-1], next_values, objective)
     actions = rollout.actions[:, columns].flatten(0, 1)
-    return descend(distribution, logits, all_values, actions, advantages, returns, valid, objective, want_statistics)
+    return descend(distribution, logits, all_values, actions, advantages, returns, valid, objective, want_metrics)
 
 
 def forward(
@@ -152,7 +152,7 @@ def descend(
     returns: NDArray[np.float32],
     valid: NDArray[np.bool_],
     objective: Objective,
-    want_statistics: bool = False,
+    want_metrics: bool = False,
 ) -> dict[str, float]:
     """Goes back from the loss of B samples through the graph of logits and values; the end of `differentiate`.
 
@@ -175,7 +175,7 @@ def descend(
     )
     loss = torch.dot(per_sample, weight_t)
     loss.backward()  # type: ignore[no-untyped-call]
-    if not want_statistics:
+    if not want_metrics:
         return {}
     raw_t = torch.from_numpy(advantages.reshape(num_samples))  # normalised ones would average to 0 always
     with torch.no_grad():

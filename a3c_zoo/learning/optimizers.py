@@ -1,30 +1,125 @@
-"""The apply stage: flat parameters, optimizers whose state may be shared, schedules, exact counters.
+"""The apply stage: optimizers over flat parameters, clipping, and schedules.
 
-All parameters of a network lie in one contiguous float32 tensor and its gradients in another; the module's own
-tensors are views into them. So pulling is one copy, clipping one norm and applying one call.
+An optimizer works on one tensor of parameters `[P]` and one gradient `[P]`. Its moments (the tensors that it keeps from
+update to update) are made up front and handed to it, so that all workers can share them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from a3c_zoo.errors import DivergedError
+from a3c_zoo.plugins.entries import load_object
 
 if TYPE_CHECKING:
     from a3c_zoo.config import OptimizerConfig
+    from a3c_zoo.plugins.entries import OptimizerEntry
+
+
+class Optimizer(Protocol):
+    """The interface of the classes that `OptimizerEntry.factory` names.
+
+    Args:
+        parameters: `[P]`, float32; updated in place. In a run they are in shared memory.
+        moments: the tensors that `moments` returned, new or from a checkpoint; the optimizer may only change them in
+            place. They are shared by all workers, unless `optimizer.shared_statistics` is false.
+        config: the `optimizer` section.
+    """
+
+    def __init__(self, parameters: Tensor, moments: Mapping[str, Tensor], config: OptimizerConfig) -> None: ...
+
+    @staticmethod
+    def moments(parameters: Tensor, config: OptimizerConfig) -> dict[str, Tensor]:
+        """Returns the moments before the first update, by name; a checkpoint keeps them under these names."""
+        ...
+
+    def apply(self, gradient: Tensor, learning_rate: float) -> None:
+        """Makes one update in place from a gradient `[P]`, float32, which is left as it is."""
+        ...
+
+
+def optimizer_class(entry: OptimizerEntry) -> type[Optimizer]:
+    """Imports the optimizer of an entry."""
+    return cast("type[Optimizer]", load_object(entry.factory))
+
+
+class Adam:
+    """torch's fused Adam kernel on the flat tensors (Kingma & Ba 2015, arXiv:1412.6980, algorithm 1).
+
+    With shared moments this is the "shared Adam" of the A3C literature. The kernel is called as
+    `torch.optim.Adam(fused=True)` calls it. That class is not used because making one imports torch's compiler, which
+    takes 1.7 s in each worker.
+    """
+
+    def __init__(self, parameters: Tensor, moments: Mapping[str, Tensor], config: OptimizerConfig) -> None:
+        self._parameters, self._moments, self._config = parameters, moments, config
+
+    @staticmethod
+    def moments(parameters: Tensor, config: OptimizerConfig) -> dict[str, Tensor]:
+        return {
+            "step": torch.zeros((), dtype=torch.float32),
+            "exp_avg": torch.zeros_like(parameters),
+            "exp_avg_sq": torch.zeros_like(parameters),
+        }
+
+    @torch.no_grad()
+    def apply(self, gradient: Tensor, learning_rate: float) -> None:
+        moments, config = self._moments, self._config
+        moments["step"].add_(1)
+        torch._fused_adam_(
+            [self._parameters],
+            [gradient],
+            [moments["exp_avg"]],
+            [moments["exp_avg_sq"]],
+            [],
+            [moments["step"]],
+            lr=learning_rate,
+            beta1=config.beta1,
+            beta2=config.beta2,
+            weight_decay=0.0,
+            eps=config.epsilon,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+class RMSprop:
+    """RMSprop with ε under the root, as in A3C (Mnih et al. 2016, eq. S2–S3) and TensorFlow.
+
+    g ← α·g + (1 − α)·Δθ²;  θ ← θ − η·Δθ / √(g + ε)
+
+    torch.optim.RMSprop is not used because it adds ε outside the root.
+    """
+
+    def __init__(self, parameters: Tensor, moments: Mapping[str, Tensor], config: OptimizerConfig) -> None:
+        self._parameters = parameters
+        self._square_avg = moments["square_avg"]
+        self._alpha = config.alpha
+        self._epsilon = config.epsilon
+        self._root = torch.empty_like(parameters)
+
+    @staticmethod
+    def moments(parameters: Tensor, config: OptimizerConfig) -> dict[str, Tensor]:
+        return {"square_avg": torch.zeros_like(parameters)}
+
+    @torch.no_grad()
+    def apply(self, gradient: Tensor, learning_rate: float) -> None:
+        self._square_avg.mul_(self._alpha).addcmul_(gradient, gradient, value=1 - self._alpha)
+        torch.add(self._square_avg, self._epsilon, out=self._root).sqrt_()
+        self._parameters.addcdiv_(gradient, self._root, value=-learning_rate)
 
 
 def clip_by_global_norm(gradient: Tensor, max_norm: float | None) -> float:
     """Scales `gradient` `[P]` in place to an L2 norm of at most `max_norm`; returns the norm before.
 
     Raises:
-        DivergedError: the gradient is not finite; applying it would destroy the parameters of every worker.
+        DivergedError: the gradient is not finite. Applied, it would destroy the parameters of every worker.
     """
     norm = float(torch.linalg.vector_norm(gradient))
     if not np.isfinite(norm):
@@ -39,13 +134,13 @@ _SMALLEST = 5e-324  # a denormal
 
 @contextmanager
 def without_denormals() -> Iterator[None]:
-    """Numbers below 1.2e-38 become 0 in this thread.
+    """Within the context, float32 results below 1.2e-38 (denormal numbers) become 0 in this thread.
 
-    First moments of weights without a gradient (what they weigh is never positive behind its ReLU) fall below that
-    within 900 updates and stay there, and a CPU works on such numbers more than ten times slower than on others. Only
-    round an update: an environment computes in the same thread, and nothing changes for it.
+    A weight behind a ReLU that is never active has no gradient. Its first moment falls below 1.2e-38 within 900 updates
+    and stays there, and a CPU computes with such numbers more than ten times slower. The mode is set around an update
+    only, because environments compute in the same thread and must not be affected.
     """
-    before = _SMALLEST * 1.0 == 0.0  # torch can set this mode and not tell it
+    before = _SMALLEST * 1.0 == 0.0  # torch can set this mode, but cannot tell it
     torch.set_flush_denormal(True)
     try:
         yield
@@ -53,88 +148,10 @@ def without_denormals() -> Iterator[None]:
         torch.set_flush_denormal(before)
 
 
-class Optimizer(Protocol):
-    """Applies a flat gradient to the flat parameters."""
-
-    def apply(self, gradient: Tensor, learning_rate: float) -> None:
-        """Updates the parameters `[P]` in place from a gradient `[P]`."""
-        ...
-
-
-class Adam:
-    """torch's own fused Adam kernel on the flat tensor, with state tensors that it is given.
-
-    With the state in shared memory this is the "shared Adam" of the A3C literature. (Kingma & Ba 2015,
-    arXiv:1412.6980, algorithm 1.) The kernel is called as `torch.optim.Adam(fused=True)` calls it; to make one of
-    those imports torch's compiler, 1.7 s in each worker.
-    """
-
-    def __init__(self, parameters: Tensor, state: dict[str, Tensor], config: OptimizerConfig) -> None:
-        self._parameters, self._state, self._config = parameters, state, config
-
-    @torch.no_grad()
-    def apply(self, gradient: Tensor, learning_rate: float) -> None:
-        """One step, in place."""
-        state, config = self._state, self._config
-        state["step"].add_(1)
-        torch._fused_adam_(
-            [self._parameters],
-            [gradient],
-            [state["exp_avg"]],
-            [state["exp_avg_sq"]],
-            [],
-            [state["step"]],
-            lr=learning_rate,
-            beta1=config.beta1,
-            beta2=config.beta2,
-            weight_decay=0.0,
-            eps=config.epsilon,
-            amsgrad=False,
-            maximize=False,
-        )
-
-
-class RMSprop:
-    """RMSprop with ε under the root, as in A3C (Mnih et al. 2016, eq. S2–S3) and TensorFlow, in place.
-
-    g ← α·g + (1 − α)·Δθ²;  θ ← θ − η·Δθ / √(g + ε)
-    """
-
-    def __init__(self, parameters: Tensor, state: dict[str, Tensor], config: OptimizerConfig) -> None:
-        self._parameters = parameters
-        self._square_avg = state["square_avg"]
-        self._alpha = config.alpha
-        self._epsilon = config.epsilon
-        self._root = torch.empty_like(parameters)
-
-    @torch.no_grad()
-    def apply(self, gradient: Tensor, learning_rate: float) -> None:
-        self._square_avg.mul_(self._alpha).addcmul_(gradient, gradient, value=1 - self._alpha)
-        torch.add(self._square_avg, self._epsilon, out=self._root).sqrt_()
-        self._parameters.addcdiv_(gradient, self._root, value=-learning_rate)
-
-
-def optimizer_state(config: OptimizerConfig, parameters: Tensor) -> dict[str, Tensor]:
-    """Returns the state tensors of an optimizer that has done no step yet, made up front so they can be shared."""
-    if config.name == "adam":
-        return {
-            "step": torch.zeros((), dtype=torch.float32),
-            "exp_avg": torch.zeros_like(parameters),
-            "exp_avg_sq": torch.zeros_like(parameters),
-        }
-    return {"square_avg": torch.zeros_like(parameters)}
-
-
-def build_optimizer(config: OptimizerConfig, parameters: Tensor, state: dict[str, Tensor]) -> Optimizer:
-    """Returns the optimizer that `config` names, over the given parameters `[P]` and state tensors."""
-    kind = Adam if config.name == "adam" else RMSprop
-    return kind(parameters, state, config)
-
-
 def schedule_left(config: OptimizerConfig, steps: int, budget_steps: int | None) -> float:
-    """What is left of a linear schedule after `steps` agent steps: 1 at the start, 0 from its end on.
+    """The fraction of a linear schedule that is left after `steps` agent steps: 1 at the start, 0 at its end and after.
 
-    Its end is at `schedule_steps`, else at the run's budget; without either nothing falls.
+    The schedule ends at `schedule_steps`, by default at the run's budget. Without either it stays at 1.
     """
     horizon = config.schedule_steps or budget_steps
     return 1.0 if horizon is None else max(0.0, 1.0 - steps / horizon)
@@ -143,7 +160,7 @@ def schedule_left(config: OptimizerConfig, steps: int, budget_steps: int | None)
 def learning_rate_at(config: OptimizerConfig, steps: int, budget_steps: int | None) -> float:
     """The learning rate after `steps` agent steps.
 
-    A linear schedule falls from `learning_rate` to `final_learning_rate` and stays there; see `schedule_left`.
+    A linear schedule falls from `learning_rate` to `final_learning_rate` and stays there (`schedule_left`).
     """
     if config.schedule == "constant":
         return config.learning_rate

@@ -86,11 +86,7 @@ class Recurrent(ActorCritic):
         super().__init__()
         self.network = network
         self.core = Core(config.recurrent, network.num_features, config.recurrent_size)
-
-    @property
-    def normalizes(self) -> bool:
-        """Whether the body wants statistics of its observations."""
-        return bool(getattr(self.network, "normalizes", False))
+        self.normalizes = network.normalizes
 
     def take_statistics(self, mean: Tensor, scale: Tensor) -> None:
         self.network.take_statistics(mean, scale)
@@ -127,7 +123,7 @@ class Recurrent(ActorCritic):
 
 def with_core(network: Split, config: CoreConfig) -> ActorCritic:
     """The network with the core that its configuration asks for, or as it is."""
-    return network if config.recurrent == "none" else Recurrent(network, config)
+    return Recurrent(network, config) if config.has_core else network
 
 
 def kept(state: Tensor, resets: NDArray[np.bool_]) -> Tensor:

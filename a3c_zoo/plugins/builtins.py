@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, NetworkEntry
+from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.plugins.hookspecs import hookimpl
 
 #: The command line knows these without loading a plugin, so `COMMAND --help` loads none.
@@ -53,10 +53,12 @@ BASELINES = (
 )
 
 
-def _agent(name: str, config: str, description: str, one_environment: bool = False) -> AgentEntry:
+def _agent(
+    name: str, config: str, description: str, one_environment: bool = False, module: str | None = None
+) -> AgentEntry:
     return AgentEntry(
         name,
-        run=f"a3c_zoo.agents.{name.replace('-', '_')}:run",
+        run=f"a3c_zoo.agents.{module or name.replace('-', '_')}:run",
         load="a3c_zoo.agents.training:load",
         config=f"a3c_zoo.agents.configs:{config}",
         spaces=SPACES,
@@ -71,7 +73,7 @@ AGENTS = (
     _agent("a3c-data", "A3CDataConfig", "data parallel: workers collect samples, a learner computes the updates"),
     _agent("a3c-grad", "A3CGradConfig", "gradient parallel: workers compute gradients, a learner applies them"),
     _agent("nstep", "NStepConfig", "textbook: rollouts of N steps, acts with the live parameters", True),
-    _agent("monte-carlo", "MonteCarloConfig", "textbook: whole episodes, no bootstrap", True),
+    _agent("monte-carlo", "MonteCarloConfig", "textbook: whole episodes, no bootstrap", True, module="nstep"),
 )
 
 
@@ -119,6 +121,16 @@ def zoo_networks() -> list[NetworkEntry]:
             description="25 and 50 units, inputs scaled to length 1; the critic does not train the body",
         ),
         *(_image_network(*about) for about in IMAGE_NETWORKS),
+    ]
+
+
+@hookimpl
+def zoo_optimizers() -> list[OptimizerEntry]:
+    """The core's optimizers."""
+    module = "a3c_zoo.learning.optimizers"
+    return [
+        OptimizerEntry("adam", f"{module}:Adam", description="Adam, its moments shared or private"),
+        OptimizerEntry("rmsprop", f"{module}:RMSprop", description="RMSprop as in the A3C paper: ε under the root"),
     ]
 
 

@@ -143,6 +143,26 @@ class NetworkEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class OptimizerEntry:
+    """An optimizer that a set can name.
+
+    Attributes:
+        name: the value of `optimizer.name`.
+        factory: import string of a class with the interface of `a3c_zoo.learning.optimizers.Optimizer`:
+            `(parameters, moments, config)`, `moments(parameters, config)` and `apply(gradient, learning_rate)`.
+        config: import string of the pydantic model of the `optimizer` section, a subclass of
+            `a3c_zoo.config.OptimizerConfig`.
+        description: one line for listings.
+    """
+
+    name: str
+    factory: str
+    config: str = "a3c_zoo.config:OptimizerConfig"
+    description: str = ""
+    revision: int = ENTRY_REVISION
+
+
+@dataclass(frozen=True, slots=True)
 class HyperparamEntry:
     """A package that holds hyperparameter sets as `<env>/<set>.yml`."""
 
@@ -167,7 +187,7 @@ class CommandEntry:
 
 
 #: Anything a plugin can offer.
-Entry = EnvEntry | EnvFamily | AgentEntry | NetworkEntry | HyperparamEntry | CommandEntry
+Entry = EnvEntry | EnvFamily | AgentEntry | NetworkEntry | OptimizerEntry | HyperparamEntry | CommandEntry
 
 
 def load_object(path: str) -> Any:

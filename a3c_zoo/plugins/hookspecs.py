@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry
+    from a3c_zoo.plugins.entries import (
+        AgentEntry,
+        CommandEntry,
+        EnvEntry,
+        EnvFamily,
+        HyperparamEntry,
+        NetworkEntry,
+        OptimizerEntry,
+    )
     from a3c_zoo.records import Episode, Outcome, Progress, RunInfo
 
 PROJECT = "a3c_zoo"
@@ -56,6 +64,21 @@ def zoo_networks() -> Iterable[NetworkEntry]:  # type: ignore[empty-body]
         @hookimpl
         def zoo_networks():
             return [NetworkEntry(name="wide", factory="my_plugin.networks:build_wide", inputs=("vector",))]
+    """
+
+
+@_hookspec
+def zoo_optimizers() -> Iterable[OptimizerEntry]:  # type: ignore[empty-body]
+    """Offers optimizers that a hyperparameter set can name as `optimizer.name`.
+
+    The factory is a class that says which moments it keeps (`moments(parameters, config)`), so that they can be made
+    up front in memory that all workers share; is made from flat parameters `[P]`, moments and configuration; and
+    updates both in place (`apply(gradient, learning_rate)`).
+
+    Example:
+        @hookimpl
+        def zoo_optimizers():
+            return [OptimizerEntry(name="momentum", factory="my_plugin.optimizers:Momentum")]
     """
 
 

@@ -18,6 +18,7 @@ from a3c_zoo.plugins.entries import (
     EnvFamily,
     HyperparamEntry,
     NetworkEntry,
+    OptimizerEntry,
 )
 
 
@@ -43,6 +44,7 @@ KINDS: dict[type[Entry], Kind] = {
     EnvFamily: Kind("zoo_envs", "environment", name_field="prefix", import_fields=("resolve",)),
     AgentEntry: Kind("zoo_agents", "agent", import_fields=("run", "load", "config")),
     NetworkEntry: Kind("zoo_networks", "network", import_fields=("factory", "config")),
+    OptimizerEntry: Kind("zoo_optimizers", "optimizer", import_fields=("factory", "config")),
     HyperparamEntry: Kind("zoo_hyperparams", "hyperparameter package", name_field="package"),
     CommandEntry: Kind("zoo_commands", "command", import_fields=("command",)),
 }
@@ -138,7 +140,7 @@ def _revision_fault(entry: Entry) -> str | None:
         age, cure = ("a newer", "upgrade a3c-zoo") if newer else ("an older", "upgrade the plugin")
     kind = type(entry).__name__
     return (
-        f"{'an' if kind[0] in 'AE' else 'a'} {kind} of revision {entry.revision!r}, but this version of a3c-zoo "
+        f"{'an' if kind[0] in 'AEO' else 'a'} {kind} of revision {entry.revision!r}, but this version of a3c-zoo "
         f"understands revision {ENTRY_REVISION}: the plugin was made for {age} version of a3c-zoo; {cure}"
     )
 

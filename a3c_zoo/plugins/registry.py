@@ -19,6 +19,7 @@ from a3c_zoo.plugins.entries import (
     EnvFamily,
     HyperparamEntry,
     NetworkEntry,
+    OptimizerEntry,
     load_object,
 )
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, load_plugins, new_manager
@@ -39,6 +40,7 @@ class Registry:
         families: environment families by prefix.
         agents: agents and baselines by name; `entry.kind` tells them apart.
         networks: networks by name.
+        optimizers: optimizers by name.
         hyperparams: packages of hyperparameter sets by package name.
         commands: sub-commands by name.
         plugins: every plugin that was found, with its final status.
@@ -62,6 +64,7 @@ class Registry:
         self.families = self._by_name(EnvFamily)
         self.agents = self._by_name(AgentEntry)
         self.networks = self._by_name(NetworkEntry)
+        self.optimizers = self._by_name(OptimizerEntry)
         self.hyperparams = self._by_name(HyperparamEntry)
         self.commands = self._by_name(CommandEntry)
         self.plugins: tuple[PluginInfo, ...] = tuple(found)
@@ -95,6 +98,10 @@ class Registry:
     def network(self, name: str) -> NetworkEntry:
         """Returns the network `name`. Raises UnknownNameError if there is none."""
         return self._find("network", name, self.networks)
+
+    def optimizer(self, name: str) -> OptimizerEntry:
+        """Returns the optimizer `name`. Raises UnknownNameError if there is none."""
+        return self._find("optimizer", name, self.optimizers)
 
     def owner(self, entry: Entry) -> PluginInfo:
         """Returns the plugin that offers an entry, or the family that an environment was resolved by."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from a3c_zoo.config import Config, RunConfig
-    from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry
+    from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
     from a3c_zoo.plugins.run_hooks import RunHooks
     from a3c_zoo.runs.directory import RunDirectory
     from a3c_zoo.runs.resources import Meter
@@ -63,6 +63,7 @@ class Session:
         entry: EnvEntry,
         agent: AgentEntry,
         network: NetworkEntry | None,
+        optimizer: OptimizerEntry | None,
         config: Config,
         *,
         serial: bool,
@@ -73,7 +74,8 @@ class Session:
         meter: Meter,
         saved: Mapping[str, Any] | None,
     ) -> None:
-        self.directory, self.entry, self.network, self.config = directory, entry, network, config
+        self.directory, self.entry, self.config = directory, entry, config
+        self.network, self.optimizer = network, optimizer
         self.supported_spaces: Sequence[str] = agent.spaces
         self.serial = serial
         self.checkpoint: Mapping[str, Any] | None = saved["agent"] if saved else None

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, load_object
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_object
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.config.sets import dump_config, plugins_of
 from a3c_zoo.processes.start import warm_up
@@ -38,14 +38,16 @@ class Job:
     entry: EnvEntry
     agent: AgentEntry
     network: NetworkEntry | None
+    optimizer: OptimizerEntry | None
     config: Config
     serial: bool
 
 
 def make_job(registry: Registry, entry: EnvEntry, agent: AgentEntry, config: Config, serial: bool) -> Job:
-    """Completes a job with the network entry that its configuration names."""
+    """Completes a job with the network and optimizer that its configuration names."""
     network = registry.network(config.network.name) if config.network else None
-    return Job(registry, entry, agent, network, config, serial)
+    optimizer = registry.optimizer(config.optimizer.name) if config.optimizer else None
+    return Job(registry, entry, agent, network, optimizer, config, serial)
 
 
 def train_new(job: Job, runs_dir: Path, name: str | None, observer: Observer) -> Outcome:
@@ -136,6 +138,7 @@ def _train(
             job.entry,
             job.agent,
             job.network,
+            job.optimizer,
             job.config,
             serial=job.serial,
             hooks=job.registry.hooks,

@@ -1,4 +1,4 @@
-"""Flat parameters, clipping, optimizers, schedules and counters against numbers worked out by hand."""
+"""Clipping, optimizers and schedules against numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -10,96 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from a3c_zoo.config import OptimizerConfig
-from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.optimizers import (
-    build_optimizer,
     clip_by_global_norm,
     learning_rate_at,
-    optimizer_state,
+    optimizer_class,
     schedule_left,
     without_denormals,
 )
-from a3c_zoo.learning.parameters import FlatParameters, share
+from a3c_zoo.learning.parameters import share
+from a3c_zoo.plugins.builtins import zoo_optimizers
 
 
 def approx(*expected: float) -> Any:
     return pytest.approx(expected, rel=1e-6)
-
-
-class Line(nn.Module):
-    """y = a·x + b, with a of shape [1, 2] and b of shape [1]."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a = nn.Parameter(torch.tensor([[1.0, 2.0]]))
-        self.b = nn.Parameter(torch.tensor([3.0]))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ self.a.T + self.b
-
-
-def assert_views(flat: FlatParameters, module: Line) -> None:
-    """The module's tensors lie where the flat ones do: a at 0, b two float32 = 8 bytes further on."""
-    assert module.a.grad is not None
-    assert module.b.grad is not None
-    assert module.a.data_ptr() == flat.values.data_ptr()
-    assert module.b.data_ptr() == flat.values.data_ptr() + 8
-    assert module.a.grad.data_ptr() == flat.gradients.data_ptr()
-    assert module.b.grad.data_ptr() == flat.gradients.data_ptr() + 8
-
-
-class TestFlatParameters:
-    def test_order_and_values(self) -> None:
-        module = Line()
-        flat = FlatParameters(module)
-        assert flat.values.tolist() == [1, 2, 3]
-        assert flat.gradients.tolist() == [0, 0, 0]
-        assert module.a.shape == (1, 2)
-        assert_views(flat, module)
-
-    def test_backward_writes_into_the_flat_gradient_again_and_again(self) -> None:
-        module = Line()
-        flat = FlatParameters(module)
-        for x, expected in (([10.0, 20.0], [10, 20, 1]), ([-5.0, 7.0], [-5, 7, 1])):
-            flat.zero_gradients()
-            module(torch.tensor([x])).sum().backward()
-            assert flat.gradients.tolist() == expected
-            assert_views(flat, module)
-
-    def test_backward_adds_until_zeroed(self) -> None:
-        module = Line()
-        flat = FlatParameters(module)
-        for _ in range(3):
-            module(torch.tensor([[1.0, 2.0]])).sum().backward()
-        assert flat.gradients.tolist() == [3, 6, 3]
-        flat.zero_gradients()
-        assert flat.gradients.tolist() == [0, 0, 0]
-        assert_views(flat, module)
-
-    def test_pull_copies(self) -> None:
-        module = Line()
-        flat = FlatParameters(module)
-        shared = torch.tensor([4.0, 5.0, 6.0])
-        flat.pull(shared)
-        assert module.a.tolist() == [[4, 5]]
-        assert module(torch.tensor([[1.0, 1.0]])).item() == 15
-        assert_views(flat, module)
-        shared.zero_()
-        assert module.b.tolist() == [6]
-
-    def test_a_module_with_its_own_dtype_computes_in_float32(self) -> None:
-        module = Line().double()
-        flat = FlatParameters(module)
-        assert flat.values.dtype == module.a.dtype == torch.float32
-        assert_views(flat, module)
-
-    def test_a_tensor_used_twice_lies_there_once(self) -> None:
-        module = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
-        module[1].weight = module[0].weight
-        flat = FlatParameters(module)
-        flat.pull(torch.tensor([3.0]))
-        module(torch.tensor([[2.0]])).backward()
-        assert flat.gradients.tolist() == [12]  # y = w²·x: dy/dw = 2·3·2
 
 
 class TestClip:
@@ -127,9 +50,13 @@ class TestClip:
             clip_by_global_norm(torch.tensor([1.0, bad]), limit)
 
 
+CLASSES = {entry.name: optimizer_class(entry) for entry in zoo_optimizers()}
+
+
 def optimizer(config: OptimizerConfig, parameters: Tensor) -> tuple[Any, dict[str, Tensor]]:
-    state = optimizer_state(config, parameters)
-    return build_optimizer(config, parameters, state), state
+    kind = CLASSES[config.name]
+    moments = kind.moments(parameters, config)
+    return kind(parameters, moments, config), moments
 
 
 class TestAdam:
@@ -185,8 +112,8 @@ class TestAdam:
 
     def test_shared_state_is_one_optimizer_with_two_handles(self) -> None:
         parameters = torch.zeros(1)
-        state = optimizer_state(self.CONFIG, parameters)
-        one, other = (build_optimizer(self.CONFIG, parameters, state) for _ in range(2))
+        state = CLASSES[self.CONFIG.name].moments(parameters, self.CONFIG)
+        one, other = (CLASSES[self.CONFIG.name](parameters, state, self.CONFIG) for _ in range(2))
         one.apply(torch.tensor([2.0]), 1.0)
         other.apply(torch.tensor([-4.0]), 1.0)
         assert parameters.item() == pytest.approx(self.AFTER_2)
@@ -206,7 +133,7 @@ class TestAdam:
         adam.apply(torch.tensor([2.0]), 1.0)
         saved = {name: tensor.clone() for name, tensor in state.items()}
         other = torch.tensor([self.AFTER_1])
-        build_optimizer(self.CONFIG, other, saved).apply(torch.tensor([-4.0]), 1.0)
+        CLASSES[self.CONFIG.name](other, saved, self.CONFIG).apply(torch.tensor([-4.0]), 1.0)
         assert other.item() == pytest.approx(self.AFTER_2)
 
 
@@ -237,9 +164,9 @@ class TestRMSprop:
 
     def test_shared_and_private_state(self) -> None:
         shared, private = torch.zeros(1), torch.zeros(1)
-        state = optimizer_state(self.CONFIG, shared)
+        state = CLASSES[self.CONFIG.name].moments(shared, self.CONFIG)
         for gradient in (6.0, -2.0):
-            build_optimizer(self.CONFIG, shared, state).apply(torch.tensor([gradient]), 1.0)
+            CLASSES[self.CONFIG.name](shared, state, self.CONFIG).apply(torch.tensor([gradient]), 1.0)
             optimizer(self.CONFIG, private)[0].apply(torch.tensor([gradient]), 1.0)
         assert shared.item() == pytest.approx(-1.2 + 2 / sqrt(18))
         # the second worker's first step: g = ½·4 = 2: θ = −1.2 + 2/√9
@@ -250,12 +177,12 @@ def test_optimizers_reach_shared_memory() -> None:
     """The module that is learning and the optimizer's parameters are two tensors; the shared one is what is updated."""
     for config in (TestAdam.CONFIG, TestRMSprop.CONFIG):
         parameters = torch.zeros(2)
-        state = optimizer_state(config, parameters)
+        state = CLASSES[config.name].moments(parameters, config)
         share(parameters, *state.values())
         assert parameters.is_shared()
         assert all(tensor.is_shared() for tensor in state.values())
         address = parameters.data_ptr()
-        build_optimizer(config, parameters, state).apply(torch.tensor([1.0, 0.0]), 1.0)
+        CLASSES[config.name](parameters, state, config).apply(torch.tensor([1.0, 0.0]), 1.0)
         assert parameters.data_ptr() == address
         assert parameters.is_shared()
         assert parameters[0] < 0
@@ -318,31 +245,3 @@ class TestLearningRate:
     def test_it_may_rise(self) -> None:
         config = OptimizerConfig(learning_rate=0.1, schedule="linear", final_learning_rate=0.5)
         assert [learning_rate_at(config, steps, 100) for steps in (0, 50, 200)] == approx(0.1, 0.3, 0.5)
-
-
-class TestCounters:
-    def test_rows_and_sums(self) -> None:
-        tensor = torch.tensor([[1, 20, 300, 4000], [4, 50, 600, 7000]])
-        counters = Counters(tensor)
-        assert (counters.steps, counters.updates, counters.episodes) == (5, 70, 11_000)
-        assert counters.ticks.tolist() == [300, 600]
-
-    def test_a_row_writes_through(self) -> None:
-        tensor = Counters.zeros(2)
-        counters = Counters(tensor)
-        counters.row(1)[0] += 7
-        counters.row(0)[1] += 1
-        assert tensor.tolist() == [[0, 1, 0, 0], [7, 0, 0, 0]]
-        assert (Counters(tensor).steps, counters.steps, counters.updates) == (7, 7, 1)
-
-    def test_beyond_32_bits(self) -> None:
-        counters = Counters(Counters.zeros(2))
-        for rank in range(2):
-            counters.row(rank)[0] += 2**40
-        assert counters.steps == 2**41
-
-    def test_ticks_are_a_snapshot(self) -> None:
-        counters = Counters(Counters.zeros(1))
-        ticks = counters.ticks
-        counters.row(0)[2] += 1
-        assert ticks.tolist() == [0]
