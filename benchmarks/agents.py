@@ -1,11 +1,14 @@
-"""All agents on CartPole, and the ways to cut the pipeline on Pong with one network and one rate.
+"""All agents on CartPole; on Pong, the ways to cut the pipeline, with one network and one learning rate.
 
     python benchmarks/agents.py [--seeds N] [--cartpole-steps N] [--pong-seconds S] [--json FILE]
 
-CartPole: each agent with its own set, until it is solved or the budget is spent. Pong: `a3c`, `a3c` with a lock,
-`a3c-data` and `a3c-grad`, 2 workers, 5 minutes each. Staleness counts the updates between a pull of parameters and the
-apply of what was made with them: mean and 95th percentile of the last 1000, averaged over the run. Utilisation is the
-share of its time that the learner isn't waiting. Run it on an idle machine.
+Run it on an idle machine.
+
+CartPole: each agent trains with its own set until CartPole is solved or the budget is spent.
+Pong: `a3c`, `a3c` with a lock, `a3c-data` and `a3c-grad` train for 5 minutes each, with 2 workers.
+
+Staleness is the number of updates by others between a worker's pull and its apply: mean and 95th percentile over the
+last 1000 updates, averaged over the run. Utilisation is the share of time in which the learner does not wait.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import a3c_zoo
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Progress
 
-#: Rate, norm and samples per update of the sets of `a3c-data` and `a3c-grad` for Pong; that of `a3c` has others.
+#: Learning rate, gradient norm and samples per update as in the sets of `a3c-data` and `a3c-grad` for Pong.
 AS_THE_OTHERS = {
     "agent.update_samples": 20,
     "optimizer.learning_rate": 3e-4,
@@ -42,30 +45,30 @@ FIGURES = ("staleness", "staleness_p95", "learner_utilisation")
 
 @dataclass
 class Watcher:
-    """Keeps the metrics that a run reports."""
+    """An observer that keeps the metrics that a run reports."""
 
     seen: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in FIGURES})
 
     def starting(self, *about: Any) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def message(self, text: str) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def progress(self, progress: Progress) -> None:
-        """Called several times a second."""
+        """Keeps the metrics of one report; training reports several times a second."""
         for name, values in self.seen.items():
             if name in progress.metrics:
                 values.append(progress.metrics[name])
 
     def mean(self, name: str) -> float | None:
-        """Over the run; None if the agent tells no such figure."""
+        """The mean over the run; None if the agent does not report this metric."""
         return statistics.fmean(self.seen[name]) if self.seen[name] else None
 
 
 @dataclass(frozen=True)
 class Result:
-    """One training."""
+    """The figures of one training."""
 
     env: str
     method: str
@@ -82,7 +85,7 @@ class Result:
 
 
 def train(env: str, method: str, agent: str, seed: int, overrides: Mapping[str, Any], **budget: Any) -> Result:
-    """Runs one training and looks at it meanwhile."""
+    """Trains once and returns its figures."""
     watcher = Watcher()
     with tempfile.TemporaryDirectory() as folder:
         outcome = a3c_zoo.train(
@@ -109,7 +112,7 @@ HEADER = (
 
 
 def show(result: Result) -> str:
-    """One line for one training."""
+    """The line of one training."""
 
     def number(value: float | None, digits: int, width: int) -> str:
         return f"{'-' if value is None else format(value, f',.{digits}f'):>{width}}"
@@ -123,12 +126,12 @@ def show(result: Result) -> str:
 
 
 def main() -> None:
-    """Runs everything and prints it."""
+    """Measures everything and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3, help="seeds per agent on CartPole [3]")
-    parser.add_argument("--first-seed", type=int, default=1, help="the first of them, and Pong's [1]")
-    parser.add_argument("--cartpole-steps", type=int, default=500_000, help="budget of each; 0: no CartPole [500000]")
-    parser.add_argument("--pong-seconds", type=float, default=300.0, help="of each training; 0: no Pong [300]")
+    parser.add_argument("--first-seed", type=int, default=1, help="first seed on CartPole, seed on Pong [1]")
+    parser.add_argument("--cartpole-steps", type=int, default=500_000, help="steps of each training; 0: none [500000]")
+    parser.add_argument("--pong-seconds", type=float, default=300.0, help="seconds of each training; 0: none [300]")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
     arguments = parser.parse_args()
     agents = [name for name, entry in get_registry().agents.items() if entry.kind == "agent"]

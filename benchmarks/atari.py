@@ -1,10 +1,10 @@
-"""Steps/s on Atari: ours with each network and precision, SB3's A2C, the environments alone, and where the time goes.
+"""Steps/s on Atari: `a3c` with each network and precision, SB3's A2C, the environments alone, and time by stage.
 
     python benchmarks/atari.py [--env pong] [--seconds 20] [--repeats 3] [--workers 2] [--json FILE]
 
-Everything is measured in turn, `--repeats` times round, each time in fresh processes that have the machine to
-themselves: run it on an idle one. Where a worker's time goes is measured once, at the end. "Of ceiling" is the share of
-what the environments alone do with frames of the same size.
+Run it on an idle machine. The program measures one method after the other, each in fresh processes, and repeats this
+`--repeats` times. At the end it measures once how long a worker spends in each stage. "Of ceiling" divides by the
+steps/s of the environments alone with frames of the same size.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.start import WORKER_ENVIRONMENT
 
-#: Network and the frame size that it is made for.
+#: Network → the frame size that it is made for, in pixels.
 NETWORKS = {"conv42": 42, "a3c-ff": 84, "nature": 84, "nature-dual": 84}
 PRECISIONS = ("float32", "bfloat16")
 OURS, SB3, CEILING = "a3c, its set", "sb3-a2c", "environments alone, {}×{}"
-#: Of the frames that stable-baselines3 trains on.
+#: Size of the frames that stable-baselines3 trains on, in pixels.
 SB3_SIZE = 84
 
-#: The environments of one worker, as its set has them, with random actions; prints steps/s.
+#: Steps the environments of one worker with random actions, with the settings of its set; prints steps/s.
 RANDOM_ACTIONS = """
 import sys, time
 import numpy as np
@@ -53,11 +53,11 @@ while time.monotonic() - start_s < seconds:
 print(calls * config.env.num_envs / (time.monotonic() - start_s))
 """
 
-#: Runs one worker in this process, its stages wrapped in clocks; prints seconds by stage.
+#: Trains with one worker in this process and times its stages; prints stage → seconds as JSON.
 SPLIT = """
 import functools, json, sys, tempfile, time
 import a3c_zoo
-from a3c_zoo.learning import objective, rollout, shared
+from a3c_zoo.learning import collector, objective, optimizers, parameters
 from a3c_zoo_envs import _atari
 
 seconds = dict.fromkeys(("environment", "collect", "differentiating", "applying"), 0.0)
@@ -73,14 +73,14 @@ def timed(function, stage):
     return call
 
 _atari.AtariGames.step = timed(_atari.AtariGames.step, "environment")
-rollout.Collector.collect = timed(rollout.Collector.collect, "collect")
+collector.Collector.collect = timed(collector.Collector.collect, "collect")
 objective.differentiate = timed(objective.differentiate, "differentiating")
 for owner, name in (
-    (shared.FlatParameters, "pull"),
-    (shared.FlatParameters, "wide_gradients"),
-    (shared, "clip_by_global_norm"),
-    (shared.Adam, "apply"),
-    (shared.RMSprop, "apply"),
+    (parameters.FlatParameters, "pull"),
+    (parameters.FlatParameters, "wide_gradients"),
+    (optimizers, "clip_by_global_norm"),
+    (optimizers.Adam, "apply"),
+    (optimizers.RMSprop, "apply"),
 ):
     setattr(owner, name, timed(getattr(owner, name), "applying"))
 
@@ -93,13 +93,13 @@ print(json.dumps(seconds))
 
 
 def side_by_side(program: str, processes: int, *arguments: str) -> list[str]:
-    """Runs a Python program in several processes at once, as workers run; returns the last line that each printed."""
+    """Runs a program in several processes at once, with the settings of workers; returns their last lines."""
     command = [sys.executable, "-c", program, *arguments]
     variables = os.environ | WORKER_ENVIRONMENT
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) for _ in range(processes)]
     answers = [process.communicate(timeout=600)[0] for process in running]
     if any(process.returncode for process in running):
-        raise SystemExit("a measured program failed; what it said is above")
+        raise SystemExit("a measured program failed; its message is above")
     return [answer.splitlines()[-1] for answer in answers]
 
 
@@ -120,7 +120,7 @@ def ceiling(env: str, seconds: float, workers: int, frame_size: int) -> float:
 
 
 def ceiling_of(method: str, env: str) -> str:
-    """The ceiling that a method is held against: that of the frames it sees."""
+    """Name of the ceiling that a method is compared with: the one with frames of the method's size."""
     registry = get_registry()
     own = resolve_config(registry, registry.env(env), registry.agent("a3c"))
     sizes = {OURS: own.env.model_dump()["frame_size"], SB3: SB3_SIZE}
@@ -129,7 +129,7 @@ def ceiling_of(method: str, env: str) -> str:
 
 
 def split(env: str, seconds: float, workers: int, folder: Path) -> dict[str, float]:
-    """Shares of a worker's time by stage, mean over as many workers as train side by side."""
+    """Stage → its share of a worker's time in [0, 1], the mean over workers that train at once."""
     lines = side_by_side(SPLIT, workers, env, str(seconds), str(folder))
     parts = [json.loads(line) for line in lines]
     total = sum(sum(part.values()) for part in parts)
@@ -167,12 +167,12 @@ def show(speeds: Sequence[dict[str, float]], shares: dict[str, float], env: str)
 
 
 def main() -> None:
-    """Runs everything and prints it."""
+    """Measures everything and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--env", default="pong", help="environment [pong]")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each training [20]")
-    parser.add_argument("--repeats", type=int, default=3, help="times round [3]")
-    parser.add_argument("--workers", type=int, default=2, help="our workers, and processes of the ceiling [2]")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds of each training [20]")
+    parser.add_argument("--repeats", type=int, default=3, help="repetitions of all measurements [3]")
+    parser.add_argument("--workers", type=int, default=2, help="workers of a3c, and processes of the ceiling [2]")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
     arguments = parser.parse_args()
     speeds = []

@@ -1,9 +1,9 @@
-"""Ours against stable-baselines3's A2C on CartPole-v1: time, steps and memory to a 100-episode mean of 475.
+"""`a3c` and stable-baselines3's A2C on CartPole-v1: time, steps and memory until a 100-episode mean of 475.
 
     python benchmarks/cartpole.py [--seeds N] [--json FILE]
 
-Every run is a fresh `a3c-zoo train` process; the methods take turns, so that a noisy machine is fair to both. Seconds
-count from the start of the process. Run it on an idle machine.
+Run it on an idle machine. Every training is a fresh `a3c-zoo train` process. The methods take turns, so a change of the
+machine's speed affects both. Seconds count from the start of the process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,13 @@ print(calls * num_envs / (time.monotonic() - start_s))
 
 @dataclass(frozen=True)
 class Result:
-    """One training: seconds and steps are those to the first 100-episode mean of 475; None if it never came."""
+    """The figures of one training.
+
+    Attributes:
+        seconds: from the start of the process to the first 100-episode mean of 475; None if there was none.
+        training_s: the same without the start. steps: the same in steps.
+        peak_memory_mib: the largest sum over its processes, in MiB.
+    """
 
     method: str
     seed: int
@@ -117,13 +123,13 @@ def scaling(folder: Path, repeats: int) -> dict[int, float]:
 
 
 def median(results: Sequence[Result], method: str, figure: str) -> float:
-    """Median over seeds; a run that never got there counts as infinitely long."""
+    """Median over seeds; a training without a mean of 475 counts as infinitely long."""
     values = [getattr(result, figure) for result in results if result.method == method]
     return statistics.median(float("inf") if value is None else value for value in values)
 
 
 def show(result: Result) -> str:
-    """One line for one training."""
+    """The line of one training."""
     seconds = "never" if result.seconds is None else f"{result.seconds:6.2f} s"
     steps = "-" if result.steps is None else f"{result.steps:,}"
     return (
@@ -133,10 +139,10 @@ def show(result: Result) -> str:
 
 
 def main() -> None:
-    """Runs everything and prints it."""
+    """Measures everything and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10, help="seeds per method [10]")
-    parser.add_argument("--first-seed", type=int, default=1, help="the first of them [1]")
+    parser.add_argument("--first-seed", type=int, default=1, help="the first seed [1]")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
     arguments = parser.parse_args()
     results: list[Result] = []

@@ -1,9 +1,9 @@
-"""Plays Pong with a run's policy and splits the games by the frame at which they start: odd or even.
+"""Plays Pong with a run's policy and compares games that start at an odd frame with games that start at an even one.
 
     python benchmarks/pong_parity.py RUN [--checkpoint STEPS] [--games N] [--seed N]
 
-The game moves the bat at every other frame. With four frames a step, the frame at which a game starts (its
-no-ops and FIRE) decides at which of a step's frames that is, and hence which game the agent plays.
+The game moves the bat at every other frame, and a step has four frames. The frame at which a game starts depends on its
+no-ops and FIRE. It decides at which frames of a step the bat moves.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
 
-BAT = 51  # where the game's memory has the height of the agent's bat
+BAT = 51  # address of the height of the agent's bat in the game's memory
 STEPS = 300
 
 
 def bat_moves(start: int) -> list[int]:
-    """How often the bat moves at each of a step's four frames, in a game of random actions from frame `start` on."""
+    """How often the bat moves at each of a step's four frames, in a game with random actions from frame `start` on."""
     ALEInterface.setLoggerMode(LoggerMode.Error)
     game = ALEInterface()
     game.setFloat("repeat_action_probability", 0.0)
@@ -57,7 +57,7 @@ def play(run: str, checkpoint: str, games: int, seed: int) -> tuple[NDArray[np.i
     state, is_start = None, np.ones(games, np.bool_)
     while not over.all():
         actions, state = policy.predict(observation, state, is_start)
-        is_start[:] = False  # what follows on a game's end isn't counted
+        is_start[:] = False  # returns after the end of a game are not counted
         observation, reward, terminated, truncated, _ = env.step(actions)
         returns += np.where(over, 0, reward)
         over |= terminated | truncated
@@ -66,12 +66,12 @@ def play(run: str, checkpoint: str, games: int, seed: int) -> tuple[NDArray[np.i
 
 
 def main() -> None:
-    """Prints a line for each half."""
+    """Prints two lines for odd and two for even starts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="a run directory of pong")
-    parser.add_argument("--checkpoint", default="final", help="its steps, or final, or best")
-    parser.add_argument("--games", type=int, default=32)
-    parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--checkpoint", default="final", help="a checkpoint's step, or final, or best [final]")
+    parser.add_argument("--games", type=int, default=32, help="games to play [32]")
+    parser.add_argument("--seed", type=int, default=5, help="seed of the games [5]")
     arguments = parser.parse_args()
     for name, start in (("odd", 5), ("even", 6)):
         print(f"{name:4}  the bat moves at frames 1 to 4 of {STEPS} steps: {bat_moves(start)} times")

@@ -1,13 +1,15 @@
-"""Microseconds that a network takes to act and to update in float32 and in bfloat16, by how many environments it has.
+"""Microseconds that a network needs to act and to update, in float32 and bfloat16, for 1 to 16 environments.
 
-One core; the least of as many repetitions as fit into half a second. Acting counts for a step of one environment, an
-update (forward and backward over 20 steps in one or two environments) for a sample.
+The program uses one core. It repeats each measurement for half a second and takes the fastest repetition. The time to
+act is for one environment's step. The time to update (forward and backward over 20 steps of at most two environments)
+is for one sample.
 
     python benchmarks/precision.py
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 
@@ -27,7 +29,7 @@ T, REPEAT_S = 20, 0.5
 
 
 def least_us(work: Callable[[], object]) -> float:
-    """Microseconds of the fastest repetition, after two that count for nothing."""
+    """Microseconds of the fastest repetition, after two that are not counted."""
     work(), work()
     least, end = float("inf"), time.perf_counter() + REPEAT_S
     while (start := time.perf_counter()) < end:
@@ -37,7 +39,7 @@ def least_us(work: Callable[[], object]) -> float:
 
 
 def measure(network: ActorCritic, num_envs: int, size: int) -> tuple[float, float]:
-    """Microseconds to act for a step, and to update for a sample."""
+    """Returns the microseconds to act, for one step, and to update, for one sample."""
     seen = torch.randint(256, (num_envs, 4, size, size), dtype=torch.uint8)
     columns = min(2, num_envs)
     batch = torch.randint(256, (T + 1, columns, 4, size, size), dtype=torch.uint8)
@@ -56,6 +58,7 @@ def measure(network: ActorCritic, num_envs: int, size: int) -> tuple[float, floa
 
 def main() -> None:
     """Prints a line for each network and number of environments."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     print("network      N  acting: float32  bfloat16  updating: float32  bfloat16")
     for name, size in FRAMES.items():
         spec = observation_spec(spaces.Box(0, 255, (4, size, size), np.uint8))

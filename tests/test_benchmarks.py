@@ -1,0 +1,38 @@
+"""The programs in benchmarks/ start, and what they measure inside the agents is still there."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.waits import LIMIT_S
+
+PROGRAMS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_it_says_what_it_measures(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = runpy.run_path(str(path))
+    monkeypatch.setattr(sys, "argv", [path.name, "--help"])
+    with pytest.raises(SystemExit) as left:
+        program["main"]()
+    assert left.value.code == 0
+    assert program["__doc__"].partition("\n")[0] in capsys.readouterr().out
+
+
+def test_the_stages_of_a_worker_are_timed(tmp_path: Path) -> None:
+    program = runpy.run_path(str(PROGRAMS[0].with_name("atari.py")))["SPLIT"]
+    command = [sys.executable, "-c", program, "pong", "1", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    seconds = json.loads(done.stdout.splitlines()[-1])
+    assert seconds.keys() == {"environment", "acting", "differentiating", "applying", "the rest"}
+    assert min(seconds.values()) > 0
