@@ -1,17 +1,22 @@
-"""What this machine has: its processor, memory and display."""
+"""The processor, memory and display that a run has; in a container, as far as its limits allow."""
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import platform
 import sys
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+#: Where the cgroups are mounted: version 2 itself, and a folder for each controller of version 1.
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 @functools.cache
 def _cpu_info() -> dict[str, str]:
-    """The first processor's lines of /proc/cpuinfo; empty where there is none."""
+    """The first processor's lines of /proc/cpuinfo; empty if there is no such file."""
     try:
         return parse_cpu_info(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:
@@ -19,57 +24,102 @@ def _cpu_info() -> dict[str, str]:
 
 
 def parse_cpu_info(text: str) -> dict[str, str]:
-    """What /proc/cpuinfo says of the first processor."""
+    """Returns the keys and values of the first processor in the text of /proc/cpuinfo.
+
+    torch can ask for the same, but is not imported here.
+    """
     pairs = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def cpu_model() -> str:
-    """Its name, as it says itself."""
+    """The name of the processor."""
     return _cpu_info().get("model name") or platform.processor()
 
 
-def available_cores() -> int:
-    """Processor cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
 def has_fast_bfloat16() -> bool:
-    """Whether it multiplies bfloat16 in hardware (AMX or AVX512-BF16); without, bfloat16 is slower than float32."""
+    """Whether the processor multiplies bfloat16 in hardware (AMX, AVX512-BF16); otherwise float32 is faster."""
     return bool({"avx512_bf16", "amx_bf16"} & set(_cpu_info().get("flags", "").split()))
 
 
-def available_memory() -> int:
-    """Bytes that programs can still have without swapping; in a container, no more than its limit leaves."""
-    import psutil
-
-    available, folder = int(psutil.virtual_memory().available), Path("/sys/fs/cgroup")
-    try:
-        texts = [(folder / f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current", "stat")]
-    except OSError:
-        return available
-    left = left_in_container(*texts)
-    return available if left is None else min(available, left)
-
-
-def left_in_container(limit: str, current: str, stat: str) -> int | None:
-    """Bytes that a cgroup may still take: its limit less what it holds; what is only cached makes room.
+def cgroup_folders(text: str, controller: str) -> list[PurePosixPath]:
+    """Returns the folders below `CGROUPS` with the limits that hold for this process: of its group and those around it.
 
     Args:
-        limit, current, stat: what memory.max, memory.current and memory.stat say.
+        text: of /proc/self/cgroup, lines `number:controllers:path`; a group of version 2 has no controllers.
+        controller: "cpu" or "memory".
+    """
+    folders = []
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        mount = PurePosixPath(controller if controllers else "")
+        # A container may see the path as the host does; then only its own root is there. ".." is outside of it.
+        group = PurePosixPath(path.lstrip("/")) if ".." not in path else PurePosixPath()
+        folders += [mount / each for each in (group, *group.parents)]
+    return list(dict.fromkeys(folders))
 
-    Returns:
-        None where there is no limit.
+
+def cores_of_quota(text: str) -> int | None:
+    """Returns the cores that a quota of CPU time allows, rounded up; None without a quota.
+
+    Args:
+        text: quota and period in microseconds, as in `cpu.max` of version 2. No quota is "max", in version 1 -1.
+    """
+    quota, period = text.split()
+    return None if quota in ("max", "-1") else max(1, math.ceil(int(quota) / int(period)))
+
+
+def left_in_cgroup(limit: str, current: str, stat: str) -> int | None:
+    """Returns the bytes that a cgroup may still take; None without a limit. Its caches make room and do not count.
+
+    Args:
+        limit, current, stat: the texts of `memory.max`, `memory.current` and `memory.stat` of version 2, or of
+            `memory.limit_in_bytes`, `memory.usage_in_bytes` and `memory.stat` of version 1, where names with "total_"
+            include the groups below.
     """
     if limit.strip() == "max":
         return None
-    statistics = dict(line.split() for line in stat.splitlines())
-    cached = sum(int(statistics.get(name, 0)) for name in ("active_file", "inactive_file", "slab_reclaimable"))
+    numbers = dict(line.split() for line in stat.splitlines())
+    names = ("active_file", "inactive_file", "slab_reclaimable")
+    cached = sum(int(numbers.get(f"total_{name}", numbers.get(name, 0))) for name in names)
     return max(0, int(limit) - int(current) + cached)
 
 
+def _cgroup_texts(controller: str, *names: str) -> Iterator[list[str]]:
+    """The texts of these files, from each group of this process that has them all."""
+    try:
+        text = Path("/proc/self/cgroup").read_text(encoding="utf-8")
+    except OSError:
+        text = "0::/"
+    for folder in cgroup_folders(text, controller):
+        try:
+            yield [(CGROUPS / folder / f"{controller}.{name}").read_text(encoding="ascii") for name in names]
+        except OSError:
+            continue
+
+
+def available_cores() -> int:
+    """Processor cores that this process may use: its affinity, or less if a cgroup has a quota of CPU time."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    texts = [*_cgroup_texts("cpu", "max"), *_cgroup_texts("cpu", "cfs_quota_us", "cfs_period_us")]
+    quotas = [cores_of_quota(" ".join(each)) for each in texts]
+    return min([cores, *(quota for quota in quotas if quota is not None)])
+
+
+def available_memory() -> int:
+    """Bytes that programs can still have without swapping, in a container no more than its limits leave."""
+    import psutil
+
+    texts = [*_cgroup_texts("memory", "max", "current", "stat")]
+    texts += _cgroup_texts("memory", "limit_in_bytes", "usage_in_bytes", "stat")
+    left = [left_in_cgroup(*each) for each in texts]
+    return min([int(psutil.virtual_memory().available), *(each for each in left if each is not None)])
+
+
 def has_display() -> bool:
-    """Whether somebody would see a window."""
+    """Whether a window can be shown."""
     if driver := os.environ.get("SDL_VIDEODRIVER"):
         return driver not in ("dummy", "offscreen")
     return sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,33 +74,6 @@ def test_ppo_takes_no_more_samples_than_there_are(tmp_path: Path, monkeypatch: p
         a3c_zoo.train("cartpole", agent="sb3-ppo", steps=128, runs_dir=tmp_path, overrides=options)
     free(monkeypatch, rollout + update + own)
     assert a3c_zoo.train("cartpole", agent="sb3-ppo", steps=128, runs_dir=tmp_path, overrides=options).steps == 128
-
-
-def test_what_a_container_leaves() -> None:
-    """8 GB are allowed, 7 are taken, 2 + 0.5 of them by files and 0.1 by the kernel that are only cached."""
-    stat = "anon 4200000000\nfile 2500000000\ninactive_file 2000000000\nactive_file 500000000\n"
-    stat += "slab_reclaimable 100000000\n"
-    assert hardware.left_in_container("8000000000\n", "7000000000\n", stat) == 3_600_000_000
-    assert hardware.left_in_container("max\n", "7000000000\n", stat) is None
-    assert hardware.left_in_container("8000000000\n", "8000004096\n", "inactive_file 0\n") == 0
-
-
-def test_a_container_counts_where_it_leaves_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    for texts, expected in (
-        ({"max": "5000", "current": "2000", "stat": "inactive_file 7\n"}, 3007),
-        ({"max": "max", "current": "2000", "stat": "inactive_file 7\n"}, 10**6),
-        ({"max": str(10**9), "current": "0", "stat": "inactive_file 0\n"}, 10**6),
-        ({}, 10**6),  # no cgroup v2
-    ):
-
-        def read_text(path: Path, encoding: str, texts: dict[str, str] = texts) -> str:
-            if (name := path.name.removeprefix("memory.")) not in texts:
-                raise FileNotFoundError(path)
-            return texts[name]
-
-        monkeypatch.setattr(Path, "read_text", read_text)
-        monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=10**6))
-        assert hardware.available_memory() == expected
 
 
 def test_this_machine_has_some() -> None:
