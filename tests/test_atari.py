@@ -12,11 +12,12 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import VectorEnv
 
 from a3c_zoo.baselines.random import UniformNetwork
+from a3c_zoo.learning.actions import action_distribution
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.objective import Objective, advantages_and_returns
-from a3c_zoo.learning.spaces import action_distribution, observation_spec
+from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.runs.evaluation import evaluate_policy
 from a3c_zoo_envs._atari import AtariGames
 from a3c_zoo_envs.atari_config import AtariConfig

@@ -14,10 +14,10 @@ from gymnasium.vector import SyncVectorEnv
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import EnvConfig, OptimizerConfig
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError
+from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.autoreset import autoreset_mode
 from a3c_zoo.learning.environments import make_vector_env, missing_package
 from a3c_zoo.learning.model import probe_spaces
-from a3c_zoo.learning.spaces import Categorical
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
 from tests.toys import TINY, ToyVectorEnv, toy_config, toy_entry

@@ -23,11 +23,12 @@ from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.config import OptimizerConfig
+from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.model import Spaces
 from a3c_zoo.learning.optimizers import optimizer_class
 from a3c_zoo.learning.parameters import share
-from a3c_zoo.learning.spaces import Categorical, observation_spec
+from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.start import warm_up

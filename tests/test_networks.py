@@ -13,12 +13,13 @@ from gymnasium import spaces
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.mlp import MLP, build_mlp
 from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, saved_model
 from a3c_zoo.learning.network_configs import MLPConfig
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.parameters import FlatParameters
-from a3c_zoo.learning.spaces import Categorical, ObservationSpec, observation_spec
+from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
 from tests.toys import TinyNetwork
 

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 import torch
 
+from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.objective import Objective, advantages_and_returns, differentiate, normalize
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.rollout import Rollout
-from a3c_zoo.learning.spaces import Categorical
 from tests.toys import TinyNetwork
 
 ALL = slice(None)

@@ -17,12 +17,13 @@ from a3c_zoo import hardware
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.model import Model, Spaces
 from a3c_zoo.learning.network_configs import ImageConfig
 from a3c_zoo.learning.objective import Objective, differentiate
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.rollout import Rollout
-from a3c_zoo.learning.spaces import Categorical, observation_spec
+from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.checkpoints import load_checkpoint

@@ -25,6 +25,7 @@ from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.config import OptimizerConfig
 from a3c_zoo.errors import ConfigError, ObservationError
+from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.counters import Counters
@@ -37,7 +38,7 @@ from a3c_zoo.learning.optimizers import Adam
 from a3c_zoo.learning.parameters import FlatParameters, share
 from a3c_zoo.learning.recurrent import Core, Recurrent, kept
 from a3c_zoo.learning.rollout import Rollout
-from a3c_zoo.learning.spaces import Categorical, observation_spec
+from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.serial import SerialCrew

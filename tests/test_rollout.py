@@ -18,13 +18,14 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from a3c_zoo.errors import EnvironmentContractError
+from a3c_zoo.learning.actions import action_distribution
 from a3c_zoo.learning.autoreset import autoreset_mode
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.episodes import FinishedEpisode
 from a3c_zoo.learning.objective import Objective, advantages_and_returns
 from a3c_zoo.learning.rollout import Rollout
-from a3c_zoo.learning.spaces import action_distribution, observation_spec
+from a3c_zoo.learning.spaces import observation_spec
 from tests.toys import MODES, SCRIPT, FaultyVectorEnv, Script, TinyNetwork, ToyEnv, ToyVectorEnv
 
 T, F = True, False

@@ -11,16 +11,10 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from a3c_zoo.errors import ObservationError, ZooError
+from a3c_zoo.errors import ObservationError, UnsupportedSpaceError, ZooError
+from a3c_zoo.learning.actions import Categorical, action_distribution
 from a3c_zoo.learning.model import Spaces
-from a3c_zoo.learning.spaces import (
-    Categorical,
-    ObservationSpec,
-    UnsupportedSpaceError,
-    action_distribution,
-    observation_spec,
-    row_of,
-)
+from a3c_zoo.learning.spaces import ObservationSpec, observation_spec, row_of
 
 BOX = spaces.Box(-1, 1, (4,), np.float32)
 PICTURE = spaces.Box(0, 255, (4, 84, 84), np.uint8)

@@ -1,8 +1,11 @@
-"""Distributions over actions, chosen from the action space.
+"""Distributions over actions, chosen by the action space.
 
-Each is parametrised by what the network's policy gives, samples with noise that is drawn for a whole rollout at once,
-keeps actions in a form of its own (`shape`, `dtype`) from which the loss takes their probability, and turns them into
-the environment's actions at the last moment (`to_env`).
+The network's policy gives the parameters. Noise is drawn for a whole rollout at once; a sample adds it to the
+parameters. A rollout stores actions in a form of the distribution's own (`shape`, `dtype`), which the loss needs, and
+`to_env` makes the environment's actions from it.
+
+torch.distributions has the same ones. They take no generator, draw for one step at a time, and check and allocate for
+every call: on small networks that costs more than the forward pass.
 """
 
 from __future__ import annotations
@@ -28,29 +31,29 @@ NORMAL_ENTROPY = 0.5 * log(2 * pi * e)
 
 
 class ActionDistribution(Protocol):
-    """What the stages need of a distribution. `[..., K]`: `num_logits`; a Gaussian's parameters are twice as many."""
+    """A distribution over the actions of one space, for B observations at a time.
+
+    Attributes:
+        num_logits: K, how many numbers of noise a sample takes. The network gives as many logits for each observation
+            (`[B, K]`); for a Gaussian it gives K means, and K logarithms of deviations follow them (`[B, 2K]`).
+        shape, dtype: of one action, as a rollout stores it.
+    """
 
     @property
-    def num_logits(self) -> int:
-        """How many numbers the network gives for each observation, and how many numbers of noise a sample takes."""
-        ...
+    def num_logits(self) -> int: ...
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one action, as a rollout keeps it."""
-        ...
+    def shape(self) -> tuple[int, ...]: ...
 
     @property
-    def dtype(self) -> torch.dtype:
-        """Of actions, as a rollout keeps them."""
-        ...
+    def dtype(self) -> torch.dtype: ...
 
     def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
-        """Fills `out` `[..., num_logits]`, float32, with the noise that samples are made of, and returns it."""
+        """Fills `out` `[..., K]`, float32, with the noise that samples are made of, and returns it."""
         ...
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
-        """Writes one sample per row into `out` `[B, *shape]`."""
+        """Writes one action per row into `out` `[B, *shape]`, from noise `[B, K]`."""
         ...
 
     def mode(self, logits: Tensor) -> Tensor:
@@ -66,13 +69,17 @@ class ActionDistribution(Protocol):
         ...
 
     def state_dict(self) -> list[Any]:
-        """Kind and fields as plain numbers, strings and lists; `distribution_from` makes the same of it."""
+        """Kind and fields as plain numbers, strings and lists; `distribution_from` makes the same from it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Categorical:
-    """Distribution over the actions of a Discrete space, parametrised by logits `[..., num_logits]`."""
+    """Over the actions of a Discrete space, which are stored as indices.
+
+    Attributes:
+        num_logits: how many actions there are. start: the first action of the environment.
+    """
 
     num_logits: int
     start: int = 0
@@ -80,28 +87,23 @@ class Categorical:
     dtype: ClassVar[torch.dtype] = torch.int64
 
     def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
-        """Fills `out` `[..., num_logits]`, float32, with Gumbel(0, 1) noise and returns it.
-
-        Drawn for a whole rollout at once: per-step sampling then costs one addition and one argmax.
-        """
+        """Gumbel(0, 1)."""
         return gumbel(out, generator)
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
-        """Writes one sample per row into `out` `[B]`, int64, by the Gumbel-max trick: argmax(logits + noise)."""
+        """The Gumbel-max trick: argmax(logits + noise), int64."""
         torch.argmax(logits + noise, dim=-1, out=out)
 
     def mode(self, logits: Tensor) -> Tensor:
-        """Returns the most probable action per row, `[B]`, int64."""
         return logits.argmax(dim=-1)
 
     def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns log π(a) `[B]` and the entropy H = −Σ p log p in nats `[B]`, from `[B, A]` and `[B]`."""
+        """log p(a), and H = −Σ p log p."""
         log_p = torch.log_softmax(logits, dim=-1)
         entropy = -(log_p.exp() * log_p).sum(dim=-1)
         return log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1), entropy
 
     def to_env(self, actions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Turns indices into the environment's actions (a Discrete space need not start at 0)."""
         return actions + self.start if self.start else actions
 
     def state_dict(self) -> list[Any]:
@@ -110,7 +112,7 @@ class Categorical:
 
 @dataclass(frozen=True, slots=True)
 class MultiCategorical:
-    """Independent choices, as MultiDiscrete spaces have them: their logits stand one behind the other.
+    """Over the K independent choices of a MultiDiscrete space. Their logits follow each other.
 
     Attributes:
         sizes: how many actions each choice has, `[K]`. start: the first action of each, `[K]`.
@@ -136,7 +138,7 @@ class MultiCategorical:
         return gumbel(out, generator)
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
-        """Gumbel-max for each choice, int64, into `out` `[B, K]`."""
+        """The Gumbel-max trick for each choice, `[B, K]`, int64."""
         for k, part in enumerate(torch.split(logits + noise, list(self.sizes), dim=-1)):
             out[..., k] = part.argmax(dim=-1)
 
@@ -162,7 +164,7 @@ class MultiCategorical:
 
 @dataclass(frozen=True, slots=True)
 class Bernoulli:
-    """Independent coins, as MultiBinary spaces have them; a logit is log(p / (1 − p)) of a 1."""
+    """Over the independent bits of a MultiBinary space; a logit is log(p / (1 − p)) for a 1."""
 
     space_shape: tuple[int, ...]
     space_dtype: str = "|i1"
@@ -181,14 +183,14 @@ class Bernoulli:
         return torch.logit(out.uniform_(generator=generator), eps=1e-7, out=out)
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
-        """1 where logit + noise > 0, of which the probability is the logistic function of the logit."""
+        """1 if logit + noise > 0; the probability of that is the logistic function of the logit."""
         out.copy_(logits + noise > 0)
 
     def mode(self, logits: Tensor) -> Tensor:
         return (logits > 0).float()
 
     def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Sums over the coins, which are independent."""
+        """Sums over the bits, which are independent."""
         log_prob = -functional.binary_cross_entropy_with_logits(logits, actions, reduction="none")
         p = torch.sigmoid(logits)
         entropy = functional.binary_cross_entropy_with_logits(logits, p, reduction="none")
@@ -203,18 +205,17 @@ class Bernoulli:
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """Diagonal Gaussian over the actions of a Box: means from the network, deviations parameters of their own.
+    """Diagonal Gaussian over the actions of a Box. The deviations are parameters of their own.
 
-    A rollout keeps u ~ N(μ, σ²) as it was drawn, and the loss is about u. What becomes of it on the way to the
-    environment, a fixed function, is part of the environment as far as the policy gradient goes:
-    ∇ log π(a) = ∇ log π(u). Entropies are those of u too.
+    A rollout stores u ~ N(μ, σ²) as it was drawn. `to_env` is a fixed function of u and belongs to the environment for
+    the policy gradient: ∇ log π(a) = ∇ log π(u). So loss and entropy are those of u.
 
-    u counts in half widths of the bounds from their middle, so that σ = 1 means the same in every environment; in a
-    dimension with an infinite bound it is the action itself.
+    u is the distance from the middle of the bounds, in half widths of the bounds: σ = 1 means the same in every
+    environment. In a dimension with an infinite bound, u is the action itself.
 
     Attributes:
-        low, high: bounds, flat, `[D]`, which may be infinite. space_shape, space_dtype: of the environment's actions.
-        squash: tanh(u) rather than u clipped to ±1; needs finite bounds.
+        low, high: bounds, flat, `[D]`, may be infinite. space_shape, space_dtype: of the environment's actions.
+        squash: takes tanh(u) instead of u clipped to ±1; needs finite bounds.
     """
 
     low: tuple[float, ...]
@@ -273,7 +274,7 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class UniformBox(Gaussian):
-    """Uniformly distributed over a Box with finite bounds, whatever the logits: for actions that nobody learned."""
+    """Uniform over a Box with finite bounds, for random actions; the logits have no influence."""
 
     def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
         """Uniform in ±1."""
@@ -283,7 +284,7 @@ class UniformBox(Gaussian):
         out.copy_(noise)
 
     def mode(self, logits: Tensor) -> Tensor:
-        """All are equally probable: the middle."""
+        """The middle, since all are equally probable."""
         return torch.zeros_like(logits)
 
     def state_dict(self) -> list[Any]:
@@ -299,11 +300,11 @@ def action_distribution(space: Space[Any], *, squash: bool = False, uniform: boo
     """Returns the distribution over a single environment's action space.
 
     Args:
-        squash: Box actions by tanh rather than clipped. uniform: for random actions, where logits are all 0.
+        squash: bounds Box actions by tanh instead of clipping. uniform: for random actions, with all logits 0.
 
     Raises:
         UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary and Box of floating point.
-        ConfigError: `squash` or `uniform`, and a bound is infinite.
+        ConfigError: a bound is infinite, and `squash` or `uniform` needs finite ones.
     """
     from gymnasium import spaces
 
@@ -333,7 +334,7 @@ def _over_box(space: Any, squash: bool, uniform: bool) -> Gaussian:
 
 
 def distribution_from(state: list[Any]) -> ActionDistribution:
-    """The distribution whose `state_dict` this is."""
+    """Returns the distribution from its `state_dict`."""
     kinds: dict[str, type[Any]] = {
         "Discrete": Categorical,
         "MultiDiscrete": MultiCategorical,

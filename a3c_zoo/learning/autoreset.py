@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from a3c_zoo.errors import EnvironmentContractError
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     EpisodeOver = Callable[[Any, Any, dict[str, Any]], Any]
 
 
-class Autoreset(Protocol):
-    """How one vector environment starts the next episode."""
+class Autoreset:
+    """How one vector environment starts the next episode. The classes below are the three modes."""
 
-    ignores_a_step: ClassVar[bool]
+    ignores_a_step: ClassVar[bool] = False
     """Whether the step after an end ignores its action and returns the first observation of the next episode."""
 
     def final_observations(self, observation: Any, info: dict[str, Any]) -> Any:
-        """The observations in which row n is the final one of environment n, if its episode ended with this step.
+        """The observations whose row n is the final one of environment n, if its episode ended with this step.
 
         Args:
             observation, info: what `step` returned.
@@ -38,51 +38,35 @@ class Autoreset(Protocol):
         Returns:
             None if the environment does not give them.
         """
-        ...
+        return observation
 
     def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
-        """Starts the next episodes if the environment has not done so itself; returns what the agent acts on next.
+        """Starts the next episodes, unless the environment does so itself; returns what the agent acts on next.
 
         Args:
             observation: what `step` returned. ended: the environments whose episodes ended with this step, `[N]`.
         """
-        ...
+        return observation
 
 
-class NextStep:
+class NextStep(Autoreset):
     """The environment resets with the step after the end, and ignores the action of that step."""
 
-    ignores_a_step: ClassVar[bool] = True
-
-    def final_observations(self, observation: Any, info: dict[str, Any]) -> Any:
-        return observation
-
-    def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
-        return observation
+    ignores_a_step = True
 
 
-class SameStep:
+class SameStep(Autoreset):
     """The environment resets with the step that ends the episode, and gives the final observation in `info`."""
-
-    ignores_a_step: ClassVar[bool] = False
 
     def final_observations(self, observation: Any, info: dict[str, Any]) -> Any:
         return info.get("final_obs")
 
-    def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
-        return observation
 
-
-class Disabled:
+class Disabled(Autoreset):
     """The environment never resets by itself."""
-
-    ignores_a_step: ClassVar[bool] = False
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
         self._env = env
-
-    def final_observations(self, observation: Any, info: dict[str, Any]) -> Any:
-        return observation
 
     def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
         return self._env.reset(options={"reset_mask": ended.copy()})[0] if ended.any() else observation

@@ -12,34 +12,22 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.errors import ObservationError, UnsupportedSpaceError
-from a3c_zoo.learning.actions import ActionDistribution, Categorical, action_distribution
 
 if TYPE_CHECKING:
     from gymnasium import Space
     from numpy.typing import NDArray
-
-__all__ = [
-    "ActionDistribution",
-    "Categorical",
-    "Leaf",
-    "ObservationSpec",
-    "UnsupportedSpaceError",
-    "action_distribution",
-    "observation_spec",
-    "row_of",
-]
 
 SUPPORTED = "Box (vectors, and an image by itself), Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of vectors"
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One array within an observation of several.
+    """One array within an observation of several parts.
 
     Attributes:
-        path: keys and numbers that lead to it. shape: its own, without batch axes.
+        path: keys and numbers that lead to it. shape: its shape without batch axes.
         sizes: for integers that stand for one-hot vectors, how many values each has; empty for plain numbers.
-        start: the first of those values, of each.
+        start: the first value of each such integer.
     """
 
     path: tuple[str | int, ...]
@@ -49,7 +37,7 @@ class Leaf:
 
     @property
     def num_features(self) -> int:
-        """How much of the vector it takes."""
+        """Its length within the vector."""
         return sum(self.sizes) if self.sizes else prod(self.shape)
 
     def of(self, observation: Any) -> Any:
@@ -62,14 +50,14 @@ class Leaf:
         """Writes arrays `[N, *shape]` into `target` `[N, num_features]`.
 
         Raises:
-            IndexError: an integer stands for no one-hot vector.
+            IndexError: an integer is outside of its space.
         """
         flat = array.reshape(len(array), -1)
         if not self.sizes:
             target[...] = flat
             return
         classes = flat - np.asarray(self.start, np.int64)
-        if (classes < 0).any() or (classes >= self.sizes).any():  # else they would be those of a neighbour
+        if (classes < 0).any() or (classes >= self.sizes).any():  # they would mean values of another integer
             raise IndexError
         target[...] = 0
         firsts = np.concatenate(([0], np.cumsum(self.sizes)[:-1])).astype(np.int64)
@@ -78,15 +66,15 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class ObservationSpec:
-    """How one observation is stored, and what a network makes of it.
+    """How one observation is stored, and how networks get it.
 
     Attributes:
         kind: "vector" or "image" (uint8, `[channels, height, width]`).
         shape: shape as stored in a rollout, without batch axes.
         dtype: dtype as stored in a rollout.
-        one_hot: number of classes where the stored integer stands for a one-hot vector, else 0.
-        leaves: what a stored vector is put together from, in the order of `gymnasium.spaces.flatten`; empty where
-            observations are stored as they come.
+        one_hot: number of classes if the stored integer stands for a one-hot vector, else 0.
+        leaves: the parts of a stored vector, in the order of `gymnasium.spaces.flatten`; empty if observations are
+            stored as they come.
     """
 
     kind: Literal["vector", "image"]
@@ -108,13 +96,15 @@ class ObservationSpec:
             observations = observations.unsqueeze(-1)
         elif len(self.shape) != 1:
             observations = observations.flatten(start_dim=observations.dim() - len(self.shape))
-        return observations.float()  # no copy where it is float32 already
+        return observations.float()  # no copy if it is float32 already
 
     def flatten(self, observations: Any) -> tuple[NDArray[np.float32], bool]:
-        """Puts N observations of several parts each into `[N, *shape]`, by `leaves`; a single one makes N = 1.
+        """Puts N observations of several parts each into `[N, *shape]`; a single observation makes N = 1.
+
+        (`gymnasium.spaces.flatten` does the same for one observation at a time, which is slow in a rollout.)
 
         Returns:
-            The vectors, and whether it was a single one.
+            The vectors, and whether it was a single observation.
 
         Raises:
             ObservationError: a part is missing, or has another shape.
@@ -155,7 +145,7 @@ class ObservationSpec:
 
 
 def row_of(observations: Any, n: int) -> Any:
-    """Observation n of a batch, whose parts may be in dictionaries and tuples; None for one that is not there."""
+    """Observation n of a batch, whose parts may be in dictionaries and tuples; None if the batch has None there."""
     if isinstance(observations, dict):
         return {key: row_of(part, n) for key, part in observations.items()}
     if isinstance(observations, tuple):
@@ -167,7 +157,7 @@ def observation_spec(space: Space[Any]) -> ObservationSpec:
     """Returns the spec of a single environment's observation space.
 
     Raises:
-        UnsupportedSpaceError: for Dict and Tuple spaces with images, and spaces without a fixed number of numbers.
+        UnsupportedSpaceError: for Dict and Tuple spaces with images, and spaces of no fixed size.
     """
     from gymnasium import spaces
 
