@@ -22,24 +22,18 @@ def make_vector_env(
     """Makes the entry's environment; a `gymnasium.Env` known by its id gets a `SyncVectorEnv`.
 
     Args:
-        render_mode: Gymnasium's, for an environment that shall be drawn.
+        render_mode: Gymnasium's, to draw the environment; None draws nothing.
 
     Raises:
         PluginError: the factory raised, or cannot be imported.
-        EnvironmentContractError: it returned something else than a VectorEnv of `num_envs` environments.
-        ZooError: it has no parameter for the render mode.
+        EnvironmentContractError: it did not return a VectorEnv of `num_envs` environments.
+        ZooError: it has no parameter for the render mode, or needs a package that is not installed.
     """
     kwargs = {**entry.kwargs, **config.factory_kwargs()}
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
     try:
-        if entry.factory is not None:
-            factory = load_object(entry.factory)
-            if render_mode is not None and "render_mode" not in inspect.signature(factory).parameters:
-                raise ZooError(f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode")
-            env = factory(num_envs, seed, **kwargs)
-        else:
-            env = _make_registered(str(entry.env_id), num_envs, kwargs)
+        env = _make(entry, num_envs, seed, kwargs)
     except ZooError as error:
         error.add_note(f"(raised while environment '{entry.name}' was made)")
         raise
@@ -60,12 +54,21 @@ def make_vector_env(
     return env
 
 
-#: Part of what Gymnasium says when an environment's own packages are missing → how to get them.
+def _make(entry: EnvEntry, num_envs: int, seed: int, kwargs: dict[str, Any]) -> Any:
+    if entry.factory is None:
+        return _make_registered(str(entry.env_id), num_envs, kwargs)
+    factory = load_object(entry.factory)
+    if "render_mode" in kwargs and "render_mode" not in inspect.signature(factory).parameters:
+        raise ZooError(f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode")
+    return factory(num_envs, seed, **kwargs)
+
+
+#: Part of Gymnasium's message on the missing packages of an environment → how to install them.
 EXTRAS = {"box2d": "pip install 'a3c-zoo[box2d]'", "mujoco": "pip install 'gymnasium[mujoco]'"}
 
 
 def missing_package(error: BaseException) -> str | None:
-    """How to install what an environment misses; None for an error of another kind."""
+    """Returns how to install the missing packages of an environment; None for an error of another kind."""
     from gymnasium.error import DependencyNotInstalled
 
     if not isinstance(error, DependencyNotInstalled):
@@ -80,10 +83,10 @@ def _make_registered(env_id: str, num_envs: int, kwargs: dict[str, Any]) -> Vect
 
     module, colon, name = env_id.rpartition(":")
     if colon:
-        importlib.import_module(module)  # the import registers, in every process anew
+        importlib.import_module(module)  # its import registers the environment, in each process
     spec = gymnasium.spec(name)
     if spec.vector_entry_point is not None and not spec.additional_wrappers:
-        # To gymnasium.make, None is the registered limit; a vector environment would take it for its own.
+        # For gymnasium.make, None is the registered limit; a vector environment would take None as its limit.
         kwargs = {key: value for key, value in kwargs.items() if (key, value) != ("max_episode_steps", None)}
         return gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     return SyncVectorEnv([lambda: gymnasium.make(env_id, **kwargs)] * num_envs)

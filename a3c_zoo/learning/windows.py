@@ -1,4 +1,4 @@
-"""Sliding windows over a stream of rollouts: every sample sees its whole n steps, also where a rollout ends between."""
+"""Sliding windows over a stream of rollouts: every sample has its n steps, also across the end of a rollout."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 class Windows:
     """The newest T + n − 1 steps of N environments; the windows that start in the first T rows are complete.
 
-    So each rollout of T steps completes T windows for each environment: those that started n − 1 steps ago and later.
+    So each rollout of T steps completes T windows for each environment, the first of which began n − 1 steps earlier.
 
     Args:
-        rollout: whose shapes are taken; T is its number of rows. n: steps of a window. gamma: discount per step.
-        clip_rewards: to ±1. reward_scale: multiplied with every reward before.
+        rollout: an example that gives the shapes and T, its number of rows. n: steps of a window.
+        gamma: discount per step. reward_scale: factor of every reward. clip_rewards: limits them to ±1 after that.
 
     Attributes:
-        rollout: those steps, as one rollout, with the states of a recurrent core where there is one. num_steps: T.
+        rollout: the newest T + n − 1 steps, with the states of a recurrent core if there is one. num_steps: T.
     """
 
     def __init__(self, rollout: Rollout, n: int, gamma: float, clip_rewards: bool, reward_scale: float = 1.0) -> None:
@@ -57,13 +57,13 @@ class Windows:
         return arrays if rollout.states is None else [*arrays, rollout.states.numpy(), rollout.resets]
 
     def push(self, latest: Rollout) -> None:
-        """Takes in the next rollout."""
+        """Adds the next rollout and drops the oldest T steps."""
         kept = self._n - 1
         for mine, theirs in zip(self._arrays(self.rollout), self._arrays(latest), strict=True):
             mine[:kept] = mine[self.num_steps : self.num_steps + kept]
             mine[kept:] = theirs
         if self.rollout.resets is not None and not self._has_steps:
-            self.rollout.resets[kept] = True  # what stands before is no step, and a core knows nothing of it
+            self.rollout.resets[kept] = True  # the rows before are empty: the core starts here
         self._has_steps = True
         finals = self.rollout.finals
         moved = {(t - self.num_steps, n): final for (t, n), final in finals.items() if t >= self.num_steps}
@@ -72,23 +72,24 @@ class Windows:
 
     @property
     def valid(self) -> Bools:
-        """Which windows are samples to learn from, `[T, N]`."""
+        """Which windows are samples to learn from, `[T, N]`, bool."""
         return self.rollout.valid[: self.num_steps]
 
     @property
     def samples(self) -> Rollout:
-        """The first T steps, to learn from; with a core all of them, since what follows is valued in the same pass."""
+        """The first T steps, to learn from; with a core all steps, since the same pass gives the values of the others."""
         return self.rollout if self.rollout.states is not None else self.rollout.head(self.num_steps)
 
     def values_ahead(self, value: Callable[[Tensor], Tensor], known: Floats | None = None) -> Floats:
-        """V of what followed each step, as far as a window bootstraps from it, `[T+n−1, N]`; elsewhere any number.
+        """The value of the state after each step, `[T+n−1, N]`, if a window bootstraps from it; otherwise any number.
 
         Args:
-            value: of observations `[B, ...]`. known: of the first K observations, `[K, N]`, as far as there are such.
+            value: returns V, `[B]`, of observations `[B, ...]`.
+            known: V of the first K observations, `[K, N]`, if it has been computed already.
         """
         rollout = self.rollout
         values = np.zeros_like(rollout.rewards)
-        # Windows that end before row n − 1 are cut by an end, and need V(what followed) only after a truncation.
+        # An end cuts the windows that end before row n − 1. They need a value only after a truncation.
         first = 0 if rollout.truncated[: self._n - 1].any() else self._n - 1
         if known is not None:
             values[: len(known) - 1] = known[1:]
@@ -100,13 +101,13 @@ class Windows:
         return rollout.next_values(values, slice(None), value)
 
     def returns(self, next_values: Floats) -> Floats:
-        """Discounted rewards of each window and what its bootstrap adds, `[T, N]`; see `n_step_returns`."""
+        """The return of each window: its discounted rewards and its bootstrap, `[T, N]`; see `n_step_returns`."""
         return self._sums(self._rewards(), next_values)
 
     def parts(self) -> tuple[Floats, Floats, Tensor]:
-        """What a return consists of: R + d · V(s') with R and d `[T, N]` and s' `[T, N, ...]`.
+        """The parts of a return R + d · V(s'): R and d, both `[T, N]`, and s' `[T, N, ...]`.
 
-        d is γ^m after m steps, and 0 where the window ends with a termination.
+        d is γ^m after m steps, and 0 if the window ends with a termination.
         """
         rollout = self.rollout
         sums, discounts = (
@@ -129,7 +130,7 @@ class Windows:
         return returns[: self.num_steps]
 
     def state_dict(self) -> dict[str, Any]:
-        """The steps that are still to complete windows."""
+        """The steps of windows that are not complete yet."""
         arrays = self._arrays(self.rollout)
         return {
             "steps": [torch.from_numpy(array[self.num_steps :].copy()) for array in arrays],

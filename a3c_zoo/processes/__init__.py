@@ -1,1 +1,1 @@
-"""L3: where workers live. In turn in this process (`serial`) or side by side in processes of their own (`pool`)."""
+"""Crews of workers: in turn in this process (`serial`), or side by side in processes of their own (`pool`)."""

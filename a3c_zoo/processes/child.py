@@ -1,4 +1,4 @@
-"""What every process that a run starts does first, and how its end is told."""
+"""The first steps of every process that a run starts, and the message on its end."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 
 
 def settle_in() -> None:
-    """Leaves signals to the parent and ends with it; computes in one thread."""
+    """Leaves signals to the parent, ends with the parent, and makes torch use one thread."""
     _leave_signals_to_parent()
     _leave_with_parent()
     torch.set_num_threads(1)
 
 
 def how_it_ended(exit_code: int | None) -> str:
-    """What became of a process that said nothing itself: "was ended by signal SIGKILL (out of memory?)"."""
+    """Says how a process without a message of its own ended: "was ended by signal SIGKILL (out of memory?)"."""
     if exit_code is not None and exit_code < 0:
         name = signal.Signals(-exit_code).name
         return f"was ended by signal {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
@@ -27,16 +27,16 @@ def how_it_ended(exit_code: int | None) -> str:
 
 
 def _leave_signals_to_parent() -> None:
-    """Ctrl-C, `timeout` and a closed terminal signal the whole process group; only the parent decides."""
+    """Ignores what Ctrl-C, `timeout` and a closed terminal send to the whole group; only the parent acts on them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
-            # Not SIG_IGN: programs that an environment starts would inherit that, and could not be terminated.
+            # Programs that an environment starts would inherit SIG_IGN, and could not be terminated.
             signal.signal(getattr(signal, name), lambda number, frame: None)
 
 
 def _leave_with_parent() -> None:
-    """Ends this process when its parent has gone, however that went (about 10 ms after a SIGKILL)."""
+    """Ends this process when its parent has ended, for any reason (about 10 ms after a SIGKILL)."""
     parent = parent_process()
     if parent is None:
         return

@@ -1,4 +1,4 @@
-"""What a crew of workers is, and the loop that every agent with workers runs."""
+"""The interfaces of workers and crews, and the loop that every agent with workers runs."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any, Protocol
 
 from a3c_zoo.records import Report, RunContext, Snapshot
 
-#: Seconds between a worker's reports.
+#: How often a worker reports, in seconds.
 REPORT_EVERY_S = 0.1
 
 
 class Worker(Protocol):
-    """One worker of an agent, or its learner; knows nothing of processes."""
+    """One worker of an agent, or its learner. It does not depend on processes."""
 
     def work(self) -> None:
-        """One rollout's worth of work; for a learner, what one worker has handed over, or a short wait for it."""
+        """Does the work of one rollout; a learner takes what one worker has handed over, or waits briefly."""
         ...
 
     def finish(self) -> None:
-        """What is left to do at a standstill: a learner takes what the workers, who stand still, have handed over."""
+        """Does the rest of the work at a standstill: a learner takes what the workers have handed over."""
         ...
 
     def report(self) -> Report:
-        """What happened since the last report."""
+        """Returns what happened since the last report."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What the worker's next rollout depends on, beside what is shared."""
+        """Returns what the next rollout of the worker depends on, apart from shared memory."""
         ...
 
     def close(self) -> None:
@@ -35,9 +35,9 @@ class Worker(Protocol):
         ...
 
 
-#: Builds a worker: `(plan, rank, state or None, on_tick)`; a learner has the last rank. A module-level function; `plan`
-#: and `state` travel to the worker's process. The worker calls `on_tick` after every environment step and while it
-#: waits; it may raise to end the work.
+#: Builds a worker: `(worker_context, rank, state or None, on_tick)`; a learner has the last rank. It is a module-level
+#: function, and its first three arguments travel to the worker's process. The worker calls `on_tick` after every
+#: environment step and while it waits; `on_tick` may raise to end the work.
 WorkerFactory = Callable[[Any, int, dict[str, Any] | None, Callable[[], None]], Worker]
 
 
@@ -49,11 +49,11 @@ class Crew(Protocol):
         ...
 
     def resume(self) -> None:
-        """Lets the workers work, if they don't already."""
+        """Lets the workers work; does nothing if they work already."""
         ...
 
     def poll(self) -> list[Report]:
-        """Waits a little, lets work, and returns what was reported."""
+        """Waits a short time while workers work, and returns their reports."""
         ...
 
     def park(self) -> list[Report]:
@@ -61,7 +61,7 @@ class Crew(Protocol):
         ...
 
     def states(self) -> list[dict[str, Any]]:
-        """Each worker's state at the standstill; empty where they were not all brought to one."""
+        """Returns the state of each worker at the standstill; an empty list if not all have come to one."""
         ...
 
     def stop(self) -> None:
@@ -70,23 +70,23 @@ class Crew(Protocol):
 
 
 def supervise(crew: Crew, context: RunContext, snapshot: Snapshot) -> None:
-    """Runs a crew until its run says stop. Whatever happens, no worker outlives the call.
+    """Runs a crew until its run says stop. No worker outlives the call.
 
     Raises:
-        WorkerError: a worker raised, died or hangs. What was learned until then is in a checkpoint.
+        WorkerError: a worker raised, died or hangs. A checkpoint holds the parameters at that time.
     """
     try:
         crew.start()
         context.started(snapshot)
         while True:
-            if context.due():  # already before the first step: a resumed run may have reached its budget
+            if context.due():  # also before the first step: a resumed run may have used up its budget
                 context.record(crew.park())
                 if not context.settle(snapshot):
                     return
             crew.resume()
             context.record(crew.poll())
     except (Exception, KeyboardInterrupt) as error:
-        crew.stop()  # first, so that nobody writes to what is saved
+        crew.stop()  # first, so that no worker changes what is saved
         context.rescue(snapshot, error)
         raise
     finally:

@@ -1,4 +1,4 @@
-"""A crew whose workers, and then the learner, take turns in this process: for debugging, exact bits, and tests."""
+"""A crew whose workers, and then the learner, take turns in this process: for debugging, exact results and tests."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from a3c_zoo.records import Report
 
 
 class SerialCrew:
-    """Workers in turn, one rollout each. The order of events depends on nothing but the seed.
+    """Workers in turn, one rollout each. The order of events depends only on the seed.
 
-    While it lives torch uses one thread, as in a worker process: bits do not depend on the number of cores then.
+    From start to stop, torch uses one thread, as in a worker process: results do not depend on the number of cores.
 
     Args:
-        factory: builds a worker. plan: what it needs. num_workers: how many, the learner included.
-        states: one state for each worker to go on from, or nothing.
-        has_learner: the last one learns what the others have handed over in this turn, and waits for nothing.
+        factory: builds a worker. worker_context: its first argument. num_workers: how many, the learner included.
+        states: for each worker the state to go on from, or None.
+        has_learner: the last worker is a learner. It learns from what the others have handed over in this turn.
     """
 
     def __init__(
         self,
         factory: WorkerFactory,
-        plan: Any,
+        worker_context: Any,
         num_workers: int,
         states: Sequence[dict[str, Any]] | None = None,
         has_learner: bool = False,
     ) -> None:
         self._has_learner = has_learner
-        self._factory, self._plan, self._num_workers = factory, plan, num_workers
+        self._factory, self._worker_context, self._num_workers = factory, worker_context, num_workers
         self._initial_states = states
         self._workers: list[Worker] = []
         self._one_thread = contextlib.ExitStack()
@@ -40,10 +40,10 @@ class SerialCrew:
         self._one_thread.enter_context(one_torch_thread())
         for rank in range(self._num_workers):
             state = self._initial_states[rank] if self._initial_states else None
-            self._workers.append(self._factory(self._plan, rank, state, lambda: None))
+            self._workers.append(self._factory(self._worker_context, rank, state, lambda: None))
 
     def resume(self) -> None:
-        """Nothing to do: workers work when polled."""
+        """Does nothing: workers work when polled."""
 
     def poll(self) -> list[Report]:
         for worker in self._workers[:-1] if self._has_learner else self._workers:
@@ -60,7 +60,7 @@ class SerialCrew:
 
     def stop(self) -> None:
         for worker in self._workers:
-            with contextlib.suppress(Exception):  # an environment that failed may fail to close, too
+            with contextlib.suppress(Exception):  # an environment that failed may fail to close too
                 worker.close()
         self._workers.clear()
         self._one_thread.close()
