@@ -77,7 +77,7 @@ class Windows:
 
     @property
     def samples(self) -> Rollout:
-        """The first T steps, to learn from; with a core all steps, since the same pass gives the values of the others."""
+        """The first T steps, to learn from; with a core all steps, whose values come from the same pass."""
         return self.rollout if self.rollout.states is not None else self.rollout.head(self.num_steps)
 
     def values_ahead(self, value: Callable[[Tensor], Tensor], known: Floats | None = None) -> Floats:

@@ -1,4 +1,4 @@
-"""For the tests of plugins: throw-away distributions, and a check of environments."""
+"""For the tests of plugins: temporary distributions, and a check of environments."""
 
 from __future__ import annotations
 

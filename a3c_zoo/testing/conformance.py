@@ -1,8 +1,8 @@
 """`check_env`: does an environment keep the contract that agents rely on?
 
-What it checks, in this order: the entry and its import strings; the configuration's own keys; the spaces; every
-step against them; that the seed decides everything; what follows the end of an episode in the autoreset mode that
-the environment names; that `get_state` and `set_state`, where there are any, restore it exactly.
+It checks, in this order: the entry and its import strings; the configuration's own keys; the spaces; every step against
+them; that the seed decides everything; the steps after the end of an episode, as the autoreset mode says; that
+`get_state` and `set_state`, if there are any, restore the environment exactly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
 from a3c_zoo.plugins import offers
 from a3c_zoo.plugins.entries import load_object
-from a3c_zoo.testing.playing import Subject, Trajectory
+from a3c_zoo.testing.subject import Subject, Trajectory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 def check_env(
     entry: EnvEntry, *, config: EnvConfig | None = None, num_envs: Sequence[int] = (1, 3), steps: int = 500
 ) -> None:
-    """Makes the entry's environment as a run would and plays it with random actions, several times over.
+    """Makes the entry's environment as a run does and takes random actions in it, several times.
 
     Args:
-        entry: what the plugin offers.
+        entry: the plugin's entry.
         config: the `env` section; by default the entry's model with its defaults. Its `num_envs` isn't used.
         num_envs: numbers of environments to try.
-        steps: steps to play; some episodes must end within them.
+        steps: how many actions it takes; some episodes must end within them.
 
     Raises:
-        AssertionError: with one line on the first thing that is wrong.
+        AssertionError: with one line on the first fault.
     """
     config = _check_entry(entry, config)
     for n in num_envs:
@@ -45,20 +45,20 @@ def check_env(
         with subject.made():
             _check_spaces(subject)
         actions = _random_actions(subject, steps)
-        played = subject.play_new(actions, seed=1)
+        trajectory = subject.new_trajectory(actions, seed=1)
         subject.expect(
-            played.ended.any(),
+            trajectory.ended.any(),
             f"no episode ended within {steps} steps of random actions; let check_env play more `steps`, or a "
             "`config` with shorter episodes",
         )
-        _check_seeding(subject, actions, played)
-        _check_autoreset(subject, actions, played)
-        _check_state(subject, actions, played)
+        _check_seeding(subject, actions, trajectory)
+        _check_autoreset(subject, actions, trajectory)
+        _check_state(subject, actions, trajectory)
 
 
 def _check_entry(entry: EnvEntry, config: EnvConfig | None) -> EnvConfig:
-    """Checks what the entry says; returns the configuration to play with."""
-    if ":" not in entry.name:  # what a family resolves has names of another form, which the registry checks
+    """Checks the entry; returns the configuration of the environment."""
+    if ":" not in entry.name:  # the registry checks the names that families resolve
         try:
             offers.check("zoo_envs", entry)
         except PluginError as error:
@@ -98,7 +98,7 @@ def _check_config_model(entry: EnvEntry, model: Any) -> None:
 
 
 def _random_actions(subject: Subject, steps: int) -> NDArray[Any]:
-    """Actions `[T, N, ...]`, the same ones at every call."""
+    """Random actions `[T, N, ...]`, the same ones at every call."""
     from gymnasium.spaces import Discrete
 
     space: Any = subject.env.single_action_space
@@ -115,7 +115,7 @@ def _sampled(subject: Subject, steps: int, seed: int) -> NDArray[Any]:
 
 
 def _other_actions(subject: Subject, actions: NDArray[Any]) -> NDArray[Any]:
-    """Others than those given, in the same space."""
+    """Other actions than those given, in the same space."""
     from gymnasium.spaces import Discrete
 
     space: Any = subject.env.single_action_space
@@ -143,29 +143,29 @@ def _check_spaces(subject: Subject) -> None:
         subject.expect(found == batched, f"{single} is {found}; batch_space(single_{single}, num_envs) is {batched}")
 
 
-def _check_seeding(subject: Subject, actions: NDArray[Any], played: Trajectory) -> None:
+def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
     _expect_equal(
         subject,
-        played,
-        subject.play_new(actions, seed=1),
+        trajectory,
+        subject.new_trajectory(actions, seed=1),
         "two new environments after reset(seed=1) and the same actions differ {where}: "
         "take every random number from self.np_random, which reset(seed) seeds",
     )
     with subject.made():
-        subject.play(actions, subject.reset(2))
+        subject.trajectory(actions, subject.reset(2))
         _expect_equal(
             subject,
-            played,
-            subject.play(actions, subject.reset(1)),
+            trajectory,
+            subject.trajectory(actions, subject.reset(1)),
             "after reset(seed=1), an environment that was used before differs {where} from a new one: "
             "reset must forget everything",
         )
-        is_random = subject.play(actions, subject.reset(None)).first_difference(played) is not None
+        is_random = subject.trajectory(actions, subject.reset(None)).first_difference(trajectory) is not None
     if not is_random:
         return
-    other = subject.play_new(actions, seed=2)
+    other = subject.new_trajectory(actions, seed=2)
     subject.expect(
-        other.first_difference(played) is not None,
+        other.first_difference(trajectory) is not None,
         "it is random, but reset(seed=1) and reset(seed=2) give the same episodes: the seed is ignored",
     )
     if subject.num_envs > 1:
@@ -173,26 +173,26 @@ def _check_seeding(subject: Subject, actions: NDArray[Any], played: Trajectory) 
 
 
 def _check_streams(subject: Subject, actions: NDArray[Any]) -> None:
-    """With the same actions everywhere, random environments side by side must differ from each other."""
-    played = subject.play_new(np.repeat(actions[:, :1], subject.num_envs, axis=1), seed=1)
-    arrays = (played.observations, played.rewards, played.ended)
+    """Checks that random environments side by side differ from each other when they get the same actions."""
+    trajectory = subject.new_trajectory(np.repeat(actions[:, :1], subject.num_envs, axis=1), seed=1)
+    arrays = (trajectory.observations, trajectory.rewards, trajectory.ended)
     alike = all((array == array[:, :1]).all() for array in arrays)
     subject.expect(not alike, "all environments play the same episodes: each needs random numbers of its own")
 
 
-def _check_autoreset(subject: Subject, actions: NDArray[Any], played: Trajectory) -> None:
+def _check_autoreset(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
     if subject.mode == "NextStep":
-        _check_ignored_step(subject, actions, played)
-    _check_new_episodes(subject, played)
+        _check_ignored_step(subject, actions, trajectory)
+    _check_new_episodes(subject, trajectory)
 
 
-def _check_ignored_step(subject: Subject, actions: NDArray[Any], played: Trajectory) -> None:
-    """NEXT_STEP: the step after an end only resets."""
-    ignored = np.zeros_like(played.ended)
-    ignored[1:] = played.ended[:-1]
+def _check_ignored_step(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
+    """NEXT_STEP: checks that the step after an end only resets."""
+    ignored = np.zeros_like(trajectory.ended)
+    ignored[1:] = trajectory.ended[:-1]
     for fault, message in (
-        (ignored & played.ended, "ended an episode, one step after another end"),
-        (ignored & (played.rewards != 0), "gave a reward, one step after the end of an episode"),
+        (ignored & trajectory.ended, "ended an episode, one step after another end"),
+        (ignored & (trajectory.rewards != 0), "gave a reward, one step after the end of an episode"),
     ):
         step = int(fault.any(axis=1).argmax())
         subject.expect(not fault.any(), f"step {step} {message}: in autoreset mode NextStep this step only resets")
@@ -200,28 +200,30 @@ def _check_ignored_step(subject: Subject, actions: NDArray[Any], played: Traject
     others = np.where(where, _other_actions(subject, actions), actions)
     _expect_equal(
         subject,
-        played,
-        subject.play_new(others, seed=1),
+        trajectory,
+        subject.new_trajectory(others, seed=1),
         "in autoreset mode NextStep the action after the end of an episode must be ignored; another one changes what "
         "follows {where}",
     )
 
 
-def _check_new_episodes(subject: Subject, played: Trajectory) -> None:
-    """After an end stands the first observation of a new episode, as far as first observations are known."""
+def _check_new_episodes(subject: Subject, trajectory: Trajectory) -> None:
+    """Checks that an end is followed by the first observation of a new episode."""
     with subject.made():
         starts = np.stack([subject.reset(seed) for seed in (1, 2, 3, None, None)])
     delay = 2 if subject.mode == "NextStep" else 1
     always_the_same = (starts == starts[0]).all()
-    places = [(t, n) for t, n in np.argwhere(played.ended).tolist() if t + delay < len(played.observations)]
+    places = [(t, n) for t, n in np.argwhere(trajectory.ended).tolist() if t + delay < len(trajectory.observations)]
     for t, n in places if always_the_same else []:
-        found = played.observations[t + delay, n]
+        found = trajectory.observations[t + delay, n]
         subject.expect(
             np.array_equal(found, starts[0, n]),
             f"an episode ended at step {t}, but the observation of step {t + delay - 1} is {found}, where in autoreset "
             f"mode {subject.mode} a new episode begins, whose first observation is {starts[0, n]}",
         )
-    unchanged = [np.array_equal(played.observations[t + 1, n], final) for (t, n), final in played.finals.items()]
+    unchanged = [
+        np.array_equal(trajectory.observations[t + 1, n], final) for (t, n), final in trajectory.finals.items()
+    ]
     subject.expect(
         always_the_same or not unchanged or not all(unchanged),
         f"after every end the observation is still the final one; in autoreset mode {subject.mode} it must be the "
@@ -229,35 +231,35 @@ def _check_new_episodes(subject: Subject, played: Trajectory) -> None:
     )
 
 
-def _check_state(subject: Subject, actions: NDArray[Any], played: Trajectory) -> None:
-    """`get_state` and `set_state`, in the middle and right after an end, where a reset may be pending."""
+def _check_state(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
+    """Checks `get_state` and `set_state`, in the middle and right after an end, when a reset may be pending."""
     offered = [name for name in ("get_state", "set_state") if hasattr(subject.env, name)]
     subject.expect(len(offered) != 1, f"it has {''.join(offered)} alone; an exact resume needs get_state and set_state")
     if not offered:
         return
-    for cut in sorted({len(actions) // 2, int(played.ended.any(axis=1).argmax()) + 1}):
+    for cut in sorted({len(actions) // 2, int(trajectory.ended.any(axis=1).argmax()) + 1}):
         with subject.made() as env:
-            subject.play(actions[:cut], subject.reset(1))
+            subject.trajectory(actions[:cut], subject.reset(1))
             state = subject.call("get_state()", env.get_state)  # type: ignore[attr-defined]
             saved = _through_a_file(subject, state)
-            rest = subject.play(actions[cut:], played.observations[cut])
-            _expect_equal(subject, played.tail(cut), rest, "get_state() changes what follows {where}")
+            rest = subject.trajectory(actions[cut:], trajectory.observations[cut])
+            _expect_equal(subject, trajectory.tail(cut), rest, "get_state() changes what follows {where}")
         for content, message in (
             (saved, "after set_state(), it differs {where} from the environment that get_state() was called on"),
             (state, "what get_state() returned changes while the environment goes on (set_state() differs {where})"),
         ):
-            _resume(subject, actions[cut:], played.tail(cut), content, f"{message}; it must return copies of all")
+            _resume(subject, actions[cut:], trajectory.tail(cut), content, f"{message}; it must return copies of all")
 
 
 def _resume(subject: Subject, actions: NDArray[Any], expected: Trajectory, state: Any, message: str) -> None:
     with subject.made() as env:
         subject.reset(2)
         subject.call("set_state()", lambda: env.set_state(state))  # type: ignore[attr-defined]
-        _expect_equal(subject, expected, subject.play(actions, expected.observations[0]), message)
+        _expect_equal(subject, expected, subject.trajectory(actions, expected.observations[0]), message)
 
 
 def _through_a_file(subject: Subject, state: Any) -> Any:
-    """The state as a checkpoint gives it back."""
+    """Returns the state as a checkpoint gives it back."""
     import torch
 
     file = io.BytesIO()
@@ -265,7 +267,7 @@ def _through_a_file(subject: Subject, state: Any) -> Any:
         torch.save(state, file)
         file.seek(0)
         return torch.load(file, weights_only=True)
-    except Exception as error:  # torch's own words are a page long
+    except Exception as error:  # torch's message is a page long
         subject.fail(
             "get_state() must return a dict of tensors, numbers, strings and lists; checkpoints hold no other", error
         )

@@ -1,4 +1,4 @@
-"""Throw-away distributions, so that the tests of a plugin load real entry points."""
+"""Temporary distributions, with which the tests of a plugin load real entry points."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 def plugin_distribution(
     path: Path, name: str, module_source: str, version: str = "1.0", entry_point: str | None = None
 ) -> Path:
-    """Writes a distribution with one module, as an installer would, and returns the folder that it lies in.
+    """Writes a distribution with one module, as an installer does, and returns its folder.
 
-    With that folder on `sys.path` or `PYTHONPATH`, the plugin is installed.
+    The plugin is installed if this folder is on `sys.path` or `PYTHONPATH`.
 
     Args:
-        path: the folder; it is made if need be, and may hold several distributions.
-        name: the distribution's name; its module has the same, with underscores.
+        path: the folder, which is made if it does not exist; it may hold several distributions.
+        name: the distribution's name; the name of its module has underscores.
         module_source: the module's source text.
         version: the distribution's version.
-        entry_point: the plugin's name, by default that of the distribution.
+        entry_point: the plugin's name; by default the name of the distribution.
     """
     module = name.replace("-", "_")
     metadata = path / f"{module}-{version}.dist-info"

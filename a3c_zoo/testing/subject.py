@@ -1,4 +1,4 @@
-"""Plays a vector environment with given actions, holds every step against its spaces, and keeps what happened."""
+"""The environment under test: takes given actions, checks every step against its spaces, and returns a trajectory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Trajectory:
-    """What T steps of N environments returned.
+    """T steps of N environments.
 
     Attributes:
-        observations: what each action was chosen on, and the last one, `[T+1, N, ...]`. In DISABLED mode a row holds
-            the first observations of the episodes that were reset.
+        observations: before each step and after the last one, `[T+1, N, ...]`. In DISABLED mode they include the first
+            observations of the episodes that were reset.
         rewards: `[T, N]`, float64. terminated, truncated: `[T, N]`, bool.
-        ended: where an episode ended, `[T, N]`, bool; not with a termination that `episode_over` denies (a lost life).
-        finals: (t, n) → final observation of the episode that ended there, for SAME_STEP and DISABLED.
+        ended: which steps ended an episode, `[T, N]`, bool. A termination that `episode_over` denies (a lost life) did
+            not.
+        finals: (t, n) → final observation of the episode that ended with this step, for SAME_STEP and DISABLED.
     """
 
     observations: NDArray[Any]
@@ -43,7 +44,7 @@ class Trajectory:
         return Trajectory(self.observations[start:], *rows, finals)
 
     def first_difference(self, other: Trajectory) -> int | None:
-        """The first step at which two trajectories of one length differ, None if they are equal; -1: the start."""
+        """The first step at which two trajectories of one length differ; -1 for the start, None if they are equal."""
         T = len(self.rewards)
         differs = np.zeros(T + 1, np.bool_)
         differs |= (self.observations != other.observations).reshape(T + 1, -1).any(axis=1)
@@ -63,7 +64,7 @@ class Subject:
     """An entry under test, with a configuration and a number of environments.
 
     Attributes:
-        env: the environment that was made last; its spaces are those of all.
+        env: the environment that was made last; all have the same spaces.
         mode: its autoreset mode, "NextStep", "SameStep" or "Disabled".
     """
 
@@ -84,7 +85,7 @@ class Subject:
             self.fail(message)
 
     def call(self, what: str, function: Callable[[], Any]) -> Any:
-        """Calls; what it raises ends the check."""
+        """Calls the function; an exception ends the check."""
         try:
             return function()
         except Exception as error:
@@ -101,18 +102,18 @@ class Subject:
             self.mode = self.call("asking for its autoreset mode", lambda: autoreset_mode(env))
             yield env
         except BaseException:
-            with suppress(Exception):  # what went wrong first is what counts
+            with suppress(Exception):  # the first fault counts
                 env.close()
             raise
         self.call("close()", env.close)
 
-    def play_new(self, actions: NDArray[Any], seed: int) -> Trajectory:
-        """Plays a new environment from `reset(seed)` on."""
+    def new_trajectory(self, actions: NDArray[Any], seed: int) -> Trajectory:
+        """Makes a new environment and takes the actions from `reset(seed)` on."""
         with self.made():
-            return self.play(actions, self.reset(seed))
+            return self.trajectory(actions, self.reset(seed))
 
     def reset(self, seed: int | None) -> NDArray[Any]:
-        """Resets the environment made last; returns the observations."""
+        """Resets `env`; returns the observations."""
         return self._reset(f"reset(seed={seed})", seed=seed)
 
     def _reset(self, what: str, **arguments: Any) -> NDArray[Any]:
@@ -124,18 +125,18 @@ class Subject:
         self.check_observations(what, result[0])
         return np.array(result[0])
 
-    def play(self, actions: NDArray[Any], start: NDArray[Any]) -> Trajectory:
-        """Takes the actions `[T, N, ...]` in the environment made last; `start` are the observations before them."""
+    def trajectory(self, actions: NDArray[Any], start: NDArray[Any]) -> Trajectory:
+        """Takes the actions `[T, N, ...]` in `env`; `start` are the observations before them, `[N, ...]`."""
         shape = actions.shape[:2]
         terminated, truncated, ended = np.zeros((3, *shape), np.bool_)
         observations = np.empty((len(actions) + 1, *start.shape), start.dtype)
-        played = Trajectory(observations, np.zeros(shape), terminated, truncated, ended)
+        trajectory = Trajectory(observations, np.zeros(shape), terminated, truncated, ended)
         observations[0] = start
         for t in range(len(actions)):
-            observations[t + 1] = self._step(t, actions[t].copy(), played)
-        return played
+            observations[t + 1] = self._step(t, actions[t].copy(), trajectory)
+        return trajectory
 
-    def _step(self, t: int, actions: NDArray[Any], played: Trajectory) -> NDArray[Any]:
+    def _step(self, t: int, actions: NDArray[Any], trajectory: Trajectory) -> NDArray[Any]:
         what = f"step {t}"
         result = self.call(f"step() (step {t})", lambda: self.env.step(actions))
         self.expect(
@@ -147,18 +148,18 @@ class Subject:
         self._check_array(what, "rewards", rewards, "iuf", "numbers")
         self._check_array(what, "terminated", terminated, "b", "bool")
         self._check_array(what, "truncated", truncated, "b", "bool")
-        played.rewards[t], played.terminated[t], played.truncated[t] = rewards, terminated, truncated
-        played.ended[t] = self._ended(what, terminated, truncated, info)
-        if self.mode == "NextStep" or not played.ended[t].any():
+        trajectory.rewards[t], trajectory.terminated[t], trajectory.truncated[t] = rewards, terminated, truncated
+        trajectory.ended[t] = self._ended(what, terminated, truncated, info)
+        if self.mode == "NextStep" or not trajectory.ended[t].any():
             return np.array(observations)
         if self.mode == "SameStep":
-            self._keep_finals(t, info, played)
+            self._keep_finals(t, info, trajectory)
             return np.array(observations)
-        played.finals.update({(t, int(n)): np.array(observations[n]) for n in np.flatnonzero(played.ended[t])})
-        return self._reset_ended(t, np.array(observations), played.ended[t])
+        trajectory.finals.update({(t, int(n)): np.array(observations[n]) for n in np.flatnonzero(trajectory.ended[t])})
+        return self._reset_ended(t, np.array(observations), trajectory.ended[t])
 
     def _ended(self, what: str, terminated: Any, truncated: Any, info: Any) -> NDArray[np.bool_]:
-        """Which episodes have ended, if need be as the environment's own `episode_over` tells."""
+        """Which episodes have ended, `[N]`."""
         from a3c_zoo.learning.autoreset import episode_over
 
         over = self.call("episode_over()", lambda: episode_over(self.env)(terminated, truncated, info))
@@ -172,16 +173,16 @@ class Subject:
         return ended
 
     def _reset_ended(self, t: int, observations: NDArray[Any], ended: NDArray[np.bool_]) -> NDArray[Any]:
-        """DISABLED: the caller resets what has ended, and nothing else may change."""
+        """DISABLED: resets the environments whose episodes ended; the others may not change."""
         what = f"reset(options={{'reset_mask': …}}) after step {t}"
         after = self._reset(what, options={"reset_mask": ended.copy()})
         same = np.array_equal(after[~ended], observations[~ended])
         self.expect(same, f"{what} changed environments outside of the mask")
         return after
 
-    def _keep_finals(self, t: int, info: Mapping[str, Any], played: Trajectory) -> None:
-        """SAME_STEP: the final observations are in `info`, dense or with None for the episodes that go on."""
-        ended, finals = played.ended[t], info.get("final_obs")
+    def _keep_finals(self, t: int, info: Mapping[str, Any], trajectory: Trajectory) -> None:
+        """SAME_STEP: takes the final observations from `info`, where other rows may be None."""
+        ended, finals = trajectory.ended[t], info.get("final_obs")
         if finals is None or len(finals) != self.num_envs:
             self.fail(f"step {t} ended an episode in autoreset mode SameStep, but info['final_obs'] is {finals!r:.60}")
         if not np.array_equal(info.get("_final_obs", ended), ended):
@@ -194,10 +195,10 @@ class Subject:
             final = np.asarray(finals[n], space.dtype)
             if not np.isfinite(final).all() or not space.contains(final):
                 self.fail(f"{what} is outside of {space}: {final}")
-            played.finals[t, n] = final
+            trajectory.finals[t, n] = final
 
     def check_observations(self, what: str, observations: Any) -> None:
-        """Type, shape, dtype, finiteness and bounds of what `what` returned."""
+        """Checks type, shape, dtype, finiteness and bounds of the observations that the call `what` returned."""
         space: Any = self.env.single_observation_space
         if space.shape is None or space.dtype is None:
             self.fail(f"check_env plays environments whose observations are single arrays, not {space}")
@@ -223,5 +224,5 @@ def _is_array(value: Any, shape: tuple[int, ...]) -> bool:
 
 
 def _form(value: Any) -> str:
-    """What a value is, in a few words: `float64 [3, 1]`, `list`."""
+    """A value in a few words: `float64 [3, 1]`, `list`."""
     return f"{value.dtype} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
