@@ -1,25 +1,103 @@
-"""docs/write-an-environment.md shows the files of plugins/a3c-zoo-gridworld as they are."""
+"""The pages: their links, the file names on them, the tables generated from code, and the code that they show."""
 
 from __future__ import annotations
 
+import inspect
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+import a3c_zoo
+import a3c_zoo.config
+import a3c_zoo.testing
+from a3c_zoo import ZooError, errors, records
+from a3c_zoo.testing import plugin_distribution
+from tests import reference_pages
 from tests.wheels import GRIDWORLD, ROOT
 
-PAGE = (ROOT / "docs" / "write-an-environment.md").read_text(encoding="utf-8")
+DOCS = ROOT / "docs"
+PAGES = sorted({*DOCS.rglob("*.md"), *ROOT.glob("*.md"), GRIDWORLD / "README.md"})
+NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def prose_of(path: Path) -> str:
+    """A page without its fenced blocks, in which nothing is a link or a heading."""
+    return re.sub(r"^```.*?^```$", "", text_of(path), flags=re.S | re.M)
+
+
+def anchors_of(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose_of(path), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    path = ROOT / page
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", prose_of(path)):
+        other = (path.parent / target).resolve() if target else path
+        assert other.exists(), f"{page} links to {target}"
+        if anchor:
+            assert anchor in anchors_of(other), f"{page} links to {target}#{anchor}"
+
+
+def test_the_index_lists_every_page() -> None:
+    reports = DOCS / "reports"
+    wanted = {path for path in DOCS.rglob("*.md") if reports not in path.parents} - {DOCS / "README.md"}
+    listed = re.findall(r"\]\(([^)#\s]+)\)", text_of(DOCS / "README.md"))
+    assert wanted <= {(DOCS / link).resolve() for link in listed}
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_every_file_that_a_page_names_exists(page: str) -> None:
+    """A path in backticks with a folder and an ending, below the root or `a3c_zoo`."""
+    for name in re.findall(r"`((?:[a-z0-9_]+/)+[a-z0-9_]+\.py)\b", prose_of(ROOT / page)):
+        places = (ROOT, ROOT / "a3c_zoo", GRIDWORLD, GRIDWORLD / "src", ROOT / "plugins")
+        is_example = name.startswith(("a3c_zoo_maze/", "src/"))
+        assert is_example or any((place / name).is_file() for place in places), f"{page} names {name}"
+
+
+# What is generated from code
+
+
+@pytest.mark.parametrize("page", ["commands.md", "configuration.md"])
+def test_the_reference_is_what_the_code_says(page: str) -> None:
+    wanted = reference_pages.pages()[page].strip("\n") + "\n"
+    assert reference_pages.generated_part(page) == wanted, "run: python -m tests.reference_pages"
+
+
+def public_names() -> list[str]:
+    found = [*a3c_zoo.__all__, *a3c_zoo.config.__all__, *a3c_zoo.testing.__all__]
+    found += [name for name, each in vars(errors).items() if inspect.isclass(each) and issubclass(each, ZooError)]
+    return found + [name for name, each in vars(records).items() if getattr(each, "__module__", "") == records.__name__]
+
+
+@pytest.mark.parametrize("name", sorted(set(public_names()) - {"score"}))
+def test_every_public_name_is_in_the_reference(name: str) -> None:
+    assert re.search(rf"`{name}[`(]", text_of(DOCS / "reference" / "python-api.md"))
+
+
+# The code that the pages show
+
 #: A fenced block of code, after a line that names its file: "`path`:", or "`path`, excerpt:".
 BLOCK = re.compile(
     r"(?:`(?P<path>[^`\n]+)`(?P<excerpt>, excerpt)?:\n\n)?```(?P<language>\w+)\n(?P<code>.*?)```\n", re.S
 )
-BLOCKS = [match.groupdict() for match in BLOCK.finditer(PAGE) if match["language"] != "console"]
+ENVIRONMENT_PAGE = text_of(DOCS / "how-to" / "write-an-environment.md")
+BLOCKS = [match.groupdict() for match in BLOCK.finditer(ENVIRONMENT_PAGE) if match["language"] != "console"]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block['path']}:{block['code'][:20].strip()}")
 def test_each_block_is_what_its_file_holds(block: dict[str, str]) -> None:
     assert block["path"], f"no file is named before\n{block['code']}"
-    content = (GRIDWORLD / block["path"]).read_text(encoding="utf-8")
+    content = text_of(GRIDWORLD / block["path"])
     if block["excerpt"]:
         assert f"\n{block['code']}" in f"\n{content}"
     else:
@@ -29,7 +107,7 @@ def test_each_block_is_what_its_file_holds(block: dict[str, str]) -> None:
 def test_every_file_has_its_place_on_the_page() -> None:
     source = GRIDWORLD / "src" / "a3c_zoo_gridworld"
     files = {path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    missing = [path.name for path in files if path.relative_to(source).as_posix() not in PAGE]
+    missing = [path.name for path in files if path.relative_to(source).as_posix() not in ENVIRONMENT_PAGE]
     assert missing == []
 
 
@@ -38,9 +116,37 @@ def test_who_follows_the_page_has_every_line_of_code() -> None:
         blocks = [block["code"] for block in BLOCKS if (GRIDWORLD / str(block["path"])) == path]
         lines = [line for block in blocks for line in block.splitlines() if line]
         if path.name != "__init__.py":  # these hold a docstring
-            assert lines == [line for line in path.read_text(encoding="utf-8").splitlines() if line]
+            assert lines == [line for line in text_of(path).splitlines() if line]
 
 
-def test_the_page_is_linked() -> None:
-    assert "docs/write-an-environment.md" in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "write-an-environment.md" in (ROOT / "docs" / "hooks.md").read_text(encoding="utf-8")
+def install_page(page: str, folder: Path) -> None:
+    """Writes the modules that a how-to page shows; `…_plugin.py` is the one that an entry point names."""
+    folder.mkdir()
+    for block in BLOCK.finditer(text_of(DOCS / "how-to" / page)):
+        if (block["path"] or "").endswith("_plugin.py"):
+            plugin_distribution(folder, block["path"].removesuffix(".py").replace("_", "-"), block["code"])
+        elif (block["path"] or "").endswith(".py"):
+            (folder / block["path"]).write_text(block["code"], encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("page", "options"),
+    [
+        ("write-an-agent.md", ["--agent", "hill-climbing"]),
+        ("write-a-network.md", ["-o", "network.name=wide", "-o", "network.units=8", "--serial"]),
+        ("write-an-optimizer.md", ["-o", "optimizer.name=heavy-ball", "-o", "momentum=0.8", "--serial"]),
+    ],
+)
+def test_the_plugin_of_a_page_trains_and_plays(
+    page: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_page(page, tmp_path / "installed")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "installed"))
+    for arguments in (
+        ["train", "cartpole", *options, "--steps", "400", "--name", "tried", "--quiet"],
+        ["train", "--resume", "tried", "--steps", "800", "--quiet"],
+        ["evaluate", "tried", "--episodes", "2"],
+    ):
+        command = [sys.executable, "-m", "a3c_zoo", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

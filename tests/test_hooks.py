@@ -146,7 +146,7 @@ def test_every_hook_is_documented(hook: str) -> None:
     assert "Example:" in docstring
     for parameter in inspect.signature(function).parameters:
         assert f":param {parameter}:" in docstring
-    page = Path(__file__).parents[1] / "docs/hooks.md"
+    page = Path(__file__).parents[1] / "docs/reference/hooks.md"
     assert f"| `{hook}({', '.join(inspect.signature(function).parameters)})`" in page.read_text(encoding="utf-8")
 
 

@@ -92,7 +92,7 @@ class ConvActorCritic(Split):
             raise ConfigError(
                 f"network '{name}' takes pictures as [channels, height, width], and these are "
                 f"{'×'.join(map(str, spec.shape))}: their channels come last. Turn them in a plugin of your own "
-                f"(docs/write-an-environment.md)"
+                f"(docs/how-to/write-an-environment.md)"
             )
         self.scale, self.offset = config.scale, torch.tensor(-config.center * config.scale)
         activation = config.activation or ("elu" if architecture.elu else "relu")

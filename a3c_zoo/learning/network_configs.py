@@ -64,7 +64,7 @@ class ImageConfig(CoreConfig):
         """With what "auto" means on this machine, so that config.yml holds what was used.
 
         bfloat16 loses where there is little to multiply: in the small convolutions of `conv42` for one frame, or with a
-        recurrent core behind them, which sees one step at a time (docs/benchmarks.md, "Which precision is faster").
+        recurrent core behind them, which sees one step at a time (docs/explanation/experiments.md).
         """
         if self.precision != "auto":
             return self
