@@ -89,7 +89,7 @@ def test_no_action_is_lost_or_made_up(mode: str) -> None:
     env.reset()
     for t in range(6):
         env.step(np.array([t % 2, 1 - t % 2]))
-    single = [inner for vector in env._envs for inner in vector.envs]
+    single = [inner for vector in env.envs for inner in vector.envs]
     assert [inner.received for inner in single] == [[0, 1, 0, 1, 0, 1], [1, 0, 1, 0, 1, 0]]
 
 
@@ -154,9 +154,9 @@ def test_actions_are_numbered_from_0_for_sb3() -> None:
 
 
 def test_next_step_environments_are_made_one_by_one() -> None:
-    assert [env.num_envs for env in make_zoo_vec_env(toy_entry(mode="NextStep"), EnvConfig(), 3, 0)._envs] == [1, 1, 1]
+    assert [env.num_envs for env in make_zoo_vec_env(toy_entry(mode="NextStep"), EnvConfig(), 3, 0).envs] == [1, 1, 1]
     for mode in ("SameStep", "Disabled"):
-        assert [env.num_envs for env in make_zoo_vec_env(toy_entry(mode=mode), EnvConfig(), 3, 0)._envs] == [3]
+        assert [env.num_envs for env in make_zoo_vec_env(toy_entry(mode=mode), EnvConfig(), 3, 0).envs] == [3]
     with pytest.raises(ValueError, match="NEXT_STEP mode must have a single"):
         ZooVecEnv([ToyVectorEnv(2)], "toy")
 
@@ -229,4 +229,4 @@ def test_the_rest_of_the_interface() -> None:
         with pytest.raises(NotImplementedError):
             refused()
     env.close()
-    assert all(inner.closed for inner in env._envs)
+    assert all(inner.closed for inner in env.envs)

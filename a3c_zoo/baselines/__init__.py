@@ -1,3 +1,3 @@
-"""What agents are held against: other libraries' algorithms and random actions, behind the same entry as any agent."""
+"""Baselines, which agents are compared with: other libraries' algorithms and random actions, as agent entries."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Uniformly random actions: the collect stage alone, and the score that any agent must beat."""
+"""Uniformly random actions: only the collect stage. Its score is the least that an agent must beat."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class UniformNetwork(ActorCritic):
-    """Every action has the same logit."""
+    """A network whose logits are all 0."""
 
     def __init__(self, num_logits: int) -> None:
         super().__init__()
@@ -41,23 +41,24 @@ class UniformNetwork(ActorCritic):
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """What `ModelPolicy` needs of a model."""
+    """A model of random actions, for `ModelPolicy`."""
 
     spaces: Spaces
     network: UniformNetwork
 
     @classmethod
     def over(cls, spaces: Spaces) -> Uniform:
-        """Over the actions of these spaces."""
+        """Makes the model for the actions of these spaces."""
         return cls(spaces, UniformNetwork(spaces.actions.num_logits))
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What the one worker needs.
+class _Inputs:
+    """What the one worker gets.
 
     Attributes:
-        steps: `[1]`, int64: agent steps so far.
+        steps: agent steps so far, `[1]`, int64.
+        session: how often the run was resumed.
     """
 
     entry: EnvEntry
@@ -68,18 +69,18 @@ class Plan:
 
 
 class RandomWorker:
-    """Collects, and learns nothing."""
+    """Collects rollouts and learns nothing."""
 
-    def __init__(self, plan: Plan, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
-        config, spaces, seed = plan.config, plan.model.spaces, plan.config.run.seed
+    def __init__(self, inputs: _Inputs, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
+        config, spaces, seed = inputs.config, inputs.model.spaces, inputs.config.run.seed
         assert isinstance(config.agent, RandomConfig)
-        self._network, self._report, self._steps = plan.model.network, Report(), plan.steps
-        env = make_vector_env(plan.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
+        self._network, self._report, self._steps = inputs.model.network, Report(), inputs.steps
+        env = make_vector_env(inputs.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
         self._collector = Collector(
-            CheckedEnvironment(env, plan.entry.name, spaces.observations),
+            CheckedEnvironment(env, inputs.entry.name, spaces.observations),
             spaces.actions,
             config.agent.n_steps,
-            seed_for(seed, SEED_ENV, rank, plan.session),
+            seed_for(seed, SEED_ENV, rank, inputs.session),
             torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank)),
             on_tick,
         )
@@ -94,7 +95,7 @@ class RandomWorker:
         self._steps[0] = int(steps[-1])
 
     def finish(self) -> None:
-        """Nothing is left to do at a standstill."""
+        """Does nothing: no work is left at a standstill."""
 
     def report(self) -> Report:
         report, self._report = self._report, Report()
@@ -109,21 +110,22 @@ class RandomWorker:
 
 
 def run(context: RunContext) -> None:
-    """Plays until the run says stop."""
+    """Plays until the run ends; `AgentEntry.run`."""
     config, saved = context.config, context.checkpoint
     assert isinstance(config.agent, RandomConfig)
     spaces = probe_spaces(context.entry, None, config, context.supported_spaces)
     check_memory(spaces.observations, workers=1, num_envs=config.env.num_envs, stored_steps=config.agent.n_steps)
     model = Uniform.over(spaces)
     session = saved["session"] + 1 if saved else 0
-    plan = Plan(context.entry, config, model, torch.tensor([saved["steps"] if saved else 0]), session)
-    crew = SerialCrew(RandomWorker, plan, 1, saved["workers"] if saved else None)
+    steps = torch.tensor([saved["steps"] if saved else 0])
+    inputs = _Inputs(context.entry, config, model, steps, session)
+    crew = SerialCrew(RandomWorker, inputs, 1, saved["workers"] if saved else None)
 
     def state() -> dict[str, Any]:
         return {
             "spaces": model.spaces.state_dict(),
             "session": session,
-            "steps": int(plan.steps),
+            "steps": int(steps),
             "workers": crew.states(),
         }
 
@@ -131,5 +133,5 @@ def run(context: RunContext) -> None:
 
 
 def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:
-    """The policy of a checkpoint; `AgentEntry.load`."""
+    """Returns the policy of a checkpoint; `AgentEntry.load`."""
     return ModelPolicy(Uniform.over(Spaces.from_state_dict(state["spaces"])), config.run.seed)

@@ -1,4 +1,4 @@
-"""stable-baselines3's algorithms behind an agent's two functions; nothing of it is imported before they are called."""
+"""stable-baselines3's algorithms as an agent's two functions, which import the library when they are called."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def run(context: RunContext) -> None:
-    """Trains until the run says stop; `AgentEntry.run`.
+    """Trains until the run ends; `AgentEntry.run`.
 
     Raises:
         ZooError: stable-baselines3 is missing or broken.
-        ConfigError: the algorithm cannot be built from this configuration for this environment.
+        ConfigError: the algorithm cannot be built for this configuration and environment.
     """
     _require_library()
     from a3c_zoo.baselines import sb3_training
@@ -27,7 +27,7 @@ def run(context: RunContext) -> None:
 
 
 def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> Policy:
-    """Rebuilds the policy of a checkpoint; `AgentEntry.load`. Raises what `run` does."""
+    """Returns the policy of a checkpoint; `AgentEntry.load`. Raises the errors of `run`."""
     _require_library()
     from a3c_zoo.baselines import sb3_training
 
@@ -35,10 +35,10 @@ def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: M
 
 
 def _require_library() -> None:
-    """Imports the library itself, so that a fault of it is told apart from one of ours."""
+    """Imports the library alone, so its errors are not confused with ours."""
     try:
         import stable_baselines3  # noqa: F401
-    except Exception as error:  # a broken installation may raise anything
+    except Exception as error:  # a broken installation may raise any error
         raise ZooError(
             f"stable-baselines3 cannot be imported ({type_and_message(error)}). "
             f"Install it: pip install 'stable-baselines3>=2.7,<3'"

@@ -1,4 +1,4 @@
-"""Atari as stable-baselines3's users train on it: its own wrappers around the game of a NoFrameskip id."""
+"""Atari with stable-baselines3's own wrappers around the game of a NoFrameskip id, as its users train on it."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ WRAPPER_KEYS = {
 
 
 def is_atari(entry: EnvEntry) -> bool:
-    """Whether the zoo's environment is what `AtariWrapper` makes of its Gymnasium id.
+    """Returns whether `AtariWrapper` around its Gymnasium id makes the same environment as the zoo's.
 
-    Not `gym:PongNoFrameskip-v4`: that is the game without any wrapper.
+    False for `gym:PongNoFrameskip-v4`, which is the game without a wrapper.
     """
     return "NoFrameskip-v" in (entry.gym_id or "")
 
 
 def make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int, clip_rewards: bool) -> VecEnv:
-    """`make_atari_env`, `VecFrameStack` and `VecTransposeImage`, as RL Zoo joins them.
+    """Makes `make_atari_env`, `VecFrameStack` and `VecTransposeImage`, combined as in RL Zoo.
 
-    Its monitors are below the wrapper that ends episodes at lost lives and the one that clips: their episodes are whole
-    games with raw scores.
+    The monitors are below the wrappers that end episodes at lost lives and clip rewards. So the monitors' episodes are
+    whole games with raw scores.
 
     Raises:
-        ZooError: OpenCV is missing. ConfigError: a key was changed that SB3's wrappers don't have.
+        ZooError: OpenCV is missing.
+        ConfigError: a key that SB3's wrappers do not have is not at its default.
     """
     _require_opencv()
     assert entry.own_id is not None
     given = config.factory_kwargs()
-    given.pop("fire_after_life_loss", None)  # they always do; the key is for evaluations, on the zoo's games
+    given.pop("fire_after_life_loss", None)  # SB3's wrapper always fires; the key is for evaluations on the zoo's games
     refuse_changed(entry, config, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
     wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}
     env = make_atari_env(entry.own_id, num_envs, seed, wrapper_kwargs={**wrapper, "clip_reward": clip_rewards})
@@ -52,7 +53,7 @@ def make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: in
 
 
 def refuse_changed(entry: EnvEntry, config: EnvConfig, keys: Collection[str]) -> None:
-    """Raises ConfigError where one of these keys, which mean nothing to SB3's environments, is not at its default."""
+    """Raises ConfigError if one of these keys, which SB3's environments do not have, is not at its default."""
     for name in sorted(keys):
         if getattr(config, name) != type(config).model_fields[name].get_default(call_default_factory=True):
             raise ConfigError(f"env.{name}: {entry.own_id} doesn't know this key of '{entry.name}'; set env.stack=zoo")

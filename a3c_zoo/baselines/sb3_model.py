@@ -1,4 +1,4 @@
-"""Builds stable-baselines3's A2C and PPO from a run's configuration, and acts with their policies."""
+"""Builds stable-baselines3's A2C and PPO from a run's configuration; acts with their policies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
     "gelu": torch.nn.GELU,
 }
 
-#: Keys of ours that SB3's constructors don't have.
+#: Our keys that SB3's constructors do not have.
 NOT_SB3 = {
     "net_arch",
     "activation",
@@ -48,10 +48,10 @@ NOT_SB3 = {
 
 
 class LinearSchedule:
-    """Falls from `initial` to 0 over `steps` agent steps of the whole run, as RL Zoo's `lin_` over its budget.
+    """Falls linearly from `initial` to 0 over `steps` agent steps of the whole run, like RL Zoo's `lin_`.
 
-    SB3 hands its schedules the share of `learn`'s steps that is left; here `learn` doesn't know its end, and a resume
-    starts a new one. So `done` reads the agent steps from where SB3 counts them.
+    SB3 passes to its schedules the share of `learn`'s steps that is left. Here `learn` does not know its end, and a
+    resume calls it again. So `done` returns the number of agent steps from SB3's counter.
     """
 
     def __init__(self, initial: float, steps: int) -> None:
@@ -59,18 +59,18 @@ class LinearSchedule:
         self.done: Callable[[], int] = lambda: 0
 
     def __call__(self, progress_remaining: float) -> float:
-        """The value now."""
+        """Returns the present value."""
         return self.initial * max(0.0, 1.0 - self.done() / self.steps)
 
 
 def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> VecEnv:
-    """Makes the environments that `env.stack` asks for; `info["episode"]` tells of episodes that ended, raw."""
+    """Makes the environments of `env.stack`; `info["episode"]` has the raw return of an episode that ended."""
     assert isinstance(config.agent, SB3Config)
     clip = config.agent.clip_rewards
     if config.env.stack != "own":
         return make_zoo_vec_env(entry, config.env, num_envs, seed, clip)
     env_id = entry.own_id
-    assert env_id is not None  # or there would be no "own"
+    assert env_id is not None  # "own" requires it
     if is_atari(entry):
         return make_atari_stack(entry, config.env, num_envs, seed, clip)
     wrapper = ClipRewardEnv if clip else None
@@ -85,7 +85,7 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
 
 
 def _own_kwargs(entry: EnvEntry, config: Config) -> dict[str, Any]:
-    """Arguments for `gymnasium.make`. Those of a factory mean nothing to it, so none may have been changed."""
+    """Returns arguments for `gymnasium.make`. It has no keys of a factory, so these must be at their defaults."""
     given = config.env.factory_kwargs()
     if entry.factory is None:
         return {**entry.kwargs, **given}
@@ -94,17 +94,17 @@ def _own_kwargs(entry: EnvEntry, config: Config) -> dict[str, Any]:
 
 
 def first_action_of(env: VecEnv) -> int:
-    """The number of an environment's first action, which for SB3 is 0."""
+    """Returns the number of an environment's first action, which SB3 calls 0."""
     return int(getattr(env.unwrapped, "first_action", 0))
 
 
 def build_model(
     entry: EnvEntry, config: Config, env: VecEnv, seed: int | None, device: str = "cpu"
 ) -> OnPolicyAlgorithm:
-    """Builds the algorithm that the `agent` section describes. A seed seeds torch, NumPy and `random`, as in SB3.
+    """Builds the algorithm of the `agent` section. A seed seeds torch, NumPy and `random`, as in SB3.
 
     Raises:
-        ConfigError: SB3 refuses; or a linear schedule has nothing to fall over.
+        ConfigError: SB3 refuses the arguments, or a linear schedule has no length.
     """
     agent = config.agent
     assert isinstance(agent, SB3Config)
@@ -114,7 +114,7 @@ def build_model(
     algorithm: type[OnPolicyAlgorithm] = PPO if isinstance(agent, SB3PPOConfig) else A2C
     try:
         model = algorithm(env=env, policy_kwargs=_policy_kwargs(agent), seed=seed, device=device, **arguments)
-    except Exception as error:  # SB3 asserts, and raises all kinds of errors, where a policy and spaces don't fit
+    except Exception as error:  # SB3 raises many kinds of errors if a policy does not fit the spaces
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(
             f"agent '{config.agent_name}' with agent.policy={agent.policy} doesn't fit environment '{entry.name}': "
@@ -123,12 +123,12 @@ def build_model(
     for schedule in schedules.values():
         if isinstance(schedule, LinearSchedule):
             schedule.done = lambda: model.num_timesteps
-    model.set_logger(Logger(None, []))  # SB3's default makes a folder and its own TensorBoard files
+    model.set_logger(Logger(None, []))  # SB3's default logger makes a folder with TensorBoard files
     return model
 
 
 def _schedule(name: str, arguments: dict[str, Any], config: Config) -> float | LinearSchedule | None:
-    """Takes `NAME_schedule` out of the arguments; returns the schedule, None where the algorithm has no such key."""
+    """Removes `NAME_schedule` from the arguments; returns the schedule, None if the algorithm has no such key."""
     assert isinstance(config.agent, SB3Config)
     kind = arguments.pop(f"{name}_schedule", None)
     if kind != "linear":
@@ -152,7 +152,7 @@ def _policy_kwargs(agent: SB3Config) -> dict[str, Any]:
 
 
 def saved_state(model: OnPolicyAlgorithm) -> dict[str, Any]:
-    """What a checkpoint keeps of a model: tensors, numbers and strings."""
+    """Returns the state of a model for a checkpoint: tensors, numbers and strings."""
     return {
         "policy": dict(model.policy.state_dict()),
         "optimizer": model.policy.optimizer.state_dict(),
@@ -162,10 +162,10 @@ def saved_state(model: OnPolicyAlgorithm) -> dict[str, Any]:
 
 
 def restore(model: OnPolicyAlgorithm, state: Mapping[str, Any]) -> None:
-    """Goes on from `saved_state`.
+    """Loads a result of `saved_state`.
 
     Raises:
-        RunDirectoryError: it is the state of a model of another shape.
+        RunDirectoryError: the state is of a model of another shape.
     """
     try:
         model.policy.load_state_dict(state["policy"])
@@ -177,11 +177,12 @@ def restore(model: OnPolicyAlgorithm, state: Mapping[str, Any]) -> None:
 
 
 class SB3Policy:
-    """Acts with an SB3 policy as it is now; `predict` is SB3's own, sampling from a random state of its own.
+    """Acts with an SB3 policy by SB3's own `predict`, and samples from a random state of its own.
 
     Args:
-        policy: its parameters may go on changing. first_action: the number of the environment's first action.
-        seed: of the sampling.
+        policy: the policy; its parameters may change later.
+        first_action: number of the environment's first action.
+        seed: seed of the sampling.
     """
 
     def __init__(self, policy: ActorCriticPolicy, first_action: int, seed: int) -> None:
@@ -198,11 +199,11 @@ class SB3Policy:
         """Returns actions for observations `[N, ...]`, or one action for one observation, and the state unchanged.
 
         Raises:
-            ObservationError: the observation has another shape than the environment's.
+            ObservationError: the observation does not have the shape of the environment's.
         """
         if not isinstance(observation, dict):
             observation = self._checked(observation)
-        # SB3 samples from torch's global generator, which training goes on with afterwards.
+        # SB3 samples from torch's global generator, which training also uses.
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._random_state)
             actions, state = self.policy.predict(observation, state, episode_start, deterministic)
@@ -216,7 +217,7 @@ class SB3Policy:
             array = np.asarray(observation)
             if array.dtype.kind not in "biuf":
                 raise ValueError(f"an observation of {type(observation).__name__} is not made of numbers")
-            self.policy.is_vectorized_observation(array)  # raises ValueError where the shape is wrong
+            self.policy.is_vectorized_observation(array)  # raises ValueError if the shape is wrong
         except ValueError as error:
             raise ObservationError(str(error)) from error
         return array

@@ -1,8 +1,7 @@
-"""Trains stable-baselines3's algorithms by their own `learn`, and tells the run what happens.
+"""Trains stable-baselines3's algorithms by their own `learn`, and reports to the run.
 
-Everything between SB3 and a run is one light callback: after each environment step it looks for ended episodes, and
-between two rollouts it reports and lets the run evaluate, save or end. SB3 runs in the calling process, with its
-threads.
+One callback joins SB3 to a run. After each environment step it collects ended episodes. Between two rollouts it reports
+and lets the run evaluate, save or end. SB3 runs in the calling process with torch's default number of threads.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ if TYPE_CHECKING:
     from a3c_zoo.plugins.entries import EnvEntry
     from a3c_zoo.records import RunContext
 
-#: Seconds between reports of rollouts in which no episode ended.
+#: Time between reports if no episode has ended, in seconds.
 REPORT_EVERY_S = 0.1
-#: Steps for `learn`, which wants to know its end; ours is decided between rollouts.
+#: Number of steps for `learn`; the run decides its end between rollouts.
 FOR_EVER = 2**62
 
-#: SB3's name of a figure → the name that agents give it, and its sign.
+#: SB3's name of a metric → the agents' name, and the factor between them.
 METRICS = {
     "train/policy_loss": ("loss_policy", 1.0),
     "train/policy_gradient_loss": ("loss_policy", 1.0),
@@ -60,11 +59,11 @@ METRICS = {
 
 
 class RunOverError(Exception):
-    """The run is over. SB3's loop can be left before a rollout in no other way."""
+    """Ends SB3's `learn` before a rollout, which only an exception can do."""
 
 
 class UpdateCounter:
-    """Counts optimizer steps; SB3's own counter counts PPO's passes, each of several steps."""
+    """Counts optimizer steps. SB3's own counter counts PPO's epochs, which have several steps each."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, count: int) -> None:
         self.count = count
@@ -75,10 +74,12 @@ class UpdateCounter:
 
 
 class RunCallback(BaseCallback):
-    """Reports to a run, and asks it between rollouts whether to go on.
+    """Reports to a run, and asks the run between rollouts whether to continue.
 
     Args:
-        context: the run. snapshot: what it evaluates and saves. updates: counts the optimizer steps.
+        context: the run.
+        snapshot: the policy and state that the run evaluates and saves.
+        updates: counts the optimizer steps.
     """
 
     def __init__(self, context: RunContext, snapshot: Snapshot, updates: UpdateCounter) -> None:
@@ -86,7 +87,7 @@ class RunCallback(BaseCallback):
         self._context, self._snapshot, self._updates = context, snapshot, updates
         self._next_pause = 0
         self._episodes: list[Episode] = []
-        self._lengths = np.zeros(context.config.env.num_envs, np.int64)  # agent steps of the episodes under way
+        self._lengths = np.zeros(context.config.env.num_envs, np.int64)  # agent steps of the unfinished episodes
         self._next_report_s = 0.0
 
     def _on_training_start(self) -> None:
@@ -98,16 +99,16 @@ class RunCallback(BaseCallback):
         if dones.any():
             now, steps = time.monotonic(), self.model.num_timesteps
             for n, info in enumerate(self.locals["infos"]):
-                if (episode := info.get("episode")) is not None:  # from the monitors, below all wrappers: raw returns
-                    # Their lengths are in calls of the innermost environment: on Atari, in emulator frames.
+                if (episode := info.get("episode")) is not None:  # from the monitors below the wrappers: raw
+                    # Their lengths are in steps of the innermost environment: on Atari, in emulator frames.
                     self._episodes.append(Episode(float(episode["r"]), int(self._lengths[n]), steps, now, 0))
                     self._lengths[n] = 0
         return True
 
     def _on_rollout_start(self) -> None:
-        """The last rollout has been learned from and the next not begun: counts and parameters belong together."""
+        """Called after the update from a rollout and before the next rollout, when counts and parameters agree."""
         now, steps = time.monotonic(), self.model.num_timesteps
-        # Whatever can end a run is reported at once, so that runs of one seed end at the same step.
+        # A rollout that can end the run is reported at once, so runs of one seed end at the same step.
         if self._episodes or steps >= self._next_pause or now >= self._next_report_s:
             self._next_report_s = now + REPORT_EVERY_S
             episodes, self._episodes = self._episodes, []
@@ -122,18 +123,18 @@ class RunCallback(BaseCallback):
 
 
 def sb3_seed(seed: int, session: int) -> int:
-    """SB3's seed: the run's, so that its users find their own results again; after a resume, another one.
+    """Returns SB3's seed, of 32 bits as NumPy requires.
 
-    NumPy takes no greater one than 32 bits.
+    It is the run's seed, so SB3's users find their own results again; after a resume it is another one.
     """
     return seed_for(seed, SEED_ENV, session) if session else seed % 2**32
 
 
 def run(context: RunContext) -> None:
-    """Trains until the run says stop.
+    """Trains until the run ends.
 
-    A resume goes on with parameters, optimizer, schedules and counts; environments start new episodes and random
-    numbers are others, so it doesn't equal a run that was never interrupted.
+    A resume continues with the parameters, optimizer, schedules and counts. Environments start new episodes with other
+    random numbers, so a resumed run does not equal an uninterrupted one.
     """
     entry, config, saved = context.entry, context.config, context.checkpoint
     session = saved["session"] + 1 if saved else 0
@@ -156,10 +157,10 @@ def run(context: RunContext) -> None:
 
 
 def _check_memory(entry: EnvEntry, config: Config) -> None:
-    """Whether SB3's rollouts fit, asked of one environment. Dictionaries aren't counted.
+    """Checks that SB3's rollouts fit into memory, except for observations that are dictionaries.
 
     Raises:
-        ConfigError: they cannot fit.
+        ConfigError: they do not fit.
     """
     agent, num_envs = config.agent, config.env.num_envs
     assert isinstance(agent, SB3A2CConfig | SB3PPOConfig)
@@ -185,8 +186,8 @@ def _learn(model: OnPolicyAlgorithm, callback: RunCallback, context: RunContext,
 
 
 def load(entry: EnvEntry, config: Config, state: Mapping[str, Any]) -> SB3Policy:
-    """Rebuilds the policy of a checkpoint, on one environment that is made to tell its spaces."""
-    # Neither shapes the policy: the least that SB3 accepts, where training needs a buffer for whole rollouts.
+    """Returns the policy of a checkpoint. One environment is made, to read its spaces."""
+    # These keys do not change the policy. The smallest values that SB3 accepts keep its rollout buffer small.
     least: dict[str, Any] = {name: 2 for name in ("n_steps", "batch_size") if name in type(config.agent).model_fields}
     config = replace(config, agent=config.agent.model_copy(update=least))
     env = make_stack(entry, config, 1, 0)
