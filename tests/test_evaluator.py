@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import a3c_zoo
+from a3c_zoo.cli import panel
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
@@ -273,15 +274,16 @@ def test_training_goes_on_without_an_evaluator_that_fails(serial: bool, fault: s
 
 
 @pytest.mark.usefixtures("_toy")
-def test_the_command_line_tells_of_results_and_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = {**UNLIMITED, "env.step_s": 0.01, "run.evaluation_every_s": 0.5}
+def test_the_command_line_tells_of_results_and_faults(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panel, "LINE_EVERY_S", 0.0)
+    settings = {**UNLIMITED, "run.evaluation_every_steps": 20}
     options = [part for key, value in settings.items() for part in ("-o", f"{key}={str(value).lower()}")]
-    shared = ["train", "toy", "--serial", "--runs-dir", tmp_path, *options]
-    assert command_line(*shared, "--time-limit", "6s", "-o", "env.evaluation_reward=0.25") == 0
+    shared = ["train", "toy", "--serial", "--runs-dir", tmp_path, "--steps", 300, *options]
+    assert command_line(*shared, "-o", "env.evaluation_reward=0.25") == 0
     assert "return 1 (+0)  evaluated 0.25" in capsys.readouterr().out
-    assert (
-        command_line(*shared, "--time-limit", "2s", "-o", "env.evaluation_fault=raise", "--quiet", "--name", "x") == 0
-    )
+    assert command_line(*shared, "-o", "env.evaluation_fault=raise", "--quiet", "--name", "x") == 0
     printed = capsys.readouterr().out
     assert "\n  evaluator   failed: RuntimeError: the toy broke (in toys.py, line " in printed
     assert f"(see {tmp_path / 'x/evaluator.log'})" in printed
