@@ -71,8 +71,8 @@ def test_runs_are_chosen(filters: list[str], names: list[str], capsys: Captured)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["envs", "--seed", "1"], "--seed chooses among runs; leave it out, or: a3c-zoo list runs"),
-        (["plugins", "--unsolved"], "--solved chooses among runs"),
+        (["envs", "--seed", "1"], "--seed selects runs; leave it out, or: a3c-zoo list runs"),
+        (["plugins", "--unsolved"], "--solved selects runs"),
         (["runs", "--since", "yesterday"], "'yesterday' is no time; write 30m, 2h, 7d or a date such as 2026-01-31"),
         (["runs", "--since", f"{'9' * 20}d"], "is no time"),
         (["runs", "--status", "sovled"], "'sovled' is not one of 'running', 'died', 'damaged', 'solved'"),

@@ -1,27 +1,31 @@
-"""`a3c-zoo list`: what there is, as a table or as JSON."""
+"""`a3c-zoo list`: entries, sets, plugins and runs, as a table or as JSON."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from a3c_zoo.cli.common import make_runs_dir_option, warn_about_faults
 from a3c_zoo.cli.complete import complete_agent, complete_env
+from a3c_zoo.cli.tables import make_table, print_plain
 from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.records import Reason
 
 if TYPE_CHECKING:
+    from a3c_zoo.plugins.entries import AgentEntry, NetworkEntry, OptimizerEntry
     from a3c_zoo.runs.directory import RunSummary
 
 Row = Mapping[str, Any]
+
+_RUN_FIELDS = ("name", "env", "agent", "seed", "status", "steps", "mean_return_100", "solved", "started")
 
 
 def _envs(registry: Registry) -> list[Row]:
@@ -49,36 +53,22 @@ def _envs(registry: Registry) -> list[Row]:
     return rows
 
 
-def _agents(registry: Registry, kind: Literal["agent", "baseline"]) -> list[Row]:
+def _entries(
+    registry: Registry, entries: Iterable[AgentEntry | NetworkEntry | OptimizerEntry], *fields: str
+) -> list[Row]:
     return [
         {
             "name": entry.name,
-            "spaces": list(entry.spaces),
+            **{field: getattr(entry, field) for field in fields},
             "plugin": registry.owner(entry).name,
             "description": entry.description,
         }
-        for entry in registry.agents.values()
-        if entry.kind == kind
+        for entry in entries
     ]
 
 
-def _networks(registry: Registry) -> list[Row]:
-    return [
-        {
-            "name": entry.name,
-            "inputs": list(entry.inputs),
-            "plugin": registry.owner(entry).name,
-            "description": entry.description,
-        }
-        for entry in registry.networks.values()
-    ]
-
-
-def _optimizers(registry: Registry) -> list[Row]:
-    return [
-        {"name": entry.name, "plugin": registry.owner(entry).name, "description": entry.description}
-        for entry in registry.optimizers.values()
-    ]
+def _agents(registry: Registry, kind: str) -> list[Row]:
+    return _entries(registry, (entry for entry in registry.agents.values() if entry.kind == kind), "spaces")
 
 
 def _hyperparams(registry: Registry) -> list[Row]:
@@ -93,7 +83,7 @@ def _plugins(registry: Registry) -> list[Row]:
             "name": info.name,
             "version": info.version,
             "distribution": info.distribution,
-            "hooks": list(info.hooks),
+            "hooks": info.hooks,
             "import_ms": round(info.import_s * 1000, 1),
             "status": info.status,
             "fault": info.fault,
@@ -106,29 +96,18 @@ def _runs(runs_dir: Path, keep: Callable[[RunSummary], bool]) -> list[Row]:
     from a3c_zoo.runs.directory import list_runs
 
     return [
-        {
-            "name": each.name,
-            "env": each.env,
-            "agent": each.agent,
-            "seed": each.seed,
-            "status": each.status,
-            "steps": each.steps,
-            "mean_return_100": each.mean_return_100,
-            "solved": each.solved,
-            "started": each.started,
-            "path": str(each.path),
-        }
-        for each in list_runs(runs_dir)
-        if keep(each)
+        {**{field: getattr(run, field) for field in _RUN_FIELDS}, "path": str(run.path)}
+        for run in list_runs(runs_dir)
+        if keep(run)
     ]
 
 
-_TABLES: dict[str, Callable[[Registry], list[Row]]] = {
+_LISTINGS: dict[str, Callable[[Registry], list[Row]]] = {
     "envs": _envs,
     "agents": lambda registry: _agents(registry, "agent"),
     "baselines": lambda registry: _agents(registry, "baseline"),
-    "networks": _networks,
-    "optimizers": _optimizers,
+    "networks": lambda registry: _entries(registry, registry.networks.values(), "inputs"),
+    "optimizers": lambda registry: _entries(registry, registry.optimizers.values()),
     "hyperparams": _hyperparams,
     "plugins": _plugins,
 }
@@ -144,12 +123,12 @@ class _What(click.Choice[str]):
 
 
 class _Since(click.ParamType[datetime]):
-    """`30m`, `2h`, `7d` ago, or a date."""
+    """A time: `30m`, `2h` or `7d` ago, or a date."""
 
     name = "since"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """The moment, with its time zone; a date without one is of this machine's."""
+        """Returns the time with its time zone; a date without one is in the local time zone."""
         if isinstance(value, datetime):
             return value
         ago = re.fullmatch(r"(\d+)([mhd])", value)
@@ -173,9 +152,9 @@ def _is_wanted(run: RunSummary, wanted: Mapping[str, Any]) -> bool:
     short_help="List environments, agents, plugins, runs and more.",
     epilog="Example: a3c-zoo list envs",
 )
-@click.argument("what", metavar="WHAT", type=_What([*_TABLES, "runs"]))
+@click.argument("what", metavar="WHAT", type=_What([*_LISTINGS, "runs"]))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
-@make_runs_dir_option("Where to look for runs.")
+@make_runs_dir_option("Directory of all runs.")
 @click.option("--env", metavar="NAME", shell_complete=complete_env, help="Runs on this environment.")
 @click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Runs of this agent or baseline.")
 @click.option("--seed", type=int, metavar="N", help="Runs with this seed.")
@@ -183,24 +162,24 @@ def _is_wanted(run: RunSummary, wanted: Mapping[str, Any]) -> bool:
     "--status",
     type=click.Choice(["running", "died", "damaged", *get_args(Reason)]),
     metavar="NAME",
-    help="Runs that are running, died or damaged, or that ended like this: steps, interrupted, …",
+    help="Runs with this status: running, died, damaged, or why they ended (steps, interrupted, …).",
 )
-@click.option("--solved/--unsolved", default=None, help="Runs that solved their environment, or that ended without.")
-@click.option("--since", type=_Since(), metavar="2h|7d|DATE", help="Runs that started since then.")
+@click.option("--solved/--unsolved", default=None, help="Runs that solved their environment, or ended unsolved.")
+@click.option("--since", type=_Since(), metavar="2h|7d|DATE", help="Runs that started after this time.")
 def command(what: str, as_json: bool, runs_dir: Path, **filters: Any) -> None:
-    """List what there is: WHAT is one of envs, agents, baselines, networks, optimizers, hyperparams, plugins, runs.
+    """List envs, agents, baselines, networks, optimizers, hyperparams, plugins or runs.
 
-    The options from --env on choose among runs.
+    The options from --env to --since select runs.
     """
     wanted = {name: value for name, value in filters.items() if value is not None}
     if what == "runs":
         rows = _runs(runs_dir, lambda run: _is_wanted(run, wanted))
     elif wanted:
-        raise ZooError(f"--{next(iter(wanted))} chooses among runs; leave it out, or: a3c-zoo list runs")
+        raise ZooError(f"--{next(iter(wanted))} selects runs; leave it out, or: a3c-zoo list runs")
     else:
         registry = get_registry()
         warn_about_faults(registry)
-        rows = _TABLES[what](registry)
+        rows = _LISTINGS[what](registry)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     elif not rows:
@@ -208,25 +187,14 @@ def command(what: str, as_json: bool, runs_dir: Path, **filters: Any) -> None:
     elif sys.stdout.isatty():
         _print_rich(rows)
     else:
-        _print_plain(rows)
+        print_plain(list(rows[0]), [[_text(value) for value in row.values()] for row in rows])
 
 
-def _print_plain(rows: Sequence[Row]) -> None:
-    """Columns of their full width, for files and pipes: nothing is cut off."""
-    lines = [list(rows[0]), *([_text(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _print_rich(rows: Sequence[Row]) -> None:
+def _print_rich(rows: list[Row]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in rows[0]:
-        table.add_column(name, overflow="fold", no_wrap=name == "name")
+    table = make_table(list(rows[0]), unbroken="name")
     for row in rows:
         table.add_row(*(Text(_text(value)) for value in row.values()))
     Console().print(table)
@@ -240,7 +208,7 @@ def _text(value: Any) -> str:
             return "yes" if value else "no"
         case float():
             return f"{value:g}"
-        case list():
+        case tuple():
             return " ".join(map(str, value)) or "-"
         case _:
             return str(value)
