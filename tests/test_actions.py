@@ -20,6 +20,7 @@ from a3c_zoo.learning.actions import (
     UniformBox,
     action_distribution,
     distribution_from,
+    distribution_state,
 )
 
 TORQUE = spaces.Box(-2, 2, (1,), np.float32)
@@ -156,7 +157,7 @@ class TestEverySpace:
 
     def test_it_is_saved_and_comes_back(self, space: Any) -> None:
         before = action_distribution(space)
-        after = distribution_from(before.state_dict())
+        after = distribution_from(distribution_state(before))
         assert after == before
         u = draw(before, parameters(before, 5)).numpy()
         np.testing.assert_array_equal(after.to_env(u), before.to_env(u))
@@ -194,7 +195,7 @@ class TestFrequencies:
         actions = distribution.to_env(draw(distribution, torch.zeros(self.N, 1)).numpy())
         assert abs(actions.mean()) < 5 * (4 / sqrt(12)) / sqrt(self.N)
         assert (actions.min(), actions.max()) == pytest.approx((-2, 2), abs=1e-3)
-        assert distribution_from(distribution.state_dict()) == distribution
+        assert distribution_from(distribution_state(distribution)) == distribution
 
 
 @pytest.mark.parametrize(("high", "squash"), [(np.inf, True), (np.inf, False)])

@@ -10,7 +10,7 @@ every call: on small networks that costs more than the forward pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import e, log, pi, prod
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -50,27 +50,18 @@ class ActionDistribution(Protocol):
 
     def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
         """Fills `out` `[..., K]`, float32, with the noise that samples are made of, and returns it."""
-        ...
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
         """Writes one action per row into `out` `[B, *shape]`, from noise `[B, K]`."""
-        ...
 
     def mode(self, logits: Tensor) -> Tensor:
         """The most probable action per row, `[B, *shape]`."""
-        ...
 
     def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Log π(a) and the entropy in nats, both `[B]`, for actions `[B, *shape]`."""
-        ...
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """The environment's actions `[B, *space.shape]`, in its dtype, for actions `[B, *shape]`."""
-        ...
-
-    def state_dict(self) -> list[Any]:
-        """Kind and fields as plain numbers, strings and lists; `distribution_from` makes the same from it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +96,6 @@ class Categorical:
 
     def to_env(self, actions: NDArray[np.int64]) -> NDArray[np.int64]:
         return actions + self.start if self.start else actions
-
-    def state_dict(self) -> list[Any]:
-        return ["Discrete", self.num_logits, self.start]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +146,6 @@ class MultiCategorical:
         shifted = actions + np.asarray(self.start, np.int64)
         return shifted.reshape(len(actions), *self.space_shape).astype(self.space_dtype, copy=False)
 
-    def state_dict(self) -> list[Any]:
-        return ["MultiDiscrete", list(self.sizes), list(self.start), list(self.space_shape), self.space_dtype]
-
 
 @dataclass(frozen=True, slots=True)
 class Bernoulli:
@@ -198,9 +183,6 @@ class Bernoulli:
 
     def to_env(self, actions: NDArray[np.float32]) -> NDArray[Any]:
         return actions.reshape(len(actions), *self.space_shape).astype(self.space_dtype)
-
-    def state_dict(self) -> list[Any]:
-        return ["MultiBinary", list(self.space_shape), self.space_dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +250,6 @@ class Gaussian:
         bounded: NDArray[Any] = np.clip(scaled, low, high)
         return bounded.reshape(len(actions), *self.space_shape).astype(self.space_dtype, copy=False)
 
-    def state_dict(self) -> list[Any]:
-        return ["Box", list(self.low), list(self.high), list(self.space_shape), self.space_dtype, self.squash]
-
 
 @dataclass(frozen=True, slots=True)
 class UniformBox(Gaussian):
@@ -286,9 +265,6 @@ class UniformBox(Gaussian):
     def mode(self, logits: Tensor) -> Tensor:
         """The middle, since all are equally probable."""
         return torch.zeros_like(logits)
-
-    def state_dict(self) -> list[Any]:
-        return ["UniformBox", list(self.low), list(self.high), list(self.space_shape), self.space_dtype, False]
 
 
 def gumbel(out: Tensor, generator: torch.Generator) -> Tensor:
@@ -333,17 +309,27 @@ def _over_box(space: Any, squash: bool, uniform: bool) -> Gaussian:
     return Gaussian(low, high, tuple(space.shape), np.dtype(space.dtype).str, squash)
 
 
+#: The name of each distribution in a checkpoint.
+KINDS: dict[str, type[Any]] = {
+    "Discrete": Categorical,
+    "MultiDiscrete": MultiCategorical,
+    "MultiBinary": Bernoulli,
+    "Box": Gaussian,
+    "UniformBox": UniformBox,
+}
+
+
+def distribution_state(distribution: ActionDistribution) -> list[Any]:
+    """Returns the kind of a distribution and its fields as plain numbers, strings and lists."""
+    kind = next(name for name, each in KINDS.items() if each is type(distribution))
+    values = [getattr(distribution, each.name) for each in fields(KINDS[kind]) if each.init]
+    return [kind, *(list(value) if isinstance(value, tuple) else value for value in values)]
+
+
 def distribution_from(state: list[Any]) -> ActionDistribution:
-    """Returns the distribution from its `state_dict`."""
-    kinds: dict[str, type[Any]] = {
-        "Discrete": Categorical,
-        "MultiDiscrete": MultiCategorical,
-        "MultiBinary": Bernoulli,
-        "Box": Gaussian,
-        "UniformBox": UniformBox,
-    }
-    kind, *fields = state
-    distribution: ActionDistribution = kinds[kind](
-        *(tuple(each) if isinstance(each, list) else each for each in fields)
+    """Returns the distribution from its `distribution_state`."""
+    kind, *values = state
+    distribution: ActionDistribution = KINDS[kind](
+        *(tuple(value) if isinstance(value, list) else value for value in values)
     )
     return distribution

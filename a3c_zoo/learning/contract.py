@@ -32,7 +32,7 @@ class CheckedEnvironment:
         self.env, self.name, self.spec = env, name, spec
         self._shape, self._batch_shape = (env.num_envs,), (env.num_envs, *spec.shape)
 
-    def reset(self, seed: int) -> NDArray[Any]:
+    def reset(self, seed: int | None) -> NDArray[Any]:
         """Starts new episodes in all environments; returns their first observations, as `observation` does."""
         with self.raising_in("reset"):
             observation, _ = self.env.reset(seed=seed)
@@ -69,12 +69,11 @@ class CheckedEnvironment:
     def check_finite(self, rollout: Rollout) -> None:
         """Checks a whole rollout for NaN and infinities, before anything is learned from it."""
         for what, array in (("an observation", rollout.observations.numpy()), ("a reward", rollout.rewards)):
-            # The sum is finite if every number is, unless it overflows: then each number is looked at.
-            if array.dtype.kind == "f" and not np.isfinite(array.sum()) and not np.isfinite(array).all():
+            if not is_finite(array):
                 t, n = np.argwhere(~np.isfinite(array))[0][:2]
                 raise self._not_finite(what, array[t, n], t, n)
         for (t, n), final in rollout.finals.items():
-            if final.dtype.kind == "f" and not np.isfinite(final).all():
+            if not is_finite(final):
                 raise self._not_finite("a final observation", final, t, n)
 
     @contextmanager
@@ -112,3 +111,9 @@ class CheckedEnvironment:
             f"environment '{self.name}' returned {what} that is not finite "
             f"({value}; environment {n} of {self.env.num_envs}, row {t} of the rollout)"
         )
+
+
+def is_finite(array: NDArray[Any]) -> bool:
+    """Whether all numbers of an array are finite."""
+    # The sum is finite if every number is, unless it overflows: then each number is looked at.
+    return array.dtype.kind != "f" or bool(np.isfinite(array.sum()) or np.isfinite(array).all())

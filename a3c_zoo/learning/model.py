@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
-from a3c_zoo.learning.actions import ActionDistribution, Gaussian, UniformBox, action_distribution, distribution_from
+from a3c_zoo.learning.actions import (
+    ActionDistribution,
+    Gaussian,
+    UniformBox,
+    action_distribution,
+    distribution_from,
+    distribution_state,
+)
 from a3c_zoo.learning.deviations import WithDeviations
 from a3c_zoo.learning.device import OnDevice
 from a3c_zoo.learning.environments import make_vector_env
@@ -77,7 +84,7 @@ class Spaces:
 
     def state_dict(self) -> dict[str, Any]:
         """As plain numbers and strings."""
-        return {"observation": self.observations.state_dict(), "action": self.actions.state_dict()}
+        return {"observation": self.observations.state_dict(), "action": distribution_state(self.actions)}
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> Spaces:

@@ -16,23 +16,18 @@ class Worker(Protocol):
 
     def work(self) -> None:
         """Does the work of one rollout; a learner takes what one worker has handed over, or waits briefly."""
-        ...
 
     def finish(self) -> None:
         """Does the rest of the work at a standstill: a learner takes what the workers have handed over."""
-        ...
 
     def report(self) -> Report:
         """Returns what happened since the last report."""
-        ...
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what the next rollout of the worker depends on, apart from shared memory."""
-        ...
 
     def close(self) -> None:
         """Closes its environments."""
-        ...
 
 
 #: Builds a worker: `(worker_context, rank, state or None, on_tick)`; a learner has the last rank. It is a module-level
@@ -46,27 +41,21 @@ class Crew(Protocol):
 
     def start(self) -> None:
         """Builds the workers; returns when all are ready."""
-        ...
 
     def resume(self) -> None:
         """Lets the workers work; does nothing if they work already."""
-        ...
 
     def poll(self) -> list[Report]:
         """Waits a short time while workers work, and returns their reports."""
-        ...
 
     def park(self) -> list[Report]:
         """Brings every worker to a standstill at its next rollout boundary; returns the last reports."""
-        ...
 
     def states(self) -> list[dict[str, Any]]:
         """Returns the state of each worker at the standstill; an empty list if not all have come to one."""
-        ...
 
     def stop(self) -> None:
         """Ends the workers; never raises, never hangs."""
-        ...
 
 
 def supervise(crew: Crew, context: RunContext, snapshot: Snapshot) -> None:

@@ -8,6 +8,8 @@ import numpy as np
 from ale_py import Action, ALEInterface, LoggerMode, roms
 from ale_py.vector_env import AtariVectorEnv
 
+from a3c_zoo_envs.atari_config import AtariConfig
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -16,51 +18,45 @@ FRAMES_PER_S = 60
 
 
 class AtariGames(AtariVectorEnv):
-    """AtariVectorEnv whose terminations may be lost lives, and which can be drawn.
+    """AtariVectorEnv that can report lost lives as terminations, and can be drawn.
 
-    With `life_loss`, a lost life is reported as a termination while the game goes on: nothing is bootstrapped across
-    it, but the next action is real, and the episode ends only with the game. `info["game_over"]` tells the two apart:
-    it is the emulator's own word. The number of lives wouldn't do: Adventure ends with one left, and Q*bert's bonus
-    lives aren't counted, so that it goes on with none. (AtariVectorEnv's `life_loss_info` has one flag for both.)
+    With `life_loss`, a lost life is a termination while the game goes on: nothing is bootstrapped across it, but the
+    next action is real, and the episode ends only with the game. `info["game_over"]` tells which of the two it was; it
+    comes from the emulator. The number of lives does not tell: Adventure ends with one left, and Q*bert goes on with
+    none, since its bonus lives are not counted. (AtariVectorEnv's `life_loss_info` has one flag for both.)
 
-    What is drawn is the screen in colour, which the agent doesn't see. It comes from a twin with the same games, seeds
-    and actions that keeps colours and size. So the agent is shown exactly the frames that it was trained on.
+    The picture that is drawn is the screen in colour. It comes from a twin, a second instance with the same games,
+    seeds and actions that keeps colours and size. So the agent gets exactly the frames that it was trained on.
 
     Args:
-        rom: name of the ROM. life_loss: report lost lives. fire_after_life_loss: the action after one that was reported
-            is FIRE, in games that have it. render_mode: "rgb_array", or None for no twin.
-        options: AtariVectorEnv's own.
+        rom: name of the ROM. config: preprocessing, and what ends an episode.
+        render_mode: "rgb_array", or None for no twin.
+        shown: options of AtariVectorEnv that differ from the configuration.
     """
 
     def __init__(
-        self,
-        rom: str,
-        num_envs: int,
-        *,
-        life_loss: bool = False,
-        fire_after_life_loss: bool = False,
-        render_mode: str | None = None,
-        **options: Any,
+        self, rom: str, num_envs: int, config: AtariConfig, render_mode: str | None = None, **shown: Any
     ) -> None:
-        # Its own dictionary: AtariVectorEnv writes into `metadata`, which is that of every VectorEnv.
-        frame_rate = FRAMES_PER_S / options["frameskip"]
+        # A dictionary of its own: AtariVectorEnv writes into `metadata`, which is that of every VectorEnv.
+        frame_rate = FRAMES_PER_S / config.frame_skip
         self.metadata = {**self.metadata, "render_modes": ["rgb_array"], "render_fps": frame_rate}
-        super().__init__(rom, num_envs, **options)
-        self._life_loss, self.render_mode = life_loss, render_mode
+        super().__init__(rom, num_envs, **(_options(config) | shown))
+        self._life_loss, self.render_mode = config.life_loss, render_mode
         self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
         self._lost, self._over = np.zeros((2, num_envs), np.bool_)  # at the last step
-        self._fire = _fire(rom) if life_loss and fire_after_life_loss else None
+        self._fire = _fire(rom) if config.life_loss and config.fire_after_life_loss else None
         self._twin: AtariGames | None = None
         if render_mode is not None:
             height, width = _load(rom).getScreenDims()
             as_shown = {"grayscale": False, "stack_num": 1, "img_height": height, "img_width": width}
-            self._twin = AtariGames(rom, num_envs, **{**options, **as_shown})
+            without_lives = config.model_copy(update={"life_loss": False})
+            self._twin = AtariGames(rom, num_envs, without_lives, **as_shown)
         self._pictures: NDArray[np.uint8] | None = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts new games."""
         if self._twin is not None:
-            if seed is None and self._pictures is None:  # each would draw one of its own
+            if seed is None and self._pictures is None:  # each of the two would draw one of its own
                 seed = int(np.random.default_rng().integers(2**31))
             self._pictures = self._twin.reset(seed=seed, options=options)[0]
         observation, info = super().reset(seed=seed, options=options)
@@ -77,7 +73,7 @@ class AtariGames(AtariVectorEnv):
         observation, reward, game_over, truncated, info = super().step(actions)
         if not self._life_loss:
             return observation, reward, game_over, truncated, info
-        # A new game may have fewer lives than the last one had, and its first step only resets.
+        # A new game may have fewer lives than the last one. Its first step only resets.
         self._lost = (info["lives"] < self._lives) & ~game_over & ~self._over
         self._lives, self._over = info["lives"], game_over | truncated
         info["game_over"] = game_over
@@ -102,58 +98,39 @@ class AtariGames(AtariVectorEnv):
             self._twin.close()
 
 
+def _options(config: AtariConfig) -> dict[str, Any]:
+    """AtariVectorEnv's options. One thread: a worker's process steps the games of that worker alone."""
+    return {
+        "num_threads": 1,
+        "max_num_frames_per_episode": config.max_episode_steps * config.frame_skip,
+        "repeat_action_probability": config.sticky_actions,
+        "img_height": config.frame_size,
+        "img_width": config.frame_size,
+        "stack_num": config.frame_stack,
+        "frameskip": config.frame_skip,
+        "maxpool": config.max_pool,
+        "noop_max": config.noop_max,
+        "use_fire_reset": config.fire_on_reset,
+        "episodic_life": False,
+        "reward_clipping": False,
+    }
+
+
 def _load(rom: str) -> ALEInterface:
-    """A game to be asked what it is like: its screen is 210 × 160, or 250 × 160 on European consoles."""
+    """The emulator with a game. Its screen is 210 × 160 pixels, or 250 × 160 for European consoles."""
     ale, path = ALEInterface(), roms.get_rom_path(rom)
-    assert path is not None  # the games are made already
+    assert path is not None  # the games exist already
     ale.loadROM(path)
     return ale
 
 
 def _fire(rom: str) -> int | None:
-    """The number of the action FIRE; None in games without it."""
+    """The number of the action FIRE; None for games without it."""
     actions = _load(rom).getMinimalActionSet()
     return actions.index(Action.FIRE) if Action.FIRE in actions else None
 
 
-def make(
-    num_envs: int,
-    seed: int,
-    *,
-    rom: str,
-    frame_size: int,
-    frame_stack: int,
-    frame_skip: int,
-    max_pool: bool,
-    sticky_actions: float,
-    noop_max: int,
-    fire_on_reset: bool,
-    life_loss: bool,
-    fire_after_life_loss: bool,
-    max_episode_steps: int,
-    render_mode: str | None = None,
-) -> AtariGames:
-    """Environment factory; see `atari_config.AtariConfig` for the keys. Raw rewards: they are clipped in the loss.
-
-    One thread: the games of a worker are stepped in that worker's process alone.
-    """
-    ALEInterface.setLoggerMode(LoggerMode.Error)  # else every worker greets
-    return AtariGames(
-        rom,
-        num_envs,
-        life_loss=life_loss,
-        fire_after_life_loss=fire_after_life_loss,
-        render_mode=render_mode,
-        num_threads=1,
-        max_num_frames_per_episode=max_episode_steps * frame_skip,
-        repeat_action_probability=sticky_actions,
-        img_height=frame_size,
-        img_width=frame_size,
-        stack_num=frame_stack,
-        frameskip=frame_skip,
-        maxpool=max_pool,
-        noop_max=noop_max,
-        use_fire_reset=fire_on_reset,
-        episodic_life=False,
-        reward_clipping=False,
-    )
+def make(num_envs: int, seed: int, *, rom: str, render_mode: str | None = None, **keys: Any) -> AtariGames:
+    """Environment factory; `keys` are those of `AtariConfig`. Rewards are raw: the loss clips them."""
+    ALEInterface.setLoggerMode(LoggerMode.Error)  # otherwise every worker prints a greeting
+    return AtariGames(rom, num_envs, AtariConfig(**keys), render_mode)
