@@ -1,4 +1,4 @@
-"""The Gymnasium contract at the collector's door: shapes, dtypes and finite numbers, as the spaces promise them."""
+"""The contract of an environment: what it returns has the shapes and dtypes of its spaces, and is finite."""
 
 from __future__ import annotations
 

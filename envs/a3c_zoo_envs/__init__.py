@@ -1,4 +1,4 @@
-"""The environments that come with a3c-zoo, offered as any plugin's are."""
+"""The environments that come with a3c-zoo; this plugin offers them as any other plugin does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from a3c_zoo_envs.atari_family import atari_entry
 
 @hookimpl
 def zoo_envs() -> list[EnvEntry | EnvFamily]:
-    """CartPole, Atari games, and everything that is registered with Gymnasium."""
+    """CartPole, Atari games, and every environment that is registered with Gymnasium."""
     return [
         EnvEntry(
             name="cartpole",

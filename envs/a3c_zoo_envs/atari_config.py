@@ -1,4 +1,4 @@
-"""The `env` section of Atari games. No gymnasium here: help, listings and `show` read it."""
+"""The `env` section of Atari games. It does not import gymnasium: help, listings and `show` read it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ class AtariConfig(EnvConfig):
     frame_size: int = Field(84, ge=8, le=210, description="height and width of a frame in pixels")
     frame_stack: int = Field(4, ge=1, le=32, description="frames in one observation")
     frame_skip: int = Field(4, ge=1, le=60, description="emulator frames for which an action is repeated")
-    max_pool: bool = Field(True, description="each pixel the brighter of the last two emulator frames (frame_skip ≥ 2)")
+    max_pool: bool = Field(
+        True, description="take the brighter of the last two emulator frames for each pixel (frame_skip ≥ 2)"
+    )
     sticky_actions: float = Field(
         0.0, ge=0, le=1, description="probability that the emulator repeats the last action; 0.25 as in ALE/…-v5"
     )
-    noop_max: int = Field(30, ge=0, le=1000, description="idle frames at an episode's start, at most")
-    fire_on_reset: bool = Field(True, description="press FIRE at an episode's start, in games that have it")
-    life_loss: bool = Field(False, description="a lost life counts as a termination in the loss; episodes stay games")
+    noop_max: int = Field(30, ge=0, le=1000, description="most idle frames at the start of an episode")
+    fire_on_reset: bool = Field(True, description="press FIRE at the start of an episode, in games that have it")
+    life_loss: bool = Field(False, description="a lost life is a termination for the loss; an episode is a whole game")
     fire_after_life_loss: bool = Field(
-        False, description="with life_loss: press FIRE after each lost life, as stable-baselines3's wrappers always do"
+        False, description="with life_loss: press FIRE after each lost life, as stable-baselines3's wrappers do"
     )
-    # At 60 frames a step the emulator's own counter, an int32, ends before 36 million.
-    max_episode_steps: int = Field(27_000, ge=1, le=30_000_000, description="limit of an episode in agent steps")
+    # At 60 frames a step, the emulator's own counter, an int32, overflows before 36 million steps.
+    max_episode_steps: int = Field(
+        27_000, ge=1, le=30_000_000, description="agent steps after which an episode is truncated"
+    )

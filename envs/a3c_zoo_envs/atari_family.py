@@ -1,4 +1,4 @@
-"""The family `atari:`: every game whose ROM ale-py ships."""
+"""The family `atari:`: every game whose ROM comes with ale-py."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from a3c_zoo.errors import unknown_name
 
 
 def pascal_case(rom: str) -> str:
-    """A ROM's name in Gymnasium's ids: `SpaceInvaders`."""
+    """Returns the name of a ROM in Gymnasium's ids: `SpaceInvaders`."""
     return rom.title().replace("_", "")
 
 
 def atari_entry(
     name: str, rom: str, threshold: float | None = None, description: str = "", *, is_registered: bool = True
 ) -> EnvEntry:
-    """The entry of a game by the name of its ROM, such as `space_invaders`.
+    """Returns the entry of a game by the name of its ROM, such as `space_invaders`.
 
     Args:
-        is_registered: whether ale-py, which is imported with the id, registers it as NoFrameskip; not all games are.
+        is_registered: whether ale-py registers it as NoFrameskip; that is not so for all games.
     """
     return EnvEntry(
         name,
@@ -38,7 +38,7 @@ def resolve(rom: str) -> EnvEntry:
 
     Raises:
         UnknownNameError: ale-py ships no such ROM.
-        ZooError: it is one of the four for two players alone, at which the emulator ends the whole process.
+        ZooError: the game is one of the four that need two players; the emulator would end the whole process.
     """
     import gymnasium
     from ale_py import roms

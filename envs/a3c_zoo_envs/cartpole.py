@@ -1,4 +1,4 @@
-"""CartPole-v1, vectorised: Gymnasium's own, which resets on the step after an end."""
+"""CartPole-v1 as Gymnasium's vector environment, which resets with the step after an end (NEXT_STEP)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 
 
 class ResumableCartPole(CartPoleVectorEnv):
-    """Gymnasium's CartPoleVectorEnv, able to tell its state and to go on from it, for exact resumes."""
+    """Gymnasium's CartPoleVectorEnv with `get_state` and `set_state`, for exact resumes."""
 
     def get_state(self) -> dict[str, Any]:
         """Returns the state as tensors, numbers and strings."""
@@ -33,7 +33,7 @@ class ResumableCartPole(CartPoleVectorEnv):
 
 
 class WithoutVelocities(ResumableCartPole):
-    """Shows place and angle alone, `[N, 2]`: how fast they change must be remembered."""
+    """Shows only position and angle, `[N, 2]`. An agent must remember them to know the velocities."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -54,6 +54,6 @@ class WithoutVelocities(ResumableCartPole):
 def make(
     num_envs: int, seed: int, *, hide_velocity: bool = False, render_mode: str | None = None, **kwargs: Any
 ) -> ResumableCartPole:
-    """Environment factory. The seed is that of the first `reset`, which the caller does."""
+    """Environment factory. It does not use the seed: the caller seeds the first `reset`."""
     kind = WithoutVelocities if hide_velocity else ResumableCartPole
     return kind(num_envs=num_envs, render_mode=render_mode, **kwargs)

@@ -1,4 +1,4 @@
-"""The `env` section of CartPole. No gymnasium here: help, listings and `show` read it."""
+"""The `env` section of CartPole. It does not import gymnasium: help, listings and `show` read it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from a3c_zoo.config import EnvConfig
 
 
 class CartPoleConfig(EnvConfig):
-    """What an agent is shown of the cart, and for how long."""
+    """The observations of the cart, and the length of an episode."""
 
-    hide_velocity: bool = Field(False, description="shows place and angle alone, without their velocities")
-    max_episode_steps: int = Field(500, ge=1, description="steps after which an episode is cut off (truncated)")
+    hide_velocity: bool = Field(False, description="show only position and angle, without their velocities")
+    max_episode_steps: int = Field(500, ge=1, description="steps after which an episode is truncated")

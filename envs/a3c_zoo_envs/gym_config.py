@@ -1,4 +1,4 @@
-"""The `env` section of `gym:ID`. No gymnasium here: help, listings and `show` read it."""
+"""The `env` section of `gym:ID`. It does not import gymnasium: help, listings and `show` read it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from a3c_zoo.config import EnvConfig
 
 
 class GymConfig(EnvConfig):
-    """What `gymnasium.make` takes for every id."""
+    """The arguments that `gymnasium.make` takes for every id."""
 
     max_episode_steps: int | None = Field(
-        None, ge=1, description="steps after which an episode is cut off; null: as the id is registered"
+        None,
+        ge=1,
+        description="steps after which an episode is truncated; null: the limit that the id is registered with",
     )

@@ -1,4 +1,4 @@
-"""`gym:ID`: every environment that is registered with Gymnasium, by its id."""
+"""The family `gym:`: every environment that is registered with Gymnasium, by its id."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def resolve(env_id: str) -> EnvEntry:
     """Returns the entry of a registered id such as `Acrobot-v1` or `my_package:Maze-v0` (imports `my_package` first).
 
-    Its `variant` is "continuous" where actions are a Box, "image" where observations are pictures of bytes, else empty.
-    To know that, one environment is made; where it cannot be made, the run will say why.
+    Its `variant` is "continuous" if actions are a Box, "image" if observations are images of bytes, else empty. One
+    environment is made to see that. If it cannot be made, training makes it again and raises the error.
 
     Raises:
         UnknownNameError: no such id is registered.
@@ -47,7 +47,7 @@ def _variant(name: str) -> str:
 
     try:
         env: Env[Any, Any] = gymnasium.make(name)
-    except Exception:  # anything; training makes it again, and then tells
+    except Exception:  # any error: training makes it again and raises it
         return ""
     try:
         observations, actions = env.observation_space, env.action_space
