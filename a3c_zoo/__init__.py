@@ -22,8 +22,8 @@ from a3c_zoo.plugins.hookspecs import hookimpl
 from a3c_zoo.version import __version__
 
 if TYPE_CHECKING:
-    from a3c_zoo.comparison.api import compare
-    from a3c_zoo.comparison.plotting import plot
+    from a3c_zoo.comparison.compare import compare
+    from a3c_zoo.comparison.plot import plot
     from a3c_zoo.plugins.registry import load_registry
     from a3c_zoo.runs.api import load_agent, train
 
@@ -47,10 +47,10 @@ __all__ = [
 
 #: Public function → its module, imported when the function is first asked for.
 _FUNCTIONS = {
-    "compare": "a3c_zoo.comparison.api",
+    "compare": "a3c_zoo.comparison.compare",
     "load_agent": "a3c_zoo.runs.api",
     "load_registry": "a3c_zoo.plugins.registry",
-    "plot": "a3c_zoo.comparison.plotting",
+    "plot": "a3c_zoo.comparison.plot",
     "train": "a3c_zoo.runs.api",
 }
 

@@ -22,8 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from a3c_zoo.comparison.curves import reached
-from a3c_zoo.comparison.monitors import read_monitor
+from a3c_zoo.comparison.curves import reached, read_monitor
 from a3c_zoo.comparison.reading import read_run
 from a3c_zoo.runs.resources import memory_mib
 
@@ -91,13 +90,13 @@ def train(method: str, seed: int, folder: Path, *options: str) -> Result:
             output.seek(0)
             raise SystemExit(f"{' '.join(command)} failed:\n{output.read().decode()}")
     outcome = json.loads((folder / name / "outcome.json").read_text(encoding="utf-8"))
-    header, _ = read_monitor(folder / name / "monitor.csv")
+    monitor = read_monitor(folder / name / "monitor.csv")
     first = reached(read_run(folder / name).curve, THRESHOLD)
     return Result(
         method,
         seed,
         outcome["solved"],
-        header["t_start"] + first.seconds - start_s if first else None,
+        monitor.start_s + first.seconds - start_s if first else None,
         first.seconds if first else None,
         first.steps if first else None,
         outcome["steps_per_s"],

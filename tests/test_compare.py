@@ -19,12 +19,17 @@ import pytest
 import yaml
 
 import a3c_zoo
-from a3c_zoo.comparison import api
-from a3c_zoo.comparison.evaluating import DEFAULT_EPISODES, evaluate_runs, play_checkpoints, work_on
-from a3c_zoo.comparison.plan import Plan, listed
-from a3c_zoo.comparison.running import SilentWatcher, look_at, train_plan
+from a3c_zoo.comparison.compare import DEFAULT_SEEDS, choose_out
+from a3c_zoo.comparison.evaluations import (
+    DEFAULT_EPISODES,
+    evaluate_runs,
+    keep_evaluations,
+    kept_evaluations,
+    missing_tasks,
+)
+from a3c_zoo.comparison.plan import Plan, listed, make_plan
+from a3c_zoo.comparison.trainings import ComparisonWatcher, look_at, train_plan
 from a3c_zoo.errors import ZooError
-from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_runs import Running, command_line, environ, episodes
 from tests.waits import LIMIT_S
 
@@ -88,7 +93,7 @@ def inside(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> Compared:
 def plan(**changes: Any) -> Plan:
     options = {"envs": ["cartpole"], "agents": [], "baselines": ["random"], "seeds": [1, 2], "steps": STEPS}
     rest = {"time_limit": None, "runs_dir": Path("runs"), "reuse": True}
-    return api.plan(**{**options, **rest, **changes})
+    return make_plan(**{**options, **rest, **changes})
 
 
 def meta_of(run: Path) -> dict[str, Any]:
@@ -324,7 +329,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_run_that_cannot_be_trained_says_why(tmp_path: Path) -> None:
     planned = plan(runs_dir=tmp_path, steps=100_000).runs[0]
     broken = replace(planned, options=(*planned.options, "-o", "env.nonsense=1"))
-    (trained,) = train_plan(Plan((broken,), tmp_path), SilentWatcher())
+    (trained,) = train_plan(Plan((broken,), tmp_path), ComparisonWatcher())
     assert trained.fault is not None
     assert trained.fault.startswith("-o env.nonsense: unknown key.")
 
@@ -395,7 +400,7 @@ def zoo_envs():
         (["cartpole", "--baseline", "random", "--seeds", "3,1,3"], "seed 3 is given twice"),
         (["cartpole", "cartpole", "--baseline", "random"], "environment cartpole is given twice"),
         (["cartpole", "--baseline", "random", "--baseline", "random"], "method random is given twice"),
-        (["cartpole", "--baseline", "sb3-a2c@mine"], "'sb3-a2c@mine': after the @ comes whose environments"),
+        (["cartpole", "--baseline", "sb3-a2c@mine"], "'sb3-a2c@mine': write zoo or own after the @"),
         (["cartpole", "--baseline", "random@own"], "env.stack: own — agent 'random' trains on: zoo"),
         (["cartpole", "--baseline", "random", "--seeds", "many"], "Invalid value for '--seeds': 'many' is no number"),
         (["cartpole", "--baseline", "random", "--seeds", "999999999999"], "--seeds: give 1 to 1,000 of them"),
@@ -445,12 +450,12 @@ def test_bad_input_is_one_line(
 
 def test_where_a_report_goes_that_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    two, many = (str(api.choose_out(None, envs)) for envs in (["pong", "gym:Acrobot-v1"], ["atari:seaquest"] * 17))
+    two, many = (str(choose_out(None, envs)) for envs in (["pong", "gym:Acrobot-v1"], ["atari:seaquest"] * 17))
     assert re.fullmatch(r"comparisons/pong-gym_Acrobot-v1-\d{8}-\d{6}", two)
     assert re.fullmatch(r"comparisons/17-environments-\d{8}-\d{6}", many)
     Path("comparisons").touch()  # found before anything is trained
     with pytest.raises(ZooError, match=r"--out comparisons/pong-\S+: \S+/comparisons is no directory in which you may"):
-        api.choose_out(None, ["pong"])
+        choose_out(None, ["pong"])
 
 
 def test_runs_that_do_not_belong_together(inside: Compared, tmp_path: Path) -> None:
@@ -484,7 +489,7 @@ def test_each_checkpoint_is_played_once(inside: Compared, tmp_path: Path) -> Non
     last.write_bytes(last.read_bytes()[:100])
     faults = evaluate_runs([first, second], EPISODES + 1, lambda *look: looks.append(look))
     assert faults.keys() == {first}
-    assert "it cannot be evaluated: RunDirectoryError: checkpoint" in faults[first]
+    assert faults[first].startswith("its evaluation failed: checkpoint ")
     assert looks[0] == (0, 20)
     assert looks[-1] == (19, 20)
     for run, played in ((first, 9), (second, 10)):
@@ -492,12 +497,13 @@ def test_each_checkpoint_is_played_once(inside: Compared, tmp_path: Path) -> Non
         assert content["episodes"] == EPISODES + 1
         assert len(content["evaluations"]) == 2 * played
     at = content["evaluations"][0]["steps"]
-    play_checkpoints(RunDirectory(second), (at,), EPISODES + 1, lambda _: None, lambda: None)  # as another may have
-    assert json.loads((second / "evaluations.json").read_text())["evaluations"][2:] == content["evaluations"][2:]
+    again = [each for each in kept_evaluations(second, EPISODES + 1) if each.steps == at]
+    keep_evaluations(second, EPISODES + 1, again, content["seed"])  # as another comparison may
+    assert json.loads((second / "evaluations.json").read_text()) == content
     # What was made of two that overlapped before is played again, rather than counted twice.
     content["evaluations"] *= 2
     (second / "evaluations.json").write_text(json.dumps(content))
-    assert len(work_on(second, EPISODES + 1).steps) == 10
+    assert len(missing_tasks(second, EPISODES + 1)) == 10
 
 
 # Plans
@@ -543,7 +549,7 @@ def test_the_commands_default_is_the_functions() -> None:
 
     defaults = {param.name: param.default for param in command.params}
     assert defaults["episodes"] == DEFAULT_EPISODES
-    assert defaults["seeds"] == str(api.DEFAULT_SEEDS)
+    assert defaults["seeds"] == str(DEFAULT_SEEDS)
 
 
 def test_a_look_at_a_run_while_it_is_written(tmp_path: Path) -> None:

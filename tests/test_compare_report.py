@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from a3c_zoo.comparison import sources
-from a3c_zoo.comparison.composing import Material, compose, material_of, panels_of, verdict, write_report
-from a3c_zoo.comparison.curves import Curve
-from a3c_zoo.comparison.evaluating import chosen_steps, evaluations_of
-from a3c_zoo.comparison.figures import Line
-from a3c_zoo.comparison.measuring import MeasuredRun, labels_of, measure
-from a3c_zoo.comparison.pages import plain
-from a3c_zoo.comparison.panels import on_grid, svg_of
-from a3c_zoo.comparison.reading import CheckpointEvaluation, RunRecord
-from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.comparison import statistics
+from a3c_zoo.comparison.curves import Curve, Line
+from a3c_zoo.comparison.drawing import group_of, on_grid
+from a3c_zoo.comparison.evaluations import CheckpointEvaluation, chosen_steps, evaluations_of
+from a3c_zoo.comparison.measures import labels_of, measure
+from a3c_zoo.comparison.pages import markdown, plain
+from a3c_zoo.comparison.reading import RunRecord
+from a3c_zoo.comparison.report import notes, page_of, panels_of, svg_of, verdict, write_report
+from a3c_zoo.comparison.results import Results, results_of, to_json
+from a3c_zoo.comparison.sources import settings_side_by_side
 from a3c_zoo.records import Evaluation, Outcome
 from tests.waits import LIMIT_S
 
@@ -55,7 +55,8 @@ def record(
     options: dict[str, Any] = {
         "evaluations": tuple(played),
         "settings": {"run.seed": seed, "agent.gamma": 0.99, f"agent.{method[:3]}": 1},
-        "meta": {"command": ["x", "train", "cartpole", "--seed", str(seed)], "host": {"cpu": "fast"}, "versions": {}},
+        "command": ("x", "train", "cartpole", "--seed", str(seed)),
+        "host": {"cpu": "fast"},
     }
     return RunRecord(
         path=Path(f"runs/{method}-{seed}"),
@@ -68,75 +69,74 @@ def record(
     )
 
 
-def material(records: list[RunRecord], left_out: dict[str, str] | None = None) -> Material:
+def together(records: list[RunRecord], left_out: dict[str, str] | None = None) -> Results:
     labels = labels_of([each.path for each in records])
-    return material_of([measure(each, labels[each.path], get_registry()) for each in records], left_out or {})
+    return results_of([measure(each, labels[each.path]) for each in records], left_out or {})
 
 
 @pytest.fixture(scope="module")
-def ten() -> Material:
+def ten() -> Results:
     """Five seeds of two methods: one reaches the threshold after 295 episodes, the other in two runs of five, later."""
     ours = [record("a3c", seed, final=490.0) for seed in range(1, 6)]
     late = (None, None, None, 250, 250)
     theirs = [record("sb3-a2c", seed, reached_at=at, final=400.0) for seed, at in enumerate(late, start=1)]
-    return material([*ours, *theirs])
+    return together([*ours, *theirs])
 
 
 # One run
 
 
 def test_measures_of_a_run() -> None:
-    found: MeasuredRun = measure(record("a3c", 3), "x", get_registry())
-    figures = found.measures
+    figures = measure(record("a3c", 3), "x").measures
     # The mean of 100 is 20 · (100 − k) / 100 + 500 · k / 100 after k good episodes: ≥ 475 from k = 95 on.
     assert (figures.steps_to_threshold, figures.seconds_to_threshold) == (2950, 29.5)
     assert (figures.final_return, figures.final_return_greedy) == (480.0, 485.0)
     assert figures.mean_return == pytest.approx((150 + 340) / 2)  # two trapezoids of 1,000 steps
     assert (figures.cpu_s, figures.peak_memory_mib, figures.total_s) == (50.0, 303.0, 42.0)
-    assert measure(record("a3c", 3, reached_at=350), "x", get_registry()).measures.steps_to_threshold is None
+    assert measure(record("a3c", 3, reached_at=350), "x").measures.steps_to_threshold is None
 
 
 def test_an_earlier_checkpoint_is_not_a_runs_end() -> None:
     """An evaluation was interrupted, or the run went on after it: of five such runs nothing is claimed."""
     whole = record("a3c", 1)
     partly = [record("a3c", seed, evaluations=whole.evaluations[:4]) for seed in range(2, 6)]
-    figures = measure(partly[0], "x", get_registry()).measures
+    figures = measure(partly[0], "x").measures
     assert (figures.final_return, figures.final_return_greedy, figures.mean_return) == (None, None, None)
-    found = material([whole, *partly, *(record("random", seed, final=21.0) for seed in range(1, 6))])
-    (pair,) = found.results["environments"]["cartpole"]["against"]
-    assert "final_return" not in pair
-    assert pair["steps_to_threshold"]["value"] == 0.5
-    assert found.notes == ["Not evaluated, or not to the end: a3c-2, a3c-3, a3c-4, a3c-5; their returns are missing."]
+    found = together([whole, *partly, *(record("random", seed, final=21.0) for seed in range(1, 6))])
+    (pair,) = found.environments["cartpole"].pairs
+    assert "final_return" not in pair.scores
+    assert pair.times["steps_to_threshold"].value == 0.5
+    assert notes(found) == ["Not evaluated, or not to the end: a3c-2, a3c-3, a3c-4, a3c-5. Their returns are missing."]
 
 
 def test_runs_of_different_machines_are_pointed_out() -> None:
-    hosts = [{"cpu": "fast", "cores": 2}, {"cpu": "slow", "cores": 2}]
-    found = material([record("a3c", seed, meta={"host": host, "versions": {}}) for seed, host in enumerate(hosts)])
-    note = "The runs were made on different machines, so that times and speeds don't compare: "
-    assert found.notes == [f"{note}fast, 2 cores and slow, 2 cores."]
+    hosts = [{"cpu": "fast", "cores": "2"}, {"cpu": "slow", "cores": "2"}]
+    found = together([record("a3c", seed, host=host) for seed, host in enumerate(hosts)])
+    note = "The runs were made on different machines: fast, 2 cores and slow, 2 cores."
+    assert notes(found) == [f"{note} Do not compare their times and speeds."]
 
 
 def test_a_report_of_runs_as_found_says_so() -> None:
-    measured = [measure(record("a3c", 1), "x", get_registry())]
+    measured = [measure(record("a3c", 1), "x")]
     by_turns, as_found = (
-        plain(compose(material_of(measured, {}, found)).sections[-1].texts[1]) for found in (False, True)
+        plain(page_of(results_of(measured, {}, found)).sections[-1].texts[1]) for found in (False, True)
     )
     assert by_turns.endswith("in a fresh process; the methods take turns, seed by seed.")
-    assert as_found.endswith("as they were found: what ran beside them, and in what order, is not known.")
+    assert as_found.endswith("as they were found: their order and other load on the machine are not known.")
 
 
 def test_with_a_budget_in_seconds_the_curve_is_one_over_seconds() -> None:
     run = record("a3c", 1, settings={"run.time_limit_s": 60.0})
     first, *rest = run.evaluations
     moved = (CheckpointEvaluation(first.steps, 0.0, first.evaluation), *rest)
-    figures = measure(record("a3c", 1, settings=run.settings, evaluations=moved), "x", get_registry()).measures
+    figures = measure(record("a3c", 1, settings=run.settings, evaluations=moved), "x").measures
     assert figures.mean_return == pytest.approx((150 * 30 + 340 * 10) / 40)
 
 
 def test_a_run_of_others_has_fewer_figures() -> None:
-    run = record("a2c", 1, meta={}, settings={}, env="gym:Nothing-v9")
+    run = record("a2c", 1, settings={}, env="gym:Nothing-v9")
     bare = RunRecord(run.path, run.method, run.env, run.seed, run.curve)
-    figures = measure(bare, "x", get_registry()).measures
+    figures = measure(bare, "x").measures
     assert (figures.steps, figures.training_s, figures.steps_per_s) == (4000, 40.0, 100.0)
     assert (figures.final_return, figures.mean_return, figures.total_s, figures.steps_to_threshold) == (None,) * 4
 
@@ -163,8 +163,8 @@ def test_damaged_evaluations_are_none(text: str, tmp_path: Path) -> None:
 # Together
 
 
-def test_results_of_five_seeds(ten: Material) -> None:
-    results = ten.results
+def test_results_of_five_seeds(ten: Results) -> None:
+    results = to_json(ten)
     assert results["caution"] is None
     found = results["environments"]["cartpole"]
     assert found["methods"]["a3c"]["final_return"]["interquartile_mean"] == {"value": 490, "low": 490, "high": 490}
@@ -187,7 +187,7 @@ def test_several_environments_are_put_on_one_scale() -> None:
         ("a3c", 400.0 + 100 * (s == 2), "cartpole"), ("random", 300.0, "cartpole"),
         ("a3c", 10.0, "pong"), ("random", -10.0 - 10 * (s == 2), "pong"),
     ]]  # fmt: skip
-    found = material(runs).results["overall"]
+    found = to_json(together(runs))["overall"]
     # cartpole: 300 is 0 and 500 is 1; pong: −20 is 0 and 10 is 1
     assert found["methods"]["a3c"]["mean"]["value"] == pytest.approx((0.5 + 1 + 1 + 1) / 4)
     assert found["methods"]["random"]["mean"]["value"] == pytest.approx((0 + 0 + 1 / 3 + 0) / 4)
@@ -203,9 +203,7 @@ def test_settings_side_by_side() -> None:
         "agent.learning_rate": 7e-4,
         "agent.policy": "M",
     }
-    found = sources.settings_side_by_side(
-        [record("a3c", 1, settings=ours), record("sb3-a2c", 2, settings=theirs)], "cartpole"
-    )
+    found = settings_side_by_side([record("a3c", 1, settings=ours), record("sb3-a2c", 2, settings=theirs)])
     rows = {row.key: (row.values["a3c"], row.values["sb3-a2c"], row.differs) for row in found}
     assert rows == {
         "agent.entropy_coefficient (agent.ent_coef)": ("0.01", "0.01", False),
@@ -215,27 +213,46 @@ def test_settings_side_by_side() -> None:
     }
 
 
-def test_runs_of_one_method_with_other_settings_show(ten: Material) -> None:
-    found = sources.settings_side_by_side(
-        [record("a3c", 1, settings={"agent.gamma": 0.9}), record("a3c", 2, settings={"agent.gamma": 0.99})], "cartpole"
-    )
+def test_runs_of_one_method_with_other_settings_show(ten: Results) -> None:
+    settings = [{"agent.gamma": gamma} for gamma in (0.9, 0.99)]
+    found = settings_side_by_side([record("a3c", seed, settings=each) for seed, each in enumerate(settings)])
     assert found[0].values == {"a3c": "0.9 or 0.99"}
     other = record("a3c", 6, config_hash="another")
-    (note,) = material([*(each.record for each in ten.measured.values()), other]).notes
+    (note,) = notes(together([*(each.record for each in ten.runs), other]))
     assert note == "cartpole: the runs of a3c do not have the same settings; see below."
-    assert not ten.notes
+    assert not notes(ten)
+
+
+def test_a_new_statistic_is_one_function_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line is an entry of `STATISTICS`: results.json and every table of scores have the statistic then."""
+
+    def best(scores: statistics.Floats) -> statistics.Floats:
+        return np.asarray(np.nanmax(scores, axis=(-2, -1)))
+
+    monkeypatch.setitem(statistics.STATISTICS, "best_run", best)
+    finals = {("cartpole", "a3c"): 400.0, ("cartpole", "random"): 300.0, ("pong", "a3c"): 10.0, ("pong", "random"): 5.0}
+    found = together([record(m, s, final=f + s, env=e) for (e, m), f in finals.items() for s in (1, 2)])
+    results = to_json(found)
+    assert results["environments"]["cartpole"]["methods"]["a3c"]["final_return"]["best_run"]["value"] == 402
+    assert results["overall"]["methods"]["a3c"]["best_run"]["value"] == 1
+    page = markdown(page_of(found))
+    assert page.count("| mean | best run |") == 2  # a table for each environment
+    assert page.count("| median of means | best run |") == 1
 
 
 # Words
 
 
-def test_the_verdict_claims_only_what_runs_can_show(ten: Material) -> None:
+def test_the_verdict_claims_only_what_runs_can_show(ten: Results) -> None:
     lines = verdict(ten)
-    assert "cartpole: a run of a3c is there in less time than one of sb3-a2c with probability 1 (1 to 1)." in lines
+    line = (
+        "cartpole: a run of a3c reaches the threshold in less time than a run of sb3-a2c with probability 1 (1 to 1)."
+    )
+    assert line in lines
     assert any("sb3-a2c ended with a return of 400.0" in line and "in 2 of 5 runs" in line for line in lines)
-    same = material([record(m, s, final=400.0 + s) for m in ("a3c", "sb3-a2c") for s in range(1, 6)])
+    same = together([record(m, s, final=400.0 + s) for m in ("a3c", "sb3-a2c") for s in range(1, 6)])
     (line,) = [line for line in verdict(same) if "higher return" in line]
-    assert line.endswith("that is no difference that these runs can show.")
+    assert line.endswith("; these runs show no difference.")
 
 
 def test_a_difference_that_hangs_on_pairs_of_which_nothing_is_known_is_none() -> None:
@@ -243,14 +260,16 @@ def test_a_difference_that_hangs_on_pairs_of_which_nothing_is_known_is_none() ->
     fast = [record("a3c", seed, reached_at=110 if seed < 8 else None) for seed in range(10)]
     slow = [record("sb3-a2c", seed, reached_at=110) for seed in range(10)]
     slow = [replace(each, curve=replace(each.curve, seconds=each.curve.seconds * 5)) for each in slow]
-    found = material([*fast, *slow])
-    (pair,) = found.results["environments"]["cartpole"]["against"]
-    chance = pair["seconds_to_threshold"]
-    assert (chance["value"], chance["unknown"], chance["high_if_won"]) == (pytest.approx(0.9), pytest.approx(0.2), 1)
-    assert chance["low_if_lost"] <= 0.5 < chance["low"]
+    found = together([*fast, *slow])
+    (pair,) = found.environments["cartpole"].pairs
+    chance = pair.times["seconds_to_threshold"]
+    assert chance.value == pytest.approx(0.9)
+    assert chance.unknown == pytest.approx(0.2)
+    assert chance.high_if_won == 1
+    assert chance.low_if_lost <= 0.5 < chance.low
     (line,) = (line for line in verdict(found) if "in less time" in line)
-    assert "of 20% of the pairs it isn't known" in line
-    assert line.endswith("that is no difference that these runs can show.")
+    assert "for 20% of the pairs the order is unknown" in line
+    assert line.endswith("; these runs show no difference.")
 
 
 def test_markdown_shows_names_as_they_are() -> None:
@@ -266,8 +285,8 @@ def test_runs_on_a_common_grid() -> None:
     assert (grid[0], grid[-1]) == (4, 8)
     assert values[0] == pytest.approx(grid)
     assert values[1] == pytest.approx(1)
-    assert on_grid([])[0].shape == (0,)
-    assert on_grid(lines, is_log=True)[0][100] < 6
+    assert group_of([]).runs == []
+    assert on_grid(lines, is_log=True)[0][150] < 6
 
 
 # Pages
@@ -291,10 +310,10 @@ class Links(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory, ten: Material) -> Path:
+def page(tmp_path_factory: pytest.TempPathFactory, ten: Results) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    hostile = material([each.record for each in ten.measured.values()], {"<script>alert(1)</script>": "a & b"})
-    write_report(compose(hostile), hostile, folder)
+    hostile = together([each.record for each in ten.runs], {"<script>alert(1)</script>": "a & b"})
+    write_report(hostile, page_of(hostile), folder)
     return folder / "report.html"
 
 
@@ -312,7 +331,7 @@ def test_the_page_needs_no_other_file(page: Path) -> None:
     assert "currentColor" in text
 
 
-def test_the_same_runs_give_the_same_picture(ten: Material) -> None:
+def test_the_same_runs_give_the_same_picture(ten: Results) -> None:
     panel = panels_of(ten, "cartpole")[1][0]
     assert svg_of(panel) == svg_of(panel)
     assert svg_of(panel) != svg_of(panels_of(ten, "cartpole")[1][1])

@@ -15,10 +15,9 @@ import pytest
 
 import a3c_zoo
 from a3c_zoo import ZooError
-from a3c_zoo.comparison.curves import Curve
-from a3c_zoo.comparison.figures import COLOURS, Line, draw, group_band, to_bytes, to_inline_svg
-from a3c_zoo.comparison.monitors import read_evaluations
-from a3c_zoo.comparison.plotting import label_runs, plot, time_axis
+from a3c_zoo.comparison.curves import Curve, Line, read_evaluations
+from a3c_zoo.comparison.drawing import COLOURS, Panel, draw_plot, group_of, to_bytes, to_inline_svg
+from a3c_zoo.comparison.plot import label_runs, plot, time_axis
 from a3c_zoo.comparison.reading import RunRecord
 from tests.toys_runs import command_line
 
@@ -61,6 +60,13 @@ def test_every_kind_over_every_axis(kind: Any, x: Any, runs: Path) -> None:
     title = {"return": "return, mean of 100 episodes", "episode-length": "episode length (steps), mean of 50"}[kind]
     assert {"cartpole", "a2c (2 runs)", "ppo", label, title} <= set(words)
     assert ("threshold 475" in words) == (kind == "return")
+
+
+def test_the_threshold_of_an_environment_that_a_family_resolves(tmp_path: Path) -> None:
+    write_run(tmp_path / "a2c_1", [-200.0, -150.0], "Acrobot-v1")
+    drawn = plot(tmp_path / "a2c_1", tmp_path / "x.svg")
+    assert drawn.runs[0].env == "gym:Acrobot-v1"
+    assert "threshold -100" in drawn.path.read_text()
 
 
 def test_the_numbers_of_a_drawing(runs: Path) -> None:
@@ -159,18 +165,23 @@ def line(*points: tuple[float, float]) -> Line:
     return Line(np.array(x, np.float64), np.array(y, np.float64))
 
 
+def drawn_plot(**groups: list[Line]) -> Any:
+    return draw_plot(Panel("", "x", "y", {label: group_of(lines) for label, lines in groups.items()}, threshold=4.0))
+
+
 def test_a_group_is_drawn_as_far_as_all_of_it_goes() -> None:
-    points, band = group_band([line((0, 0), (10, 10)), line((2, 4), (6, 8))])
-    assert (points[0], points[-1]) == (2, 6)
-    assert (band.value[0], band.low[0], band.high[0]) == pytest.approx((3, 2, 4))  # 2 and 4, a quarter of draws each
-    with pytest.raises(ValueError, match="no common part"):
-        group_band([line((0, 0), (1, 1)), line((2, 2), (3, 3))])
+    group = group_of([line((0, 0), (10, 10)), line((2, 4), (6, 8))])
+    assert group.points is not None
+    assert group.band is not None
+    assert (group.points[0], group.points[-1]) == (2, 6)
+    first = (group.band.value[0], group.band.low[0], group.band.high[0])
+    assert first == pytest.approx((3, 2, 4))  # 2 and 4, a quarter of draws each
+    assert group_of([line((0, 0), (1, 1)), line((2, 2), (3, 3))]).band is None  # no common part
 
 
 def test_single_runs_bands_and_colours() -> None:
     apart = [line((0, 0), (1, 1)), line((2, 2), (3, 3))]
-    groups = {"one": [line((0, 1), (2, 2))], "two": [line((0, 1), (2, 3)), line((0, 2), (2, 5))], "three": apart}
-    figure = draw(groups, x_label="x", y_label="y", threshold=4.0)
+    figure = drawn_plot(one=[line((0, 1), (2, 2))], two=[line((0, 1), (2, 3)), line((0, 2), (2, 5))], three=apart)
     (axes,) = figure.axes
     drawn = {each.get_label(): each for each in axes.lines}
     assert [drawn[label].get_color() for label in ("one", "two (2 runs)", "three (2 runs)")] == list(COLOURS[:3])
@@ -182,12 +193,12 @@ def test_single_runs_bands_and_colours() -> None:
 
 
 def test_the_same_figure_gives_the_same_file() -> None:
-    files = [to_bytes(draw({"a": [line((0, 1), (2, 2))]}, x_label="x", y_label="y"), ".svg") for _ in range(2)]
+    files = [to_bytes(drawn_plot(a=[line((0, 1), (2, 2))]), ".svg") for _ in range(2)]
     assert files[0] == files[1]
 
 
 def test_a_picture_for_a_page_takes_the_colours_of_the_page() -> None:
-    svg = to_inline_svg(draw({"a": [line((0, 1), (2, 2))]}, x_label="x", y_label="y"))
+    svg = to_inline_svg(drawn_plot(a=[line((0, 1), (2, 2))]))
     root = ElementTree.fromstring(svg)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert "width" not in root.attrib

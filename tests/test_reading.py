@@ -17,8 +17,7 @@ from stable_baselines3.common.monitor import Monitor, load_results
 from stable_baselines3.common.results_plotter import X_TIMESTEPS, ts2xy
 
 import a3c_zoo
-from a3c_zoo.comparison.curves import Curve, Moment, at, reached, running_mean
-from a3c_zoo.comparison.monitors import read_monitor
+from a3c_zoo.comparison.curves import Curve, Moment, reached, read_monitor, running_mean
 from a3c_zoo.comparison.reading import config_hash, read_run, read_runs
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Evaluation
@@ -316,12 +315,6 @@ def test_a_threshold_is_reached_by_a_full_window() -> None:
     assert reached(told, 1.0, window=5) is None
     third = curve([1, 2, 3], [0.1, 0.1, 0.1])
     assert reached(third, 0.1, window=3) == Moment(3, 0.3)  # however the digits of the sum come out
-
-
-def test_a_curve_between_its_points() -> None:
-    found = at(np.array([10, 20, 40]), np.array([1.0, 2.0, 4.0]), np.array([9.0, 10.0, 15.0, 30.0, 40.0, 41.0]))
-    assert found[1:5].tolist() == [1.0, 1.5, 3.0, 4.0]
-    assert np.isnan(found[[0, 5]]).all()
 
 
 def test_rows_that_workers_told_out_of_order() -> None:

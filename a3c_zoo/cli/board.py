@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from a3c_zoo.cli.live import LiveDisplay
 from a3c_zoo.cli.panel import duration
+from a3c_zoo.comparison.trainings import ComparisonWatcher
 from a3c_zoo.records import score
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from a3c_zoo.comparison.plan import Plan, PlannedRun
-    from a3c_zoo.comparison.running import Look, Trained
+    from a3c_zoo.comparison.trainings import Look, Trained
 
 
 @dataclass(slots=True)
@@ -34,7 +35,7 @@ class _Row:
     steps_per_s: float | None = None
 
 
-class Board:
+class Board(ComparisonWatcher):
     """Shows the progress of a comparison on the command line.
 
     Args:

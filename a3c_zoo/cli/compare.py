@@ -16,7 +16,7 @@ from a3c_zoo.cli.complete import complete_agent, complete_env, complete_run
 from a3c_zoo.errors import ZooError
 
 if TYPE_CHECKING:
-    from a3c_zoo.comparison.api import Comparison
+    from a3c_zoo.comparison.compare import Comparison
     from a3c_zoo.comparison.plan import Plan
 
 
@@ -99,23 +99,24 @@ def command(
     command goes on with what is missing.
     """
     from a3c_zoo.cli.board import Board
-    from a3c_zoo.comparison import api
+    from a3c_zoo.comparison.compare import carry_out, choose_out, read
+    from a3c_zoo.comparison.plan import make_plan
     from a3c_zoo.plugins.registry import get_registry
 
     warn_about_faults(get_registry())
     if sources:
         more, options["envs"] = _folders_apart(options["envs"])
         sources += more
-    out = api.choose_out(out, options["envs"])
+    out = choose_out(out, options["envs"])
     if sources:
         _refuse_options_of_training(click.get_current_context())
-        return _tell(api.read(sources, options["envs"], out), as_json)
-    plan = api.plan(**options)
+        return _tell(read(sources, options["envs"], out), as_json)
+    plan = make_plan(**options)
     click.echo(_announce(plan, episodes), err=as_json)
     _confirm(plan, yes, as_json)
     try:
         with closing(Board(to_stderr=as_json)) as board:
-            comparison = api.carry_out(plan, episodes, out, board)
+            comparison = carry_out(plan, episodes, out, board)
     except KeyboardInterrupt:
         click.echo("Stopped. What is finished is kept; the same command goes on with the rest.", err=True)
         return INTERRUPTED
@@ -144,7 +145,8 @@ def _refuse_options_of_training(context: click.Context) -> None:
 
 def _announce(plan: Plan, episodes: int) -> str:
     from a3c_zoo.cli.panel import duration
-    from a3c_zoo.comparison.plan import CHECKPOINTS, listed
+    from a3c_zoo.comparison.evaluations import CHECKPOINTS
+    from a3c_zoo.comparison.plan import listed
 
     methods = list(dict.fromkeys(run.method for run in plan.runs))
     envs = {run.env: run.budget for run in plan.runs}

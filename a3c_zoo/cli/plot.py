@@ -54,7 +54,7 @@ def command(runs: tuple[str, ...], **options: Any) -> None:
     Runs that differ in their seed alone share a colour: each thin, and their interquartile mean with its 95 % interval
     thick. Folders with a monitor.csv of stable-baselines3 or RL Zoo are runs too.
     """
-    from a3c_zoo.comparison.plotting import plot
+    from a3c_zoo.comparison.plot import plot
 
     plotted = plot(runs, **options)
     for path, reason in plotted.left_out:

@@ -1,16 +1,33 @@
-"""What a run's training episodes say over steps, seconds and episodes. Arrays and no files."""
+"""Curves of runs, and the tables of episodes that they are read from: monitor.csv and evaluations.csv."""
 
 from __future__ import annotations
 
+import csv
+import json
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from a3c_zoo.errors import RunDirectoryError
 
 Floats = NDArray[np.float64]
-#: Episodes of the running mean that decides when a threshold is reached; as in a run itself.
+#: Episodes of the running mean that decides whether a threshold is reached, as in a run itself.
 THRESHOLD_WINDOW: Final = 100
+#: Emulator frames per step in stable-baselines3's Atari wrappers. Its monitors lie below them and count frames.
+ATARI_FRAME_SKIP: Final = 4
+_ATARI_ID = re.compile(r"(?:ALE/\w+|\w+NoFrameskip)-v\d+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """One line of a plot: `x` and `y`, both `[K]`, float64; `x` rises."""
+
+    x: Floats
+    y: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,7 +36,7 @@ class Curve:
 
     Attributes:
         steps: agent steps of the whole run when the episode ended; never falling, int64.
-        seconds: of training, or since the monitor's start in a run that is not ours; never falling, float64.
+        seconds: of training, or since the monitor's start in a run of another program; never falling, float64.
         returns: undiscounted and raw, float64.
         lengths: agent steps of the episode, int64.
     """
@@ -34,7 +51,7 @@ class Curve:
 
     @classmethod
     def ordered(cls, steps: Floats, seconds: Floats, returns: Floats, lengths: Floats) -> Curve:
-        """From rows in any order. Workers report side by side: a step may be told a little after a later one."""
+        """Sorts rows by time. Workers report side by side, so a row can come after one with a later step."""
         order = np.lexsort((steps, seconds))
         return cls(
             np.maximum.accumulate(steps[order]).astype(np.int64),
@@ -52,7 +69,7 @@ class Moment(NamedTuple):
 
 
 def running_mean(values: Floats | NDArray[np.int64], window: int) -> Floats:
-    """The mean of the last `window` values up to each, of fewer at the beginning. `[K]` → `[K]`."""
+    """The mean of the last `window` values up to each value, of fewer at the beginning. `[K]` → `[K]`."""
     sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     last = np.arange(1, len(values) + 1)
     first = np.maximum(last - window, 0)
@@ -60,8 +77,10 @@ def running_mean(values: Floats | NDArray[np.int64], window: int) -> Floats:
 
 
 def reached(curve: Curve, threshold: float, window: int = THRESHOLD_WINDOW) -> Moment | None:
-    """The end of the first episode at which the mean return of the last `window` episodes, not fewer, was at least
-    `threshold`; None if it never was."""
+    """When the mean return of the last `window` episodes first was at least `threshold`; None if it never was.
+
+    Fewer episodes than `window` never reach a threshold.
+    """
     means = running_mean(curve.returns, window)[window - 1 :]
     # Sums of long runs differ in the last digits: a mean of exactly the threshold reaches it.
     there = np.flatnonzero(means >= threshold - 1e-9 * max(1.0, abs(threshold)))
@@ -71,9 +90,141 @@ def reached(curve: Curve, threshold: float, window: int = THRESHOLD_WINDOW) -> M
     return Moment(int(curve.steps[index]), float(curve.seconds[index]))
 
 
-def at(x: Floats | NDArray[np.int64], y: Floats, points: Floats) -> Floats:
-    """A curve at each of `points`, on straight lines between its own: `[K]`, rising, `[K]` and `[P]` → `[P]`.
+def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
+    """The mean of a curve over steps, by the trapezoid rule, in the unit of the values.
 
-    NaN before the first and after the last.
+    Args:
+        steps: `[C]`, rising. values: `[..., C]`.
+
+    Returns:
+        `[...]`
+
+    Raises:
+        ValueError: there are fewer than two steps, or they do not rise.
     """
-    return np.interp(points, x, y, left=np.nan, right=np.nan)
+    x, y = np.asarray(steps, np.float64), np.asarray(values, np.float64)
+    if len(x) < 2 or (np.diff(x) <= 0).any():
+        raise ValueError("an area needs two or more rising steps")
+    return np.asarray(((y[..., 1:] + y[..., :-1]) / 2 * np.diff(x)).sum(axis=-1) / (x[-1] - x[0]))
+
+
+# Files
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MonitorFile:
+    """The contents of a monitor.csv.
+
+    Attributes:
+        start_s: the time of day at the start, seconds since 1970.
+        env_id: the Gymnasium id of the environment; "None" where the file does not name it.
+        rows: one per episode, `[K, columns]`, float64.
+    """
+
+    start_s: float
+    env_id: str
+    rows: Floats
+
+
+def read_monitor(file: Path, columns: tuple[str, ...] = ("r", "l", "t"), *, torn_end: bool = False) -> MonitorFile:
+    """Reads a monitor.csv, our own or one of stable-baselines3's Monitor.
+
+    Args:
+        columns: the names of the columns to read; others are skipped.
+        torn_end: skip the last line if it is half written, instead of raising.
+
+    Raises:
+        RunDirectoryError: the file is damaged; the message names the line.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(f"{file.name} cannot be read: {error}") from error
+    lines = text.splitlines()
+    if text and not text.endswith("\n"):
+        if not torn_end:
+            raise RunDirectoryError(f"{file.name} is damaged: it ends in the middle of line {len(lines)}")
+        lines = lines[:-1]
+    try:
+        header = json.loads(lines[0].removeprefix("#"))
+        start_s, env_id, names = float(header["t_start"]), str(header.get("env_id")), lines[1].split(",")
+    except (IndexError, ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            f'{file.name} is damaged: it does not begin with #{{"t_start": …}} and a line of column names'
+        ) from error
+    missing = [name for name in columns if name not in names]
+    if missing:
+        raise RunDirectoryError(f"{file.name} is damaged: line 2 names no column '{missing[0]}'")
+    rows = _rows(file.name, lines[2:], [names.index(column) for column in columns], len(names))
+    return MonitorFile(start_s, env_id, rows)
+
+
+def _rows(name: str, lines: list[str], wanted: list[int], width: int) -> Floats:
+    rows: list[list[float]] = []
+    try:
+        for cells in csv.reader(lines):
+            if len(cells) != width:
+                raise ValueError(f"{len(cells)} columns")
+            rows.append([float(cells[index]) for index in wanted])
+        table = np.array(rows, np.float64).reshape(-1, len(wanted))
+        bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
+        if len(bad):
+            del rows[bad[0] :]
+            raise ValueError("not finite")
+    except (ValueError, csv.Error) as error:
+        line = lines[len(rows)][:40]
+        raise RunDirectoryError(f"{name} is damaged: line {len(rows) + 3} reads {line!r}") from error
+    return table
+
+
+def monitor_files(folder: Path) -> list[Path]:
+    """The monitors in a folder, one per environment: `monitor.csv`, or `0.monitor.csv`, `1.monitor.csv`, …"""
+    return sorted([*folder.glob("*.monitor.csv"), *folder.glob("monitor.csv")])
+
+
+def read_monitors(folder: Path, frame_skip: int | None = None) -> tuple[str, Curve]:
+    """Joins all monitors of a folder by time of day. Returns the environment's Gymnasium id and the curve.
+
+    Steps are the sum of the lengths so far, as stable-baselines3 counts them. Seconds count from the first start.
+
+    Args:
+        frame_skip: divides lengths; by default 4 for Atari games, whose lengths are emulator frames, else 1.
+
+    Raises:
+        RunDirectoryError: there is no monitor, one is damaged, or they are of several environments.
+    """
+    monitors = [read_monitor(file, torn_end=True) for file in monitor_files(folder)]
+    if not monitors:
+        raise RunDirectoryError("no run and no monitor.csv lies in it")
+    ids = sorted({monitor.env_id for monitor in monitors})
+    if len(ids) > 1:
+        raise RunDirectoryError(f"its monitors are of different environments: {', '.join(ids)}")
+    start_s = min(monitor.start_s for monitor in monitors)
+    skip = frame_skip or (ATARI_FRAME_SKIP if _ATARI_ID.fullmatch(ids[0]) else 1)
+    returns, frames, seconds = np.concatenate([monitor.rows for monitor in monitors]).T
+    seconds = seconds + np.concatenate([np.full(len(each.rows), each.start_s - start_s) for each in monitors])
+    order = np.argsort(seconds, kind="stable")
+    lengths = np.ceil(frames[order] / skip)
+    return ids[0], Curve.ordered(np.cumsum(lengths), seconds[order], returns[order], lengths)
+
+
+def read_evaluations(file: Path) -> Floats:
+    """Reads the evaluations with sampled actions from the evaluations.csv that an evaluator writes beside training.
+
+    Returns:
+        `[K, 3]`, float64, rising: agent steps and training seconds of the evaluated policy, and its mean return.
+
+    Raises:
+        RunDirectoryError: the file is damaged.
+    """
+    whole, _, _ = file.read_text(encoding="utf-8", errors="replace").rpartition("\n")  # it may be growing
+    returns: dict[tuple[float, float], list[float]] = {}
+    try:
+        for row in csv.DictReader(whole.splitlines()):
+            if row["mode"] == "sampled":
+                at = float(row["step"]), float(row["seconds"])
+                returns.setdefault(at, []).append(float(row["return"]))
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise RunDirectoryError(f"{file.name} is damaged: {error}") from error
+    rows = [(*at, sum(each) / len(each)) for at, each in sorted(returns.items())]
+    return np.array(rows, np.float64).reshape(-1, 3)

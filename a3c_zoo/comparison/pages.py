@@ -1,26 +1,34 @@
-"""A report's pages, from what they say: one self-contained HTML file, and the same in Markdown."""
+"""The parts of a report's page, how figures look in its tables, and the page as HTML and as Markdown."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import jinja2
 from markupsafe import Markup
 
+from a3c_zoo.comparison.statistics import OVER_ENVIRONMENTS, STATISTICS
+from a3c_zoo.records import score
 from a3c_zoo.version import __version__
+
+if TYPE_CHECKING:
+    from a3c_zoo.comparison.results import EnvironmentResults, PairResults, TimeToThreshold
+
+#: Stands for a missing figure.
+NONE: Final = "–"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Texts and figures in rows.
+class TextTable:
+    """Texts in rows, below the titles of their columns.
 
     Attributes:
-        columns: their titles. rows: texts. marked: numbers of the rows to be seen first.
-        words: so many columns, from the first on, hold words and not figures.
+        marked: numbers of the rows to highlight.
+        words: how many columns, from the first on, hold words instead of figures.
     """
 
     columns: Sequence[str]
@@ -31,62 +39,169 @@ class Table:
 
     @property
     def is_words(self) -> bool:
-        """Whether no column holds figures; its cells may then break into lines."""
+        """Whether no column holds figures. The text of its cells may then wrap."""
         return self.words >= len(self.columns)
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """A picture, as SVG of our own making, and what it shows."""
+class Picture:
+    """A plot as an `<svg>` element, and its description."""
 
     svg: Markup
     caption: str
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A part of a report under a title: paragraphs, figures, tables, and lines of code."""
+class ReportSection:
+    """A part of a page under a title: paragraphs, pictures, tables, and lines of code."""
 
     title: str
     texts: Sequence[str] = ()
-    figures: Sequence[Figure] = ()
-    tables: Sequence[Table] = ()
+    figures: Sequence[Picture] = ()
+    tables: Sequence[TextTable] = ()
     codes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What a report says. verdict: its first lines, one sentence each."""
+class ReportPage:
+    """A report. verdict: its first lines, one sentence each."""
 
     title: str
     subtitle: str
     verdict: Sequence[str]
-    sections: Sequence[Section] = field(default_factory=list)
+    sections: Sequence[ReportSection]
 
 
-def html(report: Report) -> str:
-    """The report as one file that needs no other; whatever comes from runs is escaped."""
-    return _render("report.html.j2", report, autoescape=True)
+# Figures as text
 
 
-def markdown(report: Report) -> str:
-    """The report as Markdown, with tables."""
-    return re.sub(r"\n{3,}", "\n\n", _render("report.md.j2", report, autoescape=False)).strip() + "\n"
+def seconds(value: float) -> str:
+    """A time: seconds up to ten minutes, then minutes."""
+    return f"{value:.3g} s" if value < 600 else f"{value / 60:.1f} min"
 
 
-def _render(name: str, report: Report, autoescape: bool) -> str:
+def number(value: float) -> str:
+    """A figure with three significant digits; from 1,000 on a whole number."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def ranged(value: float, low: float, high: float, show: Callable[[float], str] = number) -> str:
+    """A figure and its interval or range."""
+    return f"{show(value)} ({show(low)} to {show(high)})"
+
+
+def shown(value: float | None, show: Callable[[float], str]) -> str:
+    """A figure, or the sign for a missing one."""
+    return NONE if value is None else show(value)
+
+
+# Tables of figures
+
+
+def scores(found: EnvironmentResults) -> TextTable:
+    """The returns of the methods' evaluations: a column for each comparison statistic."""
+    names = {
+        "final_return": "at the end, sampled actions",
+        "final_return_greedy": "at the end, greedy actions",
+        "mean_return": "mean of the curve",
+    }
+    statistics = [name for name in STATISTICS if name not in OVER_ENVIRONMENTS]
+    rows = [
+        [name, text, *(ranged(*method.scores[key][statistic], show=score) for statistic in statistics)]
+        for key, text in names.items()
+        for name, method in found.methods.items()
+        if key in method.scores
+    ]
+    columns = ("method", "evaluation return", *(name.replace("_", " ") for name in statistics))
+    return TextTable(columns, rows, "Evaluation returns over seeds, with 95 % intervals", words=2)
+
+
+def times(found: EnvironmentResults) -> list[TextTable]:
+    """The times to the threshold, if the environment has one."""
+    if found.threshold is None:
+        return []
+    rows = []
+    for name, method in found.methods.items():
+        time, steps = method.times["seconds_to_threshold"], method.times["steps_to_threshold"]
+        rows.append([name, f"{time.reached} of {time.runs}", _median(time, seconds), _median(steps, number)])
+    caption = (
+        f"To a mean return of {found.threshold:g} over 100 training episodes: medians with 95 % intervals. Runs "
+        f"that never reached it count as censored at their end; {NONE} stands for an end that was not reached."
+    )
+    return [TextTable(("method", "reached by", "seconds of training", "agent steps"), rows, caption)]
+
+
+def _median(time: TimeToThreshold, show: Callable[[float], str]) -> str:
+    ends = time.median, time.low, time.high
+    if ends == (None, None, None):
+        return NONE
+    median, low, high = (shown(each, show) for each in ends)
+    return f"{median} ({low} to {high})"
+
+
+def costs(found: EnvironmentResults) -> TextTable:
+    """Speed, time and memory of a run."""
+    keys: dict[str, tuple[str, Callable[[float], str]]] = {
+        "steps_per_s": ("steps/s", number),
+        "training_s": ("training", seconds),
+        "total_s": ("with start-up", seconds),
+        "cpu_s": ("CPU time", seconds),
+        "peak_memory_mib": ("peak memory, MiB", number),
+    }
+    rows = []
+    for name, method in found.methods.items():
+        spreads = [(method.costs.get(key), show) for key, (_, show) in keys.items()]
+        texts = (NONE if each is None else ranged(each.median, each.min, each.max, show) for each, show in spreads)
+        rows.append([name, *texts])
+    columns = ("method", *(title for title, _ in keys.values()))
+    return TextTable(columns, rows, "Speed and cost of a run: medians, and the range of all runs")
+
+
+def chances(pairs: Sequence[PairResults]) -> list[TextTable]:
+    """Probabilities of improvement, of each pair of methods."""
+    times = {
+        "seconds_to_threshold": "to the threshold in less time",
+        "steps_to_threshold": "to the threshold in fewer steps",
+    }
+    scores = {
+        "final_return": "higher final return",
+        "final_return_greedy": "higher final return, greedy",
+        "mean_return": "higher mean of the curve",
+    }
+    rows = []
+    for pair in pairs:
+        who = f"{pair.method} over {pair.other}"
+        for key in (name for name in times if name in pair.times):
+            chance = pair.times[key]
+            text = ranged(chance.value, chance.low, chance.high)
+            rows.append([who, times[key], text, f"{chance.unknown:.0%}"])
+        rows += [[who, text, ranged(*pair.scores[key]), NONE] for key, text in scores.items() if key in pair.scores]
+    caption = "Probability of improvement: that a run of the first is better than a run of the second. A tie counts "
+    caption += "half. So does a pair whose order is unknown because a run ended too early."
+    columns = ("", "in what", "probability, 95 % interval", "not known")
+    return [TextTable(columns, rows, caption, words=4)] if rows else []
+
+
+# Files
+
+
+def html(page: ReportPage) -> str:
+    """The page as one file that needs no other. Every text from runs is escaped."""
+    return _render("report.html.j2", page, autoescape=True)
+
+
+def markdown(page: ReportPage) -> str:
+    """The page as Markdown, with tables."""
+    return re.sub(r"\n{3,}", "\n\n", _render("report.md.j2", page, autoescape=False)).strip() + "\n"
+
+
+def _render(name: str, page: ReportPage, autoescape: bool) -> str:
     environment = jinja2.Environment(autoescape=autoescape, undefined=jinja2.StrictUndefined)
     environment.filters["plain"] = plain
     template = environment.from_string(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
-    return template.render(
-        title=report.title,
-        subtitle=report.subtitle,
-        verdict=report.verdict,
-        sections=report.sections,
-        version=__version__,
-    )
+    return template.render(page=page, version=__version__)
 
 
 def plain(text: Any) -> str:
-    """A text that Markdown shows as it is, on one line."""
+    """A text on one line that Markdown shows as it is."""
     return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", " ".join(str(text).split()))

@@ -1,54 +1,62 @@
-"""Reads finished runs: our run directories, and folders with the monitor.csv of stable-baselines3. Imports no torch."""
+"""Reads finished runs: our run directories, and folders with monitors of stable-baselines3. Imports no torch."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from a3c_zoo.comparison.curves import Curve
-from a3c_zoo.comparison.monitors import monitor_files, read_monitor, read_monitors
+from a3c_zoo.comparison.curves import Curve, monitor_files, read_monitor, read_monitors
+from a3c_zoo.comparison.evaluations import CheckpointEvaluation, evaluations_of
+from a3c_zoo.config.yaml import read_document
 from a3c_zoo.errors import RunDirectoryError, ZooError
-from a3c_zoo.records import Evaluation, Outcome
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.records import Outcome
 from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.version import __version__
 
-#: How a run ends that has no figures of a whole one.
+#: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
 CUT_SHORT: Final = ("interrupted", "error")
+TIMING_FILE: Final = "timing.json"
+#: Environment variables that change the speed of a run, for example by torch's number of threads.
+SPEED_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointEvaluation:
-    """Episodes played with a checkpoint after training.
+class Timing:
+    """The contents of the timing.json of a run that a comparison trained.
 
     Attributes:
-        steps, training_s: agent steps and training seconds at which the checkpoint was made.
+        calibration_s: seconds that a fixed loop took before the run.
+        variables: those of `SPEED_VARIABLES` that were set, with their values.
     """
 
-    steps: int
-    training_s: float
-    evaluation: Evaluation
+    calibration_s: float
+    variables: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunRecord:
-    """One run, as it was read.
+    """One run, as it was read. A run of another program has a path, a method, an environment and a curve only.
 
     Attributes:
         path: its directory.
-        method: the agent's name, with `@zoo` where a library's algorithm was trained on the zoo's environments rather
-            than on its own. Of runs that are not ours, what their folders are called.
-        env: the environment's name; `gym:ID` where the zoo has no name for it.
-        seed: None where it is not known.
+        method: see `method_name`; the name of the folder for a run of another program.
+        env: the environment's name; `gym:ID` if the zoo has no name for it.
+        seed: None if it is not known.
         curve: every training episode.
-        settings: every value of the configuration, "section.key" → value; empty for runs that are not ours.
-        config_hash: of all settings but `run.seed`: equal for runs that differ in their seed alone. "" likewise.
-        meta: meta.json: versions, host, command, started, plugins and more; {} likewise.
-        outcome: None for a run that hasn't ended, and for those that are not ours.
-        evaluations: of its checkpoints, where such were made.
+        settings: every value of the configuration, "section.key" → value.
+        config_hash: hash of all settings but `run.seed`: equal for runs that differ only in their seed.
+        host, versions: name → value, from meta.json: the machine, and the packages.
+        command: the command line that made the run, in words.
+        outcome: None for a run that has not ended.
+        evaluations: of its checkpoints, rising in steps.
+        timing: None for a run that no comparison trained to its end.
     """
 
     path: Path
@@ -58,46 +66,67 @@ class RunRecord:
     curve: Curve
     settings: Mapping[str, Any] = field(default_factory=dict)
     config_hash: str = ""
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
     outcome: Outcome | None = None
     evaluations: tuple[CheckpointEvaluation, ...] = ()
+    timing: Timing | None = None
 
     @property
     def is_ours(self) -> bool:
         """Whether a3c-zoo made it."""
-        return bool(self.meta)
-
-    @property
-    def versions(self) -> Mapping[str, str]:
-        """Package → version; {} for runs that are not ours."""
-        versions: Mapping[str, str] = self.meta.get("versions", {})
-        return versions
+        return bool(self.settings)
 
 
 class LeftOut(NamedTuple):
-    """A run that could not be used, and why in one line."""
+    """A run that cannot be used, and the reason in one line."""
 
     path: Path
     reason: str
 
 
+# Rules of names
+
+
+def method_name(agent: str, stack: str | None) -> str:
+    """The name of a run's method: the agent's, with `@zoo` for a library's algorithm on the zoo's environments.
+
+    Args:
+        stack: the value of `env.stack`: whose environments the agent was trained on.
+    """
+    entry = get_registry().agents.get(agent)
+    return f"{agent}@zoo" if entry is not None and "own" in entry.stacks and stack == "zoo" else agent
+
+
+def threshold_of(env: str) -> float | None:
+    """The return at which an environment counts as solved; None if there is none, or its plugin is not installed."""
+    try:
+        return get_registry().env(env).threshold
+    except ZooError:
+        return None
+
+
+# Runs
+
+
 def read_runs(
     paths: Iterable[str | Path], *, strict: bool = True, frame_skip: int | None = None
 ) -> tuple[list[RunRecord], list[LeftOut]]:
-    """Reads every run that is or lies below one of `paths`, sorted by path within each; none is dropped in silence.
+    """Reads every run at or below `paths`, sorted by path within each. Returns the runs, and those it could not use.
 
     Args:
         strict, frame_skip: see `read_run`.
     """
     runs, left_out, seen = [], [], set()
-    for path in paths:
+    for path in map(Path, paths):
         try:
-            folders = run_folders(Path(path))
+            folders = run_folders(path)
         except RunDirectoryError as error:
-            left_out.append(LeftOut(Path(path), str(error)))
+            left_out.append(LeftOut(path, str(error)))
             continue
         for folder in folders:
-            if folder.resolve() in seen:  # named twice, it is still one run
+            if folder.resolve() in seen:  # named twice
                 continue
             seen.add(folder.resolve())
             try:
@@ -127,14 +156,14 @@ def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) 
     """Reads a run directory, or a folder with monitors of stable-baselines3 (`monitor.csv`, `0.monitor.csv`, …).
 
     Args:
-        strict: refuse runs of ours that haven't come to their end, and those of another version of a3c-zoo.
-        frame_skip: for runs that are not ours, see `read_monitors`.
+        strict: refuse a run directory whose run has not ended, or that another version of a3c-zoo made.
+        frame_skip: for monitors of other programs, see `read_monitors`.
 
     Raises:
-        RunDirectoryError: it cannot be used; the message says why, without the path.
+        RunDirectoryError: the run cannot be used; the message gives the reason, without the path.
     """
     try:
-        return _read_ours(RunDirectory(path), strict) if _is_ours(path) else _read_monitors(path, frame_skip)
+        return _read_ours(RunDirectory(path), strict) if _is_ours(path) else _read_theirs(path, frame_skip)
     except RunDirectoryError as error:
         text = str(error).removeprefix(f"{path}/").removeprefix(f"{path} ")
         raise RunDirectoryError(text) from error
@@ -148,43 +177,48 @@ def _is_ours(path: Path) -> bool:
     return (path / "meta.json").is_file() or ((path / "config.yml").is_file() and (path / "checkpoints").is_dir())
 
 
-# Our own
+# Run directories
 
 
 def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
     if not directory.meta_file.is_file():
         raise RunDirectoryError("incomplete: it has no meta.json")
     meta = directory.meta()
+    versions = meta.get("versions")
     if strict:
-        _refuse_other_versions(meta)
+        _refuse_other_versions(versions)
         if directory.is_running():
             raise RunDirectoryError("still running")
     outcome, settings = directory.outcome(), _settings(directory.config_file)
     if strict:
         _refuse_unfinished(outcome)
-    monitor = directory.path / "monitor.csv"
-    if not monitor.is_file():
+    file = directory.path / "monitor.csv"
+    if not file.is_file():
         raise RunDirectoryError("incomplete: it has no monitor.csv")
-    _, table = read_monitor(monitor, ("r", "l", "t", "step"), torn_end=not strict)
-    returns, lengths, seconds, steps = table.T
+    returns, lengths, seconds, steps = read_monitor(file, ("r", "l", "t", "step"), torn_end=not strict).rows.T
+    played = evaluations_of(directory.path)
     return RunRecord(
-        directory.path,
-        _method(meta, settings),
-        str(meta["env"]),
-        settings.get("run.seed"),
-        Curve.ordered(steps, seconds, returns, lengths),
-        settings,
-        config_hash(settings),
-        meta,
-        outcome,
-        _evaluations(directory.path),
+        path=directory.path,
+        method=method_name(str(meta["agent"]), settings.get("env.stack")),
+        env=str(meta["env"]),
+        seed=settings.get("run.seed"),
+        curve=Curve.ordered(steps, seconds, returns, lengths),
+        settings=settings,
+        config_hash=config_hash(settings),
+        host=_texts(meta.get("host")),
+        versions=_texts(versions),
+        command=tuple(map(str, meta.get("command", ()))),
+        outcome=outcome,
+        evaluations=played.evaluations if played else (),
+        timing=timing_of(directory.path),
     )
 
 
-def _refuse_other_versions(meta: Mapping[str, Any]) -> None:
-    from a3c_zoo.version import __version__
+def _texts(values: Any) -> dict[str, str]:
+    return {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {}
 
-    versions = meta.get("versions")
+
+def _refuse_other_versions(versions: Any) -> None:
     made_by = versions.get("a3c-zoo") if isinstance(versions, dict) else None
     if made_by != __version__:
         raise RunDirectoryError(f"made by a3c-zoo {made_by or 'of an unknown version'}; this is {__version__}")
@@ -199,9 +233,7 @@ def _refuse_unfinished(outcome: Outcome | None) -> None:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    """Every value of a config.yml, "section.key" → value. Plugins that it names need not be installed."""
-    from a3c_zoo.config.yaml import read_document
-
+    """Every value of a config.yml, "section.key" → value. The plugins that it names need not be installed."""
     if not file.is_file():
         raise RunDirectoryError("incomplete: it has no config.yml")
     try:
@@ -221,57 +253,41 @@ def config_hash(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
-def _method(meta: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    from a3c_zoo.plugins.registry import get_registry
-
-    name = str(meta["agent"])
-    entry = get_registry().agents.get(name)
-    has_own = entry is not None and "own" in entry.stacks
-    return f"{name}@zoo" if has_own and settings.get("env.stack") == "zoo" else name
+def speed_variables() -> dict[str, str]:
+    """Those of `SPEED_VARIABLES` that are set here, and so in the runs that this process starts."""
+    return {name: os.environ[name] for name in SPEED_VARIABLES if name in os.environ}
 
 
-def _evaluations(path: Path) -> tuple[CheckpointEvaluation, ...]:
-    from a3c_zoo.comparison.evaluating import EVALUATIONS_FILE, evaluations_of
-
-    content = evaluations_of(path)
-    if content is None:
-        return ()
+def timing_of(run: Path) -> Timing | None:
+    """Reads a run's timing.json; None if there is none, or a damaged one."""
     try:
-        found = [
-            CheckpointEvaluation(each.pop("steps"), each.pop("training_s"), Evaluation(**each))
-            for each in content["evaluations"]
-        ]
-    except (AttributeError, KeyError, TypeError) as error:
-        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged") from error
-    found.sort(key=lambda each: (each.steps, each.evaluation.deterministic))
-    if len({(each.steps, each.evaluation.deterministic) for each in found}) < len(found):
-        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: it has checkpoints twice")
-    return tuple(found)
+        content = json.loads((run / TIMING_FILE).read_text(encoding="utf-8"))
+        return Timing(float(content["calibration_s"]), _texts(content.get("variables", {})))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
-# Those of stable-baselines3's users
+# Runs of other programs
 
 
-def _read_monitors(path: Path, frame_skip: int | None) -> RunRecord:
+def _read_theirs(path: Path, frame_skip: int | None) -> RunRecord:
     env_id, curve = read_monitors(path, frame_skip)
     method, number = _folder_names(path, env_id)
     return RunRecord(path, method, _env_name(env_id), number, curve)
 
 
 def _folder_names(path: Path, env_id: str) -> tuple[str, int | None]:
-    """Method and number of a run: `a2c_3` is `a2c` and 3; `a2c/CartPole-v1_3`, as RL Zoo has it, likewise."""
+    """Method and number of a run: `a2c_3` is `a2c` and 3; so is RL Zoo's `a2c/CartPole-v1_3`."""
     path = path.resolve()
     name, _, number = path.name.rpartition("_")
     if not (name and number.isdecimal()):
         return path.name, None
-    is_of_zoo = name == env_id.replace("/", "-") or name == env_id.partition("/")[2]
-    return path.parent.name if is_of_zoo else name, int(number)
+    is_of_rl_zoo = name == env_id.replace("/", "-") or name == env_id.partition("/")[2]
+    return path.parent.name if is_of_rl_zoo else name, int(number)
 
 
 def _env_name(env_id: str) -> str:
     """The zoo's name of a Gymnasium id."""
-    from a3c_zoo.plugins.registry import get_registry
-
     for entry in get_registry().envs.values():
         if entry.gym_id is not None and entry.gym_id.rpartition(":")[2] == env_id:
             return entry.name

@@ -1,25 +1,25 @@
-"""From the figures of single runs to what they say together: `results.json`."""
+"""What several runs say together: the record behind results.json and behind the report."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from a3c_zoo.comparison.measuring import UNITS, Measures
+from a3c_zoo.comparison.measures import UNITS, MeasuredRun
+from a3c_zoo.comparison.sources import SettingRow, command_of, machine_of, settings_side_by_side
 from a3c_zoo.comparison.statistics import (
     CONFIDENCE,
     MIN_SEEDS,
     RESAMPLES,
-    STATISTICS,
     Durations,
     Estimate,
+    Floats,
     caution,
-    estimate,
+    estimates,
     probability_of_earlier,
     probability_of_improvement,
     share_unknown,
@@ -27,167 +27,315 @@ from a3c_zoo.comparison.statistics import (
 )
 
 #: Rises when the meaning of a key of results.json changes.
-RESULTS_FORMAT = 1
-#: Of which every statistic is told.
-SCORES = ("final_return", "final_return_greedy", "mean_return")
-#: Of which the median is told.
-COSTS = ("steps_per_s", "training_s", "total_s", "cpu_s", "peak_memory_mib")
-#: How long a run takes to the threshold, and what its end is measured in.
-DURATIONS = {"seconds_to_threshold": "training_s", "steps_to_threshold": "steps"}
+RESULTS_FORMAT: Final = 1
+#: Fields of `Measures` of which every statistic is computed.
+SCORES: Final = ("final_return", "final_return_greedy", "mean_return")
+#: Fields of `Measures` of which the median and the range are computed.
+COSTS: Final = ("steps_per_s", "training_s", "total_s", "cpu_s", "peak_memory_mib")
+#: The time that a run takes to the threshold → the run's end in the same unit: fields of `Measures`.
+DURATIONS: Final[Mapping[str, str]] = {"seconds_to_threshold": "training_s", "steps_to_threshold": "steps"}
+SCALE: Final = "0 and 1: the worst and the best final return of all runs on an environment"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """The runs of a comparison by environment and method, in the order in which they are shown."""
+class Spread:
+    """Median and range of a figure over runs."""
 
-    runs: Mapping[str, Mapping[str, Sequence[Measures]]]
-    thresholds: Mapping[str, float | None]
+    median: float
+    min: float
+    max: float
 
-    @classmethod
-    def of(cls, runs: Sequence[Measures], methods: Sequence[str], thresholds: Mapping[str, float | None]) -> Table:
-        """Sorts runs by seed. Methods without a run are left out."""
-        envs = list(dict.fromkeys(run.env for run in runs))
-        by_env = {
-            env: {
-                method: sorted(of_both, key=lambda run: run.seed or 0)
-                for method in methods
-                if (of_both := [run for run in runs if (run.env, run.method) == (env, method)])
-            }
-            for env in envs
-        }
-        return cls(by_env, thresholds)
+
+@dataclass(frozen=True, slots=True)
+class TimeToThreshold:
+    """How many of the runs reached the threshold, and the median time with its interval; None: see `Survival`."""
+
+    reached: int
+    runs: int
+    median: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierChance:
+    """The probability that a run of one method reaches the threshold earlier than a run of another.
+
+    Attributes:
+        unknown: the share of pairs of runs whose order is unknown; each counts half.
+        low_if_lost, high_if_won: the bounds of the interval if these pairs were all lost, or all won.
+    """
+
+    value: float
+    low: float
+    high: float
+    unknown: float
+    low_if_lost: float
+    high_if_won: float
+
+
+@dataclass(frozen=True, slots=True)
+class MethodResults:
+    """The runs of a method on an environment, by seed, and their figures by the names of the measures."""
+
+    runs: tuple[MeasuredRun, ...]
+    scores: Mapping[str, Mapping[str, Estimate]]
+    costs: Mapping[str, Spread]
+    times: Mapping[str, TimeToThreshold]
+
+
+@dataclass(frozen=True, slots=True)
+class PairResults:
+    """The probabilities that a run of `method` is better than a run of `other`, by the names of the measures."""
+
+    method: str
+    other: str
+    scores: Mapping[str, Estimate]
+    times: Mapping[str, EarlierChance]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentResults:
+    """An environment: its threshold, its methods by name, every pair of them, and their settings side by side."""
+
+    threshold: float | None
+    methods: Mapping[str, MethodResults]
+    pairs: tuple[PairResults, ...]
+    settings: tuple[SettingRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverallResults:
+    """Several environments on one scale, see `SCALE`.
+
+    Attributes:
+        scores: method → final returns `[seeds, environments]` from 0 to 1, NaN for a missing run; only methods that
+            have runs on every environment.
+        methods: method → every statistic of these scores.
+    """
+
+    scores: Mapping[str, Floats]
+    methods: Mapping[str, Mapping[str, Estimate]]
+    pairs: tuple[PairResults, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Everything that a comparison found.
+
+    Attributes:
+        runs: in the order in which they were read. left_out: run → reason.
+        as_found: the runs were not made for this comparison.
+        caution: the warning about few seeds, None if all methods have enough.
+        overall: None for a single environment.
+        machine: what the runs were made with: name → its values, more than one if runs differ.
+        calibration: seconds of the fixed loop before the runs; None if no run has such a time.
+    """
+
+    runs: tuple[MeasuredRun, ...]
+    left_out: Mapping[str, str]
+    as_found: bool
+    caution: str | None
+    environments: Mapping[str, EnvironmentResults]
+    overall: OverallResults | None
+    machine: Mapping[str, Sequence[str]]
+    calibration: Spread | None
 
     @property
     def methods(self) -> list[str]:
-        """The methods that have runs."""
-        return list(dict.fromkeys(method for by_method in self.runs.values() for method in by_method))
+        """All methods, in the order in which they are shown."""
+        return list(dict.fromkeys(name for each in self.environments.values() for name in each.methods))
 
     @property
-    def fewest_seeds(self) -> dict[str, int]:
-        """Method → its fewest runs on an environment."""
-        return {m: min(len(by_method.get(m, ())) for by_method in self.runs.values()) for m in self.methods}
+    def shown_runs(self) -> list[MeasuredRun]:
+        """All runs in the order in which they are shown: by environment, method and seed."""
+        return [run for env in self.environments.values() for method in env.methods.values() for run in method.runs]
+
+    @property
+    def episodes(self) -> list[int]:
+        """The numbers of episodes that evaluations of these runs had, rising."""
+        return sorted({played.evaluation.episodes for run in self.runs for played in run.record.evaluations})
 
 
-def results_of(table: Table) -> dict[str, Any]:
-    """Every figure, with its unit; plain data."""
-    return {
-        "format": RESULTS_FORMAT,
-        "units": UNITS,
-        "interval": {"confidence": CONFIDENCE, "bootstrap_resamples": RESAMPLES, "unit": "seed"},
-        "caution": caution(table.fewest_seeds),
-        "environments": {env: _environment(table, env) for env in table.runs},
-        "overall": _overall(table),
-        "runs": [run.to_dict() for by_method in table.runs.values() for each in by_method.values() for run in each],
+def results_of(runs: Sequence[MeasuredRun], left_out: Mapping[str, str], as_found: bool = False) -> Results:
+    """Computes what runs say together."""
+    records = [each.record for each in runs]
+    names = list(dict.fromkeys(record.method for record in records))
+    environments = {env: _environment(runs, env, names) for env in dict.fromkeys(record.env for record in records)}
+    present = list(dict.fromkeys(name for each in environments.values() for name in each.methods))
+    fewest = {
+        name: min(len(each.methods[name].runs) if name in each.methods else 0 for each in environments.values())
+        for name in present
     }
+    seconds = [each.measures.calibration_s for each in runs if each.measures.calibration_s is not None]
+    return Results(
+        runs=tuple(runs),
+        left_out=left_out,
+        as_found=as_found,
+        caution=caution(fewest),
+        environments=environments,
+        overall=_overall(environments, present) if len(environments) > 1 else None,
+        machine=machine_of(records),
+        calibration=_spread(np.array(seconds)) if seconds else None,
+    )
 
 
-def _environment(table: Table, env: str) -> dict[str, Any]:
-    by_method = table.runs[env]
-    pairs = [(first, other) for first, other in itertools.combinations(by_method, 2)]
-    return {
-        "threshold": table.thresholds[env],
-        "methods": {method: _method(runs, table.thresholds[env]) for method, runs in by_method.items()},
-        "against": [
-            {"method": a, "other": b, **_against(by_method[a], by_method[b], table.thresholds[env])} for a, b in pairs
-        ],
-    }
+def _environment(runs: Sequence[MeasuredRun], env: str, names: Sequence[str]) -> EnvironmentResults:
+    here = [each for each in runs if each.measures.env == env]
+    threshold = here[-1].threshold
+    by_method = {name: [each for each in here if each.measures.method == name] for name in names}
+    methods = {name: _method(found, threshold) for name, found in by_method.items() if found}
+    pairs = itertools.combinations(methods, 2)
+    return EnvironmentResults(
+        threshold,
+        methods,
+        tuple(_pair(one, other, methods[one].runs, methods[other].runs, threshold) for one, other in pairs),
+        tuple(settings_side_by_side([each.record for each in here])),
+    )
 
 
-def _method(runs: Sequence[Measures], threshold: float | None) -> dict[str, Any]:
-    figures: dict[str, Any] = {"seeds": [run.seed for run in runs]}
-    for name in SCORES:
-        values = values_of(runs, name)
-        if len(values):
-            scores = values[:, None]
-            figures[name] = {key: _plain(estimate(scores, statistic)) for key, statistic in STATISTICS.items()}
-    for name in COSTS:
-        values = values_of(runs, name)
-        if len(values):
-            figures[name] = {"median": float(np.median(values)), "min": float(values.min()), "max": float(values.max())}
-    if threshold is not None:
-        for name, end in DURATIONS.items():
-            found = survival(durations_of(runs, name, end))
-            figures[name] = {
-                "reached": sum(getattr(run, name) is not None for run in runs),
-                "runs": len(runs),
-                "median": found.median,
-                "low": found.median_low,
-                "high": found.median_high,
-            }
-    return figures
+def _method(found: Iterable[MeasuredRun], threshold: float | None) -> MethodResults:
+    runs = tuple(sorted(found, key=lambda run: run.measures.seed or 0))
+    scores = {name: values for name in SCORES if len(values := values_of(runs, name))}
+    costs = {name: values for name in COSTS if len(values := values_of(runs, name))}
+    return MethodResults(
+        runs,
+        {name: estimates(values[:, None]) for name, values in scores.items()},
+        {name: _spread(values) for name, values in costs.items()},
+        {} if threshold is None else {name: _time_to_threshold(runs, name) for name in DURATIONS},
+    )
 
 
-def _against(runs: Sequence[Measures], others: Sequence[Measures], threshold: float | None) -> dict[str, Any]:
-    """Probabilities that a run of the one is better than a run of the other, ties and unknown pairs counting half.
+def _spread(values: Floats) -> Spread:
+    return Spread(float(np.median(values)), float(values.min()), float(values.max()))
 
-    Of scores that fewer than five runs have none, where there are five: the others' would be claimed of these alone.
-    """
-    found: dict[str, Any] = {}
+
+def _time_to_threshold(runs: Sequence[MeasuredRun], name: str) -> TimeToThreshold:
+    durations = _durations(runs, name)
+    found = survival(durations)
+    return TimeToThreshold(int(durations.reached.sum()), len(runs), found.median, found.median_low, found.median_high)
+
+
+def _pair(
+    method: str, other: str, runs: Sequence[MeasuredRun], others: Sequence[MeasuredRun], threshold: float | None
+) -> PairResults:
+    """If both methods have five runs or more, scores that fewer runs of one have are left out."""
     needed = min(MIN_SEEDS, len(runs), len(others))
+    scores = {}
     for name in SCORES:
         mine, theirs = values_of(runs, name), values_of(others, name)
         if min(len(mine), len(theirs)) >= needed:
-            found[name] = _plain(probability_of_improvement(mine[:, None], theirs[:, None]))
-    for name, end in DURATIONS.items():
-        if threshold is not None:
-            pair = durations_of(runs, name, end), durations_of(others, name, end)
-            bounds = {
-                "unknown": share_unknown(*pair),
-                "low_if_lost": probability_of_earlier(*pair, unknown=0).low,
-                "high_if_won": probability_of_earlier(*pair, unknown=1).high,
-            }
-            found[name] = _plain(probability_of_earlier(*pair)) | bounds
-    return found
+            scores[name] = probability_of_improvement(mine[:, None], theirs[:, None])
+    names = () if threshold is None else DURATIONS
+    times = {name: _chance(_durations(runs, name), _durations(others, name)) for name in names}
+    return PairResults(method, other, scores, times)
 
 
-def _overall(table: Table) -> dict[str, Any] | None:
-    """Over several environments; None for one. Scores run from 0 to 1, an environment's worst and best run."""
-    if len(table.runs) < 2:
-        return None
-    matrices = {method: matrix for method in table.methods if (matrix := normalised(table, method)) is not None}
-    return {
-        "scale": "0 and 1: the worst and the best final return of all runs on an environment",
-        "methods": {
-            method: {name: _plain(estimate(matrix, statistic)) for name, statistic in STATISTICS.items()}
-            for method, matrix in matrices.items()
-        },
-        "against": [
-            {"method": a, "other": b, "final_return": _plain(probability_of_improvement(matrices[a], matrices[b]))}
-            for a, b in itertools.combinations(matrices, 2)
-        ],
-    }
+def _chance(durations: Durations, others: Durations) -> EarlierChance:
+    return EarlierChance(
+        *probability_of_earlier(durations, others),
+        unknown=share_unknown(durations, others),
+        low_if_lost=probability_of_earlier(durations, others, unknown=0).low,
+        high_if_won=probability_of_earlier(durations, others, unknown=1).high,
+    )
 
 
-def normalised(table: Table, method: str) -> NDArray[np.float64] | None:
-    """Final returns `[seeds, environments]` from 0 to 1; NaN: no such run. None where an environment has none."""
+def _overall(environments: Mapping[str, EnvironmentResults], methods: Sequence[str]) -> OverallResults:
+    found = ((method, _normalised(environments, method)) for method in methods)
+    scores = {method: matrix for method, matrix in found if matrix is not None}
+    pairs = (
+        PairResults(a, b, {"final_return": probability_of_improvement(scores[a], scores[b])}, {})
+        for a, b in itertools.combinations(scores, 2)
+    )
+    return OverallResults(scores, {method: estimates(matrix) for method, matrix in scores.items()}, tuple(pairs))
+
+
+def _normalised(environments: Mapping[str, EnvironmentResults], method: str) -> Floats | None:
+    """A method's scores, see `OverallResults`; None if an environment has none."""
     columns = []
-    for by_method in table.runs.values():
-        everything = np.concatenate([values_of(runs, "final_return") for runs in by_method.values()])
-        values = values_of(by_method.get(method, ()), "final_return")
-        if not len(values):
+    for env in environments.values():
+        returns = {name: values_of(each.runs, "final_return") for name, each in env.methods.items()}
+        if not len(returns.get(method, ())):
             return None
+        everything = np.concatenate(list(returns.values()))
         low, span = everything.min(), np.ptp(everything) or 1.0
-        columns.append((values - low) / span)
+        columns.append((returns[method] - low) / span)
     matrix = np.full((max(map(len, columns)), len(columns)), np.nan)
     for number, column in enumerate(columns):
         matrix[: len(column), number] = column
     return matrix
 
 
-def values_of(runs: Sequence[Measures], name: str) -> NDArray[np.float64]:
-    """A figure of all runs that have it, `[n]`."""
-    return np.array([value for run in runs if (value := getattr(run, name)) is not None], np.float64)
+def values_of(runs: Iterable[MeasuredRun], name: str) -> Floats:
+    """A field of `Measures` of all runs that have it, `[n]`."""
+    values = (getattr(run.measures, name) for run in runs)
+    return np.array([value for value in values if value is not None], np.float64)
 
 
-def durations_of(runs: Sequence[Measures], name: str, end: str) -> Durations:
-    """When each run reached the threshold, and when it ended."""
-    return Durations.of([getattr(run, name) for run in runs], [float(getattr(run, end)) for run in runs])
+def _durations(runs: Iterable[MeasuredRun], name: str) -> Durations:
+    measures = [run.measures for run in runs]
+    return Durations.of(
+        [getattr(each, name) for each in measures], [float(getattr(each, DURATIONS[name])) for each in measures]
+    )
 
 
-def _plain(found: Estimate) -> dict[str, float]:
-    return {"value": found.value, "low": found.low, "high": found.high}
+# results.json
 
 
-def enough_seeds(table: Table) -> bool:
-    """Whether anything may be claimed."""
-    return min(table.fewest_seeds.values()) >= MIN_SEEDS
+def to_json(results: Results) -> dict[str, Any]:
+    """The contents of results.json: every figure, with its unit, as plain data."""
+    overall, noise = results.overall, results.calibration
+    return {
+        "format": RESULTS_FORMAT,
+        "units": dict(UNITS),
+        "interval": {"confidence": CONFIDENCE, "bootstrap_resamples": RESAMPLES, "unit": "seed"},
+        "caution": results.caution,
+        "environments": {
+            name: {
+                "threshold": env.threshold,
+                "methods": {method: _method_to_json(each) for method, each in env.methods.items()},
+                "against": [_pair_to_json(pair) for pair in env.pairs],
+            }
+            for name, env in results.environments.items()
+        },
+        "overall": overall
+        and {
+            "scale": SCALE,
+            "methods": {method: _plain(each) for method, each in overall.methods.items()},
+            "against": [_pair_to_json(pair) for pair in overall.pairs],
+        },
+        "runs": [asdict(run.measures) for run in results.shown_runs],
+        "evaluation_episodes": results.episodes,
+        "left_out": dict(results.left_out),
+        "machine_and_versions": dict(results.machine),
+        "noise": noise
+        and {
+            "unit": "s",
+            "runs": len(values_of(results.runs, "calibration_s")),
+            **asdict(noise),
+            "max_over_min": noise.max / noise.min,
+        },
+        "settings": {
+            name: {row.key: {"values": dict(row.values), "differs": row.differs} for row in env.settings}
+            for name, env in results.environments.items()
+        },
+        "commands": {run.measures.run: command_of(run.record) for run in results.runs},
+    }
+
+
+def _method_to_json(method: MethodResults) -> dict[str, Any]:
+    return {
+        "seeds": [run.measures.seed for run in method.runs],
+        **{name: _plain(found) for name, found in method.scores.items()},
+        **{name: asdict(found) for name, found in method.costs.items()},
+        **{name: asdict(found) for name, found in method.times.items()},
+    }
+
+
+def _pair_to_json(pair: PairResults) -> dict[str, Any]:
+    times = {name: asdict(chance) for name, chance in pair.times.items()}
+    return {"method": pair.method, "other": pair.other, **_plain(pair.scores), **times}
+
+
+def _plain(found: Mapping[str, Estimate]) -> dict[str, dict[str, float]]:
+    return {name: estimate._asdict() for name, estimate in found.items()}

@@ -1,11 +1,14 @@
-"""What the scores of several runs say, and how surely: pure functions on arrays, the seed being the unit.
+"""Comparison statistics of the scores of several runs, with intervals: pure functions on arrays. The seed is the unit.
 
-Scores of a method are `[seeds, environments]`, float64; curves `[seeds, environments, checkpoints]`. NaN: there is no
-such run. A run that is missing is so at every checkpoint. Which row is which seed does not matter.
+Scores of a method are `[seeds, environments]`, float64; curves are `[seeds, environments, checkpoints]`. NaN marks a
+missing run, at every checkpoint. The order of the rows does not matter.
 
-Intervals are 95 % percentile bootstraps, stratified by environment: runs are drawn with replacement, those of each
-environment among themselves; a run is drawn with all of its checkpoints. Agarwal et al. 2021, "Deep Reinforcement
-Learning at the Edge of the Statistical Precipice", https://arxiv.org/abs/2108.13264, sections 4.1 to 4.3.
+Intervals are 95 % percentile bootstraps, stratified by environment: runs are drawn with replacement among the runs of
+their environment, each with all of its checkpoints. Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of
+the Statistical Precipice", https://arxiv.org/abs/2108.13264, sections 4.1 to 4.3.
+
+A new statistic of a method's scores is one function, and one line in `STATISTICS`: results.json and the report's tables
+show every entry of it.
 """
 
 from __future__ import annotations
@@ -23,12 +26,12 @@ Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
 
 CONFIDENCE: Final = 0.95
-#: With fewer seeds nothing can be claimed, see `caution`.
+#: Fewer seeds support no claim, see `caution`.
 MIN_SEEDS: Final = 5
 RESAMPLES: Final = 10_000
-#: At each point of a curve.
+#: Resamples at each point of a curve.
 CURVE_RESAMPLES: Final = 2_000
-#: So many numbers are resampled at a time: 8 MiB.
+#: How many numbers are resampled at a time: 8 MiB.
 _CHUNK: Final = 2**20
 
 
@@ -51,11 +54,11 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long each run took to get somewhere: `[seeds]` both, in any unit.
+    """How long each run took to reach a threshold: `[seeds]` both, in any unit.
 
     Attributes:
-        values: when it got there, or when it ended without; float64.
-        reached: whether it got there; bool. A run that didn't is right-censored: it would have taken longer than its
+        values: when the run reached it, or when the run ended before; float64.
+        reached: whether the run reached it; bool. A run that did not is right-censored: its time is longer than its
             value.
     """
 
@@ -64,7 +67,7 @@ class Durations:
 
     @classmethod
     def of(cls, reached_at: Sequence[float | None], ended_at: Sequence[float]) -> Durations:
-        """From when each run got there, None where it never did, and when it ended."""
+        """From the moment at which each run reached the threshold (None: never) and the moment at which it ended."""
         pairs = zip(reached_at, ended_at, strict=True)
         values = np.array([end if at is None else at for at, end in pairs], np.float64)
         return cls(values, np.array([at is not None for at in reached_at], np.bool_))
@@ -72,13 +75,13 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """The share of runs that are not there yet, over time (Kaplan and Meier's estimate).
+    """The share of runs that have not reached the threshold, over time (Kaplan and Meier's estimate).
 
     Attributes:
-        times: `[K]`, rising: the moments at which a run got there or ended.
+        times: `[K]`, rising: the moments at which a run reached the threshold or ended.
         share: `[K]`, from each moment on. low, high: its interval.
-        median: the first moment at which half of the runs or more are there; None: not reached.
-        median_low, median_high: its interval; None where so few runs, or so few that got there, set no such end to it.
+        median: the first moment at which half of the runs or more have reached it; None if there is none.
+        median_low, median_high: its interval; None for an end that these runs do not determine.
     """
 
     times: Floats
@@ -90,7 +93,7 @@ class Survival:
     median_high: float | None
 
 
-# Statistics of all runs of a method, over all environments
+# Statistics of all runs of a method, over all environments. Missing runs are left out.
 
 
 def mean(scores: Floats) -> Floats:
@@ -106,7 +109,7 @@ def median(scores: Floats) -> Floats:
 
 
 def interquartile_mean(scores: Floats) -> Floats:
-    """The mean of the middle half of all runs: without the best and the worst ⌊n / 4⌋. `[..., S, E]` → `[...]`."""
+    """The mean of all runs without the best and the worst ⌊n / 4⌋. `[..., S, E]` → `[...]`."""
     runs = _sorted_runs(scores)
     n = runs.shape[-1]
     return np.asarray(runs[..., n // 4 : n - n // 4].mean(axis=-1))
@@ -115,22 +118,24 @@ def interquartile_mean(scores: Floats) -> Floats:
 def median_of_means(scores: Floats) -> Floats:
     """The median over environments of the mean over seeds. `[..., S, E]` → `[...]`.
 
-    What many papers call the median. With one environment it is the mean.
+    Many papers call it the median. With one environment it equals the mean.
     """
     return np.asarray(np.median(np.nanmean(scores, axis=-2), axis=-1))
 
 
-#: In the order in which reports show them.
+#: Name → statistic, in the order of the report's columns.
 STATISTICS: Final[Mapping[str, Statistic]] = {
     "interquartile_mean": interquartile_mean,
     "median": median,
     "mean": mean,
     "median_of_means": median_of_means,
 }
+#: Statistics that say something only over several environments. Tables of one environment leave them out.
+OVER_ENVIRONMENTS: Final = frozenset({"median_of_means"})
 
 
 def _sorted_runs(scores: Floats) -> Floats:
-    """`[..., S, E]` → `[..., n]`, rising, without those that are missing: as many in each."""
+    """`[..., S, E]` → `[..., n]`, rising, without missing runs. Every matrix misses the same number of runs."""
     runs = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)  # NaN come last
     missing = int(np.isnan(runs[(0,) * (runs.ndim - 1)]).sum())
     return runs[..., : runs.shape[-1] - missing]
@@ -139,16 +144,9 @@ def _sorted_runs(scores: Floats) -> Floats:
 # Their intervals
 
 
-def aggregates(scores: Mapping[str, Floats]) -> dict[str, dict[str, Estimate]]:
-    """Every statistic of every method: method → name in `STATISTICS` → estimate.
-
-    Args:
-        scores: method → `[S, E]`.
-    """
-    return {
-        method: {name: estimate(runs, statistic) for name, statistic in STATISTICS.items()}
-        for method, runs in scores.items()
-    }
+def estimates(scores: ArrayLike) -> dict[str, Estimate]:
+    """Every statistic in `STATISTICS` of `[S, E]` scores, by name. Raises what `estimate` does."""
+    return {name: estimate(scores, statistic) for name, statistic in STATISTICS.items()}
 
 
 def estimate(
@@ -157,7 +155,7 @@ def estimate(
     """A statistic of `[S, E]` scores, with its interval.
 
     Raises:
-        ValueError: an environment has no run, or a shape is wrong.
+        ValueError: an environment has no run, or the shape is wrong.
     """
     found = band(np.asarray(scores, np.float64)[..., None], statistic, resamples=resamples, seed=seed)
     return Estimate(float(found.value[0]), float(found.low[0]), float(found.high[0]))
@@ -166,10 +164,10 @@ def estimate(
 def band(
     curves: ArrayLike, statistic: Statistic = interquartile_mean, *, resamples: int = CURVE_RESAMPLES, seed: int = 0
 ) -> Band:
-    """A statistic of `[S, E, C]` scores at each of C checkpoints, with its interval there.
+    """A statistic of `[S, E, C]` scores at each of C checkpoints, with its interval.
 
     Raises:
-        ValueError: an environment has no run, a run has some checkpoints only, or a shape is wrong.
+        ValueError: an environment has no run, a run misses some checkpoints, or the shape is wrong.
     """
     by_point = np.moveaxis(_checked(curves, 3), 2, 0)  # [C, S, E]
     _, S, E = by_point.shape
@@ -197,7 +195,7 @@ def _checked(scores: ArrayLike, dimensions: int) -> Floats:
 
 
 def _draw(present: NDArray[np.bool_], resamples: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """`[B, S, E]`: rows drawn for each environment among those that it has. A missing run stays one that is missing."""
+    """Row numbers `[B, S, E]`, drawn in each environment among its runs. A missing run stays missing."""
     drawn = np.empty((resamples, *present.shape), np.intp)
     for column, has in enumerate(present.T):
         rows = np.flatnonzero(has)
@@ -212,7 +210,7 @@ def _percentiles(values: Floats, axis: int) -> Any:
 
 
 def _draw_counts(runs: int, resamples: int, rng: np.random.Generator) -> Floats:
-    """`[B, runs]`: how often each run is drawn, of as many draws as there are runs."""
+    """How often each run is drawn, `[B, runs]`, in as many draws as there are runs."""
     drawn = rng.integers(runs, size=(resamples, runs)) + runs * np.arange(resamples)[:, None]
     return np.bincount(drawn.ravel(), minlength=resamples * runs).reshape(resamples, runs).astype(np.float64)
 
@@ -225,7 +223,7 @@ def probability_of_improvement(
 ) -> Estimate:
     """P(X > Y) + ½ P(X = Y) for a run X of `scores` and a run Y of `others`, averaged over environments.
 
-    For one environment that is Mann and Whitney's U over the number of pairs. `[S, E]` and `[S', E]`.
+    In one environment this is Mann and Whitney's U divided by the number of pairs. `[S, E]` and `[S', E]`.
     """
     x, y = _checked(scores, 2), _checked(others, 2)
     if x.shape[1] != y.shape[1]:
@@ -237,40 +235,39 @@ def probability_of_improvement(
 def probability_of_earlier(
     durations: Durations, others: Durations, *, unknown: float = 0.5, resamples: int = RESAMPLES, seed: int = 0
 ) -> Estimate:
-    """P(X < Y) + ½ P(neither is known to be earlier) for the times that a run X and a run Y take to get somewhere.
+    """P(X < Y) + ½ P(the order is unknown) for the times that a run X and a run Y take to reach a threshold.
 
-    A run that never got there is later than all that did before it ended. Which of two runs would have been earlier
-    is not known if neither got there, or if the one that didn't ended before the other did. Gehan 1965, "A generalized
-    Wilcoxon test for comparing arbitrarily singly-censored samples".
+    A run that never reached it is later than every run that reached it before the first one's end. The order of two
+    runs is unknown if neither reached the threshold, or if one ended before the other reached it. Gehan 1965, "A
+    generalized Wilcoxon test for comparing arbitrarily singly-censored samples".
 
     Args:
-        unknown: what a pair counts of which it is not known: with 0 and 1, the least and the most that it can be.
+        unknown: the value of a pair of unknown order. 0 and 1 give the least and the greatest possible probability.
     """
     wins = _wins(durations, others)
     return _mean_win([np.where(np.isnan(wins), unknown, wins)], resamples, seed)
 
 
 def share_unknown(durations: Durations, others: Durations) -> float:
-    """The share of pairs of runs of which it is not known which is earlier.
+    """The share of pairs of runs whose order is unknown.
 
-    Where runs end after so many steps, that depends on the method: one that is fast and fails ends before the other
-    gets there.
+    It depends on the method: with a budget of steps, a fast method that fails ends before the other reaches anything.
     """
     return float(np.isnan(_wins(durations, others)).mean())
 
 
 def _wins(durations: Durations, others: Durations) -> Floats:
-    """`[runs, other runs]`: 1 where the one is earlier, 0 where the other is, ½ for a tie, NaN where it isn't known."""
+    """`[runs, other runs]`: 1 if the first is earlier, 0 if the other is, ½ for a tie, NaN if the order is unknown."""
     x, x_reached = durations.values[:, None], durations.reached[:, None]
     y, y_reached = others.values, others.reached
-    # At the same moment: who got there then is earlier than who ended then without.
+    # At the same moment, a run that reaches the threshold is earlier than a run that ends.
     wins = x_reached & np.where(y_reached, x < y, x <= y)
     losses = y_reached & np.where(x_reached, y < x, y <= x)
     return np.select([wins, losses, x_reached & y_reached], [1.0, 0.0, 0.5], np.nan)
 
 
 def _mean_win(tables: Sequence[Floats], resamples: int, seed: int) -> Estimate:
-    """Mean over environments of the mean of a table `[runs, other runs]` of 1 (won), ½ and 0, and its interval."""
+    """The mean over environments of the means of tables `[runs, other runs]` of 1 (won), ½ and 0; and its interval."""
     rng, drawn = np.random.default_rng(seed), np.zeros(resamples)
     for table in tables:
         rows, columns = (_draw_counts(size, resamples, rng) for size in table.shape)
@@ -282,7 +279,7 @@ def _mean_win(tables: Sequence[Floats], resamples: int, seed: int) -> Estimate:
 def performance_profile(
     scores: ArrayLike, thresholds: ArrayLike, *, resamples: int = CURVE_RESAMPLES, seed: int = 0
 ) -> Band:
-    """The share of all runs whose score is above τ, for each of `thresholds` `[points]`."""
+    """The share of all runs whose score is greater than τ, for each τ in `thresholds` `[points]`."""
     runs, rng = _checked(scores, 2), np.random.default_rng(seed)
     columns = [column[~np.isnan(column)] for column in runs.T]
     counts = np.concatenate([_draw_counts(len(column), resamples, rng) for column in columns], axis=1)
@@ -295,10 +292,10 @@ def performance_profile(
 
 
 def survival(durations: Durations) -> Survival:
-    """The share of runs that have not got there yet, over time, and when half of them have.
+    """The share of runs that have not reached a threshold, over time, and the median time to reach it.
 
-    The interval is Greenwood's on the scale of log(−log), as scipy computes it; that of the median is where the
-    interval crosses one half (Brookmeyer and Crowley 1982, "A confidence interval for the median survival time").
+    The interval is Greenwood's on the scale of log(−log), as scipy computes it. The interval of the median ends where
+    that interval crosses one half (Brookmeyer and Crowley 1982, "A confidence interval for the median survival time").
 
     Raises:
         ValueError: there is no run.
@@ -310,11 +307,11 @@ def survival(durations: Durations) -> Survival:
     found = stats.ecdf(stats.CensoredData.right_censored(durations.values, ~durations.reached)).sf
     share = np.asarray(found.probabilities, np.float64)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # where it is undefined: `low` and `high` say what holds there
+        warnings.simplefilter("ignore", RuntimeWarning)  # undefined at 0 and 1: see below
         ends = found.confidence_interval(CONFIDENCE, method="log-log")
     low = np.select([share == 0, share == 1], [0.0, 1.0], ends.low.probabilities)
     high = np.where(share == 1, 1.0, ends.high.probabilities)
-    if share[-1] == 0:  # all runs are there, and only the last moment tells: as sure as the one before it
+    if share[-1] == 0:  # all runs have reached it; the last moment takes the bound of the one before it
         high[-1] = high[-2] if len(high) > 1 else 1.0
     times = np.asarray(found.quantiles, np.float64)
     return Survival(times, share, low, high, *(_first_half(times, curve) for curve in (share, low, high)))
@@ -325,35 +322,14 @@ def _first_half(times: Floats, share: Floats) -> float | None:
     return float(times[below[0]]) if len(below) else None
 
 
-# Sums over a curve
-
-
-def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
-    """The mean of a curve over steps, by the trapezoid rule, in the unit of the values.
-
-    Args:
-        steps: `[C]`, rising. values: `[..., C]`.
-
-    Returns:
-        `[...]`
-
-    Raises:
-        ValueError: there are fewer than two steps, or they don't rise.
-    """
-    x, y = np.asarray(steps, np.float64), np.asarray(values, np.float64)
-    if len(x) < 2 or (np.diff(x) <= 0).any():
-        raise ValueError("an area needs two or more rising steps")
-    return np.asarray(((y[..., 1:] + y[..., :-1]) / 2 * np.diff(x)).sum(axis=-1) / (x[-1] - x[0]))
-
-
-# What may be said
+# Claims
 
 
 def caution(seeds: Mapping[str, int]) -> str | None:
-    """The sentence that a report must say where a method has too few seeds; None where all have enough.
+    """The sentence that a report must say if a method has too few seeds; None if all have enough.
 
     Args:
-        seeds: method → the fewest seeds that it has in an environment.
+        seeds: method → the smallest number of its seeds in an environment.
     """
     few = {method: count for method, count in seeds.items() if count < MIN_SEEDS}
     if not few:

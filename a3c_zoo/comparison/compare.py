@@ -1,4 +1,4 @@
-"""The Python side of `a3c-zoo compare`: plan, carry out, read, and the report that comes of it."""
+"""The Python side of `a3c-zoo compare`: plan, train, evaluate, read, and report."""
 
 from __future__ import annotations
 
@@ -7,38 +7,36 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from a3c_zoo.comparison.evaluating import DEFAULT_EPISODES, evaluate_runs
-from a3c_zoo.comparison.plan import Budget, Plan, make_plan
+from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES, evaluate_runs
+from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
+from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs
-from a3c_zoo.comparison.running import SilentWatcher, Watcher, train_plan
+from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.errors import ZooError
-from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR
 from a3c_zoo.runs.signals import stop_on_signals
 
-if TYPE_CHECKING:
-    from a3c_zoo.comparison.measuring import MeasuredRun
-
-DEFAULT_SEEDS, MAX_SEEDS = 5, 1000
-#: Where reports go that nobody named a place for.
-DEFAULT_OUT_DIR = Path("comparisons")
-#: Longer names of several environments are not part of a folder's.
-MAX_STEM = 100
-#: What a report consists of.
-REPORT_FILES = ("report.md", "report.html", "results.json", "curves.png", "curves.svg")
+DEFAULT_SEEDS: Final = 5
+#: The folder of reports that the caller named no place for.
+DEFAULT_OUT_DIR: Final = Path("comparisons")
+#: If the names of the environments are longer, a report's folder has their number in its name.
+MAX_STEM: Final = 100
+#: The files of a report.
+REPORT_FILES: Final = ("report.md", "report.html", "results.json", "curves.png", "curves.svg")
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came of a comparison.
+    """A finished comparison.
 
     Attributes:
         results: every figure with its unit; the contents of `results.json`.
-        left_out: run → why its figures are not among them.
-        out: where the report is: `report.html`, `report.md`, `results.json`, `curves.png`, `curves.svg`.
-        failed: the runs that were to be trained and could not be.
+        left_out: run → why its figures are not in the results.
+        out: the folder of the report: `report.html`, `report.md`, `results.json`, `curves.png`, `curves.svg`.
+        verdict: what the runs say, one sentence each.
+        failed: the names of the runs whose training failed.
     """
 
     results: dict[str, Any]
@@ -48,7 +46,7 @@ class Comparison:
     failed: tuple[str, ...] = ()
 
     def summary(self) -> str:
-        """What the runs say, and where the report is."""
+        """The verdict, and the files of the report."""
         return "\n".join([*self.verdict, *(f"  {self.out / name}" for name in REPORT_FILES)])
 
 
@@ -65,49 +63,49 @@ def compare(
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     out: str | Path | None = None,
     reuse: bool = True,
-    watcher: Watcher | None = None,
+    watcher: ComparisonWatcher | None = None,
 ) -> Comparison:
     """Trains agents and baselines over several seeds, evaluates them alike, and writes a report.
 
-    Every run is a process of its own, one at a time. What has been run before is not run again.
+    Every run is a process of its own, one at a time. A finished run with the same settings is used again. In a script,
+    call it below `if __name__ == "__main__":`; the processes that evaluate import the script.
 
     Args:
-        envs: names of environments. agents: by default each environment's own. baselines: `NAME`, or `NAME@zoo` for a
-            library's algorithm on the zoo's environments.
+        envs: names of environments. agents: names of agents; by default each environment's own.
+        baselines: `NAME`, or `NAME@zoo` for a library's algorithm on the zoo's environments.
         seeds: how many, from 1 on, or a list of them.
         steps, time_limit_s: the budget of each run; by default the environment's own.
-        episodes: that each of a run's ten checkpoints plays, sampled and greedy.
-        sources: run directories or folders of them, to be read only; nothing is trained then.
-        out: where the report goes: a directory without one, new or not; by default a new one in `comparisons`.
-        watcher: is told how it goes; see `a3c_zoo.comparison.running.Watcher`.
+        episodes: how many each of a run's ten checkpoints plays with sampled actions, and with greedy ones.
+        sources: run directories or folders of them to read. Nothing is trained then.
+        out: the folder of the report, which must not hold one yet; by default a new one in `comparisons`.
+        watcher: is told the progress; see `a3c_zoo.comparison.trainings.ComparisonWatcher`.
 
     Raises:
-        ZooError: for what the caller did wrong, in one line.
-        KeyboardInterrupt: on Ctrl-C; finished runs are kept, and the same call goes on.
+        ZooError: for an error of the caller, in one line.
+        KeyboardInterrupt: on Ctrl-C. Finished runs are kept, and the same call continues with the others.
     """
     envs = (envs,) if isinstance(envs, str) else tuple(envs)
     folder = choose_out(out, envs)
     if sources:
-        return read([Path(each) for each in sources], envs, folder)
-    numbers = range(1, seeds + 1) if isinstance(seeds, int) else tuple(seeds)
-    planned = plan(
+        return read(map(Path, sources), envs, folder)
+    plan = make_plan(
         envs=envs,
         agents=agents,
         baselines=baselines,
-        seeds=numbers,
+        seeds=range(1, seeds + 1) if isinstance(seeds, int) else tuple(seeds),
         steps=steps,
         time_limit=time_limit_s,
         runs_dir=Path(runs_dir),
         reuse=reuse,
     )
-    return carry_out(planned, episodes, folder, watcher or SilentWatcher())
+    return carry_out(plan, episodes, folder, watcher or ComparisonWatcher())
 
 
 def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
-    """Where a report goes; nothing is made yet.
+    """The folder of a report; nothing is made yet.
 
     Raises:
-        ZooError: a report is there already, or none can be written there.
+        ZooError: it holds a report already, or cannot be written.
     """
     if out is None:
         stem = "-".join(env.replace(":", "_").replace("/", "_") for env in envs) or "runs"
@@ -122,31 +120,8 @@ def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
     return folder
 
 
-def plan(
-    *,
-    envs: Sequence[str],
-    agents: Sequence[str],
-    baselines: Sequence[str],
-    seeds: Sequence[int],
-    steps: int | None,
-    time_limit: float | None,
-    runs_dir: Path,
-    reuse: bool,
-) -> Plan:
-    """What `carry_out` will do. Raises what `make_plan` does."""
-    if not envs:
-        raise ZooError("name an environment to compare on, or runs to read: --from. See: a3c-zoo list envs")
-    if not 0 < len(seeds) <= MAX_SEEDS:
-        raise ZooError(f"--seeds: give 1 to {MAX_SEEDS:,} of them")
-    if steps is not None and time_limit is not None:
-        raise ZooError("--steps and --time-limit: give one of them; a run ends where its budget does")
-    # Milliseconds, as a run is told it on its command line: else it would never be found to be the same.
-    budget = Budget(steps, None if time_limit is None else round(time_limit, 3))
-    return make_plan(get_registry(), envs, agents, baselines, seeds, budget, runs_dir, reuse)
-
-
-def carry_out(plan: Plan, episodes: int, out: Path, watcher: Watcher) -> Comparison:
-    """Trains what is missing, evaluates, and writes the report. Raises what `compare` does."""
+def carry_out(plan: Plan, episodes: int, out: Path, watcher: ComparisonWatcher) -> Comparison:
+    """Trains the missing runs of a plan, evaluates all, and writes the report. Raises what `compare` does."""
     watcher.planned(plan)
     with stop_on_signals() as stop:
         stop.allow_interrupts()
@@ -156,14 +131,14 @@ def carry_out(plan: Plan, episodes: int, out: Path, watcher: Watcher) -> Compari
         faults = evaluate_runs(usable, episodes, watcher.evaluating)
     records, left_out = read_runs([path for path in usable if path not in faults])
     left_out += [*plan.left_out, *(LeftOut(path, reason) for path, reason in {**failed, **faults}.items())]
-    return _report(*_measure(records, left_out), out, tuple(path.name for path in failed))
+    return _report(*_measure(records, left_out), out, failed=tuple(path.name for path in failed))
 
 
 def read(folders: Iterable[Path], envs: Sequence[str], out: Path) -> Comparison:
     """Makes a report of runs as they are.
 
     Raises:
-        ZooError: there are none, they are of different environments and none was named, or a seed is there twice.
+        ZooError: there is no run; runs are of different environments and none was named; or a seed is there twice.
     """
     measured, left_out = _measure(*read_runs(folders))
     found = list(dict.fromkeys(each.measures.env for each in measured))
@@ -178,15 +153,10 @@ def read(folders: Iterable[Path], envs: Sequence[str], out: Path) -> Comparison:
 
 
 def _measure(records: Sequence[RunRecord], left_out: Sequence[LeftOut]) -> tuple[list[MeasuredRun], dict[str, str]]:
-    """Measures runs; those that cannot be used stay what they are, name → reason."""
-    from a3c_zoo.comparison.measuring import labels_of, measure
-
-    registry = get_registry()
+    """Measures runs. Returns them, and name → reason for those that cannot be used."""
     labels = labels_of([*(each.path for each in records), *(each.path for each in left_out)])
-    return (
-        [measure(record, labels[record.path], registry) for record in records],
-        {labels[each.path]: each.reason for each in left_out},
-    )
+    measured = [measure(record, labels[record.path]) for record in records]
+    return measured, {labels[each.path]: each.reason for each in left_out}
 
 
 def _refuse_twins(measured: Sequence[MeasuredRun]) -> None:
@@ -204,16 +174,17 @@ def _report(
     measured: Sequence[MeasuredRun],
     left_out: dict[str, str],
     out: Path,
-    failed: tuple[str, ...] = (),
     as_found: bool = False,
+    failed: tuple[str, ...] = (),
 ) -> Comparison:
-    """Writes what the runs say."""
-    from a3c_zoo.comparison.composing import compose, material_of, write_report
+    """Writes the report. Raises ZooError if there is no run."""
+    from a3c_zoo.comparison.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
+    from a3c_zoo.comparison.results import results_of, to_json
 
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
-    material = material_of(measured, left_out, as_found)
-    report = compose(material)
-    write_report(report, material, out)
-    return Comparison(dict(material.results), left_out, out, tuple(report.verdict), failed)
+    results = results_of(measured, left_out, as_found)
+    page = page_of(results)
+    write_report(results, page, out)
+    return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)

@@ -1,4 +1,4 @@
-"""Trains what a plan lacks: one fresh process after the other, so that each run has the machine for itself."""
+"""Trains the missing runs of a plan, one fresh process after the other: each run has the machine for itself."""
 
 from __future__ import annotations
 
@@ -12,32 +12,29 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import IO, Final
 
-from a3c_zoo.comparison.calibration import calibrate
-from a3c_zoo.comparison.plan import FINISHED
-from a3c_zoo.comparison.timing import write_timing
+import numpy as np
+
+from a3c_zoo.comparison.evaluations import write_json
+from a3c_zoo.comparison.plan import FINISHED, Plan, PlannedRun
+from a3c_zoo.comparison.reading import TIMING_FILE, speed_variables
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.runs.directory import RunDirectory
 
-if TYPE_CHECKING:
-    from typing import IO
-
-    from a3c_zoo.comparison.plan import Plan, PlannedRun
-
-LOOK_EVERY_S = 1.0
-#: A run that is told to stop saves first; an environment may be slow.
-STOP_GRACE_S = 60.0
+LOOK_EVERY_S: Final = 1.0
+#: How long a run may take to save its state after it was told to stop.
+STOP_GRACE_S: Final = 60.0
 #: Bytes at the end of monitor.csv that hold the last hundred episodes.
-TAIL_BYTES = 8192
+TAIL_BYTES: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What became of a planned run.
+    """The end of a planned run.
 
     Attributes:
-        path: its directory. fault: why it has no figures, None where it has.
+        path: its directory. fault: why it has no figures; None if it has.
     """
 
     run: PlannedRun
@@ -47,55 +44,35 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How far a run is, from its monitor.csv: agent steps, training seconds, mean return of its last episodes."""
+    """How far a run is, from its monitor.csv: agent steps, training seconds, mean return of its last 100 episodes."""
 
     steps: int
     training_s: float
     mean_return: float
 
 
-class Watcher(Protocol):
-    """Somebody who watches a comparison."""
+class ComparisonWatcher:
+    """Is told the progress of a comparison. This one ignores it; derive from it to show the progress."""
 
     def planned(self, plan: Plan) -> None:
-        """Before anything is run."""
-        ...
+        """Called before anything is run."""
 
     def running(self, run: PlannedRun, look: Look | None) -> None:
-        """About once a second while a run trains."""
-        ...
+        """Called about once a second while a run trains."""
 
     def trained(self, trained: Trained) -> None:
-        """A run has ended, or is there already."""
-        ...
+        """Called when a run has ended, and for a run that exists already."""
 
     def evaluating(self, done: int, total: int) -> None:
-        """So many evaluations of so many have been played."""
-        ...
+        """Called when `done` of `total` checkpoints have been evaluated."""
 
 
-class SilentWatcher:
-    """Watches a comparison and says nothing."""
-
-    def planned(self, plan: Plan) -> None:
-        """Ignored."""
-
-    def running(self, run: PlannedRun, look: Look | None) -> None:
-        """Ignored."""
-
-    def trained(self, trained: Trained) -> None:
-        """Ignored."""
-
-    def evaluating(self, done: int, total: int) -> None:
-        """Ignored."""
-
-
-def train_plan(plan: Plan, watcher: Watcher) -> list[Trained]:
-    """Trains what is missing. A run that fails is told of, and the others go on.
+def train_plan(plan: Plan, watcher: ComparisonWatcher) -> list[Trained]:
+    """Trains the missing runs. A run that fails is reported, and the others go on.
 
     Raises:
-        KeyboardInterrupt: on Ctrl-C or a SIGTERM that was turned into one. The run at hand saves and stops; a later
-            call trains it anew, in another directory, since the seconds of two halves would not be those of a whole.
+        KeyboardInterrupt: on Ctrl-C or a SIGTERM that was turned into one. The current run saves and stops. A later
+            call trains it again, in another directory: the seconds of two halves are not those of a whole run.
     """
     trained = []
     for run in plan.runs:
@@ -108,19 +85,19 @@ def train_plan(plan: Plan, watcher: Watcher) -> list[Trained]:
     return trained
 
 
-def _train(run: PlannedRun, runs_dir: Path, watcher: Watcher) -> Trained:
+def _train(run: PlannedRun, runs_dir: Path, watcher: ComparisonWatcher) -> Trained:
     path = runs_dir / _free_name(run, runs_dir)
     command = [sys.executable, "-m", "a3c_zoo", "train", *run.options, "--quiet", "--name", path.name]
     calibration_s, start_s = calibrate(), time.monotonic()
     with tempfile.TemporaryFile() as output:
-        # In a session of its own: Ctrl-C reaches it once, through us.
+        # A session of its own: Ctrl-C reaches it once, through this process.
         process = subprocess.Popen(
             [*command, "--runs-dir", str(runs_dir)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
-            preexec_fn=END_WITH_PARENT,
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
         try:
             while process.poll() is None:
@@ -133,17 +110,14 @@ def _train(run: PlannedRun, runs_dir: Path, watcher: Watcher) -> Trained:
             raise
         wall_s, fault = time.monotonic() - start_s, _fault(process.returncode, path, output)
     if fault is None:
-        write_timing(path, calibration_s, wall_s)
+        content = {"format": 1, "calibration_s": round(calibration_s, 6), "wall_s": round(wall_s, 3)}
+        write_json(path / TIMING_FILE, {**content, "variables": speed_variables()})
     return Trained(run, path, fault)
 
 
-def end_with_parent() -> None:
-    """In a new process: a SIGTERM when its parent has gone, however that went (PR_SET_PDEATHSIG)."""
+def _end_with_parent() -> None:
+    """In a new process: a SIGTERM at the end of its parent, even after a SIGKILL (PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-
-
-#: For `subprocess`; elsewhere than on Linux, a run whose parent was killed ends with its budget.
-END_WITH_PARENT = end_with_parent if sys.platform == "linux" else None
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -157,7 +131,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _fault(status: int, path: Path, output: IO[bytes]) -> str | None:
-    """Why a run that has ended is of no use; its last words, where it says itself."""
+    """Why a run that has ended has no figures; the last line that it printed if it failed. None if it has figures."""
     output.seek(0)
     lines = output.read().decode(errors="replace").strip().splitlines()
     if status:
@@ -173,8 +147,7 @@ def _fault(status: int, path: Path, output: IO[bytes]) -> str | None:
 
 def _free_name(run: PlannedRun, runs_dir: Path) -> str:
     stem = re.sub(r"[^\w.+=@-]", "_", f"{run.env}-{run.method}-s{run.seed}-{datetime.now():%Y%m%d-%H%M%S}")
-    names = [stem, *(f"{stem}-{number}" for number in range(2, 1000))]
-    for name in names:
+    for name in (stem, *(f"{stem}-{number}" for number in range(2, 1000))):
         if not (runs_dir / name).exists():
             return name
     raise ZooError(f"cannot find a free name for {stem} in {runs_dir}")
@@ -195,3 +168,18 @@ def look_at(monitor: Path) -> Look | None:
         return Look(int(rows[-1][3]), float(rows[-1][2]), sum(returns) / len(returns)) if rows else None
     except ValueError:
         return None
+
+
+def calibrate() -> float:
+    """How long a fixed loop takes now, in seconds: the differences between runs tell how noisy the machine is.
+
+    One thread computes integers in Python, then products of small matrices. About 0.2 s on a desktop processor.
+    """
+    matrix = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32) / 8
+    start_s, total = time.perf_counter(), 0
+    for number in range(2_000_000):
+        total += number & 7
+    product = matrix
+    for _ in range(300):
+        product = np.tanh(product @ matrix)
+    return time.perf_counter() - start_s

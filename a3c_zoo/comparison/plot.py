@@ -1,4 +1,4 @@
-"""`a3c-zoo plot`: the curves of runs, in a file."""
+"""`a3c-zoo plot`: the curves of runs, as a picture or as numbers."""
 
 from __future__ import annotations
 
@@ -7,38 +7,49 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from a3c_zoo.comparison.curves import Floats, running_mean
-from a3c_zoo.comparison.figures import Line, draw, to_bytes
-from a3c_zoo.comparison.monitors import read_evaluations
-from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs
+from a3c_zoo.comparison.curves import Floats, Line, read_evaluations, running_mean
+from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, thinned, to_bytes
+from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs, threshold_of
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Kind = Literal["return", "episode-length", "evaluation"]
 Axis = Literal["steps", "seconds", "episodes"]
 
-#: Episodes of a running mean: as a run itself counts; and as the classic program's picture of lengths does.
+#: Episodes of a running mean. Returns: as in a run itself. Lengths: as in the classic program's plot.
 WINDOWS: Final[Mapping[str, int]] = {"return": 100, "episode-length": 50}
 SUFFIXES: Final = (".png", ".svg", ".csv")
-#: At most so many points of a run stand in a .csv file.
+#: The most points of a run in a .csv file.
 MAX_ROWS: Final = 200
-#: Longest axis in seconds and in minutes.
-MAX_SECONDS, MAX_MINUTES = 600.0, 180.0
-#: At most so many differing settings stand in a label.
-MAX_DIFFERENCES = 3
+#: The longest axis in seconds (10 min) and in minutes (3 h), both in seconds.
+LONGEST_IN_SECONDS, LONGEST_IN_MINUTES = 600.0, 3 * 3600.0
+#: The most differing settings in a label.
+MAX_DIFFERENCES: Final = 3
+NOTE: Final = "thick: interquartile mean and its 95 % interval, as far as all runs go; thin: single runs"
 
 
 class Plot(NamedTuple):
-    """What was drawn, where it is, and what could not be drawn."""
+    """The file that was written, the runs in it, and the runs that could not be drawn."""
 
     path: Path
     runs: list[RunRecord]
     left_out: list[LeftOut]
+
+
+class DrawnRun(NamedTuple):
+    """A run, its label in the legend, and its line."""
+
+    record: RunRecord
+    label: str
+    line: Line
 
 
 def plot(
@@ -52,59 +63,57 @@ def plot(
     force: bool = False,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
 ) -> Plot:
-    """Draws the curves of runs into a new .png or .svg file, those of one method in one colour, as `a3c-zoo plot` does;
-    into a .csv file it writes them as numbers, up to 200 points of each run.
+    """Draws the curves of runs into a .png or .svg file, as `a3c-zoo plot` does. Runs of one method share a colour.
+
+    A .csv file gets the numbers instead, up to 200 points of each run.
 
     Args:
         runs: run directories, names of runs within `runs_dir`, folders of them, and folders with the monitor.csv of
-            stable-baselines3. Runs that are still running are drawn as far as they are.
-        kind: "return" and "episode-length" of training episodes; "evaluation": returns of evaluations with sampled
+            stable-baselines3. A run that has not ended is drawn as far as it is.
+        kind: "return" or "episode-length" of training episodes, or "evaluation": returns of evaluations with sampled
             actions, of checkpoints or beside training.
         x: agent steps, seconds of training, or episodes.
         window: episodes of the running mean; by default 100 for returns and 50 for lengths.
-        frame_skip: emulator frames of a step in monitors of Atari games that are not ours; by default 4.
+        frame_skip: emulator frames per step in Atari monitors of other programs; by default 4.
         force: overwrite `out`.
 
     Raises:
         ZooError: there is nothing to draw, runs are of different environments, or `out` exists or cannot be written.
     """
     out = Path(out)
-    refuse_out(out, force)
+    suffix = out.suffix.lower()
+    _refuse_out(out, suffix, force)
     if kind == "evaluation" and (x == "episodes" or window is not None):
         raise ZooError(
             "evaluations are drawn over steps or seconds, each as it is: leave out --x episodes and --window"
         )
     paths = [_find(run, Path(runs_dir)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     records, left_out = read_runs(paths, strict=False, frame_skip=frame_skip)
-    drawn, not_drawn = _lines(records, kind, x, window)
+    drawn, not_drawn = _drawn(records, kind, x, window)
     left_out += not_drawn
     if not drawn:
         raise ZooError("; ".join(f"{path}: {reason}" for path, reason in left_out) or "name a run to plot")
-    envs = sorted({record.env for record, _ in drawn})
+    envs = sorted({run.record.env for run in drawn})
     if len(envs) > 1:
         raise ZooError(f"runs of different environments cannot share a plot: {', '.join(envs)}")
-    suffix = out.suffix.lower()
-    is_table = suffix == ".csv"
-    content = _table(drawn, kind, x) if is_table else to_bytes(_figure(drawn, envs[0], kind, x, window), suffix)
-    write_new(out, content, force)
-    return Plot(out, [record for record, _ in drawn], left_out)
+    content = _table(drawn, kind, x) if suffix == ".csv" else to_bytes(_figure(drawn, kind, x, window), suffix)
+    _write(out, content, force)
+    return Plot(out, [run.record for run in drawn], left_out)
 
 
-def refuse_out(out: Path, force: bool) -> None:
-    """Raises ZooError for a file that could not be written in the end."""
-    if out.suffix.lower() not in SUFFIXES:
+def _refuse_out(out: Path, suffix: str, force: bool) -> None:
+    if suffix not in SUFFIXES:
         raise ZooError(f"--out {out}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if out.exists() and not force:
         raise ZooError(f"--out {out}: exists already; choose another name, or overwrite it with --force")
 
 
-def write_new(path: Path, content: bytes, force: bool) -> None:
-    """Writes a file that isn't there yet, or any with `force`."""
+def _write(out: Path, content: bytes, force: bool) -> None:
     try:
-        with path.open("wb" if force else "xb") as file:
+        with out.open("wb" if force else "xb") as file:
             file.write(content)
     except OSError as error:
-        raise ZooError(f"--out {path}: cannot be written: {error.strerror}") from error
+        raise ZooError(f"--out {out}: cannot be written: {error.strerror}") from error
 
 
 def _find(run: str | Path, runs_dir: Path) -> Path:
@@ -118,31 +127,37 @@ def _find(run: str | Path, runs_dir: Path) -> Path:
         raise
 
 
-def _lines(
+def _drawn(
     records: Iterable[RunRecord], kind: Kind, x: Axis, window: int | None
-) -> tuple[list[tuple[RunRecord, Line]], list[LeftOut]]:
-    drawn, left_out = [], []
+) -> tuple[list[DrawnRun], list[LeftOut]]:
+    lines, left_out = [], []
     for record in records:
         try:
             line = _line(record, kind, x, window)
         except RunDirectoryError as error:
             left_out.append(LeftOut(record.path, str(error)))
             continue
-        if line is None:
-            left_out.append(LeftOut(record.path, f"it has no {'evaluation' if kind == 'evaluation' else 'episode'}"))
+        if len(line.x):
+            lines.append((record, line))
         else:
-            drawn.append((record, line))
-    return drawn, left_out
+            left_out.append(LeftOut(record.path, f"it has no {'evaluation' if kind == 'evaluation' else 'episode'}"))
+    labels = label_runs([record for record, _ in lines])
+    return [DrawnRun(record, label, line) for label, (record, line) in zip(labels, lines, strict=True)], left_out
 
 
-def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line | None:
+def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line:
     if kind == "evaluation":
         table = _evaluations(run)
-        line = Line(table[:, 0 if x == "steps" else 1], table[:, 2])
-    else:
-        values = run.curve.returns if kind == "return" else run.curve.lengths
-        line = Line(_axis(run, x), running_mean(values, window or WINDOWS[kind]))
-    return line if len(line.x) else None
+        return Line(table[:, 0 if x == "steps" else 1], table[:, 2])
+    values = run.curve.returns if kind == "return" else run.curve.lengths
+    match x:
+        case "steps":
+            axis = run.curve.steps.astype(np.float64)
+        case "seconds":
+            axis = run.curve.seconds
+        case "episodes":
+            axis = np.arange(1, len(run.curve) + 1, dtype=np.float64)
+    return Line(axis, running_mean(values, window or WINDOWS[kind]))
 
 
 def _evaluations(run: RunRecord) -> Floats:
@@ -154,70 +169,53 @@ def _evaluations(run: RunRecord) -> Floats:
     return read_evaluations(beside) if run.is_ours and beside.is_file() else np.empty((0, 3))
 
 
-def _axis(run: RunRecord, x: Axis) -> Floats:
-    match x:
-        case "steps":
-            return run.curve.steps.astype(np.float64)
-        case "seconds":
-            return run.curve.seconds
-        case "episodes":
-            return np.arange(1, len(run.curve) + 1, dtype=np.float64)
-
-
-def _table(drawn: Sequence[tuple[RunRecord, Line]], kind: Kind, x: Axis) -> bytes:
-    """One row for each point: run, what it is called in a drawing, seed, axis and value."""
+def _table(drawn: Sequence[DrawnRun], kind: Kind, x: Axis) -> bytes:
+    """One row for each point: run, label, seed, x and y."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("run", "label", "seed", x, kind))
-    labels = label_runs([record for record, _ in drawn])
-    for label, (run, line) in zip(labels, drawn, strict=True):
-        last = len(line.x) - 1
-        for index in np.unique(np.linspace(0, last, min(last + 1, MAX_ROWS)).round().astype(int)):
-            writer.writerow((run.path.name, label, run.seed, f"{line.x[index]:.10g}", f"{line.y[index]:.6g}"))
+    for run, label, line in drawn:
+        points = thinned(line, MAX_ROWS)
+        for at, value in zip(points.x, points.y, strict=True):
+            writer.writerow((run.path.name, label, run.seed, f"{at:.10g}", f"{value:.6g}"))
     return file.getvalue().encode()
 
 
-def _figure(drawn: Sequence[tuple[RunRecord, Line]], env: str, kind: Kind, x: Axis, window: int | None) -> Any:
-    labels = label_runs([record for record, _ in drawn])
-    groups: dict[str, list[Line]] = {}
-    for label, (_, line) in zip(labels, drawn, strict=True):
-        groups.setdefault(label, []).append(line)
-    scale, x_label = 1.0, {"steps": "agent steps", "seconds": "training time (s)", "episodes": "episodes"}[x]
+def _figure(drawn: Sequence[DrawnRun], kind: Kind, x: Axis, window: int | None) -> Figure:
+    scale, x_label = 1.0, "episodes" if x == "episodes" else "agent steps"
     if x == "seconds":
-        scale, x_label = time_axis(max(line.x[-1] for _, line in drawn))
-    scaled = {label: [Line(line.x / scale, line.y) for line in lines] for label, lines in groups.items()}
+        scale, x_label = time_axis(max(run.line.x[-1] for run in drawn))
+    lines: dict[str, list[Line]] = {}
+    for run in drawn:
+        lines.setdefault(run.label, []).append(Line(run.line.x / scale, run.line.y))
     span = window or WINDOWS.get(kind, 0)
     y_label = {
         "return": f"return, mean of {span} episodes",
         "episode-length": f"episode length (steps), mean of {span}",
         "evaluation": "mean return of an evaluation",
     }[kind]
-    several = any(len(lines) > 1 for lines in groups.values())
-    note = (
-        "thick: interquartile mean and its 95 % interval, as far as all runs go; thin: single runs" if several else ""
+    env = drawn[0].record.env
+    panel = Panel(
+        title=env,
+        x_label=x_label,
+        y_label=y_label,
+        groups={label: group_of(each) for label, each in lines.items()},
+        threshold=None if kind == "episode-length" else threshold_of(env),
     )
-    threshold = None if kind == "episode-length" else _threshold(env)
-    return draw(scaled, x_label=x_label, y_label=y_label, title=env, note=note, threshold=threshold)
+    return draw_plot(panel, NOTE if any(len(each) > 1 for each in lines.values()) else "")
 
 
 def time_axis(longest_s: float) -> tuple[float, str]:
-    """By what seconds are divided for an axis that is so long, and its label with the unit."""
-    if longest_s <= MAX_SECONDS:
+    """The number of seconds in an axis's unit, and the axis's label, for an axis of this length in seconds."""
+    if longest_s <= LONGEST_IN_SECONDS:
         return 1.0, "training time (s)"
-    return (60.0, "training time (min)") if longest_s <= MAX_MINUTES * 60 else (3600.0, "training time (h)")
-
-
-def _threshold(env: str) -> float | None:
-    from a3c_zoo.plugins.registry import get_registry
-
-    entry = get_registry().envs.get(env)
-    return None if entry is None else entry.threshold
+    return (60.0, "training time (min)") if longest_s <= LONGEST_IN_MINUTES else (3600.0, "training time (h)")
 
 
 def label_runs(runs: Sequence[RunRecord]) -> list[str]:
-    """A label for each run: its method; where runs of one method differ in more than seed and budget, in what.
+    """A label for each run: its method, and the settings in which runs of this method differ.
 
-    Runs have the same label if they differ in nothing else.
+    Seed and budget are no such settings. Runs have the same label if they differ in nothing else.
     """
     labels: dict[tuple[str, str], str] = {}  # method and all differences → label, which holds the first of them
     taken: Counter[str] = Counter()

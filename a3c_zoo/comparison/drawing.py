@@ -1,0 +1,230 @@
+"""Draws panels: single runs thin, each group's middle thick with a band. Needs no display and leaves no state."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from a3c_zoo.comparison.curves import Floats, Line
+from a3c_zoo.comparison.statistics import Band, band
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: From Okabe and Ito 2008, "Color Universal Design": colour-blind readers can tell them apart. The first ones stand out
+#: most from white and from black.
+COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+#: They tell groups apart in print without colours, and when colours repeat.
+DASHES: Final = ("-", "--", "-.", ":")
+#: Width and height in inches: of a plot of its own, and of a panel among others.
+PLOT_INCHES, PANEL_INCHES = (7.0, 4.2), (5.2, 3.6)
+#: Points of a line in a picture. More are not visible, and make large files.
+POINTS: Final = 300
+#: The x axis is logarithmic if the ends of two groups differ by more than this factor.
+LOG_RATIO: Final = 4
+#: Characters side by side in a legend above a plot; each label takes 16 for its line and its number of runs.
+LEGEND_CHARACTERS: Final = 84
+#: Text and axes in a picture of its own. A picture in a page takes the page's colour instead.
+_INK: Final = "#1b1c1d"
+
+#: Values of R runs at P points, `[R, P]` → their middle and its interval at each point.
+Summary = Callable[[Floats], Band]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """What shares a colour: single runs, and their middle with a band, at `points` `[P]`; None if it has none."""
+
+    runs: Sequence[Line]
+    points: Floats | None = None
+    band: Band | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Panel:
+    """One plot.
+
+    Attributes:
+        groups: label → group.
+        threshold: the level of a horizontal line; None for no line.
+        has_points: whether each value is a measurement of its own, shown as a point.
+        is_log: whether the x axis is logarithmic. begins_at_zero: whether a linear one begins at 0.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    groups: Mapping[str, Group]
+    threshold: float | None = None
+    has_points: bool = False
+    is_log: bool = False
+    begins_at_zero: bool = True
+
+
+# Groups
+
+
+def interval(values: Floats) -> Band:
+    """The interquartile mean of runs `[R, P]` with its 95 % interval."""
+    return band(values[:, None, :])
+
+
+def spread(values: Floats) -> Band:
+    """The mean of runs `[R, P]`, the least and the greatest: a band that claims nothing."""
+    return Band(values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+
+
+def group_of(lines: Sequence[Line], summary: Summary = interval, is_log: bool = False) -> Group:
+    """A group of runs, with a band if there are several with a common part of the axis. Empty lines are left out."""
+    lines = [line for line in lines if len(line.x)]
+    if len(lines) < 2:
+        return Group(lines)
+    points, values = on_grid(lines, is_log)
+    return Group(lines, points, summary(values)) if len(points) else Group(lines)
+
+
+def on_grid(lines: Sequence[Line], is_log: bool = False) -> tuple[Floats, Floats]:
+    """Runs at common points `[P]` and `[R, P]`, linear in between; no point if the runs have no common part."""
+    start, end = max(line.x[0] for line in lines), min(line.x[-1] for line in lines)
+    if start > end:
+        return np.empty(0), np.empty((len(lines), 0))
+    points = np.geomspace(start, end, POINTS) if is_log and start > 0 else np.linspace(start, end, POINTS)
+    return points, np.array([np.interp(points, line.x, line.y) for line in lines])
+
+
+def ends_differ(groups: Mapping[str, Sequence[Line]]) -> bool:
+    """Whether the ends of groups differ so much that an axis should be logarithmic."""
+    by_group = ([line.x[-1] for line in lines if len(line.x)] for lines in groups.values())
+    ends = [max(each) for each in by_group if each]
+    return len(ends) > 1 and max(ends) > LOG_RATIO * min(ends) > 0
+
+
+def thinned(line: Line, points: int = POINTS) -> Line:
+    """At most so many points of a line, its first and its last among them."""
+    last = len(line.x) - 1
+    kept = np.unique(np.linspace(0, last, min(last + 1, points)).round().astype(np.int64))
+    return Line(line.x[kept], line.y[kept])
+
+
+# Pictures
+
+
+def draw_plot(panel: Panel, note: str = "") -> Figure:
+    """Draws one panel with a legend above it, and a line of small print below."""
+    from matplotlib.figure import Figure
+
+    with style():
+        figure = Figure(figsize=PLOT_INCHES, layout="constrained")
+        axes = figure.subplots()
+        draw_panel(axes, panel)
+        axes.set_title(panel.title, loc="left", fontweight="bold")
+        columns = LEGEND_CHARACTERS // max(len(label) + 16 for label in panel.groups)
+        figure.legend(loc="outside upper right", ncols=min(max(1, columns), len(panel.groups)))
+        if note:
+            figure.supxlabel(note, fontsize="small", x=0.01, ha="left")
+    return figure
+
+
+def draw_grid(panels: Sequence[Sequence[Panel]]) -> Figure:
+    """Draws a row of panels for each inner sequence, each panel with a legend inside."""
+    from matplotlib.figure import Figure
+
+    rows, columns = len(panels), max(map(len, panels))
+    with style():
+        figure = Figure(figsize=(PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False)
+        for row, row_axes in zip(panels, grid, strict=True):
+            for panel, axes in zip(row, row_axes, strict=True):
+                draw_panel(axes, panel)
+                axes.set_title(panel.title, loc="left")
+                axes.legend(loc="best")
+    return figure
+
+
+def draw_panel(axes: Axes, panel: Panel) -> None:
+    """Draws a panel's groups, its threshold and its axes."""
+    from matplotlib.ticker import EngFormatter, FuncFormatter, NullFormatter
+
+    for number, (label, group) in enumerate(panel.groups.items()):
+        colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
+        _draw_group(axes, label, group, colour, dashes, marker="o" if panel.has_points else "")
+    if panel.threshold is not None:
+        axes.axhline(panel.threshold, color="#808080", linewidth=1, linestyle=(0, (1, 2)), zorder=1)
+        axes.annotate(
+            f"threshold {panel.threshold:g}",
+            (0, panel.threshold),  # on the left: curves begin low
+            (3, 2),
+            axes.get_yaxis_transform(),
+            textcoords="offset points",
+            fontsize="small",
+            color="#767676",
+        )
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.margins(x=0.01)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if panel.is_log:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    elif panel.begins_at_zero:
+        axes.set_xlim(left=0)
+
+
+def _draw_group(axes: Axes, label: str, group: Group, colour: str, dashes: str, marker: str) -> None:
+    points: dict[str, Any] = {"marker": marker, "markersize": 2.5}
+    thick: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 2.0, "label": label, "zorder": 4}
+    if len(group.runs) > 1:
+        thick["label"] = f"{label} ({len(group.runs)} runs)"
+        for run in map(thinned, group.runs):
+            axes.plot(run.x, run.y, color=colour, linewidth=0.7, alpha=0.35, **points)
+    if group.points is not None and group.band is not None:
+        axes.fill_between(group.points, group.band.low, group.band.high, color=colour, alpha=0.18, linewidth=0)
+        axes.plot(group.points, group.band.value, **thick)
+    elif len(group.runs) == 1:
+        run = thinned(group.runs[0])
+        axes.plot(run.x, run.y, **points, **thick)
+    else:  # several runs without a common part, or none
+        axes.plot([], [], **thick)
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Sets the look of every picture, while it is drawn and while it is written."""
+    import matplotlib
+
+    # No matplotlibrc of the user. The setting `backend` stays untouched: reading it would choose a backend.
+    settings: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"}
+    settings |= {f"{part}.color": _INK for part in ("text", "xtick", "ytick")}
+    settings |= {"axes.edgecolor": _INK, "axes.labelcolor": _INK, "axes.titlecolor": _INK}
+    settings |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
+    settings |= {"axes.grid": True, "grid.color": "#808080", "grid.alpha": 0.25, "grid.linewidth": 0.6}
+    settings |= {"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "a3c-zoo"}
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def to_bytes(figure: Figure, suffix: str) -> bytes:
+    """The picture as the contents of a file, ".png" or ".svg", on white."""
+    written = io.BytesIO()
+    with style():
+        metadata = {"Date": None} if suffix == ".svg" else None  # the same figure gives the same file
+        figure.savefig(written, format=suffix.removeprefix("."), dpi=160, facecolor="white", metadata=metadata)
+    return written.getvalue()
+
+
+def to_inline_svg(figure: Figure) -> str:
+    """The picture as an `<svg>` element for a page: as wide as its place, transparent, in the colour of the text."""
+    written = io.BytesIO()
+    with style():
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+    text = written.getvalue().decode().replace(_INK, "currentColor")
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    return re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'role="img"', text[text.index("<svg") :], count=1)

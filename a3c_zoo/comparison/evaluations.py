@@ -1,0 +1,257 @@
+"""Every checkpoint of every run plays the same evaluation: after training, on the zoo's environments, raw returns.
+
+Each checkpoint plays the same episodes with sampled and with greedy actions, on seeds that no training and no other
+evaluation uses. The results are kept in the run's evaluations.json. Child processes play, one per core.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.hardware import available_cores
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.records import Evaluation
+from a3c_zoo.runs.directory import RunDirectory, write_atomically
+from a3c_zoo.seeds import COMPARED_EVALUATIONS
+
+if TYPE_CHECKING:
+    from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
+    from a3c_zoo.runs.evaluation_process import EvaluationProcess
+
+EVALUATIONS_FILE: Final = "evaluations.json"
+EVALUATIONS_FORMAT: Final = 1
+#: Checkpoints of a run that are evaluated, at equal parts of its budget; the last one is its end.
+CHECKPOINTS: Final = 10
+DEFAULT_EPISODES: Final = 20
+#: The most environments side by side. Their frames lie in memory.
+MAX_ENVS: Final = 32
+#: How often the parent looks for a process that hangs, in seconds.
+LOOK_EVERY_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEvaluation:
+    """Episodes that a checkpoint played after training.
+
+    Attributes:
+        steps, training_s: agent steps and training seconds of the checkpoint.
+    """
+
+    steps: int
+    training_s: float
+    evaluation: Evaluation
+
+    @property
+    def key(self) -> tuple[int, bool]:
+        """What the evaluations of a run differ in: agent steps, and whether actions were greedy."""
+        return self.steps, self.evaluation.deterministic
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvaluations:
+    """The contents of a run's evaluations.json.
+
+    Attributes:
+        episodes: that each checkpoint played in each mode.
+        evaluations: rising in steps; sampled actions before greedy ones.
+    """
+
+    episodes: int
+    evaluations: tuple[CheckpointEvaluation, ...]
+
+
+def evaluations_of(run: Path) -> RunEvaluations | None:
+    """Reads a run's evaluations.json; None if there is none, or one that is no JSON, empty or of another format.
+
+    Raises:
+        RunDirectoryError: a row of it is damaged, or it holds a checkpoint twice.
+    """
+    try:
+        content = json.loads((run / EVALUATIONS_FILE).read_text(encoding="utf-8"))
+        if content["format"] != EVALUATIONS_FORMAT or not content["evaluations"]:
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    try:
+        found = [
+            CheckpointEvaluation(row.pop("steps"), row.pop("training_s"), Evaluation(**row))
+            for row in content["evaluations"]
+        ]
+        evaluations = RunEvaluations(content["episodes"], tuple(sorted(found, key=lambda each: each.key)))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged") from error
+    if len({each.key for each in found}) < len(found):
+        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: it has checkpoints twice")
+    return evaluations
+
+
+def keep_evaluations(run: Path, episodes: int, found: Sequence[CheckpointEvaluation], seed: int) -> None:
+    """Adds evaluations to a run's evaluations.json. Another comparison may have added some since the last call.
+
+    Evaluations of the same checkpoints are replaced, and so are those with another number of episodes.
+    """
+    keys = {each.key for each in found}
+    others = [each for each in kept_evaluations(run, episodes) if each.key not in keys]
+    rows = [
+        {"steps": each.steps, "training_s": each.training_s, **asdict(each.evaluation)}
+        for each in sorted([*others, *found], key=lambda each: each.key)
+    ]
+    content = {"format": EVALUATIONS_FORMAT, "episodes": episodes, "seed": seed, "evaluations": rows}
+    write_json(run / EVALUATIONS_FILE, content)
+
+
+def kept_evaluations(run: Path, episodes: int) -> tuple[CheckpointEvaluation, ...]:
+    """A run's evaluations of so many episodes; none if its evaluations.json is damaged."""
+    try:
+        found = evaluations_of(run)
+    except RunDirectoryError:
+        return ()
+    return found.evaluations if found and found.episodes == episodes else ()
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Writes one JSON object, completely or not at all."""
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def chosen_steps(known: Sequence[int]) -> list[int]:
+    """The steps of a run's checkpoints that are evaluated: those nearest to ten equal parts of the last.
+
+    Args:
+        known: the steps of all its checkpoints, rising.
+    """
+    targets = [known[-1] * part / CHECKPOINTS for part in range(1, CHECKPOINTS + 1)]
+    return sorted({min(known, key=lambda step: abs(step - target)) for target in targets})
+
+
+# Playing
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The checkpoints of a run that have not been played: agent steps → task."""
+
+    run: Path
+    tasks: dict[int, EvaluationTask]
+
+
+def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
+    """Agent steps → task, for the checkpoints of a run that have not played so many episodes.
+
+    Raises:
+        ZooError: the run has no checkpoint, or its configuration cannot be read.
+    """
+    from a3c_zoo.runs.evaluation import EvaluationTask
+
+    directory, registry = RunDirectory(run), get_registry()
+    files = {int(path.stem.removeprefix("step-")): path for path in directory.checkpoints.glob("step-*.pt")}
+    if not files:
+        raise RunDirectoryError("it has no checkpoint")
+    done = {each.steps for each in kept_evaluations(run, episodes)}
+    missing = [step for step in chosen_steps(sorted(files)) if step not in done]
+    if not missing:
+        return {}
+    config = directory.config(registry)
+    return {
+        step: EvaluationTask(
+            entry=registry.env(config.env_name),
+            network=registry.network(config.network.name) if config.network else None,
+            config=config,
+            load=registry.agent(config.agent_name).load,
+            checkpoint=files[step],
+            number=COMPARED_EVALUATIONS,
+            episodes=episodes,
+            num_envs=min(episodes, MAX_ENVS),
+            modes=("sampled", "greedy"),
+        )
+        for step in missing
+    }
+
+
+def evaluate_runs(
+    runs: Sequence[Path], episodes: int, on_played: Callable[[int, int], None], processes: int | None = None
+) -> dict[Path, str]:
+    """Plays all checkpoints that have not been played. Returns run → reason for each run that failed.
+
+    A fault ends the evaluation of its run only: an error of the environment, a process that dies, or one that makes no
+    step for `run.worker_timeout_s`.
+
+    Args:
+        on_played: called with the number of checkpoints that were played, and of all.
+        processes: how many play side by side; by default one per core.
+
+    Raises:
+        KeyboardInterrupt: results until then are kept.
+    """
+    from a3c_zoo.runs.evaluation_process import EvaluationProcess
+
+    faults: dict[Path, str] = {}
+    waiting = _waiting(runs, episodes, faults)
+    total, played = sum(len(work.tasks) for work in waiting), 0
+
+    def count() -> None:
+        nonlocal played
+        played += 1
+        on_played(played, total)
+
+    if total:
+        on_played(0, total)
+    children = [
+        EvaluationProcess("a3c-zoo evaluation", is_silent=True)
+        for _ in range(min(processes or available_cores(), len(waiting)))
+    ]
+    players = [_play(child, waiting, faults, count) for child in children]
+    try:
+        while busy := [connection for player in players if (connection := next(player, None)) is not None]:
+            wait(busy, LOOK_EVERY_S)
+    finally:
+        for child in children:
+            child.stop()
+    return faults
+
+
+def _waiting(runs: Sequence[Path], episodes: int, faults: dict[Path, str]) -> deque[_Work]:
+    """The work that is left. A run without checkpoints, or with a damaged configuration, goes to `faults`."""
+    waiting: deque[_Work] = deque()
+    for run in runs:
+        try:
+            tasks = missing_tasks(run, episodes)
+        except ZooError as error:
+            faults[run] = str(error)
+            continue
+        if tasks:
+            waiting.append(_Work(run, tasks))
+    return waiting
+
+
+def _play(
+    child: EvaluationProcess, waiting: deque[_Work], faults: dict[Path, str], count: Callable[[], None]
+) -> Iterator[Connection]:
+    """Lets a process play one run after the other. Yields its connection whenever there is nothing to do but wait."""
+    from a3c_zoo.runs.evaluation_process import EvaluationFault
+
+    while waiting:
+        work = waiting.popleft()
+        try:
+            for step, task in work.tasks.items():
+                child.begin(task)
+                while (played := child.result()) is None:
+                    yield child.connection
+                keep_evaluations(work.run, task.episodes, _found(step, task, played), task.config.run.seed)
+                count()
+        except (EvaluationFault, ZooError) as fault:
+            faults[work.run] = f"its evaluation failed: {fault}"
+
+
+def _found(step: int, task: EvaluationTask, played: PlayedTask) -> list[CheckpointEvaluation]:
+    if played.training_s is None:
+        raise RunDirectoryError(f"{task.checkpoint.name} does not say after how many seconds of training it was made")
+    return [CheckpointEvaluation(step, played.training_s, played.evaluation(mode)) for mode in task.modes]

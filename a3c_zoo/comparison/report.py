@@ -1,0 +1,324 @@
+"""Puts the results of a comparison into words, tables and plots: report.html, report.md and the curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from markupsafe import Markup
+
+from a3c_zoo.comparison.drawing import (
+    Group,
+    Panel,
+    draw_grid,
+    ends_differ,
+    group_of,
+    interval,
+    spread,
+    to_bytes,
+    to_inline_svg,
+)
+from a3c_zoo.comparison.evaluations import write_json
+from a3c_zoo.comparison.measures import evaluation_curve, training_curve
+from a3c_zoo.comparison.pages import (
+    NONE,
+    Picture,
+    ReportPage,
+    ReportSection,
+    TextTable,
+    chances,
+    costs,
+    html,
+    markdown,
+    number,
+    ranged,
+    scores,
+    seconds,
+    shown,
+    times,
+)
+from a3c_zoo.comparison.plan import listed
+from a3c_zoo.comparison.results import SCALE, Results, to_json, values_of
+from a3c_zoo.comparison.sources import command_of
+from a3c_zoo.comparison.statistics import (
+    MIN_SEEDS,
+    STATISTICS,
+    Floats,
+    performance_profile,
+)
+from a3c_zoo.records import score
+from a3c_zoo.runs.directory import disk_errors
+
+if TYPE_CHECKING:
+    from a3c_zoo.comparison.results import MethodResults, PairResults
+
+PROFILE_POINTS: Final = 101
+#: If the fixed loop's longest time is this much above its shortest, the machine was noisy.
+NOISY: Final = 1.25
+NO_DIFFERENCE: Final = "; these runs show no difference"
+
+
+def write_report(results: Results, page: ReportPage, out: Path) -> None:
+    """Writes the report's files into a directory: curves, page and results.json."""
+    with disk_errors(out, "write", "--out"):
+        out.mkdir(parents=True, exist_ok=True)
+        curves = draw_grid([row for env in results.environments for row in panels_of(results, env)])
+        for suffix in (".png", ".svg"):
+            (out / f"curves{suffix}").write_bytes(to_bytes(curves, suffix))
+        (out / "report.html").write_text(html(page), encoding="utf-8")
+        (out / "report.md").write_text(markdown(page), encoding="utf-8")
+    write_json(out / "results.json", to_json(results))
+
+
+def page_of(results: Results) -> ReportPage:
+    """The whole report."""
+    return ReportPage(
+        title=f"{listed(results.methods)} on {listed(results.environments)}",
+        subtitle=f"{len(results.runs)} runs, {datetime.now().astimezone():%Y-%m-%d}",
+        verdict=verdict(results),
+        sections=[
+            *(_environment(results, env) for env in results.environments),
+            *_overall(results),
+            _single_runs(results),
+            *_left_out(results),
+            _settings(results),
+            _surroundings(results),
+            _method_of_measuring(results),
+        ],
+    )
+
+
+# Words
+
+
+def verdict(results: Results) -> list[str]:
+    """What the runs say, one sentence each. The warning about few seeds comes first."""
+    lines = [results.caution] if results.caution else []
+    if results.left_out:
+        lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below.")
+    lines += notes(results)
+    for env, found in results.environments.items():
+        for name, method in found.methods.items():
+            lines += _about_method(env, name, method, found.threshold)
+        for pair in found.pairs if results.caution is None else ():
+            lines += _about_pair(env, pair)
+    return lines
+
+
+def notes(results: Results) -> list[str]:
+    """What makes runs hard to compare, one sentence each."""
+    unplayed = [run.measures.run for run in results.runs if run.measures.final_return is None]
+    found = [f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing."] if unplayed else []
+    found += [
+        f"{env}: the runs of {name} do not have the same settings; see below."
+        for env, each in results.environments.items()
+        for name, method in each.methods.items()
+        if len({run.record.config_hash for run in method.runs}) > 1
+    ]
+    hosts = (run.record.host for run in results.runs)
+    machines = {f"{host['cpu']}, {host['cores']} cores" for host in hosts if {"cpu", "cores"} <= host.keys()}
+    if len(machines) > 1:
+        found.append(
+            f"The runs were made on different machines: {listed(sorted(machines))}. Do not compare their times and "
+            "speeds."
+        )
+    return found
+
+
+def _about_method(env: str, name: str, method: MethodResults, threshold: float | None) -> list[str]:
+    parts = []
+    if "final_return" in method.scores:
+        final = method.scores["final_return"]["interquartile_mean"]
+        parts.append(f"ended with a return of {ranged(*final, show=score)}")
+    if threshold is not None:
+        time = method.times["seconds_to_threshold"]
+        text = f"reached {threshold:g} in training in {time.reached} of {time.runs} runs"
+        parts.append(text if time.median is None else f"{text}, half of them within {seconds(time.median)}")
+    return [f"{env}: {name} {' and '.join(parts)}."] if parts else []
+
+
+def _about_pair(env: str, pair: PairResults) -> list[str]:
+    kinds = {
+        "seconds_to_threshold": "reaches the threshold in less time than",
+        "steps_to_threshold": "reaches the threshold in fewer steps than",
+    }
+    lines = []
+    for key, words in kinds.items():
+        if key not in pair.times:
+            continue
+        chance = pair.times[key]
+        text = f"{env}: a run of {pair.method} {words} a run of {pair.other} with probability "
+        text += ranged(chance.value, chance.low, chance.high)
+        if chance.unknown:
+            text += f"; for {chance.unknown:.0%} of the pairs the order is unknown, and they count half"
+        lines.append(f"{text}{NO_DIFFERENCE if chance.low_if_lost <= 0.5 <= chance.high_if_won else ''}.")
+    if "final_return" in pair.scores:
+        better = pair.scores["final_return"]
+        text = f"{env}: a run of {pair.method} ends with a higher return than a run of {pair.other} with probability "
+        lines.append(f"{text}{ranged(*better)}{NO_DIFFERENCE if better.low <= 0.5 <= better.high else ''}.")
+    return lines
+
+
+# An environment
+
+
+def _environment(results: Results, env: str) -> ReportSection:
+    found = results.environments[env]
+    panels = [panel for row in panels_of(results, env) for panel in row]
+    figures = [Picture(svg_of(panel), f"{panel.title} by {panel.x_label}") for panel in panels]
+    values = {name: values_of(method.runs, "final_return")[:, None] for name, method in found.methods.items()}
+    if all(map(len, values.values())):
+        figures.append(_profile(values, f"{env}: share of runs above a final return", "final return"))
+    middle = "mean, within their range" if results.caution else "interquartile mean, with its 95 % interval"
+    return ReportSection(
+        env,
+        texts=[f"Thin: single runs. Thick: their {middle}. Dotted: the threshold."],
+        figures=figures,
+        tables=[scores(found), *times(found), costs(found), *chances(found.pairs)],
+    )
+
+
+def panels_of(results: Results, env: str) -> list[list[Panel]]:
+    """A row of training returns and a row of evaluation returns, each by steps and by seconds."""
+    found, summary = results.environments[env], spread if results.caution else interval
+    kinds = {"mean of the last 100 training episodes": training_curve, "evaluation of checkpoints": evaluation_curve}
+    rows = []
+    for title, curve in kinds.items():
+        row = []
+        for by, axis in (("steps", "agent steps"), ("seconds", "seconds of training")):
+            lines = {name: [curve(run.record, by) for run in method.runs] for name, method in found.methods.items()}
+            is_log = by == "seconds" and ends_differ(lines)
+            groups = {name: group_of(each, summary, is_log) for name, each in lines.items()}
+            has_points = curve is evaluation_curve
+            row.append(Panel(f"{env}: {title}", axis, "return", groups, found.threshold, has_points, is_log))
+        rows.append(row)
+    return rows
+
+
+def svg_of(panel: Panel) -> Markup:
+    """A panel as an `<svg>` element for a page."""
+    return Markup(to_inline_svg(draw_grid([[panel]])))
+
+
+def _profile(values: Mapping[str, Floats], title: str, x_label: str) -> Picture:
+    everything = np.concatenate([each[~np.isnan(each)] for each in values.values()])
+    span = np.ptp(everything) or 1.0
+    points = np.linspace(everything.min() - 0.02 * span, everything.max() + 0.02 * span, PROFILE_POINTS)
+    groups = {name: Group((), points, performance_profile(matrix, points)) for name, matrix in values.items()}
+    return Picture(svg_of(Panel(title, x_label, "share of runs", groups, begins_at_zero=False)), title)
+
+
+def _overall(results: Results) -> list[ReportSection]:
+    found = results.overall
+    if found is None:
+        return []
+    title = "all environments: share of runs above a score"
+    rows = [[name, *(ranged(*each[statistic]) for statistic in STATISTICS)] for name, each in found.methods.items()]
+    columns = ("method", *(name.replace("_", " ") for name in STATISTICS))
+    table = TextTable(columns, rows, "Final returns as scores, with 95 % intervals")
+    return [
+        ReportSection(
+            "All environments",
+            texts=[f"Scores: {SCALE}."],
+            figures=[_profile(found.scores, title, "score")] if found.scores else [],
+            tables=[table, *chances(found.pairs)],
+        )
+    ]
+
+
+# Single runs
+
+
+def _single_runs(results: Results) -> ReportSection:
+    rows = [
+        [
+            run.run,
+            run.method,
+            shown(run.seed, str),
+            shown(run.final_return, score),
+            shown(run.final_return_greedy, score),
+            shown(run.seconds_to_threshold, seconds),
+            shown(run.steps_to_threshold, number),
+            number(run.steps_per_s),
+            shown(run.cpu_s, seconds),
+            shown(run.peak_memory_mib, number),
+            shown(run.calibration_s, seconds),
+        ]
+        for run in (each.measures for each in results.shown_runs)
+    ]
+    columns = ("run", "method", "seed", "final return", "greedy", "to threshold", "steps to it", "steps/s", "CPU time")
+    return ReportSection("Single runs", tables=[TextTable((*columns, "peak MiB", "fixed loop"), rows, words=2)])
+
+
+def _left_out(results: Results) -> list[ReportSection]:
+    rows = [[name, reason] for name, reason in results.left_out.items()]
+    return [ReportSection("Left out", tables=[TextTable(("run", "why"), rows, words=2)])] if rows else []
+
+
+# Where it comes from
+
+
+def _settings(results: Results) -> ReportSection:
+    tables = []
+    for env, found in results.environments.items():
+        methods = list(found.settings[0].values) if found.settings else []
+        rows = [[row.key, *(row.values[method] or NONE for method in methods)] for row in found.settings]
+        marked = frozenset(number for number, row in enumerate(found.settings) if row.differs)
+        tables.append(TextTable(("setting", *methods), rows, env, marked, words=1 + len(methods)))
+    text = f"Marked: methods that have the setting differ in it. {NONE}: the method has no such setting."
+    return ReportSection("Settings side by side", texts=[text], tables=tables)
+
+
+def _surroundings(results: Results) -> ReportSection:
+    rows = [[name, " and ".join(values)] for name, values in results.machine.items()]
+    marked = frozenset(number for number, values in enumerate(results.machine.values()) if len(values) > 1)
+    first = {
+        (run.measures.env, run.measures.method): run.record for run in reversed(results.runs) if run.record.is_ours
+    }
+    return ReportSection(
+        "Machine, versions, commands",
+        texts=[
+            *_noise(results),
+            "Commands, of the first run of each method (the others have other seeds and names):",
+        ],
+        tables=[TextTable(("", "runs were made with"), rows, marked=marked, words=2)],
+        codes=[command_of(record) for record in reversed(first.values())],
+    )
+
+
+def _noise(results: Results) -> list[str]:
+    loop = results.calibration
+    if loop is None:
+        return ["The noise of the machine was not measured: no fixed loop was timed before these runs."]
+    timed = len(values_of(results.runs, "calibration_s"))
+    texts = [
+        f"Noise of the machine: a fixed loop, timed before {timed} of the runs, "
+        f"took {seconds(loop.median)} (median), {seconds(loop.min)} to {seconds(loop.max)}; "
+        f"the slowest took {loop.max / loop.min - 1:.0%} longer than the fastest."
+    ]
+    if loop.max / loop.min > NOISY:
+        texts.append("This is a lot: other programs may have run at the same time. Compare times with care.")
+    return texts
+
+
+def _method_of_measuring(results: Results) -> ReportSection:
+    played = f"{results.episodes[0]} episodes" if len(results.episodes) == 1 else "episodes"
+    how = "One run at a time, each in a fresh process; the methods take turns, seed by seed."
+    if results.as_found:
+        how = "The runs were taken as they were found: their order and other load on the machine are not known."
+    return ReportSection(
+        "How it was measured",
+        texts=[
+            f"Evaluation: after training, each run's checkpoints played {played} with sampled and as many with greedy "
+            "actions, on the zoo's environments and on seeds apart from training; returns are raw. Every method plays "
+            "the same seeds.",
+            f"Time: seconds of training, for runs of a3c-zoo without start-up and without writing checkpoints. {how}",
+            "Statistics: the seed is the unit. Intervals are 95 % percentile bootstraps over runs, stratified by "
+            "environment; intervals of times to the threshold are Kaplan and Meier's. Fewer than "
+            f"{MIN_SEEDS} seeds support no claim.",
+            "This does not show how the methods do with other settings, on other machines, or with other budgets.",
+        ],
+    )
