@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from configparser import ConfigParser
 from pathlib import Path
 
 import grimp
@@ -90,6 +91,28 @@ def test_few_floors(modules: networkx.DiGraph[str]) -> None:
 
 def test_nothing_but_the_root_imports_the_root(modules: networkx.DiGraph[str]) -> None:
     assert sorted(modules.predecessors("a3c_zoo")) == []
+
+
+def floors() -> dict[str, int]:
+    """Package or module of the root → its floor from the top, as setup.cfg orders them; import-linter finds gaps."""
+    settings = ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    lines = settings["importlinter:contract:layers"]["layers"].split("\n")
+    return {name.strip(): floor for floor, line in enumerate(filter(None, lines)) for name in line.split(":")}
+
+
+def pictured() -> list[str]:
+    """The packages (`cli/`) and modules (`errors.py`) in the picture of docs/architecture.md, from top to bottom."""
+    picture = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("```")[1]
+    return [line.split()[0] for line in picture.splitlines()[1:]]
+
+
+def test_the_picture_is_the_folder() -> None:
+    paths = [path for path in (ROOT / "a3c_zoo").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    names = {path.name if path.suffix else f"{path.name}/" for path in paths} - {"__init__.py"}
+    found, floor_of = pictured(), floors()
+    assert sorted(found) == sorted(names)
+    assert found == sorted(found, key=lambda name: floor_of[name.removesuffix("/").removesuffix(".py")])
 
 
 def test_the_checks_see_circles_and_floors() -> None:
