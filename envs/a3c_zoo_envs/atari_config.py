@@ -14,7 +14,7 @@ class AtariConfig(EnvConfig):
     frame_stack: int = Field(4, ge=1, le=32, description="frames in one observation")
     frame_skip: int = Field(4, ge=1, le=60, description="emulator frames for which an action is repeated")
     max_pool: bool = Field(
-        True, description="take the brighter of the last two emulator frames for each pixel (frame_skip ≥ 2)"
+        True, description="each pixel: the brighter of the last two emulator frames (frame_skip ≥ 2)"
     )
     sticky_actions: float = Field(
         0.0, ge=0, le=1, description="probability that the emulator repeats the last action; 0.25 as in ALE/…-v5"
@@ -27,5 +27,5 @@ class AtariConfig(EnvConfig):
     )
     # At 60 frames a step, the emulator's own counter, an int32, overflows before 36 million steps.
     max_episode_steps: int = Field(
-        27_000, ge=1, le=30_000_000, description="agent steps after which an episode is truncated"
+        27_000, ge=1, le=30_000_000, description="agent steps before an episode is truncated"
     )

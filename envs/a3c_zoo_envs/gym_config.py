@@ -13,5 +13,5 @@ class GymConfig(EnvConfig):
     max_episode_steps: int | None = Field(
         None,
         ge=1,
-        description="steps after which an episode is truncated; null: the limit that the id is registered with",
+        description="steps after which an episode is truncated; null: the registered limit",
     )
