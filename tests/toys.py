@@ -1,9 +1,9 @@
-"""Toy environments and networks whose every number is known beforehand. Importable, so that workers find them too.
+"""Toy environments and networks whose numbers are all known beforehand. Workers import this module too.
 
-An environment plays a script: episodes in order, round and round. An episode is `(rewards, how it ends)`, where the
-end is "terminated", "truncated" or "both". After k steps of the script's episode e, environment n shows the
-observation `[10·e + k, n]`: from an observation alone one reads where it came from, and with the value function
-V(s) = s[0] every bootstrap is a number that one can write down. Actions change nothing; they are kept.
+An environment plays a script: its episodes in order, again and again. An episode is `(rewards, how it ends)`. The end
+is "terminated", "truncated" or "both". After k steps of the script's episode e, environment n returns the observation
+`[10·e + k, n]`. So an observation says where it comes from, and with the value function V(s) = s[0] every bootstrap is
+a known number. Actions change nothing; the environment keeps them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ToyEpisode = tuple[Sequence[float], str]
 Script = Sequence[ToyEpisode]
 
 MODES = ("NextStep", "SameStep", "Disabled")
-#: Two steps and a goal, one step and cut, three steps that reach the goal just when they are cut.
+#: Two steps to a goal; one step to a truncation; three steps to a goal and a truncation at once.
 SCRIPT: Script = (((1.0, 2.0), "terminated"), ((3.0,), "truncated"), ((4.0, 5.0, 6.0), "both"))
 OBSERVATION_SPACE = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
@@ -76,7 +76,7 @@ gymnasium.register("ToyScript-v0", entry_point="tests.toys:ToyEnv")
 
 
 class ToyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
-    """Plays one script in each environment, in any autoreset mode, and can tell and take back its state.
+    """Plays one script in each environment, in any autoreset mode; can save and restore its state.
 
     Args:
         scripts: environment n plays `scripts[n % len(scripts)]`. mode: an autoreset mode's name, as in `MODES`.
@@ -170,7 +170,7 @@ class ToyVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
 
 class FaultyVectorEnv(ToyVectorEnv):
-    """A toy that misbehaves from a certain step on.
+    """A toy with a fault after some steps.
 
     Args:
         fault: in `step`: "raise", "sleep" (for ever), "hold" (the same with Python's global lock), "kill" (itself, by
@@ -178,7 +178,7 @@ class FaultyVectorEnv(ToyVectorEnv):
             "reward-dtype"; "terminated-shape", "truncated-shape"; of a SAME_STEP truncation: "final-missing",
             "final-none", "final-nan", "final-shape".
             In `reset`: "reset-raise", "reset-sleep", "reset-kill", "reset-shape", "reset-dtype".
-        after: good steps before that.
+        after: steps without a fault before it.
     """
 
     def __init__(self, num_envs: int, fault: str, after: int = 0, **kwargs: Any) -> None:
@@ -258,7 +258,7 @@ def make_raising(num_envs: int, seed: int, **kwargs: Any) -> ToyVectorEnv:
 
 
 def make_wrong_type(num_envs: int, seed: int, **kwargs: Any) -> Any:
-    """A plain `gymnasium.Env`: what someone who has not read the contract returns."""
+    """A plain `gymnasium.Env`, which the contract of environments does not allow."""
     return ToyEnv()
 
 
@@ -267,7 +267,7 @@ def make_too_many(num_envs: int, seed: int, **kwargs: Any) -> ToyVectorEnv:
 
 
 class TinyNetwork(ActorCritic):
-    """Logits are parameters, the value is w·s[0]: both gradients can be worked out on paper."""
+    """The logits are parameters and the value is w·s[0], so both gradients can be worked out by hand."""
 
     def __init__(self, num_logits: int = 2, w: float = 1.0) -> None:
         super().__init__()
@@ -299,7 +299,7 @@ class SlopeNetwork(ActorCritic):
 
 
 class ConstantNetwork(ActorCritic):
-    """One parameter, which is the value of everything."""
+    """One parameter, which is the value of every observation."""
 
     def __init__(self) -> None:
         super().__init__()

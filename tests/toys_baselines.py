@@ -1,4 +1,4 @@
-"""For the tests of baselines: toy environments as a plugin, short training runs, and looks at them."""
+"""For the tests of baselines: toy environments as a plugin, short training runs, and what to read of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def zoo_envs():
 
 
 class PolesConfig(EnvConfig):
-    """A key for the factory, which Gymnasium's CartPole, as others make it, isn't given."""
+    """A key for our factory, which Gymnasium's own CartPole does not take."""
 
     max_episode_steps: int = 500
 
@@ -56,7 +56,7 @@ def toys_installed(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """SB3 keeps torch's threads; the tests share their cores with others."""
+    """Sets one torch thread: SB3 keeps torch's number, and tests share the cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -64,7 +64,7 @@ def one_thread() -> Iterator[None]:
 
 
 def train(folder: Path, agent: str, steps: int, env: str = "cartpole", **options: Any) -> Path:
-    """Trains for so many steps; returns the run directory."""
+    """Trains for a number of steps; returns the run directory."""
     options.setdefault("name", f"{agent}-{steps}")
     outcome = a3c_zoo.train(env, agent=agent, steps=steps, runs_dir=folder, **options)
     assert outcome.reason == "steps"
@@ -72,13 +72,13 @@ def train(folder: Path, agent: str, steps: int, env: str = "cartpole", **options
 
 
 def agent_state(run: Path) -> dict[str, Any]:
-    """What the newest checkpoint keeps of the agent."""
+    """The agent's part of the newest checkpoint."""
     state: dict[str, Any] = load_checkpoint(RunDirectory(run))["agent"]
     return state
 
 
 class Watcher(SilentObserver):
-    """An observer that does something at each look at the run's progress."""
+    """An observer that calls a function at each report of progress."""
 
     def __init__(self, on_progress: Callable[[Any], object]) -> None:
         self._on_progress = on_progress

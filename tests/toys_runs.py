@@ -1,4 +1,4 @@
-"""For the tests of whole runs: a toy environment as a plugin, commands in processes of their own, and looks at runs."""
+"""For the tests of whole runs: a toy environment as a plugin, commands in their own processes, readers of runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.toys import SCRIPT, FaultyVectorEnv, Script, ToyVectorEnv
 from tests.waits import LIMIT_S
 
 ROOT = Path(__file__).parents[1]
-#: Training environments of a toy run; an evaluation is told from training by having more.
+#: Number of training environments of a toy run. An evaluation has more; the toy tells them apart by this.
 NUM_ENVS = 2
 #: (num_envs, seed) of every environment made in this process.
 MADE: list[tuple[int, int]] = []
@@ -76,12 +76,12 @@ def make(num_envs: int, seed: int, **options: Any) -> ToyVectorEnv:
 
 
 def reward_of(seed: int) -> float:
-    """What an episode is worth that is played on this seed, with `evaluation_by_seed`."""
+    """The return of an episode on this seed, with `evaluation_by_seed`."""
     return seed % 1000 / 1000
 
 
 class SlowToy(FaultyVectorEnv):
-    """A toy whose steps take their time; without a fault none appears."""
+    """A toy whose steps take some time."""
 
     def __init__(self, num_envs: int, fault: str, after: int, step_s: float, **options: Any) -> None:
         super().__init__(num_envs, fault, after if fault else sys.maxsize, **options)
@@ -98,7 +98,7 @@ class SlowToy(FaultyVectorEnv):
 
 
 def make_speaking(num_envs: int, seed: int) -> ToyVectorEnv:
-    """Acts by words."""
+    """The factory of environment `speaking`, whose actions are text."""
     env = ToyVectorEnv(num_envs)
     env.single_action_space = spaces.Text(5)
     return env
@@ -120,7 +120,7 @@ def make_coin(num_envs: int, seed: int) -> ToyVectorEnv:
 
 @hookimpl
 def zoo_envs() -> list[EnvEntry]:
-    """What the toy plugin offers."""
+    """The environments of the toy plugin."""
     return [
         EnvEntry("toy", factory=f"{__name__}:make", config=f"{__name__}:RunToyConfig", threshold=1.0),
         EnvEntry("coin", factory=f"{__name__}:make_coin"),
@@ -136,7 +136,7 @@ def zoo_networks() -> list[NetworkEntry]:
 
 
 def toy_path(folder: Path) -> Path:
-    """Writes the toy plugin as a distribution; with the folder on the path it is installed."""
+    """Writes the toy plugin as a distribution; returns the folder that installs it when it is on the path."""
     return plugin_distribution(folder, "toy-runs", "from tests.toys_runs import zoo_envs, zoo_networks\n")
 
 
@@ -167,7 +167,7 @@ def environ(path: Path | None = None) -> dict[str, str]:
 
 
 class Running:
-    """A command in a session of its own, as a terminal starts one. Whatever is left of it ends with the context."""
+    """A command in its own session, as a terminal starts one. The end of the context ends all its processes."""
 
     def __init__(
         self,
@@ -203,16 +203,16 @@ class Running:
 
     @property
     def stdout(self) -> str:
-        """What it has printed so far."""
+        """Its standard output so far."""
         return self._stdout.read_text()
 
     @property
     def stderr(self) -> str:
-        """What it has complained about so far."""
+        """Its standard error so far."""
         return self._stderr.read_text()
 
     def signal_group(self, number: int) -> None:
-        """As a terminal does on Ctrl-C, or `timeout` when time is up."""
+        """Signals all its processes, as a terminal does on Ctrl-C, or `timeout` at its limit."""
         os.killpg(self.process.pid, number)
 
     def others(self) -> list[psutil.Process]:
@@ -233,7 +233,7 @@ class Running:
         return [process for process in self.others() if process.ppid() not in (self.process.pid, 1)]
 
     def wait_until(self, condition: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
-        """Waits until a condition holds, and returns its value; fails when the process ends before."""
+        """Waits until a condition holds and returns its value; fails if the process ends before."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             if value := condition():
@@ -243,11 +243,11 @@ class Running:
         raise AssertionError(f"nothing within {limit_s} s:\n{self.stdout}\n{self.stderr}")
 
     def exit_status(self, limit_s: float = LIMIT_S) -> int:
-        """Waits for its end."""
+        """Waits for its end and returns its exit status."""
         return self.process.wait(limit_s)
 
     def assert_nothing_left(self, limit_s: float = LIMIT_S) -> None:
-        """No process of its session lives on."""
+        """Waits until no process of its session is left."""
         deadline = time.monotonic() + limit_s
         while (left := self.others()) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -255,12 +255,12 @@ class Running:
 
 
 def shared_memory() -> set[str]:
-    """The names of what lies in shared memory."""
+    """The names of the files in shared memory."""
     return set(os.listdir("/dev/shm"))
 
 
 def assert_no_new_shared_memory(before: set[str], limit_s: float = LIMIT_S) -> None:
-    """Nothing stays in shared memory; what other programs put there for a moment is waited for."""
+    """Waits until shared memory has no new file; other programs may put one there for a moment."""
     deadline = time.monotonic() + limit_s
     while (left := shared_memory() - before) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -268,7 +268,7 @@ def assert_no_new_shared_memory(before: set[str], limit_s: float = LIMIT_S) -> N
 
 
 def episodes(run: Path) -> list[dict[str, float]]:
-    """The whole rows of monitor.csv; empty while it is not there."""
+    """The complete rows of monitor.csv; none if there is no such file yet."""
     path = run / "monitor.csv"
     if not path.exists():
         return []
@@ -286,12 +286,12 @@ def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def checkpoint(run: Path, which: str = "final") -> dict[str, Any]:
-    """A checkpoint's content."""
+    """The content of a checkpoint."""
     return load_checkpoint(RunDirectory(run), which)
 
 
 def assert_same_training(one: Any, other: Any, where: str = "") -> None:
-    """Two checkpoints are equal, bit by bit, but for what depends on the clock and on the number of sessions."""
+    """Two checkpoints are equal, bit by bit, except for values that depend on time or on the number of sessions."""
     of_the_clock = ("seconds", "monitor_position", "resources", "evaluation/seconds")
     if where == "/agent/session" or where in [f"/session/{name}" for name in of_the_clock]:
         return
@@ -312,7 +312,7 @@ def assert_same_training(one: Any, other: Any, where: str = "") -> None:
 
 
 class Listener:
-    """An observer that remembers, and does something at each look at the run's progress."""
+    """An observer that keeps messages and steps, and calls a function at each report of progress."""
 
     def __init__(self, on_progress: Callable[[Any], None] = lambda progress: None) -> None:
         self.messages: list[str] = []
@@ -331,5 +331,5 @@ class Listener:
 
 
 def signal_self(number: int = signal.SIGINT) -> None:
-    """As if Ctrl-C had been pressed now."""
+    """Signals this process, by default as Ctrl-C does."""
     os.kill(os.getpid(), number)

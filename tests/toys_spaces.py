@@ -58,5 +58,5 @@ for _kind in ACTIONS:
 
 
 def env_name(kind: str, has_parts: bool = False) -> str:
-    """What `a3c-zoo train` calls it."""
+    """The environment's name for `a3c-zoo train`."""
     return f"gym:tests.toys_spaces:Match-{kind}{'-parts' * has_parts}-v0"

@@ -1,4 +1,4 @@
-"""Real processes that work in the serial runner's order, so that both must come to the same parameters."""
+"""Real processes that work in the order of the serial runner: both must reach the same parameters."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class TurnContext:
     """What `InTurn` gets.
 
     Attributes:
-        worker: who works. context: its own. turn: number of the next turn, `[1]`, in shared memory. last: how many
-            there are in all. has_learner: the last rank is a learner's, whose turn is to empty the ring.
+        worker: makes a worker or learner. context: its context.
+        turn: number of the next turn, `[1]`, in shared memory. last: number of turns.
+        has_learner: whether the last rank is a learner; in its turn it empties the ring.
     """
 
     worker: WorkerFactory
@@ -72,7 +73,7 @@ class InTurn:
 
 
 def work_in_turn(worker: WorkerFactory, context: WorkerContext, rounds: int, has_learner: bool = False) -> None:
-    """Lets every member of a context in shared memory work so many times, each in a process of its own."""
+    """Every worker and the learner work `rounds` times, in turn, each in its own process."""
     warm_up()
     turn = torch.zeros(1, dtype=torch.int64)
     share(turn)

@@ -14,7 +14,7 @@ from a3c_zoo.config import EnvConfig
 
 
 class Walk(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
-    """Walks left or right from about 0, sometimes against its will; ends at ±3 or after 6 steps.
+    """Walks left or right from about 0, sometimes in a random direction; ends at ±3 or after 6 steps.
 
     Args:
         mode: the autoreset mode's name. random_start: start at −1, 0 or 1 instead of 0.
@@ -41,7 +41,7 @@ class Walk(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.steps[mask] = 0
 
     def begin_next(self, mask: np.ndarray) -> None:
-        """What autoreset does."""
+        """Begins episodes as autoreset does."""
         self.begin(mask)
 
     def observe(self) -> Any:
@@ -91,14 +91,14 @@ class Lives(Walk):
 
 
 class UntoldLives(Lives):
-    """Denies every end."""
+    """Reports no episode as over."""
 
     def episode_over(self, terminated: np.ndarray, truncated: np.ndarray, info: dict[str, Any]) -> np.ndarray:
         return np.zeros_like(terminated)
 
 
 class StatefulWalk(Walk):
-    """Can tell its state."""
+    """A walk with `get_state` and `set_state`."""
 
     def get_state(self) -> dict[str, Any]:
         return {
@@ -114,7 +114,7 @@ class StatefulWalk(Walk):
         self.np_random.bit_generator.state = state["random"]
 
 
-# What follows breaks one line each.
+# Each class below breaks one line of the contract.
 
 
 class NoMode(Walk):
@@ -229,7 +229,7 @@ class ResetsAtOnce(Walk):
 
 
 class ResetsAtOnceUnpaid(ResetsAtOnce):
-    """Nothing but the action's effect gives it away."""
+    """The same with a reward of 0; only the effect of the action shows the fault."""
 
     def finish(self, rewards: Any, terminated: np.ndarray, truncated: np.ndarray) -> Any:
         return super().finish(np.where(terminated, rewards, 0), terminated, truncated)
@@ -256,7 +256,7 @@ class PaysForReset(Walk):
 
 
 class StaysAtTheEnd(Walk):
-    """Says SAME_STEP and gives the final observation, but as the next one too."""
+    """Says SAME_STEP, but returns the final observation as the next one too."""
 
     def step(self, actions: np.ndarray) -> Any:
         self.begin(self.ended)
