@@ -1,6 +1,6 @@
 """Asynchronous advantage actor-critic agents, trained by name and extended by plugins.
 
-Importing this package is light: torch, gymnasium and the rest load when one of its functions is called.
+Importing this package is fast: torch, gymnasium and others are imported when one of its functions is used.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
     "train",
 ]
 
-#: Public function → its module, imported when the function is first asked for.
+#: Public function → its module, which is imported at the first access.
 _FUNCTIONS = {
     "compare": "a3c_zoo.comparison.compare",
     "load_agent": "a3c_zoo.runs.api",
@@ -56,7 +56,7 @@ _FUNCTIONS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a function, and the modules behind it, when it is first asked for."""
+    """Imports the module of a public function at the first access."""
     if name not in _FUNCTIONS:
         raise AttributeError(f"module 'a3c_zoo' has no attribute '{name}'")
     return getattr(importlib.import_module(_FUNCTIONS[name]), name)

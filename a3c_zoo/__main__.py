@@ -10,14 +10,14 @@ from a3c_zoo.cli.main import cli
 
 
 def main() -> None:
-    """Runs the command line and leaves with its exit status."""
+    """Runs the command line and exits with its exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a Latin-1 pipe has no λ and no →; stderr takes everything anyway
+        sys.stdout.reconfigure(errors="replace")  # Latin-1 has no λ and no →
     try:
         cli.main(prog_name="a3c-zoo")
     finally:
-        # All is done and said: one more Ctrl-C, while Python winds up, would only turn the exit status into a signal.
-        # Here, not in the group: a program that calls that one goes on.
+        # The command is over. Another Ctrl-C while Python exits would only replace the exit status by a signal.
+        # This is not in the group, because a program that calls the group continues.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -23,8 +23,7 @@ class SB3Config(AgentConfig):
         "MlpPolicy", description="policy class: for vectors, images, or dictionaries of them"
     )
     net_arch: Widths | dict[Literal["pi", "vf"], Widths] | None = Field(
-        None,
-        description="widths of the hidden layers, or {pi: […], vf: […]}; null: SB3's default",
+        None, description="widths of the hidden layers, or {pi: […], vf: […]}; null: SB3's default"
     )
     activation: Literal["tanh", "relu", "elu", "gelu"] | None = Field(
         None, description="activation function (activation_fn); null: SB3's default"

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 from a3c_zoo.errors import PluginError, ZooError, type_and_message, unknown_name
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import CommandEntry, load_object
+from a3c_zoo.version import __version__
 
 _BUILTIN = {entry.name: entry for entry in builtins.COMMANDS}
 
@@ -155,14 +156,6 @@ def _debug_option() -> click.Option:
     )
 
 
-def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        from a3c_zoo.version import __version__
-
-        click.echo(f"a3c-zoo {__version__}")
-        ctx.exit()
-
-
 def _silence_stdout() -> None:
     """Prevents the interpreter's error message when it flushes to a closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -178,15 +171,6 @@ Example:
   a3c-zoo list envs
 """,
     no_args_is_help=True,
-    params=[
-        click.Option(
-            ["--version"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_print_version,
-            help="Show the version.",
-        ),
-        _debug_option(),
-    ],
+    params=[_debug_option()],
 )
+click.version_option(__version__, prog_name="a3c-zoo", message="%(prog)s %(version)s", help="Show the version.")(cli)

@@ -44,30 +44,20 @@ class RunConfig(Section):
     stop_return: float | None = Field(
         None, description="end at this mean return of the last 100 episodes; null: at the environment's threshold"
     )
-    stop_when_solved: bool = Field(
-        True,
-        description="true: end at run.stop_return; false: end only when a budget is spent",
-    )
+    stop_when_solved: bool = Field(True, description="true: end at run.stop_return; false: end only by a budget")
     checkpoint_every_s: float = Field(300.0, gt=0, description="time between checkpoints, in seconds")
-    checkpoint_every_steps: int | None = Field(
-        None, ge=1, description="agent steps between additional checkpoints; null: none"
-    )
+    checkpoint_every_steps: int | None = Field(None, ge=1, description="agent steps between checkpoints; null: none")
     evaluation_episodes: int = Field(100, ge=1, le=100_000, description="number of episodes of an evaluation")
     evaluation_envs: int = Field(20, ge=1, le=1024, description="environments of an evaluation, stepped together")
     evaluation_every_s: float | None = Field(
         None, gt=0, description="training time between the evaluator's evaluations, in seconds; null: none"
     )
-    evaluation_every_steps: int | None = Field(
-        None, ge=1, description="agent steps between the evaluator's evaluations; null: none"
-    )
+    evaluation_every_steps: int | None = Field(None, ge=1, description="agent steps between evaluations; null: none")
     evaluation_cpu_share: float = Field(
         0.05, gt=0, le=1, description="largest average share of all cores that the evaluator may use, 0 to 1"
     )
     evaluator_episodes: int = Field(
-        10,
-        ge=1,
-        le=10_000,
-        description="number of episodes that the evaluator plays greedily, and again with sampled actions",
+        10, ge=1, le=10_000, description="episodes that the evaluator plays greedily, and again with sampled actions"
     )
     worker_timeout_s: float = Field(
         300.0, gt=0, description="a worker that makes no step for this time counts as hung, in seconds"
@@ -150,9 +140,7 @@ class OptimizerConfig(Section):
     schedule_steps: int | None = Field(
         None, ge=1, description="length of a linear schedule in agent steps; null: the budget `run.steps`"
     )
-    final_learning_rate: float = Field(
-        0.0, ge=0, description="learning rate at the end of a linear schedule and afterwards"
-    )
+    final_learning_rate: float = Field(0.0, ge=0, description="learning rate at and after the end of a linear schedule")
     epsilon: float = Field(1e-5, gt=0, description="ε; Adam adds it to the root, RMSprop under the root (as in A3C)")
     beta1: float = Field(0.9, ge=0, lt=1, description="Adam: decay of the first moment, 0 to 1")
     beta2: float = Field(0.999, ge=0, lt=1, description="Adam: decay of the second moment, 0 to 1")

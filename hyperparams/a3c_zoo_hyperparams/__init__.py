@@ -1,6 +1,6 @@
-"""The first-party hyperparameter sets: `<env>/<set>.yml` beside this file.
+"""The first-party hyperparameter sets, as files `<env>/<set>.yml` in this package.
 
-A set named like an agent is that agent's default for the environment.
+A set with the name of an agent is the agent's default set for the environment.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ from a3c_zoo import HyperparamEntry, hookimpl
 
 @hookimpl
 def zoo_hyperparams() -> list[HyperparamEntry]:
-    """Offers this package's sets."""
+    """Offers the sets of this package."""
     return [HyperparamEntry("a3c_zoo_hyperparams")]

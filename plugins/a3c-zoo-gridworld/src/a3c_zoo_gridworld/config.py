@@ -1,4 +1,4 @@
-"""The keys that gridworld adds to the `env` section. No gymnasium here: `a3c-zoo show` reads this module."""
+"""The keys that gridworld adds to the `env` section. `a3c-zoo show` imports this module: no gymnasium here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pydantic import Field
 
 
 class GridworldConfig(EnvConfig):
-    """Every key goes to the factory as a keyword argument; `num_envs` is there already."""
+    """Each key is passed to the factory as a keyword argument. The base class has `num_envs`."""
 
     size: int = Field(6, ge=4, le=64, description="cells on each side of the square grid")
     slip: float = Field(0.1, ge=0, le=1, description="probability that a move goes in a random direction")

@@ -16,12 +16,12 @@ START = 0
 
 
 class GridworldVectorEnv(VectorEnv[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]):
-    """`num_envs` grids, side by side. Observation: the agent's cell. Actions: up, right, down, left.
+    """`num_envs` grids. Observation: the agent's cell. Actions: up, right, down, left.
 
     After the end of an episode, the next step ignores that grid's action and starts a new episode (NEXT_STEP).
 
     Args:
-        num_envs: how many grids.
+        num_envs: number of grids.
         size: cells on each side.
         slip: probability that a move goes in a random one of the four directions.
         max_episode_steps: steps after which an episode is truncated.
@@ -45,8 +45,8 @@ class GridworldVectorEnv(VectorEnv[NDArray[np.int64], NDArray[np.int64], NDArray
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._cells = np.full(num_envs, START)
-        self._steps = np.zeros(num_envs, np.int64)  # of the episodes under way
-        self._ended = np.zeros(num_envs, np.bool_)  # at the last step: the next one starts anew
+        self._steps = np.zeros(num_envs, np.int64)  # of the unfinished episodes
+        self._ended = np.zeros(num_envs, np.bool_)  # at the last step; the next step starts a new episode
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -67,17 +67,17 @@ class GridworldVectorEnv(VectorEnv[NDArray[np.int64], NDArray[np.int64], NDArray
         self._steps = np.where(restarted, 0, self._steps + 1)
         rewards = np.where(restarted, np.float32(0), self.grid.rewards[self._cells])
         terminated = self.grid.terminal[self._cells]
-        # Whoever reaches the goal with the very last step has reached it: no truncation.
+        # An episode that reaches the goal with its last step is terminated, not truncated.
         truncated = (self._steps >= self.max_episode_steps) & ~terminated
         self._ended = terminated | truncated
         return self._cells.copy(), rewards, terminated, truncated, {}
 
     def render(self) -> tuple[str, ...] | None:
-        """One text for each grid, None without a render mode."""
+        """Returns one text for each grid, None without a render mode."""
         return tuple(map(self.grid.render, self._cells.tolist())) if self.render_mode == "ansi" else None
 
     def get_state(self) -> dict[str, Any]:
-        """Everything that the next steps depend on, as plain numbers and lists, so that a run resumes exactly."""
+        """Returns all that the next steps depend on, as plain numbers and lists. With it a run resumes exactly."""
         return {
             "cells": self._cells.tolist(),
             "steps": self._steps.tolist(),
@@ -86,7 +86,7 @@ class GridworldVectorEnv(VectorEnv[NDArray[np.int64], NDArray[np.int64], NDArray
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from what `get_state` returned."""
+        """Restores a result of `get_state`."""
         self._cells = np.array(state["cells"], np.int64)
         self._steps = np.array(state["steps"], np.int64)
         self._ended = np.array(state["ended"], np.bool_)
@@ -94,5 +94,5 @@ class GridworldVectorEnv(VectorEnv[NDArray[np.int64], NDArray[np.int64], NDArray
 
 
 def make(num_envs: int, seed: int, **kwargs: Any) -> GridworldVectorEnv:
-    """The factory that the entry names. The caller's first `reset` gets the same seed, so it isn't needed here."""
+    """Makes the environment. `seed` is not used here, because the first `reset` gets the same seed."""
     return GridworldVectorEnv(num_envs, **kwargs)

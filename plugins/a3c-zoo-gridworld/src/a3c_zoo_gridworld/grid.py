@@ -42,7 +42,7 @@ class Grid:
     terminal: NDArray[np.bool_]
 
     def render(self, cell: int) -> str:
-        """The grid as text, with `@` where the agent is."""
+        """Returns the grid as text, with `@` in the cell of the agent."""
         picture = self.picture.copy()
         picture.flat[cell] = "@"
         return "\n".join(" ".join(row) for row in picture)

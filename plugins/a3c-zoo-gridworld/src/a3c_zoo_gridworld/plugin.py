@@ -1,16 +1,16 @@
-"""What this distribution offers. Every `a3c-zoo` command imports this module, so it imports nothing heavy."""
+"""The entries of this distribution. `a3c-zoo` imports this module often, so it imports nothing heavy."""
 
 from __future__ import annotations
 
 from a3c_zoo import EnvEntry, HyperparamEntry, hookimpl
 
-# The entry revision that this plugin was written for. An a3c-zoo that reads entries otherwise then says so.
+# The entry revision of this plugin. A version of a3c-zoo with another revision reports the difference.
 REVISION = 1
 
 
 @hookimpl
 def zoo_envs() -> list[EnvEntry]:
-    """The grid as a vector environment, and the same grid as a plain `gymnasium.Env`."""
+    """Offers the grid as a vector environment, and the same grid as a plain `gymnasium.Env`."""
     return [
         EnvEntry(
             name="gridworld",
@@ -33,5 +33,5 @@ def zoo_envs() -> list[EnvEntry]:
 
 @hookimpl
 def zoo_hyperparams() -> list[HyperparamEntry]:
-    """The sets `gridworld/*.yml`."""
+    """Offers the sets `gridworld/*.yml`."""
     return [HyperparamEntry("a3c_zoo_gridworld.hyperparams", revision=REVISION)]

@@ -37,7 +37,7 @@ class SingleGridworld(gymnasium.Env[np.int64, np.int64]):
         return np.int64(0), {}
 
     def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
-        """Moves; returns cell, reward, terminated, truncated (always False: the wrapper's matter)."""
+        """Moves; returns cell, reward, terminated, truncated (always False; a wrapper truncates)."""
         slipped = self.np_random.random() < self.slip
         direction = self.np_random.integers(len(MOVES)) if slipped else action
         self._cell = int(self.grid.next_cell[self._cell, direction])
@@ -45,7 +45,7 @@ class SingleGridworld(gymnasium.Env[np.int64, np.int64]):
         return np.int64(self._cell), reward, terminated, False, {}
 
     def render(self) -> str | None:
-        """The grid as text, None without a render mode."""
+        """Returns the grid as text, None without a render mode."""
         return self.grid.render(self._cell) if self.render_mode == "ansi" else None
 
 

@@ -1,1 +1,1 @@
-"""Hyperparameter sets: `<env>/<set>.yml` beside this file."""
+"""Hyperparameter sets, as files `<env>/<set>.yml` in this package."""
