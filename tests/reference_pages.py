@@ -37,11 +37,16 @@ def _command(command: click.Command, name: str) -> Iterator[str]:
         return
     context = click.Context(command, info_name=f"a3c-zoo {name}")
     usage = " ".join(command.collect_usage_pieces(context))
-    help_text = inspect.cleandoc(command.help or "").replace("\b\n", "")
+    help_text = "\n\n".join(map(_paragraph, inspect.cleandoc(command.help or "").split("\n\n")))
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
     records = [record for option in options if (record := option.get_help_record(context))]
     rows = [(f"`{names}`", meaning) for names, meaning in records]
     yield f"### a3c-zoo {name}\n\n    a3c-zoo {name} {usage}\n\n{help_text}\n\n{_table(('option', 'meaning'), rows)}"
+
+
+def _paragraph(text: str) -> str:
+    """A paragraph of help; click keeps the lines of one that begins with a backspace, and so does Markdown if indented."""
+    return text if not text.startswith("\b\n") else "    " + text.removeprefix("\b\n").replace("\n", "\n    ")
 
 
 def configuration_tables(registry: Registry) -> str:
