@@ -45,7 +45,7 @@ def _command(command: click.Command, name: str) -> Iterator[str]:
 
 
 def _paragraph(text: str) -> str:
-    """A paragraph of help; click keeps the lines of one that begins with a backspace, and so does Markdown if indented."""
+    """A paragraph of help. A backspace on its first line means that its lines are kept: it becomes a code block."""
     return text if not text.startswith("\b\n") else "    " + text.removeprefix("\b\n").replace("\n", "\n    ")
 
 
