@@ -351,9 +351,14 @@ def test_a_collector_goes_on_from_its_state(mode: str) -> None:
     assert torch.equal(whole.rollout.states, second.rollout.states)  # type: ignore[arg-type]
     assert torch.equal(whole.rollout.actions, second.rollout.actions)
     np.testing.assert_array_equal(whole.rollout.resets, second.rollout.resets)
-    whole.reset(seed=1)
-    whole.collect(core)
-    assert not whole.rollout.states[0].any()  # type: ignore[index]
+
+
+def test_a_first_rollout_begins_with_the_state_that_the_core_starts_with() -> None:
+    core = network("lstm")
+    collect = collector(ToyVectorEnv(2, SCRIPTS), core, 3)
+    collect.collect(core)
+    assert collect.rollout.states is not None
+    assert torch.equal(collect.rollout.states[0], core.start(2))
 
 
 def context(kind: str, num_updates: int) -> HandoverContext:

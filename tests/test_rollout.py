@@ -19,10 +19,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from a3c_zoo.errors import EnvironmentContractError
 from a3c_zoo.learning.actions import action_distribution
-from a3c_zoo.learning.autoreset import autoreset_mode
+from a3c_zoo.learning.autoreset import autoreset_mode, autoreset_of
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
-from a3c_zoo.learning.episodes import FinishedEpisode
+from a3c_zoo.learning.episodes import EpisodeAccounts, FinishedEpisode
 from a3c_zoo.learning.objective import Objective, advantages_and_returns
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import observation_spec
@@ -101,13 +101,6 @@ class TestNextStep:
         assert episodes(finished) == [(3, 2, 2), (3, 1, 4)]
         # The third episode of this round is under way with 4 + 5 in 2 steps; 6 in the next rollout's first row ends it.
         assert episodes(collect.collect(TinyNetwork()))[0] == (15, 3, 0)
-
-    def test_reset_forgets_the_pending_ignored_step_and_the_counts(self) -> None:
-        collect = collector(ToyVectorEnv(1, mode="NextStep"), 4)
-        collect.collect(TinyNetwork())  # ends in row 3: row 0 of the next rollout would be ignored
-        collect.reset(seed=1)
-        assert episodes(collect.collect(TinyNetwork())) == [(15, 3, 2)]  # episode 2 of the script, from its start
-        assert column(collect.rollout.valid) == [T, T, T, F]
 
 
 @pytest.mark.parametrize("env", [
@@ -343,6 +336,39 @@ class TestAutoresetMode:
         env.metadata = metadata
         with pytest.raises(EnvironmentContractError, match="does not say how it resets"):
             autoreset_mode(env)
+
+
+@pytest.mark.parametrize(
+    ("mode", "ignores_a_step", "final", "following"),
+    [("NextStep", True, 1, 1), ("SameStep", False, 9, 1), ("Disabled", False, 1, 5)],
+)
+def test_the_autoreset_objects(mode: str, ignores_a_step: bool, final: int, following: int) -> None:
+    """`step` returns 1 with 9 in `final_obs`, and `reset` returns 5."""
+    masks = []
+
+    class Resetting(ToyVectorEnv):
+        def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+            masks.append(options["reset_mask"].tolist())
+            return 5, {}
+
+    autoreset = autoreset_of(Resetting(2, mode=mode))
+    assert autoreset.ignores_a_step == ignores_a_step
+    assert autoreset.final_observations(1, {"final_obs": 9}) == final
+    assert autoreset.final_observations(1, {}) == (None if mode == "SameStep" else 1)
+    assert autoreset.restart(1, np.array([F, F])) == 1
+    assert autoreset.restart(1, np.array([F, T])) == following
+    assert masks == ([[F, T]] if mode == "Disabled" else [])
+
+
+def test_accounts_of_episodes_by_hand() -> None:
+    accounts = EpisodeAccounts(1)
+    rewards, valid, over = np.array([[1, 2, 77, 3], [T, T, F, T], [F, T, F, F]])[..., None]
+    # 1 + 2 in two steps; 77 belongs to no episode; 3 in one step is still under way.
+    assert episodes(accounts.add(rewards, valid.astype(bool), over.astype(bool))) == [(3, 2, 1)]
+    other = EpisodeAccounts(1)
+    other.load_state_dict(accounts.state_dict())
+    for each in (accounts, other):
+        assert episodes(each.add(np.full((2, 1), 4.0), np.array([[T], [T]]), np.array([[F], [T]]))) == [(11, 3, 1)]
 
 
 class TestBrokenEnvironments:

@@ -52,7 +52,7 @@ class Collector:
     ) -> None:
         self.env, self._checked, self._distribution = checked.env, checked, distribution
         self._generator, self._on_tick = generator, on_tick
-        self._num_steps, self._cut_at_end, self._start = num_steps, cut_at_end, start
+        self._num_steps, self._cut_at_end, self._has_core = num_steps, cut_at_end, start is not None
         self._autoreset, self._episode_over = autoreset_of(self.env), episode_over(self.env)
         # A cut rollout may begin with a step that the environment ignores: one more row, for T real steps.
         rows, num_envs = num_steps + cut_at_end, self.env.num_envs
@@ -63,22 +63,15 @@ class Collector:
         self._over = np.zeros((rows + 1, num_envs), np.bool_)  # row t + 1: which episodes ended at step t
         self._newest = rows  # the row of the observations that are acted on next
         self._accounts = EpisodeAccounts(num_envs)
-        self.reset(seed)
+        self._observations[self._newest] = checked.reset(seed)
+        if start is not None:
+            self._buffers.core[0][self._newest] = start
 
     @property
     def ended(self) -> NDArray[np.bool_]:
         """Which environments' episodes ended with the last row, `[N]`; a lost life is no end."""
         ended: NDArray[np.bool_] = self._over[self._newest]
         return ended
-
-    def reset(self, seed: int) -> None:
-        """Starts new episodes in all environments."""
-        self._observations[self._newest] = self._checked.reset(seed)
-        self._over[self._newest] = False
-        self._accounts.clear()
-        if self._start is not None:
-            states, resets = self._buffers.core
-            states[self._newest], resets[self._newest] = self._start, False
 
     def collect(self, network: ActorCritic) -> list[FinishedEpisode]:
         """Fills `self.rollout` with T steps of sampled actions; returns the episodes that ended in them.
@@ -89,7 +82,7 @@ class Collector:
         rollout, env, observations, over = self._buffers, self._checked, self._observations, self._over
         resets_at_once, cut_at_end = not self._autoreset.ignores_a_step, self._cut_at_end
         num_rows = self._begin_rollout()
-        policy = network.policy if self._start is None else self._remembering(network)
+        policy = self._remembering(network) if self._has_core else network.policy
         noise = self._distribution.noise(self._noise, self._generator)
         with torch.inference_mode():
             for t in range(num_rows):
@@ -116,7 +109,7 @@ class Collector:
     def _begin_rollout(self) -> int:
         """Copies the newest rows to row 0; returns how many rows the rollout has at most."""
         self._observations[0], self._over[0] = self._observations[self._newest], self._over[self._newest]
-        if self._start is not None:
+        if self._has_core:
             states, resets = self._buffers.core
             states[0], resets[0] = states[self._newest], resets[self._newest]
         self._buffers.finals.clear()
@@ -128,7 +121,7 @@ class Collector:
         rollout, over = self._buffers, self._over
         if self._autoreset.ignores_a_step:
             np.logical_not(over[:num_rows], out=rollout.valid[:num_rows])
-        if self._start is not None:
+        if self._has_core:
             self._mark_reset(num_rows)
         self._newest = num_rows
         if num_rows != len(self.rollout.rewards):
@@ -181,7 +174,7 @@ class Collector:
                 **self._accounts.state_dict(),
                 "ended": torch.from_numpy(self.ended.copy()),
             }
-            if self._start is not None:
+            if self._has_core:
                 states, resets = self._buffers.core
                 core, reset = states[self._newest].clone(), torch.from_numpy(resets[self._newest].copy())
                 state |= {"core": core, "resets": reset}
@@ -195,6 +188,6 @@ class Collector:
             self._observations[self._newest] = state["observation"].numpy()
             self._accounts.load_state_dict(state)
             self._over[self._newest] = state["ended"].numpy()
-            if self._start is not None:
+            if self._has_core:
                 states, resets = self._buffers.core
                 states[self._newest], resets[self._newest] = state["core"], state["resets"].numpy()

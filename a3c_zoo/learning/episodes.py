@@ -52,10 +52,6 @@ class EpisodeAccounts:
         self._returns, self._lengths = returns[-1].copy(), lengths[-1].copy()
         return finished
 
-    def clear(self) -> None:
-        """Forgets the episodes under way."""
-        self._returns[:], self._lengths[:] = 0, 0
-
     def state_dict(self) -> dict[str, Any]:
         """Returns and lengths so far, both `[N]`."""
         return {"returns": torch.from_numpy(self._returns.copy()), "lengths": torch.from_numpy(self._lengths.copy())}
