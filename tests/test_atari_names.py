@@ -80,7 +80,7 @@ def test_games_without_sets_of_their_own_have_the_familys() -> None:
         ),
         (
             ["pong", "-o", "network.name=nature", "-o", "frame_size=35"],
-            "network 'nature' cannot take frames of 35×35: too little is left of them for convolution 3.",
+            "network 'nature' cannot take frames of 35×35: they are too small for convolution 3.",
         ),
         (["atari:pogn"], "unknown Atari game 'pogn'. Did you mean 'pong'?"),
         (["pong", "-o", "frame_size=300"], "-o env.frame_size: 300 — must be less than or equal to 210"),

@@ -174,7 +174,7 @@ def test_the_smallest_frames(name: str, least: int) -> None:
     with pytest.raises(ConfigError) as caught:
         build(name, least - 1)
     line = str(caught.value)
-    assert line.startswith(f"network '{name}' cannot take frames of {least - 1}×{least - 1}: too little is left ")
+    assert line.startswith(f"network '{name}' cannot take frames of {least - 1}×{least - 1}: they are too small ")
     assert "env.frame_size" in line
     assert "\n" not in line
 

@@ -546,7 +546,7 @@ def test_what_has_no_room_for_a_core_is_refused() -> None:
 
 def test_transitions_are_refused_a_core(tmp_path: Path) -> None:
     overrides = {"network.recurrent": "lstm", "network.separate": False, "agent.transfer": "transitions"}
-    with pytest.raises(ConfigError, match=r"recurrent: lstm — .*-o agent.transfer=microbatches"):
+    with pytest.raises(ConfigError, match=r"transfer: transitions — .*-o agent.transfer=microbatches"):
         a3c_zoo.train("cartpole", agent="a3c-data", overrides=overrides, runs_dir=tmp_path)
 
 

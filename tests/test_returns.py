@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from a3c_zoo.learning.returns import gae, monte_carlo_returns, n_step_returns, rollout_returns
+from a3c_zoo.learning.returns import gae, monte_carlo_returns, n_step_returns
 
 T, F = True, False
 
@@ -25,6 +25,11 @@ def assert_rows(actual: Any, *expected: float) -> None:
     assert actual.dtype == np.float32
     assert actual.shape == (len(expected), 1)
     np.testing.assert_allclose(actual[:, 0], expected, rtol=1e-6, atol=1e-6)
+
+
+def rollout_returns(rewards: Any, next_values: Any, terminated: Any, truncated: Any, gamma: float) -> Any:
+    """Returns to the end of the rollout: windows as long as that."""
+    return n_step_returns(rewards, next_values, terminated, truncated, gamma, len(rewards))
 
 
 # Three steps with γ = ½. V(s_1), V(s_2), V(s_3) are 10, 20, 40, and V(s_0) is 5.
@@ -104,7 +109,7 @@ class TestRolloutReturns:
         assert_rows(n_step_returns(rewards, ones, terminated, OPEN, 0.99, 3), *expected)
         assert_rows(gae(rewards, column(0, 0, 0), column(0, 0, 1), terminated, OPEN, 0.99, 1.0), *expected)
         if not is_bootstrapped:
-            assert_rows(monte_carlo_returns(rewards, terminated, OPEN, 0.99)[0], *expected)
+            assert_rows(monte_carlo_returns(rewards, terminated, OPEN, 0.99), *expected)
 
 
 class TestSlidingWindows:
@@ -156,28 +161,21 @@ class TestSlidingWindows:
 class TestMonteCarlo:
     def test_whole_episode(self) -> None:
         # G_2 = 3;  G_1 = 2 + 1.5 = 3.5;  G_0 = 1 + 1.75 = 2.75
-        returns, complete = monte_carlo_returns(REWARDS, flags(F, F, T), OPEN, 0.5)
+        returns = monte_carlo_returns(REWARDS, flags(F, F, T), OPEN, 0.5)
         assert_rows(returns, 2.75, 3.5, 3)
-        assert complete[:, 0].tolist() == [T, T, T]
 
-    def test_rows_of_an_unfinished_episode_are_marked(self) -> None:
+    def test_an_episode_counts_no_reward_of_the_next_one(self) -> None:
         # the first episode: G_1 = 2, G_0 = 1 + ½·2 = 2; row 2 belongs to one that goes on
-        returns, complete = monte_carlo_returns(REWARDS, IN_THE_MIDDLE, OPEN, 0.5)
+        returns = monte_carlo_returns(REWARDS, IN_THE_MIDDLE, OPEN, 0.5)
         assert_rows(returns[:2], 2, 2)
-        assert complete[:, 0].tolist() == [T, T, F]
-
-    def test_no_end_at_all(self) -> None:
-        assert monte_carlo_returns(REWARDS, OPEN, OPEN, 0.5)[1][:, 0].tolist() == [F, F, F]
 
     def test_a_truncation_ends_an_episode_too(self) -> None:
-        returns, complete = monte_carlo_returns(REWARDS, OPEN, IN_THE_MIDDLE, 0.5)
+        returns = monte_carlo_returns(REWARDS, OPEN, IN_THE_MIDDLE, 0.5)
         assert_rows(returns[:2], 2, 2)
-        assert complete[:, 0].tolist() == [T, T, F]
 
     def test_one_step(self) -> None:
-        returns, complete = monte_carlo_returns(column(3), flags(T), flags(F), 0.5)
+        returns = monte_carlo_returns(column(3), flags(T), flags(F), 0.5)
         assert_rows(returns, 3)
-        assert complete.tolist() == [[T]]
 
 
 class TestGae:
@@ -224,7 +222,7 @@ class TestGae:
         # R_0 = 1, R_2 = 23, whatever the definition
         assert_rows(rollout_returns(rewards, following, flags(T, F, F), OPEN, 0.5)[::2], 1, 23)
         assert_rows(n_step_returns(rewards, following, flags(T, F, F), OPEN, 0.5, 3)[::2], 1, 23)
-        assert_rows(monte_carlo_returns(rewards, flags(T, F, T), OPEN, 0.5)[0][::2], 1, 3)
+        assert_rows(monte_carlo_returns(rewards, flags(T, F, T), OPEN, 0.5)[::2], 1, 3)
 
     def test_environments_are_independent(self) -> None:
         twice = [np.repeat(array, 2, axis=1) for array in (REWARDS, VALUES, NEXT)]

@@ -14,7 +14,7 @@ from a3c_zoo.learning.actions import Categorical, action_distribution
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.objective import Objective, advantages_and_returns, differentiate, to_unit_length
-from a3c_zoo.learning.returns import monte_carlo_returns, rollout_returns
+from a3c_zoo.learning.returns import monte_carlo_returns, n_step_returns
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.learning.textbook import Textbook
@@ -47,7 +47,8 @@ WITHOUT, BOOTSTRAP = 0.0, 1.0
 ])  # fmt: skip
 def test_full_returns_of_the_worked_example(rewards: list[float], last_value: float, expected: float) -> None:
     never, values = flags(F, F, F), floats(0, 0, last_value)
-    assert rollout_returns(floats(*rewards), values, never, never, 0.99)[0, 0] == pytest.approx(expected, abs=1e-6)
+    returns = n_step_returns(floats(*rewards), values, never, never, 0.99, len(rewards))
+    assert returns[0, 0] == pytest.approx(expected, abs=1e-6)
 
 
 def as_printed(rewards: list[float], last_value: float) -> float:
@@ -67,7 +68,7 @@ def as_printed(rewards: list[float], last_value: float) -> float:
 def test_what_the_printed_loop_gives_for_it(rewards: list[float], last_value: float, expected: float) -> None:
     assert as_printed(rewards, last_value) == pytest.approx(expected)
     never = flags(F, F, F)
-    ours = rollout_returns(floats(*rewards), floats(0, 0, last_value), never, never, 0.99)
+    ours = n_step_returns(floats(*rewards), floats(0, 0, last_value), never, never, 0.99, 3)
     assert ours[1, 0] == pytest.approx(expected, abs=1e-6)  # the return of the second step
     assert ours[0, 0] != pytest.approx(expected, abs=0.1)
 
@@ -111,8 +112,7 @@ def test_whole_episodes_have_no_bootstrap() -> None:
     advantages, returns = advantages_and_returns(made, ALL, floats(1, 1), floats(5, 8), objective(whole_episodes=True))
     assert returns[:, 0].tolist() == [2, 2]  # 2, and 1 + ½·2
     assert advantages[:, 0].tolist() == [1, 1]
-    expected, complete = monte_carlo_returns(made.rewards, made.terminated, made.truncated, 0.5)
-    assert complete.all()
+    expected = monte_carlo_returns(made.rewards, made.terminated, made.truncated, 0.5)
     assert np.array_equal(returns, expected)
 
 

@@ -9,13 +9,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from multiprocessing.synchronize import Lock
-from typing import Any
 
 from a3c_zoo.agents.apply import Applier
 from a3c_zoo.agents.configs import A3CConfig, LossConfig
-from a3c_zoo.agents.context import WorkerContext
+from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.training import train
 from a3c_zoo.agents.worker import RolloutWorker
 from a3c_zoo.errors import ConfigError
@@ -32,9 +30,7 @@ class A3CWorker(RolloutWorker):
     `context.exchange` is a lock that is held while a gradient is applied, or None for none.
     """
 
-    def __init__(
-        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
-    ) -> None:
+    def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, state, on_tick)
         lock = None if context.exchange is None else PatientLock(context.exchange, on_tick)
         self.applier = Applier(self, state, lock)
@@ -56,7 +52,7 @@ class A3CWorker(RolloutWorker):
             if wanted:
                 self.tell(metrics | applied)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return super().state_dict() | self.applier.state_dict()
 
 

@@ -11,15 +11,14 @@ they cross:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CDataConfig
-from a3c_zoo.agents.context import WorkerContext, misfit
+from a3c_zoo.agents.context import OnTick, State, WorkerContext, loading
 from a3c_zoo.agents.learner import Handover, Learner, make_ring
 from a3c_zoo.agents.training import train
 from a3c_zoo.agents.worker import RolloutWorker
@@ -39,9 +38,7 @@ if TYPE_CHECKING:
 class DataWorker(RolloutWorker):
     """Collects, and hands over samples."""
 
-    def __init__(
-        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
-    ) -> None:
+    def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, state, on_tick)
         assert isinstance(self.agent, A3CDataConfig)
         self.handover = Handover(self, state)
@@ -90,7 +87,7 @@ class DataWorker(RolloutWorker):
             slot["lasts"][0] = lasts[t, n]
             self.handover.commit(slot)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         state = super().state_dict()
         return state | self.handover.state_dict(state["collector"])
 
@@ -98,9 +95,7 @@ class DataWorker(RolloutWorker):
 class DataLearner(Learner):
     """Gathers `agent.batch_size` samples and learns from them."""
 
-    def __init__(
-        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
-    ) -> None:
+    def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, state, on_tick)
         assert isinstance(self.agent, A3CDataConfig)
         self._size = self.agent.batch_size
@@ -114,7 +109,10 @@ class DataLearner(Learner):
         #: Views of the same tensors `[B, ...]`: the samples of all slots in a row.
         self._samples = {name: part.flatten(0, 1) for name, part in self._batch.items()}
         if state:
-            self._load(state)
+            with loading():
+                self._taken = len(state["batch"]["observations"])
+                for name, part in self._batch.items():
+                    part[: self._taken] = state["batch"][name]
 
     def take(self, slot: dict[str, Tensor]) -> bool:
         for name, part in self._batch.items():
@@ -181,20 +179,12 @@ class DataLearner(Learner):
         logits = logits.view(rows, slots, envs, -1).transpose(0, 1).flatten(0, 2)
         return logits, values[: self._size].view(rows, slots, envs).transpose(0, 1).flatten()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         batch = {name: part[: self._taken].clone() for name, part in self._batch.items()}
         return super().state_dict() | {"batch": batch}
 
-    def _load(self, state: dict[str, Any]) -> None:
-        try:
-            self._taken = len(state["batch"]["observations"])
-            for name, part in self._batch.items():
-                part[: self._taken] = state["batch"][name]
-        except (KeyError, RuntimeError, ValueError) as error:
-            raise misfit(error) from error
 
-
-def build(context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> Worker:
+def build(context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> Worker:
     """Returns a worker, or the learner for the last rank."""
     return (DataLearner if rank == context.config.run.workers else DataWorker)(context, rank, state, on_tick)
 

@@ -8,14 +8,11 @@ clips the sum, and applies it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CGradConfig
-from a3c_zoo.agents.context import WorkerContext, misfit
+from a3c_zoo.agents.context import OnTick, State, WorkerContext, loading
 from a3c_zoo.agents.learner import Handover, Learner, make_ring
 from a3c_zoo.agents.training import train
 from a3c_zoo.agents.worker import RolloutWorker
@@ -30,9 +27,7 @@ from a3c_zoo.records import RunContext
 class GradientWorker(RolloutWorker):
     """Collects, differentiates, and hands over the gradient."""
 
-    def __init__(
-        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
-    ) -> None:
+    def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, state, on_tick)
         self.handover = Handover(self, state)
 
@@ -72,7 +67,7 @@ class GradientWorker(RolloutWorker):
             want_metrics,
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         state = super().state_dict()
         return state | self.handover.state_dict(state["collector"])
 
@@ -80,18 +75,14 @@ class GradientWorker(RolloutWorker):
 class GradientLearner(Learner):
     """Adds up the workers' gradients and applies the sum."""
 
-    def __init__(
-        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
-    ) -> None:
+    def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, state, on_tick)
         assert isinstance(self.agent, A3CGradConfig)
         self._number = self.agent.gradients_per_update
         self._sum = torch.zeros_like(context.parameters)
         if state:
-            try:
+            with loading():
                 self._sum.copy_(state["sum"])
-            except (KeyError, RuntimeError) as error:
-                raise misfit(error) from error
 
     def take(self, slot: dict[str, Tensor]) -> bool:
         self._sum.add_(slot["gradient"])
@@ -104,11 +95,11 @@ class GradientLearner(Learner):
         if wanted:
             self.tell(applied)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return super().state_dict() | {"sum": self._sum.clone()}
 
 
-def build(context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> Worker:
+def build(context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> Worker:
     """Returns a worker, or the learner for the last rank."""
     kind = GradientLearner if rank == context.config.run.workers else GradientWorker
     return kind(context, rank, state, on_tick)

@@ -27,14 +27,12 @@ class LossConfig(AgentConfig):
         "constant", description="linear: the entropy bonus falls to 0 over optimizer.schedule_steps (else run.steps)"
     )
     value_coefficient: float = Field(0.5, ge=0, description="weight of the value loss")
-    normalize_advantages: bool = Field(False, description="advantages scaled to mean 0 and deviation 1 per update")
-    clip_rewards: bool = Field(False, description="rewards clipped to ±1 in the loss, never in the environment")
+    normalize_advantages: bool = Field(False, description="scale advantages to mean 0 and deviation 1 per update")
+    clip_rewards: bool = Field(False, description="clip rewards to ±1 in the loss; the environment's stay as they are")
     reward_scale: float = Field(
-        1.0, gt=0, description="multiplied with every reward in the loss, before they are clipped; returns stay raw"
+        1.0, gt=0, description="factor of every reward in the loss, before rewards are clipped; returns stay raw"
     )
-    squash_actions: bool = Field(
-        False, description="Box actions squashed to their bounds by tanh; false: clipped to them"
-    )
+    squash_actions: bool = Field(False, description="squash Box actions to their bounds by tanh; false: clip them")
     loss_reduction: Literal["mean", "sum"] = Field("mean", description="how the samples of an update are combined")
 
     @property
@@ -76,17 +74,17 @@ class A3CConfig(LossConfig):
 
 
 class HandoverConfig(LossConfig):
-    """Workers that hand their work over to a learner; returns are sliding windows."""
+    """Agents whose workers hand over to a learner; their returns come from sliding windows."""
 
     n_steps: int = Field(4, ge=1, le=100_000, description="steps per environment in one rollout (T)")
     reward_steps: int = Field(4, ge=1, le=10_000, description="steps of a return before its bootstrap (n)")
     pull: Literal["rollout", "live"] = Field(
         "rollout",
         description="parameters that a worker acts with; rollout: a copy, made before each rollout; live: the shared "
-        "ones themselves, which may change at any time",
+        "parameters, which may change at any time",
     )
     slots: int = Field(
-        2, ge=1, le=1024, description="of each worker in the shared ring; a worker whose slots are all full waits"
+        2, ge=1, le=1024, description="slots of each worker in the ring; a worker waits while all its slots are full"
     )
 
     @property
@@ -103,8 +101,8 @@ class A3CDataConfig(HandoverConfig):
 
     transfer: Literal["microbatches", "transitions"] = Field(
         "microbatches",
-        description="what one slot holds; microbatches: a rollout, its returns bootstrapped by the worker; "
-        "transitions: a single one, bootstrapped by the learner",
+        description="contents of a slot; microbatches: a rollout, with returns that the worker has bootstrapped; "
+        "transitions: one transition, which the learner bootstraps",
     )
     batch_size: int = Field(
         128,
@@ -118,7 +116,7 @@ class A3CGradConfig(HandoverConfig):
     """Gradient parallelism: workers collect and differentiate, the learner applies."""
 
     n_steps: int = Field(8, ge=1, le=100_000, description="steps per environment in one rollout (T)")
-    gradients_per_update: int = Field(2, ge=1, le=1024, description="gradients that are added up for one update")
+    gradients_per_update: int = Field(2, ge=1, le=1024, description="gradients that are added up for an update")
 
 
 class TextbookConfig(LossConfig):
@@ -131,9 +129,9 @@ class TextbookConfig(LossConfig):
     value_coefficient: float = Field(0.1, ge=0, description="weight of the value loss")
     loss_reduction: Literal["mean", "sum"] = Field("sum", description="how the samples of an update are combined")
     termination_reward: float | None = Field(
-        None, description="in the loss, in place of the environment's reward where an episode terminated"
+        None, description="replaces the reward of a step that terminates an episode, in the loss; null: keep it"
     )
-    normalize_returns: bool = Field(False, description="returns divided by their L2 norm over the rollout")
+    normalize_returns: bool = Field(False, description="divide returns by their L2 norm over the rollout")
 
     @property
     def acts_live(self) -> bool:
@@ -144,7 +142,7 @@ class NStepConfig(TextbookConfig):
     """Rollouts of at most `n_steps`, cut at the episode's end; bootstrapped where they are cut before."""
 
     n_steps: int = Field(
-        100, ge=1, le=100_000, description="steps in one rollout (N), if the episode doesn't end before"
+        100, ge=1, le=100_000, description="most steps of a rollout (N); it ends earlier with its episode"
     )
 
 
@@ -154,5 +152,5 @@ class MonteCarloConfig(TextbookConfig):
     whole_episodes: ClassVar[bool] = True
 
     n_steps: int = Field(
-        1000, ge=1, le=1_000_000, description="steps of the longest episode: so much memory is set aside"
+        1000, ge=1, le=1_000_000, description="most steps of an episode; memory is reserved for that many"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,11 @@ from a3c_zoo.learning.optimizers import optimizer_class
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.records import RunContext
+
+#: The state dictionary of a worker or learner, one part of a checkpoint.
+State = dict[str, Any]
+#: Called while a worker or learner works or waits; may raise to stop it.
+OnTick = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +52,7 @@ class WorkerContext:
     exchange: Any = None
 
 
-def make_worker_context(
-    context: RunContext, model: Model, exchange: Any = None, has_learner: bool = False
-) -> WorkerContext:
+def worker_context(context: RunContext, model: Model, exchange: Any, has_learner: bool) -> WorkerContext:
     """Returns what the workers of a new run get, or those of a run that goes on from its checkpoint.
 
     Args:
@@ -72,7 +76,12 @@ def make_worker_context(
         moments = optimizer_class(context.optimizer).moments(parameters, config.optimizer)
     if saved:
         model.check_shapes(saved["model"]["shapes"])
-        _load(saved, parameters, counters, statistics, moments or {})
+        with loading():
+            parameters.copy_(saved["model"]["parameters"])
+            counters.copy_(saved["counters"])
+            if statistics is not None:
+                statistics.copy_(saved["model"]["statistics"])
+        fill(moments or {}, saved.get("optimizer", {}))
     if not context.serial:
         share(parameters, counters, *([] if statistics is None else [statistics]), *(moments or {}).values())
     return WorkerContext(
@@ -90,36 +99,21 @@ def make_worker_context(
     )
 
 
-def _load(
-    saved: Mapping[str, Any],
-    parameters: Tensor,
-    counters: Tensor,
-    statistics: Tensor | None,
-    moments: Mapping[str, Tensor],
-) -> None:
-    try:
-        parameters.copy_(saved["model"]["parameters"])
-        counters.copy_(saved["counters"])
-        if statistics is not None:
-            statistics.copy_(saved["model"]["statistics"])
-    except (KeyError, RuntimeError, TypeError) as error:
-        raise misfit(error) from error
-    fill(moments, saved.get("optimizer", {}))
-
-
 def fill(moments: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
-    """Copies an optimizer's saved moments into its own.
-
-    Raises:
-        RunDirectoryError: they are another optimizer's, or another network's.
-    """
-    try:
+    """Copies an optimizer's saved moments into its own; see `loading`."""
+    with loading():
         for name, tensor in moments.items():
             tensor.copy_(saved[name])
-    except (KeyError, RuntimeError, TypeError) as error:
-        raise misfit(error) from error
 
 
-def misfit(error: Exception) -> RunDirectoryError:
-    """The error for a checkpoint whose tensors are not those of this run."""
-    return RunDirectoryError(f"the checkpoint does not fit the run's config.yml: {error}")
+@contextmanager
+def loading() -> Iterator[None]:
+    """Within the context, parts of a checkpoint are copied into those of this run.
+
+    Raises:
+        RunDirectoryError: they are missing, or do not fit.
+    """
+    try:
+        yield
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise RunDirectoryError(f"the checkpoint does not fit the run's config.yml: {error}") from error

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from math import prod
-from typing import Any
 
 from torch import Tensor
 
 from a3c_zoo.agents.apply import Applier
 from a3c_zoo.agents.configs import HandoverConfig
-from a3c_zoo.agents.context import WorkerContext, misfit
+from a3c_zoo.agents.context import OnTick, State, WorkerContext, loading
 from a3c_zoo.agents.worker import Member, RolloutWorker
 from a3c_zoo.config import Config
 from a3c_zoo.learning.memory import check_handover_memory
@@ -30,7 +28,7 @@ class Handover:
         windows: over the worker's rollouts.
     """
 
-    def __init__(self, worker: RolloutWorker, state: dict[str, Any] | None) -> None:
+    def __init__(self, worker: RolloutWorker, state: State | None) -> None:
         agent = worker.agent
         assert isinstance(agent, HandoverConfig)
         self._worker, self._ring = worker, Ring(worker.context.exchange)
@@ -38,10 +36,8 @@ class Handover:
             worker.collector.rollout, agent.reward_steps, agent.gamma, agent.clip_rewards, agent.reward_scale
         )
         if state and "windows" in state:
-            try:
+            with loading():
                 self.windows.load_state_dict(state["windows"])
-            except (KeyError, RuntimeError, ValueError) as error:
-                raise misfit(error) from error
 
     def claim(self) -> dict[str, Tensor]:
         """Returns the worker's next slot to fill; waits until the learner has emptied one."""
@@ -52,7 +48,7 @@ class Handover:
         slot["version"].fill_(self._worker.updates_at_pull)
         self._ring.commit(self._worker.rank)
 
-    def state_dict(self, collector: dict[str, Any]) -> dict[str, Any]:
+    def state_dict(self, collector: State) -> State:
         """The windows, where the collector's state holds its environments; otherwise a resumed run begins new ones."""
         return {"windows": self.windows.state_dict()} if "env" in collector else {}
 
@@ -66,19 +62,15 @@ class Learner(Member):
         versions: for each item that was taken for the next update, the count of updates when its worker pulled.
     """
 
-    def __init__(
-        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
-    ) -> None:
+    def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, on_tick)
         self.ring, self.applier = Ring(context.exchange), Applier(self, None)
         self.versions: list[int] = []
         self._worked_s = self._waited_s = 0.0
         self._wait_s = SHORTEST_WAIT_S
         if state:
-            try:
+            with loading():
                 self.versions, self.ring.last = list(state["versions"]), state["last"]
-            except KeyError as error:
-                raise misfit(error) from error
 
     def work(self) -> None:
         """Takes the next item in the ring, or waits a little for it."""
@@ -122,7 +114,7 @@ class Learner(Member):
         self.versions.clear()
         return applied
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"versions": list(self.versions), "last": self.ring.last}
 
     def report(self) -> Report:

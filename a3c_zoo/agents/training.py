@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from a3c_zoo.agents.configs import HandoverConfig, LossConfig
-from a3c_zoo.agents.context import WorkerContext, make_worker_context
+from a3c_zoo.agents.context import WorkerContext, worker_context
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.counters import Counters
@@ -43,7 +43,7 @@ def train(
     spaces = probe_spaces(context.entry, context.network, config, context.supported_spaces)
     _check_memory(config, spaces)
     model = Model.create(spaces, context.network, config)
-    shared = make_worker_context(context, model, exchange(model) if exchange else None, has_learner)
+    shared = worker_context(context, model, exchange(model) if exchange else None, has_learner)
     crew = _crew(context, worker, shared, has_learner)
     supervise(crew, context, _snapshot(model, shared, crew))
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig, TextbookConfig
-from a3c_zoo.agents.context import WorkerContext, misfit
+from a3c_zoo.agents.context import OnTick, State, WorkerContext, loading
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
@@ -44,7 +42,7 @@ class Member:
         staleness: of the latest updates, in updates.
     """
 
-    def __init__(self, context: WorkerContext, rank: int, on_tick: Callable[[], None]) -> None:
+    def __init__(self, context: WorkerContext, rank: int, on_tick: OnTick) -> None:
         config = context.config
         assert isinstance(config.agent, LossConfig)
         assert config.optimizer is not None
@@ -90,7 +88,7 @@ class Member:
         report.steps, report.updates = self.counters.steps, self.counters.updates
         return report
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {}
 
     def close(self) -> None:
@@ -105,9 +103,7 @@ class RolloutWorker(Member):
             environment step.
     """
 
-    def __init__(
-        self, context: WorkerContext, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]
-    ) -> None:
+    def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, on_tick)
         config, agent, seed = context.config, self.agent, context.config.run.seed
         env = make_vector_env(context.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
@@ -124,10 +120,8 @@ class RolloutWorker(Member):
         if agent.acts_live:
             self.model.flat.attach(context.parameters)
         if state:
-            try:
+            with loading():
                 self.collector.load_state_dict(state["collector"])
-            except (KeyError, RuntimeError, ValueError) as error:
-                raise misfit(error) from error
 
     def pull(self) -> None:
         """Copies the shared parameters and observation statistics into the worker's own network."""
@@ -165,7 +159,7 @@ class RolloutWorker(Member):
             )
         return rollout
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"collector": self.collector.state_dict()}
 
     def close(self) -> None:

@@ -13,12 +13,11 @@ if TYPE_CHECKING:
 
 
 class Counters:
-    """Exact counters without a lock: each worker writes its own row and reads the sum of all.
+    """Exact counters without a lock: each worker writes its own row, and the sum of all rows is read.
 
     Attributes:
-        tensor: `[workers, 4]`, int64, in shared memory where processes share it. Columns: agent steps, updates,
-            ticks (environment steps and looks while waiting, by which a hung worker is told from a slow one), and
-            finished episodes.
+        tensor: `[workers, 4]`, int64, in shared memory if processes share it. Columns: agent steps, updates, ticks,
+            finished episodes. A tick is an environment step or a check while waiting; a worker without ticks hangs.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -27,7 +26,7 @@ class Counters:
 
     @staticmethod
     def zeros(num_workers: int) -> Tensor:
-        """The tensor of workers that have done nothing."""
+        """The tensor before the first step."""
         return torch.zeros((num_workers, 4), dtype=torch.int64)
 
     def row(self, worker: int) -> NDArray[np.int64]:

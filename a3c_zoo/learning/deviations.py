@@ -1,4 +1,4 @@
-"""Standard deviations of a Gaussian policy: parameters of their own, the same for every observation."""
+"""Standard deviations of a Gaussian policy: parameters that do not depend on the observation."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class WithDeviations(ActorCritic):
-    """A network whose outputs are means μ; to each row of them it adds log σ, so that policies are `[B, 2D]`.
+    """Wraps a network whose outputs are means μ `[B, D]`; appends log σ `[D]` to each row, which gives `[B, 2D]`.
 
-    Any network can be wrapped, with a recurrent core or without. σ begins with 1 in every dimension.
+    Any network can be wrapped, with or without a recurrent core. σ is 1 at the start.
 
     Args:
-        network: gives D means. num_actions: D.
+        network: its policy outputs are D means. num_actions: D.
     """
 
-    network: Any  # as nn.Module's attributes are: any ActorCritic
+    network: Any  # an ActorCritic; Any, like all attributes of an nn.Module
     log_std: nn.Parameter
 
     def __init__(self, network: ActorCritic, num_actions: int) -> None:

@@ -1,4 +1,4 @@
-"""Networks on a GPU: the shared parameters, the rollouts and the optimizer stay in the CPU's memory."""
+"""Networks on a GPU. Shared parameters, rollouts and optimizer stay in the CPU's memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from a3c_zoo.errors import ConfigError
 
 
 def check_device(device: str) -> None:
-    """Raises ConfigError if this torch on this machine cannot compute on a device, "cpu" or "cuda"."""
+    """Raises ConfigError if torch cannot compute on a device, "cpu" or "cuda", of this machine."""
     if device == "cpu" or torch.cuda.is_available():
         return
     build = "is the CPU build" if torch.version.cuda is None else f"is built for CUDA {torch.version.cuda}"
@@ -25,9 +25,9 @@ def check_device(device: str) -> None:
 
 
 class OnDevice:
-    """A network on a device, for callers on the CPU: what they pass goes there, what comes out comes back.
+    """A network on a device for callers on the CPU: arguments are copied to the device, results are copied back.
 
-    Frames cross as uint8, and logits, values and their gradients are small. Gradients flow back through the copies.
+    Gradients flow back through the copies. Frames are copied as uint8; logits, values and their gradients are small.
     """
 
     def __init__(self, module: nn.Module, device: str) -> None:
@@ -38,7 +38,7 @@ class OnDevice:
         if not inspect.ismethod(attribute):
             return attribute
         call = functools.partial(self._call, attribute)
-        setattr(self, name, call)  # found without this detour from now on
+        setattr(self, name, call)  # the next access finds it directly
         return call
 
     def _call(self, method: Any, *arguments: Any) -> Any:

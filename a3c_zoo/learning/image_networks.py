@@ -1,7 +1,6 @@
-"""Actor-critic networks for images: frames travel as uint8 and become floating point here, on their way in.
+"""Actor-critic networks for images: frames are stored as uint8 and become floating point here.
 
-Centring and scaling are constants of the set, so a frame is prepared by one cast, one subtraction and one product, and
-nothing about it needs to be learned, shared or saved.
+The configuration holds the constants for centring and scaling. Nothing about them is learned, shared or saved.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
     from a3c_zoo.config import NetworkConfig
     from a3c_zoo.learning.spaces import ObservationSpec
 
-#: In place: saves an allocation each, and ELU's gradient then comes from its result, without an exponential.
+#: In place, each saves an allocation, and the gradient of ELU is computed from its result, without an exponential.
 IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh_,
     "relu": torch.relu_,
     "elu": functional.elu_,
 }
 
-#: Red, green, blue and alpha: with no more than these on the last axis, a picture's channels come last.
+#: Red, green, blue and alpha. If the last axis has at most this many elements, an image's channels come last.
 MOST_COLORS = 4
 
 
@@ -47,10 +46,10 @@ class Conv(NamedTuple):
         return (size + 2 * self.padding - self.kernel) // self.stride + 1
 
     def fits(self, size: int) -> bool:
-        """Whether its kernels don't reach beyond both edges at once.
+        """Whether a kernel never reaches over both edges of an input of this size.
 
-        Around a single pixel most of a padded kernel sees nothing, and in bfloat16 torch 2.13 (on AMX) leaves in that
-        part of the gradient what the memory held before, at times NaN.
+        Around a single pixel most of a padded kernel sees padding only. In bfloat16 torch 2.13 on AMX leaves that part
+        of the gradient uninitialised, at times NaN.
         """
         return size >= self.kernel - self.padding
 
@@ -59,9 +58,9 @@ class Architecture(NamedTuple):
     """A body of convolutions and a hidden layer.
 
     Attributes:
-        convs: first to last. hidden: units of the layer behind them. separate: a hidden layer each for policy and
-            value. elu: ELU rather than ReLU. core_is_hidden: a recurrent core stands in place of the hidden layer, not
-            behind it.
+        convs: first to last. hidden: units of the layer behind them.
+        separate: policy and value have a hidden layer each. elu: the activation is ELU; false: ReLU.
+        core_is_hidden: a recurrent core replaces the hidden layer; false: it stands behind it.
     """
 
     convs: tuple[Conv, ...]
@@ -90,8 +89,8 @@ class ConvActorCritic(Split):
         channels, *sizes = spec.shape
         if sizes[-1] <= MOST_COLORS < channels:
             raise ConfigError(
-                f"network '{name}' takes pictures as [channels, height, width], and these are "
-                f"{'×'.join(map(str, spec.shape))}: their channels come last. Turn them in a plugin of your own "
+                f"network '{name}' takes images as [channels, height, width], and these are "
+                f"{'×'.join(map(str, spec.shape))}: their channels come last. Reorder their axes in a plugin "
                 f"(docs/how-to/write-an-environment.md)"
             )
         self.scale, self.offset = config.scale, torch.tensor(-config.center * config.scale)
@@ -102,19 +101,18 @@ class ConvActorCritic(Split):
         for conv in architecture.convs:
             if not all(map(conv.fits, sizes)):
                 raise ConfigError(
-                    f"network '{name}' cannot take frames of {spec.shape[1]}×{spec.shape[2]}: too little is left of "
-                    f"them for convolution {len(convs) + 1}. Use larger frames (Atari's env.frame_size), or "
-                    f"another network"
+                    f"network '{name}' cannot take frames of {spec.shape[1]}×{spec.shape[2]}: they are too small for "
+                    f"convolution {len(convs) + 1}. Use larger frames (Atari's env.frame_size), or another network"
                 )
             convs.append(_convolution(channels, conv, gain))
             channels, sizes = conv.filters, [conv.size(size) for size in sizes]
         self.convs = nn.ModuleList(convs)
-        self._convs = tuple(convs)  # looked up without nn.Module, see networks.py
+        self._convs = tuple(convs)  # for fast access, see mlp.py
         convolved, width = channels * math.prod(sizes), architecture.hidden
         hidden = 2 if architecture.separate else 1
         if config.has_core:
             if architecture.separate:
-                raise ConfigError(f"network '{name}' has two hidden layers side by side: no recurrent core fits in")
+                raise ConfigError(f"network '{name}' has two hidden layers side by side, so it takes no recurrent core")
             hidden, width = 0 if architecture.core_is_hidden else 1, config.recurrent_size
         self.hidden = nn.ModuleList(linear(convolved, architecture.hidden, gain) for _ in range(hidden))
         self.num_features = architecture.hidden if hidden else convolved
@@ -125,7 +123,7 @@ class ConvActorCritic(Split):
         """`[B, features]` in the network's precision, from uint8 `[B, C, H, W]`."""
         x = observations.to(self.actor.weight.dtype)
         x = torch.add(self.offset, x, alpha=self.scale)  # scale · (x − center), in one pass
-        # Cast first, then reordered: twice as fast as both at once.
+        # A cast and then a reordering are twice as fast as both at once.
         x = x.contiguous(memory_format=torch.channels_last)
         for conv in self._convs:
             x = self.activation(functional.conv2d(x, conv.weight, conv.bias, conv.stride, conv.padding))

@@ -1,4 +1,4 @@
-"""Whether a run's environments fit into memory, asked before any of them is made."""
+"""Checks that the environments of a run fit into memory, before they are made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from a3c_zoo.errors import ConfigError
 if TYPE_CHECKING:
     from a3c_zoo.learning.spaces import ObservationSpec
 
-#: What an environment with images has for itself, beside its observations (an Atari emulator: 1.4 MB with ale-py 0.12).
+#: Memory of an environment with images beside its observations, in bytes (an Atari emulator of ale-py 0.12).
 IMAGE_ENVIRONMENT_BYTES = 1_400_000
 
 
@@ -24,15 +24,18 @@ def check_memory(
     update_samples: int = 0,
     number_bytes: int = 4,
 ) -> None:
-    """Holds what a run certainly needs against what there is. Networks, optimizers and libraries are not counted.
+    """Compares a lower bound of the memory that a run needs with the memory that is free.
+
+    Networks, optimizers and libraries are not counted.
 
     Args:
-        spec: of one observation. num_envs: of each worker. n_steps: rows of a rollout, without the last observation.
-        update_samples: observations that become floating point for an update, in this memory. number_bytes: 4, or
-            2 in bfloat16.
+        spec: of one observation. num_envs: environments of each worker.
+        stored_steps: observations that a worker stores for each environment, beside the newest one.
+        update_samples: observations that become floating point at once for an update, in the CPU's memory.
+        number_bytes: size of a floating point number: 4, or 2 in bfloat16.
 
     Raises:
-        ConfigError: it cannot fit.
+        ConfigError: the run cannot fit.
     """
     size, elements = spec.dtype.itemsize * prod(spec.shape), prod(spec.shape)
     own = size + (IMAGE_ENVIRONMENT_BYTES if spec.kind == "image" else 0)
@@ -49,13 +52,14 @@ def check_memory(
 
 
 def check_handover_memory(layout_bytes: int, *, workers: int, slots: int, batch_slots: int) -> None:
-    """The same for what crosses from workers to a learner, before it is set aside.
+    """The same check for the ring between workers and a learner, and for the learner's batch.
 
     Args:
-        layout_bytes: of one slot. slots: of each worker. batch_slots: so many slots' worth does the learner gather.
+        layout_bytes: size of one slot. slots: number of slots of each worker.
+        batch_slots: number of slots that the learner gathers.
 
     Raises:
-        ConfigError: it cannot fit.
+        ConfigError: they cannot fit.
     """
     ring, batch, available = workers * slots * layout_bytes, batch_slots * layout_bytes, hardware.available_memory()
     if ring + batch <= available:

@@ -1,4 +1,4 @@
-"""A network together with the spaces that it was built for: what is trained, saved and loaded."""
+"""A network with the spaces that it was built for: this is trained, saved and loaded."""
 
 from __future__ import annotations
 
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Keeps torch from splitting work over threads, from which tensors of this size gain nothing.
+    """Within the context torch computes in one thread.
 
-    Beside other programs they lose: threads that wait for each other spin. (An evaluation of 100 CartPole episodes
-    on two busy cores: 0.4 s with one thread, 8 to 40 s with two.) And bits then depend on the seed alone: orthogonal
-    weights come out differently for one, two and eight threads.
+    Tensors of this size do not get faster with several threads. Beside other programs they get slower, because threads
+    that wait for each other spin: an evaluation of 100 CartPole episodes on two busy cores took 0.4 s with one thread,
+    8 to 40 s with two. And with one thread results depend on the seed alone: orthogonal weights differ between one, two
+    and eight threads.
     """
     with _ONE_THREAD.lock:
         if _ONE_THREAD.users == 0:
@@ -65,7 +66,7 @@ def one_torch_thread() -> Iterator[None]:
 
 @dataclass(slots=True)
 class _OneThread:
-    """How many want one thread now (runs may be side by side in threads), and how many threads there were before."""
+    """The number of users of `one_torch_thread` (runs may be side by side in threads), and torch's threads before."""
 
     users: int = 0
     before: int = 1
@@ -77,26 +78,26 @@ _ONE_THREAD = _OneThread()
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """What a model is built for: how observations are stored, and how actions are distributed."""
+    """How a model's observations are stored, and how its actions are distributed."""
 
     observations: ObservationSpec
     actions: ActionDistribution
 
     def state_dict(self) -> dict[str, Any]:
-        """As plain numbers and strings."""
+        """Returns the spaces as plain numbers and strings."""
         return {"observation": self.observations.state_dict(), "action": distribution_state(self.actions)}
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> Spaces:
-        """From what `state_dict` returned."""
+        """Rebuilds the spaces from a `state_dict`."""
         return cls(ObservationSpec.from_state_dict(state["observation"]), distribution_from(state["action"]))
 
 
 def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
-    """Makes one environment to read its spaces, and checks that agent and network, if any, fit them.
+    """Makes one environment to read its spaces, and checks that the agent and the network (or None) fit them.
 
     Raises:
-        ConfigError: the agent cannot act in the action space, or the network does not take such observations.
+        ConfigError: the agent cannot act in the action space, or the network cannot take the observations.
     """
     env = make_vector_env(entry, config.env, 1, 0)
     try:
@@ -127,7 +128,7 @@ class Model:
     """A network, its flat parameters, and its spaces.
 
     Args:
-        device: where the network computes; callers stay on the CPU (`OnDevice`).
+        device: "cpu" or "cuda", for the network alone; its callers stay on the CPU (`OnDevice`).
     """
 
     def __init__(self, spaces: Spaces, entry: NetworkEntry, config: Config, device: str = "cpu") -> None:
@@ -141,7 +142,7 @@ class Model:
 
     @classmethod
     def create(cls, spaces: Spaces, entry: NetworkEntry, config: Config) -> Model:
-        """A new model, its initial parameters drawn from the run's seed."""
+        """Returns a new model, with initial parameters drawn from the run's seed."""
         with one_torch_thread(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(config.run.seed, SEED_NETWORK))
             return cls(spaces, entry, config)
@@ -151,7 +152,7 @@ class Model:
         return [[name, list(p.shape)] for name, p in self.module.named_parameters()]
 
     def check_shapes(self, saved: list[list[Any]]) -> None:
-        """Raises RunDirectoryError if a checkpoint's parameters are those of another network."""
+        """Raises RunDirectoryError if the shapes of a checkpoint are those of another network."""
         if saved == self.shapes():
             return
         for theirs, ours in zip(saved, self.shapes(), strict=False):
@@ -163,18 +164,18 @@ class Model:
         raise RunDirectoryError(f"the checkpoint is of another network: {detail}")
 
     def pull(self, parameters: Tensor, statistics: Tensor | None) -> None:
-        """Copies shared parameters `[P]` into the network, and the observations' statistics where it wants them."""
+        """Copies shared parameters `[P]` and observation statistics, or None, into the network."""
         self.flat.pull(parameters)
         self.pull_statistics(statistics)
 
     def pull_statistics(self, statistics: Tensor | None) -> None:
-        """Copies the observations' statistics alone."""
+        """Copies observation statistics, or None, into the network."""
         if statistics is not None:
             mean, scale = ObservationStatistics(statistics).mean_and_scale()
             self.module.take_statistics(mean.to(self.device), scale.to(self.device))
 
     def load(self, state: dict[str, Any]) -> None:
-        """Takes the parameters and statistics of a saved model. See `saved_model`."""
+        """Loads the parameters and observation statistics that `saved_model` returned."""
         self.check_shapes(state["shapes"])
         self.pull(state["parameters"], state["statistics"])
 
@@ -186,7 +187,7 @@ def _build(spaces: Spaces, entry: NetworkEntry, config: NetworkConfig) -> ActorC
 
 
 def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> dict[str, Any]:
-    """What a checkpoint keeps of a model with parameters `[P]` and statistics as `ObservationStatistics` has them."""
+    """Returns a checkpoint's part for a model: spaces, shapes, parameters `[P]` and observation statistics, or None."""
     return {
         "spaces": model.spaces.state_dict(),
         "shapes": model.shapes(),
@@ -196,7 +197,7 @@ def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> 
 
 
 class Actor(Protocol):
-    """What acting needs of a model."""
+    """The parts of a model that acting uses."""
 
     @property
     def spaces(self) -> Spaces: ...
@@ -206,7 +207,7 @@ class Actor(Protocol):
 
 
 class ModelPolicy:
-    """Acts with a model's parameters as they are: `predict` as in stable-baselines3."""
+    """Acts with the present parameters of a model; `predict` is that of stable-baselines3."""
 
     def __init__(self, model: Actor, seed: int = 0) -> None:
         self.model = model
@@ -223,12 +224,14 @@ class ModelPolicy:
         """Returns actions for observations `[N, ...]`, or one action for one observation, and the next state.
 
         Args:
-            state: what the last call returned, None at first. Arrays `[1, N, H]` for a network with a recurrent core,
-                as in sb3-contrib: output and cell of an LSTM, or the one of a GRU; else returned unchanged.
-            episode_start: which observations begin an episode, `[N]`: their states become 0.
+            state: the state that the last call returned; None at first. With a recurrent core these are arrays
+                `[1, N, H]` as in sb3-contrib: output and cell of an LSTM, or the state of a GRU. Without a core the
+                state is returned unchanged.
+            episode_start: which observations begin an episode, `[N]`; their states become 0.
+            deterministic: take the most probable actions instead of sampling.
 
         Raises:
-            ObservationError: the observation has another shape than the environment's, or the state than the core's.
+            ObservationError: an observation or a state has the wrong shape.
         """
         distribution = self.model.spaces.actions
         batch, is_single = as_batch(self.model.spaces.observations, observation)
@@ -250,10 +253,10 @@ class ModelPolicy:
 
 
 def core_state(start: Tensor, state: tuple[NDArray[Any], ...] | None, episode_start: Any) -> Tensor:
-    """The state `[K, N, H]` that `predict` was given, or `start`; 0 where an episode begins.
+    """Returns the state `[K, N, H]` that `predict` was given, or `start`; 0 where an episode begins.
 
     Raises:
-        ObservationError: it has other shapes.
+        ObservationError: the state has the wrong shape.
     """
     if state is None:
         return start
@@ -271,10 +274,10 @@ def core_state(start: Tensor, state: tuple[NDArray[Any], ...] | None, episode_st
 
 
 def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], bool]:
-    """Returns observations as `[N, *spec.shape]`, and whether it was a single one `spec.shape`, which makes N = 1.
+    """Returns observations as `[N, *spec.shape]`, and whether it was a single observation (then N is 1).
 
     Raises:
-        ObservationError: it has neither shape, or is no array at all.
+        ObservationError: the observation has another shape, or is no array.
     """
     if spec.leaves:
         return spec.flatten(observation)

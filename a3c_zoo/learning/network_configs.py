@@ -29,10 +29,10 @@ class MLPConfig(CoreConfig):
     """Fully connected layers for vector observations."""
 
     hidden_sizes: tuple[Width, ...] = Field((64, 64), description="units of each hidden layer, first to last")
-    activation: Activation = Field("tanh", description="nonlinearity after each hidden layer")
+    activation: Activation = Field("tanh", description="activation after each hidden layer")
     separate: bool = Field(True, description="separate bodies for policy and value")
     normalize_observations: bool = Field(
-        False, description="observations scaled by their running mean and deviation, over all workers"
+        False, description="scale observations by their running mean and standard deviation over all workers"
     )
     recurrent_size: Width = Field(64, description="units of the recurrent core")
 
@@ -47,13 +47,13 @@ class ImageConfig(CoreConfig):
     """Convolutions over frames of 0 to 255."""
 
     center: float = Field(0.0, ge=0, le=255, description="subtracted from every pixel")
-    scale: float = Field(1 / 255, gt=0, le=1, description="multiplied with every pixel then")
+    scale: float = Field(1 / 255, gt=0, le=1, description="factor of every pixel after that")
     activation: Activation | None = Field(
-        None, description="nonlinearity after each layer; null: the one that the network is known with"
+        None, description="activation after each layer; null: that of the published network"
     )
     precision: Precision = Field(
         "auto",
-        description="of the workers' networks; auto: bfloat16 where it is faster: AMX or AVX512-BF16",
+        description="number type of the workers' networks; auto: bfloat16 where it is faster (AMX, AVX512-BF16)",
     )
 
     @property
@@ -61,10 +61,10 @@ class ImageConfig(CoreConfig):
         return "bfloat16" if self.precision == "bfloat16" else "float32"
 
     def settled(self, device: str, num_envs: int) -> Self:
-        """With what "auto" means on this machine, so that config.yml holds what was used.
+        """Replaces `precision: auto`, so that config.yml says which precision was used.
 
-        bfloat16 loses where there is little to multiply: in the small convolutions of `conv42` for one frame, or with a
-        recurrent core behind them, which sees one step at a time (docs/explanation/experiments.md).
+        bfloat16 is slower for small products: the convolutions of `conv42` for one frame, or with a recurrent core
+        behind them, which takes one step at a time (docs/explanation/experiments.md).
         """
         if self.precision != "auto":
             return self

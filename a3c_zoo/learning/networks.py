@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu}
 
-#: Normalised observations are clipped to ± so many standard deviations.
+#: Normalised observations are clipped to ± this many standard deviations.
 OBSERVATION_LIMIT = 10.0
 
 
 class ActorCritic(nn.Module):
-    """What the stages need of a network. B stands for the leading axes, however many there are.
+    """The interface that the stages use. B stands for one or more leading axes.
 
     Attributes:
         normalizes: whether the network takes observation statistics (`take_statistics`).
@@ -43,13 +43,13 @@ class ActorCritic(nn.Module):
         return self.policy(acted), self.value(observations.flatten(0, 1))
 
     def take_statistics(self, mean: Tensor, scale: Tensor) -> None:
-        """Takes the running mean and 1/deviation of the observations, both `[F]`; for networks that want them."""
+        """Takes the mean of observations and 1 / their standard deviation, both `[F]`, if `normalizes` is true."""
         raise NotImplementedError
 
-    # With a recurrent core (`a3c_zoo.learning.recurrent`), in place of the three above. States are `[K, N, H]`.
+    # A network with a recurrent core has these in place of the three methods above. States are `[K, N, H]`.
 
     def start(self, num_envs: int) -> Tensor | None:
-        """The core's state before an episode, in N environments; None for a network without a core."""
+        """The core's state at the start of an episode in N environments; None for a network without a core."""
         return None
 
     def step(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,11 +63,12 @@ class ActorCritic(nn.Module):
     def unroll(
         self, observations: Tensor, state: Tensor, resets: NDArray[np.bool_], places: Sequence[tuple[int, int]]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """One pass over a rollout, as `evaluate`, and states within it.
+        """One pass over a rollout, as `evaluate`, with a recurrent core.
 
         Args:
-            observations: `[T+1, N, ...]`. state: before row 0. resets: before which rows it becomes 0, `[T+1, N]`.
-            places: rows t and environments n, each of which resets before row t+1.
+            observations: `[T+1, N, ...]`. state: before row 0.
+            resets: rows before which the state becomes 0, `[T+1, N]`.
+            places: pairs of row t and environment n; each resets before row t+1.
 
         Returns:
             Logits `[T·N, A]`, values `[(T+1)·N]`, and the state after row t in environment n for each place,
@@ -77,10 +78,10 @@ class ActorCritic(nn.Module):
 
 
 class Split(ActorCritic):
-    """A network whose body and heads can be called one by one, so that a recurrent core finds room between them.
+    """A network whose body and heads are separate methods, so that a recurrent core can stand between them.
 
     Attributes:
-        num_features: F, what the body gives.
+        num_features: F, the number of outputs of the body.
     """
 
     num_features: int
@@ -90,11 +91,11 @@ class Split(ActorCritic):
         raise NotImplementedError
 
     def logits(self, outputs: Tensor) -> Tensor:
-        """Logits `[B, A]`, float32, for what the core gives, `[B, H]`, in any precision."""
+        """Logits `[B, A]`, float32, for outputs `[B, H]` of the core, in any precision."""
         raise NotImplementedError
 
     def values(self, outputs: Tensor) -> Tensor:
-        """Values `[B]`, float32, likewise."""
+        """Values `[B]`, float32, for outputs `[B, H]` of the core."""
         raise NotImplementedError
 
 

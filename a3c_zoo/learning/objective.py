@@ -28,13 +28,14 @@ class Objective:
     Attributes:
         gamma: discount per step. gae_lambda: 1 is A3C.
         entropy_coefficient, value_coefficient: weights of the entropy bonus and of the squared value error.
-        normalize_advantages: to mean 0 and standard deviation 1 over the samples of an update.
-        clip_rewards: to ±1, in the loss alone. reward_scale: multiplied with every reward before, in the loss alone.
-        loss_sum: sum over samples rather than their mean.
-        anneal_entropy: the entropy bonus falls linearly to 0; see `at`.
-        termination_reward: in place of the environment's where an episode terminated, None to keep that.
-        whole_episodes: returns of whole episodes, without any bootstrap (Monte-Carlo); `gae_lambda` is not used then.
-        normalize_returns: returns divided by their L2 norm over the rollout.
+        normalize_advantages: scale advantages to mean 0 and standard deviation 1 over the samples of an update.
+        clip_rewards: clip rewards to ±1, in the loss only.
+        reward_scale: factor of every reward before clipping, in the loss only.
+        loss_sum: sum the loss over samples; false: take the mean.
+        anneal_entropy: let the entropy bonus fall linearly to 0 (`at`).
+        termination_reward: replaces the reward of a step that terminates an episode; None keeps the environment's.
+        whole_episodes: use returns of whole episodes without bootstrap (Monte-Carlo); `gae_lambda` is not used.
+        normalize_returns: divide returns by their L2 norm over the rollout.
     """
 
     gamma: float
@@ -51,7 +52,7 @@ class Objective:
     normalize_returns: bool = False
 
     def at(self, left: float) -> Objective:
-        """The objective when so much of the schedule is left, 1 to 0."""
+        """Returns the objective for the fraction of the schedule that is left, 1 to 0."""
         if not self.anneal_entropy:
             return self
         return replace(self, entropy_coefficient=self.entropy_coefficient * left)
@@ -74,7 +75,7 @@ def advantages_and_returns(
     if objective.clip_rewards:
         rewards = np.clip(rewards, -1.0, 1.0)
     if objective.whole_episodes:
-        returns, _ = monte_carlo_returns(rewards, terminated, truncated, objective.gamma)
+        returns = monte_carlo_returns(rewards, terminated, truncated, objective.gamma)
         advantages = returns - values
     else:
         advantages = gae(rewards, values, next_values, terminated, truncated, objective.gamma, objective.gae_lambda)
@@ -86,16 +87,16 @@ def advantages_and_returns(
 
 
 def to_unit_length(returns: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Returns them divided by the L2 norm of the valid ones (Zai & Brown 2020, chapter 5); zeros stay zeros."""
+    """Divides returns by the L2 norm of the valid ones (Zai & Brown 2020, chapter 5); zeros stay zeros."""
     norm = np.linalg.norm(returns[valid])
     result: NDArray[np.float32] = returns / np.float32(norm if norm > 0 else 1.0)
     return result
 
 
 def normalize(advantages: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Returns advantages shifted and scaled to mean 0 and standard deviation 1 over the valid samples."""
+    """Shifts and scales advantages to mean 0 and standard deviation 1 over the valid samples."""
     chosen = advantages[valid]
-    if not chosen.size:  # a short update may consist of ignored steps alone; the mean of nothing is NaN
+    if not chosen.size:  # a short update may hold ignored steps only; the mean of an empty array is NaN
         return advantages
     result: NDArray[np.float32] = (advantages - chosen.mean()) / (chosen.std() + 1e-8)
     return result
@@ -111,11 +112,11 @@ def differentiate(
 ) -> dict[str, float]:
     """Adds the gradient of the loss over some environments of a rollout to the network's `.grad` tensors.
 
-    Loss, over valid samples: −log π(a|s)·A − c_e·H(π) + c_v·(R − V)², averaged (or summed: `loss_sum`). A and R are
-    constants. The values come from the same forward pass that is differentiated, so acting needs no values.
+    The loss is −log π(a|s)·A − c_e·H(π) + c_v·(R − V)², averaged over valid samples (or summed: `loss_sum`). A and R
+    are constants. The values come from the same forward pass that is differentiated, so acting needs no values.
 
     Returns:
-        Statistics of the update by name, empty unless `want_metrics` (they cost about 4 % of a small update).
+        Metrics of the update by name; empty without `want_metrics` (they cost about 4 % of a small update).
     """
     logits, all_values, value = forward(network, rollout, columns)
     valid = rollout.valid[:, columns]
@@ -131,8 +132,8 @@ def forward(
 ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
     """Logits `[T·n, A]` and values `[(T+1)·n]` of some environments, and the value function for `Rollout.next_values`.
 
-    A recurrent core goes over the rows from the state that the rollout began with. Where an update has been made from
-    other environments of the rollout meanwhile, that state is of the parameters before it.
+    A recurrent core starts from the state at the beginning of the rollout. After an update from other environments of
+    the rollout, that state is older than the parameters.
     """
     observations = rollout.observations[:, columns]
     if rollout.states is None or rollout.resets is None:
@@ -154,11 +155,14 @@ def descend(
     objective: Objective,
     want_metrics: bool = False,
 ) -> dict[str, float]:
-    """Goes back from the loss of B samples through the graph of logits and values; the end of `differentiate`.
+    """Computes the loss of B samples and its gradient; the last part of `differentiate`.
 
     Args:
-        logits: `[B, A]`. all_values: `[≥ B]`, those of the samples first. actions: `[B, ...]`.
-        advantages, returns, valid: B elements in any shape, in the samples' order.
+        logits: `[B, A]`. all_values: `[≥ B]`; the first B are those of the samples. actions: `[B, ...]`.
+        advantages, returns, valid: B elements in any shape, in the order of the samples.
+
+    Returns:
+        Metrics; see `differentiate`.
     """
     num_samples = valid.size
     weighed = normalize(advantages, valid) if objective.normalize_advantages else advantages
@@ -177,12 +181,12 @@ def descend(
     loss.backward()  # type: ignore[no-untyped-call]
     if not want_metrics:
         return {}
-    raw_t = torch.from_numpy(advantages.reshape(num_samples))  # normalised ones would average to 0 always
+    raw_t = torch.from_numpy(advantages.reshape(num_samples))  # the mean of normalised ones is always 0
     with torch.no_grad():
-        return _statistics(weight_t, log_prob * advantage_t, value_error, entropy, raw_t, return_t, all_values, loss)
+        return _metrics(weight_t, log_prob * advantage_t, value_error, entropy, raw_t, return_t, all_values, loss)
 
 
-def _statistics(
+def _metrics(
     weights: Tensor,
     policy_gain: Tensor,
     value_error: Tensor,
@@ -192,8 +196,8 @@ def _statistics(
     all_values: Tensor,
     loss: Tensor,
 ) -> dict[str, float]:
-    """Means over the valid samples, and the losses as they entered the total."""
-    share = weights / weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)  # all 0 where nothing is valid
+    """Means over the valid samples, and each part of the loss before its coefficient."""
+    share = weights / weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)  # all weights are 0 if nothing is valid
     rows = torch.stack((entropy, advantages, returns, all_values[: len(weights)]))
     mean_entropy, mean_advantage, mean_return, mean_value = (rows @ share).tolist()
     return {

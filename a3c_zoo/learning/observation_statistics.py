@@ -1,4 +1,4 @@
-"""Running mean and variance of observations, gathered by all workers without a lock."""
+"""Running mean and variance of observations, which all workers update without a lock."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-#: How often a row is read before that counts as a fault of ours: a try fails only where a whole rollout is collected,
-#: and written, during the microsecond that it takes.
+#: How often a row is read again before an error is raised. A try fails only if its writer collects a whole rollout
+#: during the microsecond that the reading takes.
 READ_TRIES = 1000
 
 
 class ObservationStatistics:
-    """Each worker writes its own row; whoever needs the whole merges all rows.
+    """A row for each worker, which it alone writes; readers merge all rows.
 
-    A row has two halves that are written in turn. What counts is the one that is not being written, so that nobody
-    takes half of anything, or waits for a writer that sleeps, or died, in the middle (`store_order.py`).
+    A row has two halves, which are written in turn. Readers take the half that is not being written. So they never see
+    an incomplete half, and never wait for a writer that sleeps or has died (`store_order.py`).
 
     Args:
-        tensor: `[workers, 1 + 2·(1 + 2F)]`, float64, in shared memory where processes share it. Columns: how often the
-            row was written, w; then the halves, of which number w mod 2 counts: count, mean `[F]`, sum of squared
-            deviations `[F]`.
+        tensor: `[workers, 1 + 2·(1 + 2F)]`, float64, in shared memory if processes share it. Columns: w, the number of
+            writes; then two halves with count, mean `[F]` and sum of squared deviations `[F]` each. Half number
+            w mod 2 is the newest complete one.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -39,11 +39,11 @@ class ObservationStatistics:
 
     @staticmethod
     def zeros(workers: int, num_features: int) -> Tensor:
-        """The tensor of workers that have seen nothing."""
+        """The tensor before any observation."""
         return torch.zeros((workers, 1 + 2 * (1 + 2 * num_features)), dtype=torch.float64)
 
     def update(self, worker: int, batch: NDArray[np.float32]) -> None:
-        """Takes observations `[B, F]` into the worker's own row."""
+        """Adds observations `[B, F]` to the worker's own row."""
         if not len(batch):
             return
         row, wide = self._rows[worker], batch.astype(np.float64)
@@ -59,14 +59,14 @@ class ObservationStatistics:
         row[0] = written
 
     def copy(self) -> Tensor:
-        """The tensor as it stands, while workers go on: only what counts, in the first halves."""
+        """A consistent copy while workers go on, with the newest complete halves as first halves."""
         rows = np.zeros_like(self._rows)
         for copy, row in zip(rows, self._rows, strict=True):
             self._half(copy, 0)[:] = self._read(row)
         return torch.from_numpy(rows)
 
     def mean_and_scale(self) -> tuple[Tensor, Tensor]:
-        """Mean and 1/standard deviation over all workers, both `[F]`, float32; 0 and 1 before anything was seen."""
+        """Mean and 1/standard deviation over all workers, both `[F]`, float32; 0 and 1 without observations."""
         total: tuple[float, Doubles, Doubles] = (0.0, np.zeros(self._size), np.zeros(self._size))
         for row in self._rows:
             total = merge(total, self._parts(self._read(row)))
@@ -84,7 +84,7 @@ class ObservationStatistics:
         return float(half[0]), half[1 : 1 + self._size], half[1 + self._size :]
 
     def _read(self, row: Doubles) -> Doubles:
-        """A copy of the half that counts; its writer comes back to it only after the number has changed."""
+        """A copy of the newest complete half; the number of writes changes before the writer comes back to it."""
         for _ in range(READ_TRIES):
             written = row[0]
             memory_barrier()
@@ -92,13 +92,13 @@ class ObservationStatistics:
             memory_barrier()
             if row[0] == written:
                 return half
-        raise RuntimeError(f"statistics of observations changed in each of {READ_TRIES} readings")
+        raise RuntimeError(f"observation statistics changed in each of {READ_TRIES} readings")
 
 
 def merge(
     ours: tuple[float, Doubles, Doubles], theirs: tuple[float, Doubles, Doubles]
 ) -> tuple[float, Doubles, Doubles]:
-    """Count, mean and sum of squared deviations of two samples together (Chan, Golub & LeVeque 1979, eq. 1.5)."""
+    """Count, mean and sum of squared deviations of the union of two samples (Chan, Golub & LeVeque 1979, eq. 1.5)."""
     (n, mean, deviations), (m, other_mean, other_deviations) = ours, theirs
     if n + m == 0:
         return ours

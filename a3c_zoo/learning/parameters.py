@@ -7,20 +7,20 @@ from torch import Tensor, nn
 
 
 class FlatParameters:
-    """A module's parameters and gradients as views into two flat tensors.
+    """A module's parameters and gradients as views of two flat tensors.
 
-    A module in bfloat16 keeps a bfloat16 copy of the parameters, made anew by every pull, rather than casting in every
-    call (autocast): for small networks and batches that costs more than it gives.
+    A module in bfloat16 has a bfloat16 copy of the parameters, which every pull renews. torch's autocast would cast in
+    every call instead, which costs more than it saves for small networks and batches.
+
+    Call `zero_gradients`, not `module.zero_grad`: since torch 2.0 the latter sets the `.grad` tensors to None, and
+    `gradients` would silently go stale.
 
     Args:
-        module: whose parameters they become. dtype: float32 or bfloat16, in which it computes. device: where.
+        module: its parameters are replaced by views. dtype: float32 or bfloat16. device: "cpu" or "cuda".
 
     Attributes:
-        initial: the parameters as the module was made, `[P]`, float32, in the CPU's memory.
-        values: all parameters, `[P]`, dtype, on the device. gradients: their gradients, likewise.
-
-    The module's `.grad` tensors are never replaced: call `zero_gradients`, not `module.zero_grad`, which sets them
-    to None since torch 2.0 and would leave `gradients` stale in silence.
+        initial: the parameters that the module had at first, `[P]`, float32, in the CPU's memory.
+        values: all parameters, `[P]`, dtype, on the device. gradients: their gradients, of the same shape and dtype.
     """
 
     def __init__(self, module: nn.Module, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
@@ -36,7 +36,7 @@ class FlatParameters:
             p.grad = gradient.view(p.shape)
 
     def attach(self, values: Tensor) -> None:
-        """Makes the module's parameters views of `values` `[P]`: of the shared ones, it then sees every update."""
+        """Makes the module's parameters views of `values` `[P]`. If these are shared, it sees every update at once."""
         self.values = values
         for p, part in zip(self._parameters, torch.split(values, [p.numel() for p in self._parameters]), strict=True):
             p.data = part.view(p.shape)
@@ -46,7 +46,7 @@ class FlatParameters:
         self.values.copy_(shared)
 
     def wide_gradients(self) -> Tensor:
-        """The gradients `[P]` as float32 on the CPU, where they are clipped and applied: always the same tensor."""
+        """The gradients `[P]` as float32 in the CPU's memory, to be clipped and applied; always the same tensor."""
         if self._wide is not self.gradients:
             self._wide.copy_(self.gradients)
         return self._wide
@@ -57,6 +57,6 @@ class FlatParameters:
 
 
 def share(*tensors: Tensor) -> None:
-    """Moves tensors to shared memory, in place. Their files are unlinked at once: nothing can be left behind."""
+    """Moves tensors to shared memory, in place. Their files are unlinked at once, so none can be left behind."""
     for tensor in tensors:
         tensor.share_memory_()  # type: ignore[no-untyped-call]

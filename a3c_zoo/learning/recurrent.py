@@ -1,14 +1,14 @@
-"""The recurrent core: what stands between the body of a network and its heads where `network.recurrent` asks for it.
+"""The recurrent core between the body of a network and its heads (`network.recurrent`).
 
-One state tensor `[K, N, H]`, float32, holds what the core remembers of N environments: K = 2 for an LSTM (output and
-cell), 1 for a GRU. Acting takes it one step on, learning takes it through a whole rollout from where that began:
+The state of N environments is one tensor `[K, N, H]`, float32: K = 2 for an LSTM (output and cell), 1 for a GRU. Acting
+advances it by one step. Learning passes over a whole rollout, from the state at its beginning:
 
     row            0          1     …     t                  t+1      …     T
     state before   kept       h_1         h_t                h_t+1          h_T      (the next rollout's row 0)
                                           ends an episode    0              values alone
 
-It becomes 0 before the first observation of an episode and at no other place. What followed a truncated step is valued
-with the state after that step, whichever row it stands in.
+The state becomes 0 before the first observation of an episode and nowhere else. The final observation of a truncated
+episode is valued with the state after the truncated step.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Core(nn.Module):
             self.register_parameter(f"{name}_weight", nn.Parameter(torch.cat(blocks)))
         for name in ("input", "hidden"):
             self.register_parameter(f"{name}_bias", nn.Parameter(torch.zeros(gates * size)))
-        self._weights = tuple(self.parameters())  # in the order that torch's kernels want
+        self._weights = tuple(self.parameters())  # in the order of the arguments of torch's kernels
 
     def start(self, num_envs: int) -> Tensor:
-        """The state before an episode, `[K, N, H]`."""
+        """The state at the start of an episode, `[K, N, H]`."""
         return torch.zeros(2 if self.is_lstm else 1, num_envs, self.size)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,7 +79,7 @@ class Recurrent(ActorCritic):
     """A network with a core between its body and its heads.
 
     Args:
-        network: the rest of it; its heads take `config.recurrent_size` inputs. config: says which core.
+        network: body and heads; the heads take `config.recurrent_size` inputs. config: kind and size of the core.
     """
 
     def __init__(self, network: Split, config: CoreConfig) -> None:
@@ -107,7 +107,7 @@ class Recurrent(ActorCritic):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One call of the kernel for each stretch of rows between two resets of any environment."""
         features = self.network.features(observations.flatten(0, 1)).view(*observations.shape[:2], -1)
-        # Where nothing resets the kernel takes all rows at once; with every reset one more call.
+        # Without resets one call of the kernel takes all rows; each row with a reset needs one more call.
         cuts = [0, *(np.flatnonzero(resets[1:].any(axis=1)) + 1).tolist(), len(resets)]
         outputs, after = [], {}
         for begin, end in itertools.pairwise(cuts):
@@ -122,7 +122,7 @@ class Recurrent(ActorCritic):
 
 
 def with_core(network: Split, config: CoreConfig) -> ActorCritic:
-    """The network with the core that its configuration asks for, or as it is."""
+    """Returns the network with the core that its configuration names, or the network itself for none."""
     return Recurrent(network, config) if config.has_core else network
 
 

@@ -1,12 +1,12 @@
 """Returns and advantages: pure functions on NumPy arrays `[T, N]`, float32.
 
-Shared conventions. Row t holds what followed the action a_t taken in s_t:
+All functions use these arguments. Row t belongs to the action a_t taken in state s_t:
     rewards         r_t `[T, N]`
     next_values     V(s_{t+1}) `[T, N]`; where an episode was truncated at t, V of its *final* observation
-    terminated      the episode ended at t: nothing follows, bootstrap 0
-    truncated       the episode was cut at t: what follows is worth next_values[t]
-Sums never reach across an episode's end, so rows that a NEXT_STEP autoreset makes meaningless (the ignored action
-after an end) influence no other row; the caller masks them.
+    terminated      the episode ended at t: the bootstrap is 0
+    truncated       the episode was cut at t: the bootstrap is next_values[t]
+Sums do not cross the end of an episode. So the row of an ignored action (NEXT_STEP autoreset) changes no other row, and
+the caller masks it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def gae(
 ) -> Floats:
     """Generalised advantage estimates (Schulman et al. 2016, arXiv:1506.02438, eq. 16), `[T, N]`.
 
-    δ_t = r_t + γ·V(s_{t+1}) − V(s_t), with V = 0 after a termination; A_t = δ_t + γλ·A_{t+1} within an episode and
-    the rollout. λ = 1 gives the A3C advantage (Mnih et al. 2016, arXiv:1602.01783, algorithm S3).
+    δ_t = r_t + γ·V(s_{t+1}) − V(s_t), with V = 0 after a termination. A_t = δ_t + γλ·A_{t+1} within an episode and a
+    rollout. λ = 1 gives the A3C advantage (Mnih et al. 2016, arXiv:1602.01783, algorithm S3).
     """
     advantages: Floats = rewards + gamma * next_values * ~terminated - values
     carry = np.float32(gamma * gae_lambda) * ~(terminated | truncated)
@@ -43,26 +43,13 @@ def gae(
     return advantages
 
 
-def rollout_returns(rewards: Floats, next_values: Floats, terminated: Bools, truncated: Bools, gamma: float) -> Floats:
-    """Discounted returns to the rollout's end, bootstrapped there (A3C, algorithm S3), `[T, N]`.
-
-    R_t = r_t + γ·R_{t+1}; R after the last row or a truncation is next_values, after a termination 0.
-    """
-    returns = np.empty_like(next_values)
-    following = next_values[-1]
-    for t in range(len(rewards) - 1, -1, -1):
-        following = np.where(truncated[t], next_values[t], following) * ~terminated[t]
-        returns[t] = rewards[t] + gamma * following
-        following = returns[t]
-    return returns
-
-
 def n_step_returns(
     rewards: Floats, next_values: Floats, terminated: Bools, truncated: Bools, gamma: float, n: int
 ) -> Floats:
     """Sliding windows: G_t = Σ_{k<m} γ^k r_{t+k} + γ^m V(s_{t+m}) (Sutton & Barto 2018, eq. 7.1), `[T, N]`.
 
-    m is n, or less where the episode or the rollout ends sooner; the bootstrap is 0 where it terminated.
+    m is n, or less where the episode or the rollout ends sooner. The bootstrap is 0 after a termination. With n ≥ T
+    these are the returns to the end of the rollout (A3C, Mnih et al. 2016, arXiv:1602.01783, algorithm S3).
     """
     length = len(rewards)
     returns = np.zeros_like(next_values)
@@ -79,25 +66,20 @@ def n_step_returns(
     return returns
 
 
-def monte_carlo_returns(rewards: Floats, terminated: Bools, truncated: Bools, gamma: float) -> tuple[Floats, Bools]:
-    """Discounted returns of whole episodes, without bootstrap (Sutton & Barto 2018, section 5.1).
+def monte_carlo_returns(rewards: Floats, terminated: Bools, truncated: Bools, gamma: float) -> Floats:
+    """Discounted returns of whole episodes, without bootstrap (Sutton & Barto 2018, section 5.1), `[T, N]`.
 
-    Returns:
-        G `[T, N]`, and a mask `[T, N]` of the rows whose episode ended within the rollout; the others are partial
-        sums and must not be learned from. A truncation counts as an end worth 0.
+    A truncation counts as an end that is worth 0. Rows whose episode does not end in the rollout are partial sums.
     """
     returns = np.empty_like(rewards)
-    complete = np.empty_like(terminated)
-    ended = terminated | truncated
-    following, closed = np.zeros_like(rewards[0]), np.zeros_like(ended[0])
+    ended, following = terminated | truncated, np.zeros_like(rewards[0])
     for t in range(len(rewards) - 1, -1, -1):
         returns[t] = following = rewards[t] + gamma * following * ~ended[t]
-        complete[t] = closed = closed | ended[t]
-    return returns, complete
+    return returns
 
 
 def window_ends(ended: Bools, n: int) -> NDArray[np.int64]:
-    """The last row of the window of `n_step_returns` that starts in each row, `[T, N]`: t + m − 1.
+    """For the window of `n_step_returns` that starts in each row, its last row t + m − 1, `[T, N]`.
 
     Args:
         ended: where an episode was terminated or truncated, `[T, N]`.

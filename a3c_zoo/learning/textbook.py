@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Textbook(ActorCritic):
-    """Inputs of unit length, a body of 25 and 50 units, and a critic that doesn't train the body.
+    """Inputs of unit length, a body of 25 and 50 units, and a critic that does not train the body.
 
-    The critic, 25 units and a tanh, is fed the body's features as constants: only the policy shapes them. Values lie in
-    (−1, 1), where returns of unit length fit. Initial weights are torch's own, as there.
+    The critic (25 units and a tanh) takes the features of the body as constants, so only the policy trains the body.
+    Values lie in (−1, 1), like returns of unit length. Initial weights are torch's defaults, as in the book.
     """
 
     def __init__(self, spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> None:
