@@ -403,7 +403,7 @@ def test_an_evaluation_plays_whole_games() -> None:
     for life_loss in (True, False):
         keys = AtariConfig(life_loss=life_loss, frame_size=8, frame_stack=1)
         entry = atari_entry("breakout", "breakout")
-        result = evaluate_policy(RandomActions(), entry, keys, episodes=3, num_envs=2, seed=0)
+        result = evaluate_policy(RandomActions(), entry, keys, episodes=3, num_envs=2, seed=0, number=0).evaluation()
         results.append((result.mean_return, result.max_return, result.mean_length))
     assert results[0] == results[1]
     assert results[0][2] > 100  # five lives

@@ -21,8 +21,8 @@ from stable_baselines3.common.monitor import load_results
 import a3c_zoo
 from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.runs.api import SilentObserver
 from a3c_zoo.runs.api import evaluate as evaluate_run
+from a3c_zoo.runs.observer import SilentObserver
 from tests.toys_baselines import BASELINES, Watcher, agent_state, one_thread, toys_installed, train
 
 
@@ -143,7 +143,7 @@ def test_an_evaluation_in_between_changes_nothing(a2c_run: Path, tmp_path: Path)
     # Every 100 episodes from the first 100 on an evaluation is due, which never agrees with so low a target.
     options: dict[str, Any] = {"stop_return": 15.0, "observer": Listener()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("a3c_zoo.runs.session.evaluate_policy", never_good_enough)
+        patch.setattr("a3c_zoo.runs.stopping.evaluate_policy", never_good_enough)
         run = train(tmp_path, "sb3-a2c", 4000, seed=5, overrides={"run.evaluation_episodes": 2}, **options)
     assert any("on fresh seeds" in text for text in seen)
     assert_same_policy(run, agent_state(a2c_run)["policy"])
@@ -154,7 +154,8 @@ def never_good_enough(*arguments: Any, **options: Any) -> Any:
 
     from a3c_zoo.runs.evaluation import evaluate_policy
 
-    return replace(evaluate_policy(*arguments, **options), mean_return=0.0)
+    played = evaluate_policy(*arguments, **options)
+    return replace(played, episodes=[each._replace(episode_return=0.0) for each in played.episodes])
 
 
 # Going on

@@ -1,30 +1,87 @@
-"""Checkpoints: whole or not there."""
+"""Checkpoints: whole or not there; what they hold has names and types; those of format 1 are read."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.runs.checkpoints import checkpoint_steps, load_checkpoint, save_checkpoint
+from a3c_zoo.records import Evaluation
+from a3c_zoo.runs.checkpoints import (
+    EvaluatorState,
+    PolicyState,
+    ResourceState,
+    RunState,
+    WindowState,
+    checkpoint_file,
+    checkpoint_steps,
+    load_policy_state,
+    newest_checkpoint,
+    read_policy,
+    save_checkpoint,
+    write_policy,
+)
 from a3c_zoo.runs.directory import RunDirectory
 from tests.test_recorder import file_size_limit
 from tests.toys_runs import Running
 
-CONTENT: dict[str, object] = {"agent": {}, "session": {}}
+STATE = RunState(
+    steps=7,
+    episodes=3,
+    updates=2,
+    evaluations=1,
+    next_check=100,
+    window=WindowState([1.0, 0.5], [3, 4]),
+    monitor_position=120,
+    seconds={"startup": 1.5, "training": 2.5},
+    resources=ResourceState(3.5, None),
+    evaluation=Evaluation(2, 1.0, 0.5, 0.5, 1.5, 3.0, False, 0.1),
+    evaluator=EvaluatorState(4, 5, 0.5, 60),
+)
+#: What the first release wrote, key by key.
+FORMAT_1: dict[str, Any] = {
+    "format": 1,
+    "agent": {"numbers": [1, 2**127, 0.5], "tensor": torch.arange(3), "nested": {"text": "x", "nothing": None}},
+    "session": {
+        "steps": 7,
+        "episodes": 3,
+        "updates": 2,
+        "evaluations": 1,
+        "next_check": 100,
+        "evaluation": {
+            "episodes": 2,
+            "mean_return": 1.0,
+            "std_return": 0.5,
+            "min_return": 0.5,
+            "max_return": 1.5,
+            "mean_length": 3.0,
+            "deterministic": False,
+            "seconds": 0.1,
+        },
+        "window": {"returns": [1.0, 0.5], "lengths": [3, 4]},
+        "monitor_position": 120,
+        "seconds": {"startup": 1.5, "training": 2.5},
+        "evaluator": {"number": 4, "at_step": 5, "at_s": 0.5, "position": 60},
+        "resources": {"cpu_s": 3.5, "peak_memory_mib": None},
+    },
+}
 WRITER = """
 import sys, torch
+from dataclasses import replace
 from pathlib import Path
 from a3c_zoo.runs.checkpoints import save_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
+from tests.test_checkpoints import STATE
 
 directory, step = RunDirectory(Path(sys.argv[1])), 0
 while True:
     step += 1
-    save_checkpoint(directory, step, {"agent": torch.full((1_000_000,), step), "session": 0})
+    save_checkpoint(directory, {"tensor": torch.full((1_000_000,), step)}, replace(STATE, steps=step))
 """
 
 
@@ -34,17 +91,22 @@ def directory(tmp_path: Path) -> RunDirectory:
     return RunDirectory(tmp_path)
 
 
+def save(directory: RunDirectory, step: int, **agent: Any) -> Path:
+    return save_checkpoint(directory, agent, replace(STATE, steps=step))
+
+
 def test_save_and_load(directory: RunDirectory) -> None:
-    content = {"numbers": [1, 2**127, 0.5], "nested": {"text": "x", "nothing": None}}
-    path = save_checkpoint(directory, 7, {"agent": torch.arange(3), "session": content})
-    save_checkpoint(directory, 12, {"agent": 1, "session": {}})
+    path = save(directory, 7, tensor=torch.arange(3), more=[1, {"a": None}])
+    save(directory, 12)
     assert path.name == "step-000000000007.pt"
     assert path.stat().st_mode & 0o777 == 0o666 & ~current_umask()
     assert checkpoint_steps(directory) == [7, 12]
-    loaded = load_checkpoint(directory, "7")
-    assert loaded.pop("agent").tolist() == [0, 1, 2]
-    assert loaded == {"format": 1, "session": content}
-    assert load_checkpoint(directory)["agent"] == load_checkpoint(directory, "000012")["agent"] == 1
+    saved = load_policy_state(directory, "7")
+    assert saved.agent.pop("tensor").tolist() == [0, 1, 2]
+    assert saved.agent == {"more": [1, {"a": None}]}
+    assert saved.state == PolicyState(7, STATE.seconds)
+    assert newest_checkpoint(directory).run == replace(STATE, steps=12)
+    assert load_policy_state(directory).state == load_policy_state(directory, "000012").state
 
 
 def current_umask() -> int:
@@ -53,26 +115,69 @@ def current_umask() -> int:
     return umask
 
 
+def test_format_1_is_read_and_written_key_by_key(directory: RunDirectory) -> None:
+    path = directory.checkpoints / "step-000000000007.pt"
+    torch.save(FORMAT_1, path)
+    checkpoint = newest_checkpoint(directory)
+    assert checkpoint.run == STATE
+    assert checkpoint.agent["numbers"] == FORMAT_1["agent"]["numbers"]
+    save_checkpoint(directory, checkpoint.agent, checkpoint.run)
+    written = torch.load(path, weights_only=True)
+    assert {**written, "agent": None} == {**FORMAT_1, "agent": None}
+    assert written["agent"].keys() == FORMAT_1["agent"].keys()
+
+
+def test_a_policy_alone(directory: RunDirectory) -> None:
+    path = directory.checkpoints / "best.pt"
+    torch.save({"format": 1, "agent": {"a": 1}, "session": {"steps": 7}}, path)
+    assert read_policy(path).state == PolicyState(7)
+    write_policy(path, {"a": 1}, PolicyState(7, greedy_return=1.0, sampled_return=2.0))
+    assert load_policy_state(directory, "best").state == PolicyState(7, {}, 1.0, 2.0)
+    os.rename(path, directory.checkpoints / "step-000000000007.pt")
+    with pytest.raises(RunDirectoryError, match=r"cannot be read: it has no session\.episodes$"):
+        newest_checkpoint(directory)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("steps", None, "it has no session.steps"),
+        ("window", {"returns": [1.0]}, "it has no session.window.lengths"),
+        ("steps", "many", "session.steps: Input should be a valid integer, unable to parse string as an integer"),
+        ("window", {"returns": [1.0, "x"], "lengths": []}, "session.window.returns.1: Input should be a valid number"),
+        ("resources", 5, "session.resources: Input should be a dictionary"),
+    ],
+)
+def test_a_wrong_key_is_named(key: str, value: Any, message: str, directory: RunDirectory) -> None:
+    session = FORMAT_1["session"] | {key: value}
+    session = {name: each for name, each in session.items() if each is not None}
+    torch.save(FORMAT_1 | {"session": session}, directory.checkpoints / "step-000000000007.pt")
+    with pytest.raises(RunDirectoryError) as raised:
+        newest_checkpoint(directory)
+    assert f"step-000000000007.pt cannot be read: {message}" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
 def test_an_unknown_step(directory: RunDirectory) -> None:
     with pytest.raises(RunDirectoryError, match=r"has no checkpoint$"):
-        load_checkpoint(directory)
-    save_checkpoint(directory, 7, CONTENT)
+        newest_checkpoint(directory)
+    save(directory, 7)
     for which in ("8", "last", "-7", "7.0", ""):
         with pytest.raises(RunDirectoryError, match=f"has no checkpoint '{which}'; it has: final, 7"):
-            load_checkpoint(directory, which)
+            checkpoint_file(directory, which)
 
 
 def test_what_looks_like_a_checkpoint(directory: RunDirectory) -> None:
-    save_checkpoint(directory, 7, CONTENT)
+    save(directory, 7)
     for name in (".step-000000000009.pt.tmp", "step-000000000009.pt.tmp", "step-9.pt.old", "step-x.pt", "best.pt"):
         (directory.checkpoints / name).write_bytes(b"half")
     assert checkpoint_steps(directory) == [7]
 
 
-@pytest.mark.parametrize("damage", ["empty", "short", "text", "code", "other", "part"])
+@pytest.mark.parametrize("damage", ["empty", "short", "text", "code", "other", "part", "agent"])
 def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
-    save_checkpoint(directory, 5, CONTENT)
-    path = save_checkpoint(directory, 7, CONTENT | {"data": torch.arange(1000)})
+    save(directory, 5)
+    path = save(directory, 7, data=torch.arange(1000))
     match damage:
         case "empty":
             path.write_bytes(b"")
@@ -86,27 +191,30 @@ def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
             torch.save([1, 2], path)
         case "part":
             torch.save({"format": 1, "agent": {}}, path)
-    with pytest.raises(RunDirectoryError, match=r"step-000000000007.pt cannot be read") as raised:
-        load_checkpoint(directory)
-    assert "\n" not in str(raised.value)
-    assert "The one before it is at step 5" in str(raised.value)
-    assert load_checkpoint(directory, "5")
+        case "agent":
+            torch.save(FORMAT_1 | {"agent": 3}, path)
+    for read in (newest_checkpoint, load_policy_state):
+        with pytest.raises(RunDirectoryError, match=r"step-000000000007.pt cannot be read") as raised:
+            read(directory)
+        assert "\n" not in str(raised.value)
+        assert "The one before it is at step 5" in str(raised.value)
+    assert load_policy_state(directory, "5")
 
 
 def test_a_checkpoint_of_another_format(directory: RunDirectory) -> None:
     torch.save({"format": 99}, directory.checkpoints / "step-000000000007.pt")
     with pytest.raises(RunDirectoryError, match="has format 99; this version reads 1"):
-        load_checkpoint(directory)
+        newest_checkpoint(directory)
 
 
 def test_a_full_disk_costs_nothing_that_was_there(directory: RunDirectory) -> None:
-    save_checkpoint(directory, 7, CONTENT | {"data": torch.arange(1000)})
+    save(directory, 7, data=torch.arange(1000))
     with file_size_limit(5000):
         for step in (7, 8):
             with pytest.raises(RunDirectoryError, match=rf"cannot write .*step-00000000000{step}.pt: File too large"):
-                save_checkpoint(directory, step, CONTENT | {"data": torch.arange(10_000)})
+                save(directory, step, data=torch.arange(10_000))
     assert [path.name for path in directory.checkpoints.iterdir()] == ["step-000000000007.pt"]
-    assert len(load_checkpoint(directory)["data"]) == 1000
+    assert len(newest_checkpoint(directory).agent["data"]) == 1000
 
 
 def test_killed_while_writing(directory: RunDirectory, tmp_path: Path) -> None:
@@ -118,4 +226,4 @@ def test_killed_while_writing(directory: RunDirectory, tmp_path: Path) -> None:
     steps = checkpoint_steps(directory)
     assert steps == list(range(1, len(steps) + 1))
     for step in steps:
-        assert (load_checkpoint(directory, str(step))["agent"] == step).all()
+        assert (load_policy_state(directory, str(step)).agent["tensor"] == step).all()

@@ -76,12 +76,12 @@ def test_one_process_plays_checkpoints_of_several_runs(process: EvaluationProces
     for seed, task in ((1, tasks[0]), (2, tasks[1]), (1, replace(tasks[0], modes=("sampled",)))):
         result = played(process, task)
         reward = reward_of(seed_for(seed, SEED_EVALUATION, COMPARED_EVALUATIONS))
-        assert tuple(result.episodes) == tuple(result.seconds) == task.modes
+        assert tuple(result.by_mode) == task.modes
         for mode in task.modes:
             figures = result.evaluation(mode)
             assert (figures.episodes, figures.deterministic) == (5, mode == "greedy")
             assert figures.mean_return == pytest.approx(reward)
-            assert figures.seconds == result.seconds[mode]
+            assert 0 < figures.seconds < 60
         assert result.training_s is not None
         assert result.training_s > 0
         pids.add(pid_of(process))

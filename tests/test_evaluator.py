@@ -404,6 +404,6 @@ def assert_best_plays_again(agent: str, run: Path) -> None:
     network = registry.network(config.network.name) if config.network else None
     load, file = registry.agent(agent).load, run / "checkpoints/best.pt"
     task = EvaluationTask(registry.env("cartpole"), network, config, load, file, EVALUATOR_EVALUATIONS, 3, 20)
-    played = play_task(task, lambda played: None).episodes
+    played = play_task(task, lambda played: None).by_mode
     first = next(iter(by_evaluation(run).values()))
-    assert {mode: [e.episode_return for e in episodes] for mode, episodes in played.items()} == first
+    assert {mode: [e.episode_return for e in each.episodes] for mode, each in played.items()} == first

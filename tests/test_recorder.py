@@ -13,7 +13,8 @@ from stable_baselines3.common.monitor import load_results
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.runs.recorder import Monitor, TensorBoard, Window
+from a3c_zoo.runs.progress import EpisodeWindow
+from a3c_zoo.runs.recorder import Monitor, TensorBoard
 
 ROW = (1.5, 3, 0.25, 10, 0)
 
@@ -152,7 +153,7 @@ def test_events_on_a_full_disk(tmp_path: Path, capfd: pytest.CaptureFixture[str]
 
 
 def test_the_window_covers_the_last_hundred_episodes() -> None:
-    window = Window()
+    window = EpisodeWindow()
     assert window.mean_return is None
     assert window.mean_length is None
     for number in range(99):
@@ -162,7 +163,6 @@ def test_the_window_covers_the_last_hundred_episodes() -> None:
         window.add(float(number), number)
     assert window.is_full
     assert window.mean_return == window.mean_length == sum(range(50, 150)) / 100 == 99.5
-    other = Window()
-    other.load_state_dict(window.state_dict())
+    other = EpisodeWindow(window.state())
     other.add(150.0, 150)
     assert other.mean_return == 100.5

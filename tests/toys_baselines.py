@@ -13,9 +13,9 @@ import torch
 import a3c_zoo
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.api import SilentObserver
-from a3c_zoo.runs.checkpoints import load_checkpoint
+from a3c_zoo.runs.checkpoints import newest_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.observer import SilentObserver
 from a3c_zoo.testing import plugin_distribution
 
 BASELINES = ("random", "sb3-a2c", "sb3-ppo")
@@ -73,7 +73,7 @@ def train(folder: Path, agent: str, steps: int, env: str = "cartpole", **options
 
 def agent_state(run: Path) -> dict[str, Any]:
     """The agent's part of the newest checkpoint."""
-    state: dict[str, Any] = load_checkpoint(RunDirectory(run))["agent"]
+    state = newest_checkpoint(RunDirectory(run)).agent
     return state
 
 

@@ -25,7 +25,7 @@ from a3c_zoo import EnvEntry, NetworkEntry, hookimpl
 from a3c_zoo.cli.main import cli
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoints import load_checkpoint
+from a3c_zoo.runs.checkpoints import checkpoint_file
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.toys import SCRIPT, FaultyVectorEnv, Script, ToyVectorEnv
@@ -286,8 +286,9 @@ def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def checkpoint(run: Path, which: str = "final") -> dict[str, Any]:
-    """The content of a checkpoint."""
-    return load_checkpoint(RunDirectory(run), which)
+    """A checkpoint's content, as it lies on the disk."""
+    content: dict[str, Any] = torch.load(checkpoint_file(RunDirectory(run), which), weights_only=True)
+    return content
 
 
 def assert_same_training(one: Any, other: Any, where: str = "") -> None:

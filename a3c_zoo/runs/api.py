@@ -4,34 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.checkpoints import load_policy_state
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run
-from a3c_zoo.runs.train import make_job, train_new, train_on
+from a3c_zoo.runs.observer import SilentObserver
+from a3c_zoo.runs.train import RunSetup, train_new, train_on
 from a3c_zoo.seeds import USER_EVALUATIONS
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
     from a3c_zoo.records import Evaluation, Outcome, Policy
-    from a3c_zoo.plugins.registry import Registry
+    from a3c_zoo.plugins.entries import EnvEntry
+    from a3c_zoo.runs.observer import Observer
     from a3c_zoo.runs.scenes import Scene
-    from a3c_zoo.runs.session import Observer
-
-
-class SilentObserver:
-    """Watches a run and says nothing."""
-
-    def starting(self, title: str, target: float | None, run: Any, path: Path) -> None:
-        """Ignored."""
-
-    def progress(self, progress: Any) -> None:
-        """Ignored."""
-
-    def message(self, text: str) -> None:
-        """Ignored."""
 
 
 def train(
@@ -66,32 +55,30 @@ def train(
         serial: workers in turn in this process: slow, but exactly reproducible.
         resume: a run directory to go on with, or its name.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.
-        observer: is told how the run goes; see `a3c_zoo.runs.session.Observer`.
+        observer: is told how the run goes; see `a3c_zoo.runs.observer.Observer`.
 
     Raises:
         ZooError: for what the caller did wrong, in one line; WorkerError where a worker failed.
     """
-    registry, observer = get_registry(), observer or SilentObserver()
+    registry, observer, folder = get_registry(), observer or SilentObserver(), Path(runs_dir)
     limits = {"steps": steps, "episodes": episodes, "time_limit_s": time_limit_s, "stop_return": stop_return}
     given = _run_settings(workers=workers, device=device, seed=seed, **limits)
     if resume is not None:
         others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
         refused = [flag for flag, value in others.items() if value]
-        directory = _run_to_resume(resume, Path(runs_dir), env, refused)
-        return train_on(directory, registry, given, observer)
+        return train_on(_run_to_resume(resume, folder, env, refused), registry, given, observer)
     if env is None:
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
     entry = registry.env(env)
-    agent_entry = registry.agent(agent or entry.default_agent)
     config = resolve_config(
         registry,
         entry,
-        agent_entry,
-        hyperparams=str(hyperparams) if hyperparams is not None else None,
+        registry.agent(agent or entry.default_agent),
+        hyperparams=None if hyperparams is None else str(hyperparams),
         overrides=_as_texts(overrides),
         flags=given,
     )
-    return train_new(make_job(registry, entry, agent_entry, config, serial), Path(runs_dir), name, observer)
+    return train_new(RunSetup.of(registry, config, serial), folder, name, observer)
 
 
 def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
@@ -123,8 +110,7 @@ def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Pa
     Raises:
         RunDirectoryError: there is no such run or checkpoint, or it is damaged.
     """
-    policy: Policy = _load(find_run(run, Path(runs_dir)), checkpoint)
-    return policy
+    return _load(run, checkpoint, runs_dir).policy
 
 
 def _as_texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
@@ -134,20 +120,22 @@ def _as_texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
     return [f"{key}={'null' if value is None else value}" for key, value in overrides.items()]
 
 
-def _load(directory: RunDirectory, checkpoint: str) -> Policy:
-    from a3c_zoo.runs.checkpoints import load_checkpoint
+class _Loaded(NamedTuple):
+    """A run's policy, its environment and its configuration."""
 
-    registry = get_registry()
-    return policy_of(registry, directory.config(registry), load_checkpoint(directory, checkpoint))
+    policy: Policy
+    entry: EnvEntry
+    config: Config
 
 
-def policy_of(registry: Registry, config: Config, checkpoint: Mapping[str, Any]) -> Policy:
-    """Rebuilds the policy of a run's checkpoint, as `load_checkpoint` reads it."""
+def _load(run: str | Path, checkpoint: str, runs_dir: str | Path) -> _Loaded:
     from a3c_zoo.runs.evaluation import load_policy
 
-    network = registry.network(config.network.name) if config.network else None
-    load = registry.agent(config.agent_name).load
-    return load_policy(load, registry.env(config.env_name), network, config, checkpoint["agent"])
+    registry, directory = get_registry(), find_run(run, Path(runs_dir))
+    setup = RunSetup.of(registry, directory.config(registry), serial=True)
+    agent_state = load_policy_state(directory, checkpoint).agent
+    policy = load_policy(setup.agent.load, setup.entry, setup.network, setup.config, agent_state)
+    return _Loaded(policy, setup.entry, setup.config)
 
 
 def evaluate(
@@ -168,12 +156,10 @@ def evaluate(
     """
     from a3c_zoo.runs.evaluation import evaluate_policy
 
-    directory = find_run(run, Path(runs_dir))
-    registry = get_registry()
-    config = directory.config(registry)
+    policy, entry, config = _load(run, checkpoint, runs_dir)
     return evaluate_policy(
-        _load(directory, checkpoint),
-        registry.env(config.env_name),
+        policy,
+        entry,
         config.env,
         episodes=episodes,
         num_envs=config.run.evaluation_envs,
@@ -181,7 +167,7 @@ def evaluate(
         number=USER_EVALUATIONS,
         deterministic=deterministic,
         on_step=on_step,
-    )
+    ).evaluation()
 
 
 def play(
@@ -203,12 +189,10 @@ def play(
     """
     from a3c_zoo.runs.scenes import play_scenes
 
-    directory = find_run(run, Path(runs_dir))
-    registry = get_registry()
-    config = directory.config(registry)
+    policy, entry, config = _load(run, checkpoint, runs_dir)
     return play_scenes(
-        _load(directory, checkpoint),
-        registry.env(config.env_name),
+        policy,
+        entry,
         config.env,
         episodes=episodes,
         seed=config.run.seed if seed is None else seed,

@@ -1,24 +1,137 @@
-"""Checkpoints: whole or not there, and loadable without trusting them."""
+"""What a checkpoint holds, and its files. Nothing else knows keys or names of files. No torch before a file is opened.
+
+A file is a dictionary with three keys: `format`; `agent`, which the agent writes and `AgentEntry.load` gets back;
+`session`, the run's part. A file is whole or not there, and loads with `torch.load(weights_only=True)`.
+"""
 
 from __future__ import annotations
 
 import io
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.records import Evaluation
 from a3c_zoo.runs.directory import write_atomically
+from a3c_zoo.saved_state import from_plain, to_plain
 
 if TYPE_CHECKING:
     from a3c_zoo.runs.directory import RunDirectory
 
+#: Rises when a checkpoint of an older version can no longer be read.
 CHECKPOINT_FORMAT = 1
 #: The best policy that the evaluator beside training has found, for acting: training cannot go on from it.
 BEST = "best"
 _NAME = re.compile(r"step-(\d+)\.pt")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowState:
+    """Returns and lengths of the last 100 training episodes, the oldest first."""
+
+    returns: list[float]
+    lengths: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorState:
+    """How far the evaluator beside training has come.
+
+    Attributes:
+        number: evaluations so far. at_step, at_s: agent steps and seconds of training at the start of the newest one.
+        position: bytes of evaluations.csv.
+    """
+
+    number: int
+    at_step: int
+    at_s: float
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceState:
+    """CPU seconds of the run so far and its peak memory in MiB; None where the system does not tell."""
+
+    cpu_s: float | None
+    peak_memory_mib: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """The run's part of a checkpoint.
+
+    Attributes:
+        steps: agent steps. episodes: finished episodes. updates: optimizer steps.
+        evaluations: solved checks so far. next_check: episodes at which the next one may come.
+        evaluation: the newest solved check. window: the last training episodes.
+        monitor_position: bytes of monitor.csv. seconds: part of the run → its seconds (`Clock`).
+    """
+
+    steps: int
+    episodes: int
+    updates: int
+    evaluations: int
+    next_check: int
+    window: WindowState
+    monitor_position: int
+    seconds: dict[str, float]
+    resources: ResourceState
+    evaluation: Evaluation | None = None
+    evaluator: EvaluatorState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyState:
+    """What a file for acting tells of the run: all that is known of a policy that the evaluator has played.
+
+    Attributes:
+        steps: agent steps before the policy was saved. seconds: as in `RunState`, empty where the file does not say.
+        greedy_return, sampled_return: mean returns that the evaluator has found.
+    """
+
+    steps: int
+    seconds: dict[str, float] = field(default_factory=dict)
+    greedy_return: float | None = None
+    sampled_return: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A whole checkpoint, from which training goes on."""
+
+    agent: dict[str, Any]
+    run: RunState
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPolicy:
+    """The part of a checkpoint that acting needs; `agent` is for `AgentEntry.load`."""
+
+    agent: dict[str, Any]
+    state: PolicyState
+
+
+def save_checkpoint(directory: RunDirectory, agent: Mapping[str, Any], run: RunState) -> Path:
+    """Writes a checkpoint, whole or not at all, and returns its file."""
+    path = _file(directory, run.steps)
+    _write(path, agent, run)
+    return path
+
+
+def write_policy(path: Path, agent: Mapping[str, Any], state: PolicyState) -> None:
+    """Writes a file for acting."""
+    _write(path, agent, state)
+
+
+def _write(path: Path, agent: Mapping[str, Any], state: RunState | PolicyState) -> None:
+    import torch
+
+    whole = io.BytesIO()  # torch would turn the OSError of a full disk into a RuntimeError
+    torch.save({"format": CHECKPOINT_FORMAT, "agent": dict(agent), "session": to_plain(state)}, whole)
+    write_atomically(path, lambda file: file.write(whole.getbuffer()))
 
 
 def checkpoint_steps(directory: RunDirectory) -> list[int]:
@@ -27,63 +140,80 @@ def checkpoint_steps(directory: RunDirectory) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def save_checkpoint(directory: RunDirectory, steps: int, content: dict[str, Any]) -> Path:
-    """Writes a checkpoint: to a temporary file, then renamed."""
-    path = directory.checkpoints / f"step-{steps:012d}.pt"
-    write_checkpoint(path, content)
-    return path
-
-
-def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
-    """Writes a checkpoint's file, whole or not at all."""
-    whole = io.BytesIO()  # torch turns a disk's OSError into a RuntimeError of its own
-    torch.save({"format": CHECKPOINT_FORMAT, **content}, whole)
-    write_atomically(path, lambda file: file.write(whole.getbuffer()))
-
-
 def best_file(directory: RunDirectory) -> Path:
-    """Where the best policy is kept, if an evaluator has found one."""
+    """Where the best policy is kept, if the evaluator has found one."""
     return directory.checkpoints / f"{BEST}.pt"
 
 
-def load_checkpoint(directory: RunDirectory, which: str = "final") -> dict[str, Any]:
-    """Reads the newest checkpoint ("final"), the "best", or the one at a given step.
+def evaluated_file(directory: RunDirectory) -> Path:
+    """Where the policy lies that the evaluator beside training plays."""
+    return directory.checkpoints / ".evaluated.pt"
+
+
+def checkpoint_file(directory: RunDirectory, which: str) -> Path:
+    """The file of the newest checkpoint ("final"), of the "best", or of the one at a given step.
+
+    Raises:
+        RunDirectoryError: there is none; the message says what there is.
+    """
+    known, best = checkpoint_steps(directory), best_file(directory)
+    if which == BEST and best.exists():
+        return best
+    if not known:
+        raise RunDirectoryError(f"run {directory.path.name} has no checkpoint{' but best' if best.exists() else ''}")
+    if which == "final":
+        return _file(directory, known[-1])
+    if which.isdecimal() and int(which) in known:
+        return _file(directory, int(which))
+    names = ["final", *([BEST] if best.exists() else []), *(str(step) for step in known[-8:])]
+    hint = " (best: of a run with run.evaluation_every_s or _steps)" if which == BEST else ""
+    raise RunDirectoryError(f"run {directory.path.name} has no checkpoint '{which}'; it has: {', '.join(names)}{hint}")
+
+
+def _file(directory: RunDirectory, step: int) -> Path:
+    return directory.checkpoints / f"step-{step:012d}.pt"
+
+
+def newest_checkpoint(directory: RunDirectory) -> Checkpoint:
+    """Reads the newest checkpoint, to go on with training.
 
     Raises:
         RunDirectoryError: there is none, or it is damaged or of another format.
     """
-    known, best = checkpoint_steps(directory), best_file(directory)
-    if which == BEST and best.exists():
-        return read_checkpoint(best)
-    if not known:
-        raise RunDirectoryError(f"run {directory.path.name} has no checkpoint{' but best' if best.exists() else ''}")
-    if which != "final" and not (which.isdecimal() and int(which) in known):
-        names = ["final", *([BEST] if best.exists() else []), *(str(step) for step in known[-8:])]
-        hint = " (best: of a run with run.evaluation_every_s or _steps)" if which == BEST else ""
-        raise RunDirectoryError(
-            f"run {directory.path.name} has no checkpoint '{which}'; it has: {', '.join(names)}{hint}"
-        )
-    others = known[:-1] if which == "final" else []
-    hint = f". The one before it is at step {others[-1]}; to go on from there, delete this one" if others else ""
-    return read_checkpoint(
-        directory.checkpoints / f"step-{known[-1] if which == 'final' else int(which):012d}.pt", hint
-    )
+    path = checkpoint_file(directory, "final")
+    return Checkpoint(*_read(path, RunState, _older(directory)))
 
 
-def read_checkpoint(path: Path, hint: str = "") -> dict[str, Any]:
-    """Reads a checkpoint's file: tensors, numbers and strings only.
+def load_policy_state(directory: RunDirectory, which: str = "final") -> SavedPolicy:
+    """Reads one checkpoint of a run, to act with; `which` as in `checkpoint_file`. Raises as `newest_checkpoint`."""
+    path = checkpoint_file(directory, which)
+    return SavedPolicy(*_read(path, PolicyState, _older(directory) if which == "final" else ""))
 
-    Raises:
-        RunDirectoryError: it is damaged or of another format; `hint` is the end of its message.
-    """
+
+def read_policy(path: Path) -> SavedPolicy:
+    """Reads any checkpoint's file, to act with. Raises as `newest_checkpoint`."""
+    return SavedPolicy(*_read(path, PolicyState))
+
+
+def _older(directory: RunDirectory) -> str:
+    """The end of a message about a damaged newest checkpoint."""
+    steps = checkpoint_steps(directory)[:-1]
+    return f". The one before it is at step {steps[-1]}; to go on from there, delete this one" if steps else ""
+
+
+def _read(path: Path, kind: type[Any], hint: str = "") -> tuple[dict[str, Any], Any]:
+    """The agent's part, and the run's as a `kind`. hint: the end of the message where the file is damaged."""
+    import torch
+
     try:
-        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
         found = content["format"]
-        if found == CHECKPOINT_FORMAT and not {"agent", "session"} <= content.keys():
-            raise KeyError("it has no 'agent' or no 'session'")
+        if found == CHECKPOINT_FORMAT:
+            for key in ("agent", "session"):
+                if not isinstance(content.get(key), dict):
+                    raise ValueError(f"it has no {key}")
+            return content["agent"], from_plain(kind, content["session"], "session")
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise RunDirectoryError(f"checkpoint {path} cannot be read: {reason}{hint}") from error
-    if found != CHECKPOINT_FORMAT:
-        raise RunDirectoryError(f"checkpoint {path} has format {found}; this version reads {CHECKPOINT_FORMAT}")
-    return content
+    raise RunDirectoryError(f"checkpoint {path} has format {found}; this version reads {CHECKPOINT_FORMAT}")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class Clock:
-    """Adds up across resumes: `seconds` of earlier sessions are where it starts.
+    """Adds up the seconds of each part, over all sessions of a run.
 
     Attributes:
         seconds: part ("startup", "training", "evaluation", "checkpoint") → seconds of its finished stretches.
@@ -25,6 +25,11 @@ class Clock:
         now = time.monotonic()
         self.seconds[self._part] = self.seconds.get(self._part, 0.0) + now - self._since_s
         self._part, self._since_s = part, now
+
+    def go_on_from(self, seconds: Mapping[str, float]) -> None:
+        """Adds the seconds of earlier sessions."""
+        for part, earlier_s in seconds.items():
+            self.seconds[part] = self.seconds.get(part, 0.0) + earlier_s
 
     @contextmanager
     def during(self, part: str) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -16,8 +16,8 @@ from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.records import Evaluation, Policy
-from a3c_zoo.runs.checkpoints import read_checkpoint
-from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_EVALUATION, seed_for
+from a3c_zoo.runs.checkpoints import read_policy
+from a3c_zoo.seeds import SEED_EVALUATION, seed_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,15 +33,34 @@ Mode = Literal["greedy", "sampled"]
 MODES: tuple[Mode, ...] = ("greedy", "sampled")
 
 
-class StopEvaluationError(Exception):
-    """The evaluation was asked to stop before its end."""
-
-
 class PlayedEpisode(NamedTuple):
     """An episode's raw return, and its length in agent steps."""
 
     episode_return: float
     length: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedEpisodes:
+    """Episodes in the order in which they ended, with greedy (`deterministic`) or sampled actions, in `seconds`."""
+
+    episodes: list[PlayedEpisode]
+    deterministic: bool
+    seconds: float
+
+    def evaluation(self) -> Evaluation:
+        """Their figures."""
+        returns, lengths = zip(*self.episodes, strict=True)
+        return Evaluation(
+            episodes=len(self.episodes),
+            mean_return=float(np.mean(returns)),
+            std_return=float(np.std(returns)),
+            min_return=float(np.min(returns)),
+            max_return=float(np.max(returns)),
+            mean_length=float(np.mean(lengths)),
+            deterministic=self.deterministic,
+            seconds=self.seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,33 +86,29 @@ class EvaluationTask:
 
 @dataclass(frozen=True, slots=True)
 class PlayedTask:
-    """The episodes of an evaluation task.
+    """What became of an evaluation task.
 
     Attributes:
-        episodes: mode → its episodes, in the order in which they ended. seconds: mode → seconds that they took.
-        training_s: seconds of training before the checkpoint; None where the checkpoint does not say.
+        by_mode: mode → what was played. training_s: seconds of training before the checkpoint; None if it does not say.
         cpu_s: CPU seconds that the task took its process, loading and environments included.
     """
 
-    episodes: Mapping[Mode, list[PlayedEpisode]]
-    seconds: Mapping[Mode, float]
+    by_mode: Mapping[Mode, PlayedEpisodes]
     training_s: float | None
     cpu_s: float
 
     def evaluation(self, mode: Mode) -> Evaluation:
         """The figures of one mode."""
-        return summarize(self.episodes[mode], mode == "greedy", self.seconds[mode])
+        return self.by_mode[mode].evaluation()
 
 
 def play_task(task: EvaluationTask, on_step: Callable[[int], None]) -> PlayedTask:
     """Plays a task; all modes play the same seeds. Raises StopEvaluationError if `on_step` does."""
     cpu_s = _cpu_seconds()
-    checkpoint = read_checkpoint(task.checkpoint)
-    policy = load_policy(task.load, task.entry, task.network, task.config, checkpoint["agent"])
-    episodes, seconds = {}, {}
-    for mode in task.modes:
-        start_s = time.monotonic()
-        episodes[mode] = play_all(
+    saved = read_policy(task.checkpoint)
+    policy = load_policy(task.load, task.entry, task.network, task.config, saved.agent)
+    by_mode = {
+        mode: evaluate_policy(
             policy,
             task.entry,
             task.config.env,
@@ -104,9 +119,9 @@ def play_task(task: EvaluationTask, on_step: Callable[[int], None]) -> PlayedTas
             deterministic=mode == "greedy",
             on_step=on_step,
         )
-        seconds[mode] = time.monotonic() - start_s
-    training_s = checkpoint["session"].get("seconds", {}).get("training")
-    return PlayedTask(episodes, seconds, training_s, _cpu_seconds() - cpu_s)
+        for mode in task.modes
+    }
+    return PlayedTask(by_mode, saved.state.seconds.get("training"), _cpu_seconds() - cpu_s)
 
 
 def _cpu_seconds() -> float:
@@ -135,54 +150,11 @@ def evaluate_policy(
     episodes: int,
     num_envs: int,
     seed: int,
-    number: int = CHECK_EVALUATIONS,
+    number: int,
     deterministic: bool = False,
     on_step: Callable[[int], None] = lambda played: None,
-) -> Evaluation:
-    """Plays `episodes` episodes and returns their figures. See `play_all`."""
-    start_s = time.monotonic()
-    played = play_all(
-        policy,
-        entry,
-        config,
-        episodes=episodes,
-        num_envs=num_envs,
-        seed=seed,
-        number=number,
-        deterministic=deterministic,
-        on_step=on_step,
-    )
-    return summarize(played, deterministic, time.monotonic() - start_s)
-
-
-def summarize(played: Sequence[PlayedEpisode], deterministic: bool, seconds: float) -> Evaluation:
-    """The figures of played episodes. seconds: how long they took."""
-    returns, lengths = zip(*played, strict=True)
-    return Evaluation(
-        episodes=len(played),
-        mean_return=float(np.mean(returns)),
-        std_return=float(np.std(returns)),
-        min_return=float(np.min(returns)),
-        max_return=float(np.max(returns)),
-        mean_length=float(np.mean(lengths)),
-        deterministic=deterministic,
-        seconds=seconds,
-    )
-
-
-def play_all(
-    policy: Policy,
-    entry: EnvEntry,
-    config: EnvConfig,
-    *,
-    episodes: int,
-    num_envs: int,
-    seed: int,
-    number: int,
-    deterministic: bool,
-    on_step: Callable[[int], None],
-) -> list[PlayedEpisode]:
-    """Plays `episodes` episodes and returns them in the order in which they end.
+) -> PlayedEpisodes:
+    """Plays `episodes` episodes with a policy.
 
     Each environment plays a quota that is fixed beforehand. If the first episodes to finish counted instead, short
     episodes would count too often.
@@ -192,6 +164,7 @@ def play_all(
         seed, number: the run's seed and the evaluation's number, which together seed the environments.
         on_step: called after each step with the number of episodes played so far; may raise StopEvaluationError.
     """
+    start_s = time.monotonic()
     num_envs = min(num_envs, episodes)
     env_seed = seed_for(seed, SEED_EVALUATION, number)
     env = make_vector_env(entry, config, num_envs, env_seed)
@@ -203,7 +176,7 @@ def play_all(
             for ended in play_episodes(policy, env, quotas, env_seed, deterministic):
                 played += ended
                 on_step(len(played))
-        return played
+        return PlayedEpisodes(played, deterministic, time.monotonic() - start_s)
     finally:
         env.close()
 

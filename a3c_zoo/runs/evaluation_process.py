@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from a3c_zoo.errors import ZooError, one_line
 from a3c_zoo.processes.child import how_it_ended, settle_in
 from a3c_zoo.processes.start import process_context, start_process, warm_up
-from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask, StopEvaluationError, play_task
+from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask, play_task
+from a3c_zoo.runs.signals import StopEvaluationError
 
 if TYPE_CHECKING:
     from a3c_zoo.config import RunConfig

@@ -1,47 +1,40 @@
 """The evaluator beside training: when it plays, what is kept of it, and the best policy so far.
 
-It acts with copies of the parameters, on seeds of its own, and keeps to a share of the cores: an evaluation that took
-c CPU seconds is followed by none until c / (share · cores) seconds after its start. A fault ends it, not training.
+It plays copies of the parameters on seeds of its own, and keeps to a share of the cores: after an evaluation of c CPU
+seconds the next one starts c / (share · cores) seconds after it, or later. A fault ends the evaluator, not training.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.records import EvaluatorResult, Snapshot
-from a3c_zoo.runs.checkpoints import best_file, read_checkpoint, write_checkpoint
+from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, best_file, read_policy, write_policy
 from a3c_zoo.runs.directory import disk_errors
-from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, StopEvaluationError, play_task
+from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, play_task
+from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.evaluation_process import EvaluationFault, EvaluationProcess
-from a3c_zoo.runs.recorder import Table
+from a3c_zoo.runs.recorder import RowFile
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from a3c_zoo.config import RunConfig
     from a3c_zoo.runs.clock import Clock
     from a3c_zoo.runs.directory import RunDirectory
 
 HEADER = "step,seconds,mode,return,length\n"
 
 
-def copy_file(directory: RunDirectory) -> Path:
-    """Where the policy lies that is being evaluated."""
-    return directory.checkpoints / ".evaluated.pt"
-
-
 class EvaluationInTurn:
     """Plays in this process while training waits, for the serial runner. The time counts as evaluation.
 
     Args:
-        on_step: as `play_all` has it; may raise StopEvaluationError, upon which there is no result.
+        on_step: as in `evaluate_policy`. If it raises StopEvaluationError, there is no result.
     """
 
     def __init__(self, clock: Clock, on_step: Callable[[int], None]) -> None:
@@ -49,18 +42,18 @@ class EvaluationInTurn:
         self._played: PlayedTask | None = None
 
     def begin(self, task: EvaluationTask) -> None:
-        """Plays it all. Raises EvaluationFault for any error of the environment or the network."""
+        """Plays the whole task. Raises EvaluationFault for any error of the environment or the network."""
         self._played = None
         try:
             with self._clock.during("evaluation"):
-                self._played = replace(play_task(task, self._on_step), cpu_s=0.0)  # training waits: no share is taken
+                self._played = replace(play_task(task, self._on_step), cpu_s=0.0)  # no core is shared with training
         except StopEvaluationError:
             return
         except Exception as error:
             raise EvaluationFault.of(error) from error
 
     def result(self) -> PlayedTask | None:
-        """What `begin` played; None where it was stopped."""
+        """What `begin` played; None if it was stopped."""
         return self._played
 
     def stop(self) -> None:
@@ -71,11 +64,11 @@ class Evaluator:
     """Decides when to evaluate, and records what was played.
 
     Args:
-        task: the evaluation to repeat, with the number of the first. player: plays it.
-        saved: what `state_dict` returned, to go on from.
+        task: the evaluation that is repeated; its checkpoint is written anew each time. player: plays it.
+        saved: `state()` of an earlier session, to go on from.
 
     Attributes:
-        result: the newest, None before the first. fault: why it has come to an end, None while it has not.
+        result: the newest, None before the first. fault: why the evaluator has ended, None while it has not.
     """
 
     def __init__(
@@ -83,18 +76,16 @@ class Evaluator:
         directory: RunDirectory,
         task: EvaluationTask,
         player: EvaluationProcess | EvaluationInTurn,
-        saved: Mapping[str, Any] | None,
+        saved: EvaluatorState | None,
     ) -> None:
         self._directory, self._task, self._player = directory, task, player
-        self._run: RunConfig = task.config.run
-        self._number: int = saved["number"] if saved else 0
-        self._at_step: int = saved["at_step"] if saved else 0
-        self._at_s: float = saved["at_s"] if saved else 0.0
-        self._table = Table(directory.path / "evaluations.csv", saved["position"] if saved else None)
-        self._best: tuple[float, int] | None = None
-        if (path := best_file(directory)).exists():  # of a run that is resumed; it may be younger than its checkpoint
-            best = read_checkpoint(path)["session"]
-            self._best = best["sampled_return"], best["steps"]
+        self._run = task.config.run
+        self._file = RowFile(directory.path / "evaluations.csv", saved.position if saved else None)
+        self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
+        self._best: tuple[float, int] | None = None  # mean return and step
+        if (path := best_file(directory)).exists():  # from before a resume; it may be newer than the checkpoint
+            best = read_policy(path).state
+            self._best = best.sampled_return or 0.0, best.steps
         self._evaluated: tuple[int, float] | None = None  # steps and seconds of what is being evaluated
         self._started_s = self._not_before_s = 0.0
         self._is_stopped = False
@@ -119,31 +110,30 @@ class Evaluator:
     def _is_due(self, steps: int, training_s: float) -> bool:
         every_s, every_steps = self._run.evaluation_every_s, self._run.evaluation_every_steps
         return time.monotonic() >= self._not_before_s and bool(
-            (every_steps and steps // every_steps > self._at_step // every_steps)
-            or (every_s and training_s // every_s > self._at_s // every_s)
+            (every_steps and steps // every_steps > self._state.at_step // every_steps)
+            or (every_s and training_s // every_s > self._state.at_s // every_s)
         )
 
     def _begin(self, snapshot: Snapshot, steps: int, training_s: float) -> None:
-        agent_state = (snapshot.acting or snapshot.state)()
-        write_checkpoint(copy_file(self._directory), {"agent": agent_state, "session": {"steps": steps}})
+        write_policy(self._task.checkpoint, (snapshot.acting or snapshot.state)(), PolicyState(steps))
         self._evaluated, self._started_s = (steps, training_s), time.monotonic()
-        self._player.begin(replace(self._task, number=EVALUATOR_EVALUATIONS + self._number))
+        self._player.begin(replace(self._task, number=EVALUATOR_EVALUATIONS + self._state.number))
 
     def _take(self, played: PlayedTask, step: int, at_s: float) -> None:
         self._evaluated = None
         rows = [
             f"{step},{at_s:.6f},{mode},{round(e.episode_return, 6)},{e.length}\n"
             for mode in MODES
-            for e in played.episodes[mode]
+            for e in played.by_mode[mode].episodes
         ]
-        greedy, sampled = (statistics.fmean(e.episode_return for e in played.episodes[mode]) for mode in MODES)
+        greedy, sampled = (statistics.fmean(e.episode_return for e in played.by_mode[mode].episodes) for mode in MODES)
         if self._best is None or sampled > self._best[0]:
-            content = read_checkpoint(copy_file(self._directory))
-            content["session"] |= {"greedy_return": greedy, "sampled_return": sampled}
-            write_checkpoint(best_file(self._directory), content)
+            agent = read_policy(self._task.checkpoint).agent
+            state = PolicyState(step, greedy_return=greedy, sampled_return=sampled)
+            write_policy(best_file(self._directory), agent, state)
             self._best = sampled, step
-        self._table.append("".join(rows) if self._table.position else HEADER + "".join(rows))
-        self._number, self._at_step, self._at_s = self._number + 1, step, at_s
+        self._file.append("".join(rows) if self._file.position else HEADER + "".join(rows))
+        self._state = EvaluatorState(self._state.number + 1, step, at_s, self._file.position)
         self._not_before_s = self._started_s + played.cpu_s / (self._run.evaluation_cpu_share * available_cores())
         self.result = EvaluatorResult(step, greedy, sampled, *self._best)
 
@@ -155,28 +145,20 @@ class Evaluator:
             file.write(f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {fault}\n{fault.trace}")
 
     def stop(self) -> None:
-        """Ends it; what is being played is lost."""
+        """Ends the evaluator. What is being played is lost."""
         if not self._is_stopped:
             self._is_stopped = True
             self._player.stop()
-            copy_file(self._directory).unlink(missing_ok=True)
+            self._task.checkpoint.unlink(missing_ok=True)
 
-    def sync(self) -> None:
-        """Its rows to the disk itself; see `Table.sync`."""
-        self._table.sync()
+    def state(self) -> EvaluatorState:
+        """For a checkpoint; writes the rows to the disk itself before (see `RowFile.sync`)."""
+        self._file.sync()
+        return self._state
 
     def close(self) -> None:
-        """Ends it, and closes its file."""
+        """Ends the evaluator and closes its file."""
         try:
             self.stop()
         finally:
-            self._table.close()
-
-    def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return {
-            "number": self._number,
-            "at_step": self._at_step,
-            "at_s": self._at_s,
-            "position": self._table.position,
-        }
+            self._file.close()

@@ -1,4 +1,4 @@
-"""The only writer of a run's figures: monitor.csv and TensorBoard events."""
+"""The files of a run's figures: rows of monitor.csv and evaluations.csv, and TensorBoard events."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import json
 import os
 import platform
 import time
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs.directory import disk_errors
@@ -17,18 +16,15 @@ from a3c_zoo.runs.directory import disk_errors
 if TYPE_CHECKING:
     from tensorboard.summary.writer.record_writer import RecordWriter
 
-#: Episodes in a mean return.
-WINDOW = 100
 #: Importing TensorBoard takes 0.2 s of a core, more than a tenth of a short run: the first events wait in memory.
 TENSORBOARD_FLUSH_S = 10.0
 
 
-class Table:
-    """A file of rows that grows by several rows or none.
+class RowFile:
+    """A file that grows by whole rows.
 
     Args:
-        path: the file. resume_at: byte offset to go on from; what lies behind it belongs to training that is done
-            again after a resume.
+        path: the file. resume_at: byte offset to go on from. Rows after it are cut off: a resumed run trains again.
     """
 
     def __init__(self, path: Path, resume_at: int | None = None) -> None:
@@ -46,7 +42,7 @@ class Table:
                 self._file.seek(resume_at)
 
     def append(self, text: str) -> None:
-        """Adds whole rows: all of them, or where that fails none."""
+        """Adds whole rows: all of them, or none if that fails."""
         data = memoryview(text.encode())
         with disk_errors(self._path, "write"):
             try:
@@ -59,18 +55,18 @@ class Table:
         self.position = self._file.tell()
 
     def sync(self) -> None:
-        """To the disk itself, as a checkpoint that names a position is: else it might outlive these rows."""
+        """Brings the rows to the disk itself. A checkpoint that names their position must not outlive them."""
         with disk_errors(self._path, "write"):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Closes the file; one that holds nothing goes."""
+        """Closes the file; an empty one is deleted."""
         self._file.close()
         if self.position == 0:
             self._path.unlink(missing_ok=True)
 
 
-class Monitor(Table):
+class Monitor(RowFile):
     """monitor.csv in stable-baselines3's format, plus the columns `step` (of the run) and `worker`."""
 
     def __init__(self, path: Path, env_name: str, resume_at: int | None = None) -> None:
@@ -78,7 +74,7 @@ class Monitor(Table):
         self._env_name = env_name
 
     def start(self) -> None:
-        """Training starts now: `t` counts from here, so that t_start + t is the time of day of an episode's end."""
+        """Training starts now: t_start + t is the time of day at which an episode ends."""
         if self.position == 0:
             header = json.dumps({"t_start": time.time(), "env_id": self._env_name})
             self.append(f"#{header}\nr,l,t,step,worker\n")
@@ -110,7 +106,7 @@ class TensorBoard:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what waits to disk, but for the newest points, which may still be replaced."""
+        """Writes waiting points to disk, except the newest ones, which may still be replaced."""
         whole, newest, self._waiting = self._waiting[:-1], self._waiting[-1:], []
         self._write_out(whole)
         self._waiting = newest
@@ -130,9 +126,9 @@ class TensorBoard:
         self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
 
     def _open(self) -> RecordWriter:
-        """Starts an event file of this session's own.
+        """Starts an event file for this session.
 
-        Not torch's SummaryWriter: it writes in a thread, which prints a traceback when the disk is full.
+        torch's SummaryWriter writes in a thread, which prints a traceback when the disk is full.
         """
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
@@ -149,7 +145,7 @@ class TensorBoard:
         return writer
 
     def close(self) -> None:
-        """Writes what waits, and closes."""
+        """Writes waiting points, and closes."""
         try:
             points, self._waiting = self._waiting, []
             self._write_out(points)
@@ -157,40 +153,3 @@ class TensorBoard:
             if self._writer is not None:
                 with disk_errors(self._folder, "write"):
                     self._writer.close()
-
-
-class Window:
-    """The last 100 episodes, in the order in which they ended."""
-
-    def __init__(self) -> None:
-        self.returns: deque[float] = deque(maxlen=WINDOW)
-        self.lengths: deque[int] = deque(maxlen=WINDOW)
-
-    def add(self, episode_return: float, length: int) -> None:
-        """Takes in one more episode."""
-        self.returns.append(episode_return)
-        self.lengths.append(length)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it covers 100 episodes."""
-        return len(self.returns) == WINDOW
-
-    @property
-    def mean_return(self) -> float | None:
-        """Mean return, None while empty."""
-        return sum(self.returns) / len(self.returns) if self.returns else None
-
-    @property
-    def mean_length(self) -> float | None:
-        """Mean length in steps, None while empty."""
-        return sum(self.lengths) / len(self.lengths) if self.lengths else None
-
-    def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return {"returns": list(self.returns), "lengths": list(self.lengths)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """From `state_dict`."""
-        self.returns.extend(state["returns"])
-        self.lengths.extend(state["lengths"])

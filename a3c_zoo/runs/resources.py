@@ -1,7 +1,6 @@
-"""CPU seconds and memory of a run: this process and all that descend from it, the fork server and workers included.
+"""CPU seconds and memory of a run: this process and all its descendants, the fork server and workers included.
 
-Linux tells both for every process; elsewhere they are None. Runs side by side in threads of one process count each
-other's.
+Linux tells both for every process; elsewhere they are None. Runs in threads of one process count each other's.
 """
 
 from __future__ import annotations
@@ -9,28 +8,27 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+
+from a3c_zoo.runs.checkpoints import ResourceState
 
 if TYPE_CHECKING:
     import psutil
 
 SAMPLE_EVERY_S = 1.0
-#: Of one core, for samples: reading a process's page tables takes some milliseconds, so many are read less often.
+#: Share of one core that samples may take. Reading a process's page tables takes milliseconds; many are read less often.
 SAMPLE_SHARE = 0.004
 
 
 def with_descendants(root: psutil.Process) -> list[psutil.Process]:
-    """A process and all that descend from it."""
+    """A process and all its descendants."""
     return [root, *root.children(recursive=True)]
 
 
 def cpu_seconds(root: psutil.Process) -> float:
-    """User and system seconds of a process and its descendants, the ended ones included.
-
-    One that has ended and was waited for counts in its parent.
-    """
+    """User and system seconds of a process and its descendants. Those that have ended count in their parents."""
     import psutil
 
     seconds = 0.0
@@ -56,7 +54,7 @@ class Meter:
     """Measures a run from now on.
 
     Attributes:
-        peak_memory_mib: the most that a sample found so far, in MiB; None before the first.
+        peak_memory_mib: the largest sample so far, in MiB; None before the first.
     """
 
     def __init__(self) -> None:
@@ -69,14 +67,14 @@ class Meter:
             self._root = psutil.Process()
             self._before_s = -cpu_seconds(self._root)
 
-    def go_on_from(self, state: Mapping[str, float | None]) -> None:
-        """Adds what earlier sessions of the run used; see `state_dict`."""
-        self._before_s += state["cpu_s"] or 0.0
-        self._take(state["peak_memory_mib"])
+    def go_on_from(self, earlier: ResourceState) -> None:
+        """Adds what earlier sessions of the run used."""
+        self._before_s += earlier.cpu_s or 0.0
+        self._take(earlier.peak_memory_mib)
 
-    def state_dict(self) -> dict[str, float | None]:
+    def state(self) -> ResourceState:
         """For a checkpoint."""
-        return {"cpu_s": self.cpu_s, "peak_memory_mib": self.peak_memory_mib}
+        return ResourceState(self.cpu_s, self.peak_memory_mib)
 
     @property
     def cpu_s(self) -> float | None:

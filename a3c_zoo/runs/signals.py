@@ -11,18 +11,21 @@ from dataclasses import dataclass
 from types import FrameType
 
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-#: After a KeyboardInterrupt further signals wait so long, lest they cut the cleaning up short.
+#: For this long after a KeyboardInterrupt further signals are not obeyed, so that cleaning up can end.
 CLEANUP_S = 15.0
+
+
+class StopEvaluationError(Exception):
+    """The evaluation was asked to stop before its end."""
 
 
 @dataclass(slots=True)
 class StopRequest:
-    """What a signal handler leaves for the run.
+    """What a signal handler tells the run.
 
     Attributes:
         detail: the first signal in words, "" before any.
-        interrupts: whether already the first raises KeyboardInterrupt where the run stands, as there is no rollout
-            boundary to wait for.
+        interrupts: whether the first signal raises KeyboardInterrupt at once, because no rollout boundary will come.
         is_over: whether the run has ended; signals then change nothing any more.
     """
 
@@ -32,7 +35,7 @@ class StopRequest:
     _raised_s: float = -CLEANUP_S
 
     def allow_interrupts(self) -> None:
-        """From now on a signal interrupts at once; one that has come already does now."""
+        """From now on a signal interrupts at once. If one has come already, it interrupts now."""
         self.interrupts = True
         if self.detail:
             self.interrupt()
@@ -43,10 +46,15 @@ class StopRequest:
             self._raised_s = time.monotonic()
             raise KeyboardInterrupt
 
+    def stop_evaluation(self, played: int) -> None:
+        """Raises StopEvaluationError after a signal. Called after each step of an evaluation in this process."""
+        if self.detail:
+            raise StopEvaluationError
+
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """While the body runs, signals fill in the request. In a thread that gets no signals, nothing happens."""
+    """While the body runs, signals fill in the request. In a thread other than the main one, nothing happens."""
     stop = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -58,7 +66,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
         if is_second or stop.interrupts:
             stop.interrupt()
 
-    # What is ignored stays ignored: `nohup` does so with SIGHUP, a shell with the SIGINT of its background jobs.
+    # Ignored signals stay ignored: `nohup` ignores SIGHUP, a shell lets its background jobs ignore SIGINT.
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     for number in before:

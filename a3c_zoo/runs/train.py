@@ -1,19 +1,20 @@
-"""From names to a finished run. torch is imported only after the fork server has been started beside it."""
+"""From names to a finished run. torch is imported only after the fork server has begun to import it as well."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_object
-from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.config.sets import dump_config, plugins_of
+from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_object
 from a3c_zoo.processes.start import warm_up
+from a3c_zoo.runs.checkpoints import Checkpoint, newest_checkpoint
 from a3c_zoo.runs.clock import Clock
 from a3c_zoo.runs.directory import RUN_FORMAT, RunDirectory, describe_host, write_atomically
 from a3c_zoo.runs.resources import Meter
@@ -21,18 +22,23 @@ from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
-    from a3c_zoo.records import Outcome, Reason
     from a3c_zoo.plugins.registry import Registry
-    from a3c_zoo.runs.session import Observer, Session
+    from a3c_zoo.records import Outcome, Reason
+    from a3c_zoo.runs.observer import Observer
+    from a3c_zoo.runs.session import Session
 
-#: What may change when a run is resumed: how long it goes on, and where. A schedule that falls over `run.steps` follows
-#: it.
+#: Keys that may change when a run is resumed: how long it goes on, and where. `run.steps` may be what a schedule falls
+#: over.
 RESUMABLE_KEYS = ("run.device", "run.steps", "run.episodes", "run.time_limit_s", "run.stop_return")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """Everything that a run needs to know before it starts."""
+class RunSetup:
+    """All that a run needs to know before it starts. 
+
+    Attributes:
+        network, optimizer: the entries that the configuration names; None for an agent without that section.
+    """
 
     registry: Registry
     entry: EnvEntry
@@ -42,22 +48,65 @@ class Job:
     config: Config
     serial: bool
 
+    @classmethod
+    def of(cls, registry: Registry, config: Config, serial: bool) -> RunSetup:
+        """With the entries that the configuration names."""
+        network = registry.network(config.network.name) if config.network else None
+        optimizer = registry.optimizer(config.optimizer.name) if config.optimizer else None
+        env, agent = registry.env(config.env_name), registry.agent(config.agent_name)
+        return cls(registry, env, agent, network, optimizer, config, serial)
 
-def make_job(registry: Registry, entry: EnvEntry, agent: AgentEntry, config: Config, serial: bool) -> Job:
-    """Completes a job with the network and optimizer that its configuration names."""
-    network = registry.network(config.network.name) if config.network else None
-    optimizer = registry.optimizer(config.optimizer.name) if config.optimizer else None
-    return Job(registry, entry, agent, network, optimizer, config, serial)
+    @property
+    def title(self) -> str:
+        """The run in a line."""
+        config = self.config
+        parallel = "serial" if self.serial else f"{config.run.workers} workers"
+        workers = "one process" if self.agent.one_process else parallel
+        return f"{config.agent_name} on {config.env_name}, seed {config.run.seed}, {workers}"
+
+    def meta(self) -> dict[str, Any]:
+        """What meta.json holds."""
+        return {
+            "format": RUN_FORMAT,
+            "env": self.config.env_name,
+            "agent": self.config.agent_name,
+            "kind": self.agent.kind,
+            "serial": self.serial,
+            "seed": self.config.run.seed,
+            "plugins": plugins_of(self.registry, self.config),
+            "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
+            "command": sys.argv,
+            **describe_host(),
+        }
+
+    def warm_up(self) -> None:
+        """Starts the fork server if there will be processes, and refuses a device that is not there."""
+        if not self.serial and (self.config.run.has_evaluator or not self.agent.one_process):
+            warm_up(self.config.run.start_method)
+        if (device := self.config.run.device) != "cpu":  # only this needs torch before there is a directory
+            from a3c_zoo.learning.device import check_device
+
+            check_device(device)
 
 
-def train_new(job: Job, runs_dir: Path, name: str | None, observer: Observer) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What goes along with one session: who is told, who may stop it, its seconds and its costs."""
+
+    observer: Observer
+    stop: StopRequest
+    clock: Clock = field(default_factory=Clock)
+    meter: Meter = field(default_factory=Meter)
+
+
+def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Observer) -> Outcome:
     """Trains a fresh run in a directory of its own."""
     clock = Clock()
     with stop_on_signals() as stop:
-        _warm_up(job)
-        meter = Meter()
-        directory = RunDirectory.create(runs_dir, job.config, _meta(job), name)
-        return _train(job, directory, None, observer, stop, clock, meter)
+        setup.warm_up()
+        watch = Watch(observer, stop, clock)
+        directory = RunDirectory.create(runs_dir, setup.config, setup.meta(), name)
+        return _train(setup, directory, None, watch)
 
 
 def train_on(
@@ -78,81 +127,30 @@ def train_on(
     with stop_on_signals() as stop:
         directory.lock()
         try:
-            meta, config = directory.meta(), directory.config(registry, flags)
-            job = make_job(
-                registry, registry.env(config.env_name), registry.agent(config.agent_name), config, meta["serial"]
-            )
-            _warm_up(job)
-            meter = Meter()
-            from a3c_zoo.runs.checkpoints import load_checkpoint
-
-            saved = load_checkpoint(directory)
+            setup = RunSetup.of(registry, directory.config(registry, flags), directory.meta()["serial"])
+            setup.warm_up()
+            watch = Watch(observer, stop, clock)
+            saved = newest_checkpoint(directory)
             if flags:
-                text = dump_config(config)
+                text = dump_config(setup.config)
                 write_atomically(directory.config_file, lambda file: file.write(text.encode()))
         except BaseException:
             directory.unlock()
             raise
-        return _train(job, directory, saved, observer, stop, clock, meter)
+        return _train(setup, directory, saved, watch)
 
 
-def _warm_up(job: Job) -> None:
-    if not job.serial and (job.config.run.has_evaluator or not job.agent.one_process):
-        warm_up(job.config.run.start_method)
-    if (device := job.config.run.device) != "cpu":  # torch is imported for this alone, and before there is a directory
-        from a3c_zoo.learning.device import check_device
-
-        check_device(device)
-
-
-def _meta(job: Job) -> dict[str, Any]:
-    return {
-        "format": RUN_FORMAT,
-        "env": job.config.env_name,
-        "agent": job.config.agent_name,
-        "kind": job.agent.kind,
-        "serial": job.serial,
-        "seed": job.config.run.seed,
-        "plugins": plugins_of(job.registry, job.config),
-        "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
-        "command": sys.argv,
-        **describe_host(),
-    }
-
-
-def _train(
-    job: Job,
-    directory: RunDirectory,
-    saved: Mapping[str, Any] | None,
-    observer: Observer,
-    stop: StopRequest,
-    clock: Clock,
-    meter: Meter,
-) -> Outcome:
-    """Runs the agent under a session; whatever happens, the files are closed and the lock is given back."""
+def _train(setup: RunSetup, directory: RunDirectory, saved: Checkpoint | None, watch: Watch) -> Outcome:
+    """Runs the agent under a session. However it ends, the files are closed and the lock is given back."""
     try:
         from a3c_zoo.runs.session import Session
 
-        session = Session(
-            directory,
-            job.entry,
-            job.agent,
-            job.network,
-            job.optimizer,
-            job.config,
-            serial=job.serial,
-            hooks=job.registry.hooks,
-            observer=observer,
-            stop=stop,
-            clock=clock,
-            meter=meter,
-            saved=saved,
-        )
-        # Nothing refuses it any more. Should it be killed, the end of the session before isn't its own.
+        session = Session(directory, setup, watch, saved)
+        # The run begins for sure. If it is killed, the outcome of an earlier session must not seem to be its own.
         directory.outcome_file.unlink(missing_ok=True)
         try:
-            with meter.watching():
-                outcome = _run_agent(job, session, stop)
+            with watch.meter.watching():
+                outcome = _run_agent(setup, session, watch.stop)
         except BaseException:
             with suppress(RunDirectoryError):  # the first error matters more
                 session.close()
@@ -163,28 +161,22 @@ def _train(
         directory.unlock()
 
 
-def _run_agent(job: Job, session: Session, stop: StopRequest) -> Outcome:
+def _run_agent(setup: RunSetup, session: Session, stop: StopRequest) -> Outcome:
+    reason: Reason | None = None
+    detail = ""
     try:
         session.start_hooks()
-        run = load_object(job.agent.run)
+        run = load_object(setup.agent.run)
         stop.allow_interrupts()
         run(session)
     except KeyboardInterrupt:
-        stop.is_over = True
-        return _finish(session, "interrupted", f"{stop.detail or 'Ctrl-C'}, at once")
+        reason, detail = "interrupted", f"{stop.detail or 'Ctrl-C'}, at once"
     except Exception as error:
         stop.is_over = True
         try:
-            _finish(session, "error", (str(error).strip() or type(error).__name__).splitlines()[0])
+            session.finish("error", (str(error).strip() or type(error).__name__).splitlines()[0])
         except ZooError as second:  # the first error matters more
             error.add_note(f"(and the run could not be ended properly: {second})")
         raise
     stop.is_over = True
-    return _finish(session, None, "")
-
-
-def _finish(session: Session, reason: Reason | None, detail: str) -> Outcome:
-    outcome = session.outcome(reason, detail)
-    session.directory.write_outcome(outcome)
-    session.end_hooks(outcome)
-    return outcome
+    return session.finish(reason, detail)
