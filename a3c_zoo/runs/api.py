@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from a3c_zoo.config import Config
     from a3c_zoo.records import Evaluation, Outcome, Policy
     from a3c_zoo.plugins.entries import EnvEntry
+    from a3c_zoo.plugins.registry import Registry
     from a3c_zoo.runs.observer import Observer
     from a3c_zoo.runs.scenes import Scene
 
@@ -65,20 +66,27 @@ def train(
     given = _run_settings(workers=workers, device=device, seed=seed, **limits)
     if resume is not None:
         others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
-        refused = [flag for flag, value in others.items() if value]
-        return train_on(_run_to_resume(resume, folder, env, refused), registry, given, observer)
+        return train_on(_run_to_resume(resume, folder, env), registry, given, observer, others)
+    config = _resolved(registry, env, agent, hyperparams, overrides, given)
+    return train_new(RunSetup.of(registry, config, serial), folder, name, observer)
+
+
+def _resolved(
+    registry: Registry,
+    env: str | None,
+    agent: str | None,
+    hyperparams: str | Path | None,
+    overrides: Mapping[str, Any] | Sequence[str],
+    given: Mapping[str, tuple[Any, str]],
+) -> Config:
+    """The configuration of a new run."""
     if env is None:
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
-    entry = registry.env(env)
-    config = resolve_config(
-        registry,
-        entry,
-        registry.agent(agent or entry.default_agent),
-        hyperparams=None if hyperparams is None else str(hyperparams),
-        overrides=_as_texts(overrides),
-        flags=given,
-    )
-    return train_new(RunSetup.of(registry, config, serial), folder, name, observer)
+    if isinstance(overrides, Mapping):  # as on the command line, where None is written as in YAML
+        overrides = [f"{key}={'null' if value is None else value}" for key, value in overrides.items()]
+    entry, name = registry.env(env), None if hyperparams is None else str(hyperparams)
+    agent_entry = registry.agent(agent or entry.default_agent)
+    return resolve_config(registry, entry, agent_entry, hyperparams=name, overrides=overrides, flags=given)
 
 
 def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
@@ -90,11 +98,9 @@ def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
     }
 
 
-def _run_to_resume(resume: str | Path, runs_dir: Path, env: str | None, refused: Sequence[str]) -> RunDirectory:
-    """The run to go on with, unless the caller asked for something (`refused`, or another `env`) that would change it."""
+def _run_to_resume(resume: str | Path, runs_dir: Path, env: str | None) -> RunDirectory:
+    """The run to go on with. Raises ZooError if it trains another environment than `env`."""
     directory = find_run(resume, runs_dir)
-    if refused:
-        raise ZooError(f"--resume goes on with the run as it was; leave out {', '.join(refused)}")
     if env is not None and env != (started_as := directory.meta()["env"]):
         raise ZooError(f"run {directory.path.name} trains '{started_as}', not '{env}'")
     return directory
@@ -111,13 +117,6 @@ def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Pa
         RunDirectoryError: there is no such run or checkpoint, or it is damaged.
     """
     return _load(run, checkpoint, runs_dir).policy
-
-
-def _as_texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    """As on the command line, where None is written as YAML has it."""
-    if not isinstance(overrides, Mapping):
-        return list(overrides)
-    return [f"{key}={'null' if value is None else value}" for key, value in overrides.items()]
 
 
 class _Loaded(NamedTuple):

@@ -34,7 +34,7 @@ RESUMABLE_KEYS = ("run.device", "run.steps", "run.episodes", "run.time_limit_s",
 
 @dataclass(frozen=True, slots=True)
 class RunSetup:
-    """All that a run needs to know before it starts. 
+    """All that a run needs to know before it starts.
 
     Attributes:
         network, optimizer: the entries that the configuration names; None for an agent without that section.
@@ -110,17 +110,23 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
 
 
 def train_on(
-    directory: RunDirectory, registry: Registry, flags: Mapping[str, tuple[Any, str]], observer: Observer
+    directory: RunDirectory,
+    registry: Registry,
+    flags: Mapping[str, tuple[Any, str]],
+    observer: Observer,
+    others: Mapping[str, Any],
 ) -> Outcome:
     """Goes on with a run from its newest checkpoint.
 
     Args:
         flags: "section.key" → new value and the flag that gave it; see `RESUMABLE_KEYS`.
+        others: other options → their values; one that was given is refused.
 
     Raises:
         RunDirectoryError: the run is still running, or its directory is damaged.
     """
-    refused = [flag for key, (_, flag) in flags.items() if key not in RESUMABLE_KEYS]
+    refused = [option for option, value in others.items() if value]
+    refused += [flag for key, (_, flag) in flags.items() if key not in RESUMABLE_KEYS]
     if refused:
         raise ZooError(f"--resume goes on with the run as it was; leave out {', '.join(refused)}")
     clock = Clock()
