@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
 import re
 import shutil
@@ -30,7 +31,7 @@ from a3c_zoo.comparison.evaluations import (
 from a3c_zoo.comparison.plan import Plan, listed, make_plan
 from a3c_zoo.comparison.trainings import ComparisonWatcher, look_at, train_plan
 from a3c_zoo.errors import ZooError
-from tests.toys_runs import Running, command_line, environ, episodes
+from tests.toys_runs import Running, command_line, environ, episodes, toy_installed
 from tests.waits import LIMIT_S
 
 STEPS, EPISODES = 4000, 4
@@ -504,6 +505,27 @@ def test_each_checkpoint_is_played_once(inside: Compared, tmp_path: Path) -> Non
     content["evaluations"] *= 2
     (second / "evaluations.json").write_text(json.dumps(content))
     assert len(missing_tasks(second, EPISODES + 1)) == 10
+
+
+def test_an_environment_that_hangs_is_ended_and_the_other_runs_go_on(tmp_path: Path) -> None:
+    """It sleeps in C and holds Python's global lock: no thread of its own process could end it."""
+    with toy_installed(tmp_path / "toy"):
+        hung, healthy = (
+            a3c_zoo.train("toy", agent="random", steps=100, serial=True, name=name, runs_dir=tmp_path).run
+            for name in ("hung", "healthy")
+        )
+        config = (hung / "config.yml").read_text().replace("evaluation_fault: ''", "evaluation_fault: hold")
+        (hung / "config.yml").write_text(re.sub("worker_timeout_s: .*", "worker_timeout_s: 2.0", config))
+        looks: list[tuple[int, int]] = []
+        faults = evaluate_runs([hung, healthy], EPISODES, lambda *look: looks.append(look), processes=1)
+    line = (
+        "its evaluation failed: it has made no step for 2 s: does its environment hang? (limit: run.worker_timeout_s)"
+    )
+    assert faults == {hung: line}
+    assert looks[-1] == (1, 2)
+    assert not (hung / "evaluations.json").exists()
+    assert json.loads((healthy / "evaluations.json").read_text())["episodes"] == EPISODES
+    assert multiprocessing.active_children() == []
 
 
 # Plans
