@@ -125,13 +125,9 @@ def test_methods_take_turns_seed_by_seed(compared: Compared) -> None:
 def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
     first, second, third, *_ = compared.stdout.splitlines()
     assert first == f"a3c and random on cartpole ({STEPS:,} steps), 2 seeds: 4 runs"
-    assert re.fullmatch(
-        r"training takes about [\d.]+ s — partly a guess: no earlier run says how fast they are", second
-    )
+    assert re.fullmatch(r"training takes about [\d.]+ s; partly a guess: some methods have no earlier run", second)
     count = f"{4 * 10 * 2 * EPISODES:,}"  # runs, checkpoints, modes
-    assert third == (
-        f"checkpoints are evaluated afterwards, {EPISODES} episodes each, sampled and greedy: {count} at most"
-    )
+    assert third == (f"then checkpoints are evaluated, {EPISODES} episodes each, sampled and greedy: {count} at most")
 
 
 def test_runs_end_at_the_budget_and_leave_the_same_checkpoints(compared: Compared) -> None:
@@ -217,7 +213,7 @@ def test_finished_runs_are_used_again(inside: Compared) -> None:
     assert done.returncode == 0, done.stderr
     assert snapshot(inside.folder / "runs") == before
     assert json.loads(done.stdout)["runs"] == inside.results()["runs"]
-    assert "4 runs, 4 of them there already" in done.stderr
+    assert "4 runs, 4 of them exist already" in done.stderr
 
 
 def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +313,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
         kept = snapshot(first)
         running.signal_group(signal.SIGINT)
         assert running.exit_status() == 130
-        assert "Stopped. What is finished is kept; the same command goes on with the rest." in running.stderr
+        assert "Stopped. Finished runs are kept; the same command continues with the others." in running.stderr
         running.assert_nothing_left()
     assert json.loads((second / "outcome.json").read_text())["reason"] == "interrupted"
     assert snapshot(first) == kept
@@ -422,7 +418,7 @@ def zoo_envs():
             ["gym:Acrobot-v1", "--baseline", "random"],
             "environment 'gym:Acrobot-v1' has no default budget: give --steps N",
         ),
-        (["cartpole", "--baseline", "random"], "10 runs are to be trained, and nobody can be asked: give --yes"),
+        (["cartpole", "--baseline", "random"], "10 runs must be trained, and there is no terminal to ask: give --yes"),
         (["--from", "nowhere"], "there is no run to compare (nowhere: there is no such folder)"),
         (["--from", "nowhere", "there"], "there is no run to compare (nowhere: there is no such folder; there: "),
         (["--from", ".", "--seeds", "3"], "--from only reads runs; leave out --seeds"),

@@ -155,9 +155,9 @@ def test_a_tenth_of_many_checkpoints() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2, "evaluations": [1]}', '{"format": 1}'])
 def test_damaged_evaluations_are_none(text: str, tmp_path: Path) -> None:
-    assert evaluations_of(tmp_path) is None
+    assert evaluations_of(tmp_path) == ()
     (tmp_path / "evaluations.json").write_text(text)
-    assert evaluations_of(tmp_path) is None
+    assert evaluations_of(tmp_path) == ()
 
 
 # Together

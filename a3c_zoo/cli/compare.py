@@ -32,7 +32,7 @@ class Seeds(click.ParamType[Sequence[int]]):
         if not all(part.isdecimal() for part in parts) or parts == ["0"]:
             self.fail(f"'{value}' is no number of seeds and no list of them; write 10, or 3,7,11", param, ctx)
         numbers = tuple(map(int, parts))
-        return numbers if len(numbers) > 1 else range(1, min(numbers[0], 1_000_000) + 1)  # refused where it is known
+        return numbers if len(numbers) > 1 else range(1, min(numbers[0], 1_000_000) + 1)  # a plan refuses so many
 
 
 @click.command(
@@ -54,7 +54,7 @@ class Seeds(click.ParamType[Sequence[int]]):
     multiple=True,
     metavar="NAME",
     shell_complete=complete_agent,
-    help="What to hold it against; NAME@zoo trains it on the zoo's environments. May be repeated.",
+    help="Baseline; may be repeated. NAME@zoo trains it on the zoo's environments.",
 )
 @click.option("--seeds", type=Seeds(), default="5", show_default=True, metavar="N|LIST", help="1 to N, or a list: 3,7.")
 @click.option(
@@ -69,7 +69,7 @@ class Seeds(click.ParamType[Sequence[int]]):
     default=20,
     show_default=True,
     metavar="N",
-    help="Episodes that each of a run's ten checkpoints plays.",
+    help="Episodes per checkpoint. Each run has ten checkpoints.",
 )
 @click.option(
     "--from",
@@ -78,25 +78,25 @@ class Seeds(click.ParamType[Sequence[int]]):
     multiple=True,
     metavar="DIR",
     shell_complete=complete_run,
-    help="Only read runs: run directories, or folders of them; trains nothing.",
+    help="Only read runs and train nothing: run directories, or folders of them.",
 )
 @kept_runs_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where the report goes.  [default: a new one in comparisons]",
+    help="Folder of the report.  [default: a new one in comparisons]",
 )
-@click.option("--reuse/--no-reuse", default=True, help="Take finished runs with the same settings.  [default: --reuse]")
-@click.option("--yes", is_flag=True, help="Don't ask before training.")
+@click.option("--reuse/--no-reuse", default=True, help="Use finished runs with the same settings.  [default: --reuse]")
+@click.option("--yes", is_flag=True, help="Do not ask before training.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
 def command(
     sources: tuple[Path, ...], episodes: int, yes: bool, as_json: bool, out: Path | None, **options: Any
 ) -> int:
     """Train agents and baselines on ENV, several seeds each, evaluate them alike, and write a report.
 
-    Each run is a fresh process, one at a time, seed after seed. Finished runs are used again; after Ctrl-C the same
-    command goes on with what is missing.
+    Each run is a fresh process, one at a time, seed by seed. Finished runs are used again: after Ctrl-C the same
+    command continues with the missing ones.
     """
     from a3c_zoo.cli.board import Board
     from a3c_zoo.comparison.compare import carry_out, choose_out, read
@@ -118,13 +118,13 @@ def command(
         with closing(Board(to_stderr=as_json)) as board:
             comparison = carry_out(plan, episodes, out, board)
     except KeyboardInterrupt:
-        click.echo("Stopped. What is finished is kept; the same command goes on with the rest.", err=True)
+        click.echo("Stopped. Finished runs are kept; the same command continues with the others.", err=True)
         return INTERRUPTED
     return _tell(comparison, as_json)
 
 
 def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Run folders and environments: of `--from runs/*` the shell makes one option and many arguments."""
+    """Splits arguments into run folders and environments: `--from runs/*` is one option and many arguments."""
     from a3c_zoo.plugins.registry import get_registry
 
     known = get_registry().envs
@@ -155,12 +155,12 @@ def _announce(plan: Plan, episodes: int) -> str:
     lines = [f"{listed(methods)} on {where}, {seeds} seed{'s' * (seeds > 1)}: {len(plan.runs)} runs"]
     there = len(plan.runs) - len(plan.missing)
     if there:
-        lines[0] += f", {there} of them there already"
+        lines[0] += f", {there} of them exist already"
     if plan.missing:
-        guess = " — partly a guess: no earlier run says how fast they are" if plan.is_guessed else ""
+        guess = "; partly a guess: some methods have no earlier run" if plan.is_guessed else ""
         lines.append(f"training takes about {duration(plan.guess_s)}{guess}")
     count = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,}"
-    lines.append(f"checkpoints are evaluated afterwards, {episodes} episodes each, sampled and greedy: {count} at most")
+    lines.append(f"then checkpoints are evaluated, {episodes} episodes each, sampled and greedy: {count} at most")
     return "\n".join(lines)
 
 
@@ -168,7 +168,7 @@ def _confirm(plan: Plan, yes: bool, to_stderr: bool) -> None:
     if yes or not plan.missing:
         return
     if not sys.stdin.isatty():
-        raise ZooError(f"{len(plan.missing)} runs are to be trained, and nobody can be asked: give --yes")
+        raise ZooError(f"{len(plan.missing)} runs must be trained, and there is no terminal to ask: give --yes")
     if not click.confirm("Go on?", default=True, err=to_stderr):
         raise click.Abort
 

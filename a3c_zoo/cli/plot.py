@@ -21,10 +21,10 @@ from a3c_zoo.cli.complete import complete_run
     type=click.Choice(["return", "episode-length", "evaluation"]),
     default="return",
     show_default=True,
-    help="Of training episodes, or of evaluations with sampled actions.",
+    help="Returns or lengths of training episodes, or returns of evaluations with sampled actions.",
 )
 @click.option(
-    "--x", type=click.Choice(["steps", "seconds", "episodes"]), default="steps", show_default=True, help="The axis."
+    "--x", type=click.Choice(["steps", "seconds", "episodes"]), default="steps", show_default=True, help="The x axis."
 )
 @click.option(
     "--window",
@@ -38,21 +38,21 @@ from a3c_zoo.cli.complete import complete_run
     default=Path("plot.png"),
     show_default=True,
     metavar="FILE",
-    help="Where it is written: a picture, .png or .svg, or its numbers, .csv.",
+    help="The file to write: a picture, .png or .svg, or its numbers, .csv.",
 )
 @click.option("-f", "--force", is_flag=True, help="Overwrite the file.")
 @click.option(
     "--frame-skip",
     type=click.IntRange(1),
     metavar="N",
-    help="Frames of a step in Atari monitors that are not of a3c-zoo.  [default: 4]",
+    help="Frames per step in Atari monitors of other programs.  [default: 4]",
 )
 @runs_dir_option
 def command(runs: tuple[str, ...], **options: Any) -> None:
     """Draw the curves of each RUN: a run directory, the name of one, or a folder of them.
 
-    Runs that differ in their seed alone share a colour: each thin, and their interquartile mean with its 95 % interval
-    thick. Folders with a monitor.csv of stable-baselines3 or RL Zoo are runs too.
+    Runs that differ only in their seed share a colour: single runs thin, and their interquartile mean with its 95 %
+    interval thick. Folders with a monitor.csv of stable-baselines3 or RL Zoo are runs too.
     """
     from a3c_zoo.comparison.plot import plot
 

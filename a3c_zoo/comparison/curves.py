@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from a3c_zoo.errors import RunDirectoryError
 
 Floats = NDArray[np.float64]
+#: Agent steps, seconds of training, or the number of episodes.
+Axis = Literal["steps", "seconds", "episodes"]
 #: Episodes of the running mean that decides whether a threshold is reached, as in a run itself.
 THRESHOLD_WINDOW: Final = 100
 #: Emulator frames per step in stable-baselines3's Atari wrappers. Its monitors lie below them and count frames.
@@ -48,6 +50,12 @@ class Curve:
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    def axis(self, x: Axis) -> Floats:
+        """The x axis of a plot of these episodes, `[K]`."""
+        if x == "episodes":
+            return np.arange(1, len(self) + 1, dtype=np.float64)
+        return self.seconds if x == "seconds" else self.steps.astype(np.float64)
 
     @classmethod
     def ordered(cls, steps: Floats, seconds: Floats, returns: Floats, lengths: Floats) -> Curve:

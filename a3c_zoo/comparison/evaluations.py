@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
     from a3c_zoo.runs.evaluation_process import EvaluationProcess
 
+    #: Runs with the tasks that they lack: agent steps → task.
+    _Waiting = deque[tuple[Path, dict[int, EvaluationTask]]]
+
 EVALUATIONS_FILE: Final = "evaluations.json"
 EVALUATIONS_FORMAT: Final = 1
 #: Checkpoints of a run that are evaluated, at equal parts of its budget; the last one is its end.
@@ -54,42 +57,26 @@ class CheckpointEvaluation:
         return self.steps, self.evaluation.deterministic
 
 
-@dataclass(frozen=True, slots=True)
-class RunEvaluations:
-    """The contents of a run's evaluations.json.
+def evaluations_of(run: Path) -> tuple[CheckpointEvaluation, ...]:
+    """Reads a run's evaluations.json: rising in steps, sampled actions before greedy ones.
 
-    Attributes:
-        episodes: that each checkpoint played in each mode.
-        evaluations: rising in steps; sampled actions before greedy ones.
-    """
-
-    episodes: int
-    evaluations: tuple[CheckpointEvaluation, ...]
-
-
-def evaluations_of(run: Path) -> RunEvaluations | None:
-    """Reads a run's evaluations.json; None if there is none, or one that is no JSON, empty or of another format.
+    A file that is missing, no JSON, or of another format counts as empty.
 
     Raises:
-        RunDirectoryError: a row of it is damaged, or it holds a checkpoint twice.
+        RunDirectoryError: a row is damaged, or a checkpoint is there twice.
     """
     try:
         content = json.loads((run / EVALUATIONS_FILE).read_text(encoding="utf-8"))
-        if content["format"] != EVALUATIONS_FORMAT or not content["evaluations"]:
-            return None
+        rows = content["evaluations"] if content["format"] == EVALUATIONS_FORMAT else []
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return ()
     try:
-        found = [
-            CheckpointEvaluation(row.pop("steps"), row.pop("training_s"), Evaluation(**row))
-            for row in content["evaluations"]
-        ]
-        evaluations = RunEvaluations(content["episodes"], tuple(sorted(found, key=lambda each: each.key)))
+        found = [CheckpointEvaluation(row.pop("steps"), row.pop("training_s"), Evaluation(**row)) for row in rows]
     except (AttributeError, KeyError, TypeError) as error:
         raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged") from error
     if len({each.key for each in found}) < len(found):
         raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: it has checkpoints twice")
-    return evaluations
+    return tuple(sorted(found, key=lambda each: each.key))
 
 
 def keep_evaluations(run: Path, episodes: int, found: Sequence[CheckpointEvaluation], seed: int) -> None:
@@ -110,10 +97,9 @@ def keep_evaluations(run: Path, episodes: int, found: Sequence[CheckpointEvaluat
 def kept_evaluations(run: Path, episodes: int) -> tuple[CheckpointEvaluation, ...]:
     """A run's evaluations of so many episodes; none if its evaluations.json is damaged."""
     try:
-        found = evaluations_of(run)
+        return tuple(each for each in evaluations_of(run) if each.evaluation.episodes == episodes)
     except RunDirectoryError:
         return ()
-    return found.evaluations if found and found.episodes == episodes else ()
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -133,14 +119,6 @@ def chosen_steps(known: Sequence[int]) -> list[int]:
 
 
 # Playing
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """The checkpoints of a run that have not been played: agent steps → task."""
-
-    run: Path
-    tasks: dict[int, EvaluationTask]
 
 
 def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
@@ -195,7 +173,7 @@ def evaluate_runs(
 
     faults: dict[Path, str] = {}
     waiting = _waiting(runs, episodes, faults)
-    total, played = sum(len(work.tasks) for work in waiting), 0
+    total, played = sum(len(tasks) for _, tasks in waiting), 0
 
     def count() -> None:
         nonlocal played
@@ -218,9 +196,9 @@ def evaluate_runs(
     return faults
 
 
-def _waiting(runs: Sequence[Path], episodes: int, faults: dict[Path, str]) -> deque[_Work]:
-    """The work that is left. A run without checkpoints, or with a damaged configuration, goes to `faults`."""
-    waiting: deque[_Work] = deque()
+def _waiting(runs: Sequence[Path], episodes: int, faults: dict[Path, str]) -> _Waiting:
+    """The runs with tasks. A run without checkpoints, or with a damaged configuration, goes to `faults`."""
+    waiting: _Waiting = deque()
     for run in runs:
         try:
             tasks = missing_tasks(run, episodes)
@@ -228,27 +206,27 @@ def _waiting(runs: Sequence[Path], episodes: int, faults: dict[Path, str]) -> de
             faults[run] = str(error)
             continue
         if tasks:
-            waiting.append(_Work(run, tasks))
+            waiting.append((run, tasks))
     return waiting
 
 
 def _play(
-    child: EvaluationProcess, waiting: deque[_Work], faults: dict[Path, str], count: Callable[[], None]
+    child: EvaluationProcess, waiting: _Waiting, faults: dict[Path, str], count: Callable[[], None]
 ) -> Iterator[Connection]:
     """Lets a process play one run after the other. Yields its connection whenever there is nothing to do but wait."""
     from a3c_zoo.runs.evaluation_process import EvaluationFault
 
     while waiting:
-        work = waiting.popleft()
+        run, tasks = waiting.popleft()
         try:
-            for step, task in work.tasks.items():
+            for step, task in tasks.items():
                 child.begin(task)
                 while (played := child.result()) is None:
                     yield child.connection
-                keep_evaluations(work.run, task.episodes, _found(step, task, played), task.config.run.seed)
+                keep_evaluations(run, task.episodes, _found(step, task, played), task.config.run.seed)
                 count()
         except (EvaluationFault, ZooError) as fault:
-            faults[work.run] = f"its evaluation failed: {fault}"
+            faults[run] = f"its evaluation failed: {fault}"
 
 
 def _found(step: int, task: EvaluationTask, played: PlayedTask) -> list[CheckpointEvaluation]:

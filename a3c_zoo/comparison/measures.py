@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from a3c_zoo.comparison.curves import THRESHOLD_WINDOW, Floats, Line, area_under_curve, reached, running_mean
+from a3c_zoo.comparison.curves import THRESHOLD_WINDOW, Axis, Floats, Line, area_under_curve, reached, running_mean
 from a3c_zoo.comparison.reading import threshold_of
 
 if TYPE_CHECKING:
@@ -74,14 +74,12 @@ class MeasuredRun:
     threshold: float | None
 
 
-def training_curve(record: RunRecord, by: str) -> Line:
-    """Mean return of the last 100 training episodes, over "steps" or "seconds"."""
-    curve = record.curve
-    x = curve.steps.astype(np.float64) if by == "steps" else curve.seconds
-    return Line(x, running_mean(curve.returns, THRESHOLD_WINDOW))
+def training_curve(record: RunRecord, by: Axis) -> Line:
+    """Mean return of the last 100 training episodes."""
+    return Line(record.curve.axis(by), running_mean(record.curve.returns, THRESHOLD_WINDOW))
 
 
-def evaluation_curve(record: RunRecord, by: str, deterministic: bool = False) -> Line:
+def evaluation_curve(record: RunRecord, by: Axis, deterministic: bool = False) -> Line:
     """Mean returns of a run's checkpoints, over their agent "steps" or training "seconds"."""
     found = [each for each in record.evaluations if each.evaluation.deterministic == deterministic]
     x = [float(each.steps if by == "steps" else each.training_s) for each in found]

@@ -254,27 +254,12 @@ def _rollout(config: Config) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _KnownRun:
-    """A finished run, and what must be equal for another run to be the same."""
+    """A finished run. made_with: what must be equal for another run to be the same, see `_made_with`."""
 
     directory: RunDirectory
-    env: str
-    agent: str
-    serial: bool
-    plugins: Mapping[str, str]
-    machine: tuple[Any, ...]
+    made_with: tuple[Any, ...]
     started: str
     outcome: Outcome
-
-    def is_same(self, config: Config, plugins: Mapping[str, str]) -> bool:
-        """Whether the run has this configuration, and a comparison trained it with the same variables."""
-        timing = timing_of(self.directory.path)
-        return (
-            (self.env, self.agent, self.plugins) == (config.env_name, config.agent_name, plugins)
-            and not self.serial
-            and timing is not None  # None: the run was interrupted and resumed by hand
-            and timing.variables == speed_variables()
-            and self.directory.config_file.read_text(encoding="utf-8") == dump_config(config)
-        )
 
 
 class _KnownRuns:
@@ -282,24 +267,29 @@ class _KnownRuns:
 
     def __init__(self, runs_dir: Path, reuse: bool) -> None:
         self.left_out: list[LeftOut] = []
-        self._machine, self._reuse = _machine_of(describe_host()), reuse
+        self._host, self._reuse = describe_host(), reuse
         found = [run for path in run_paths(runs_dir) if (run := _known_run(path)) is not None]
         self._runs = sorted(found, key=lambda run: run.started)
 
     def same(self, config: Config, plugins: Mapping[str, str]) -> Path | None:
         """The newest run with exactly this configuration, of these versions, on a machine such as this."""
+        names = {"env": config.env_name, "agent": config.agent_name, "serial": False, "plugins": plugins}
+        made_with, text = _made_with(self._host | names), dump_config(config)
         for run in reversed(self._runs if self._reuse else []):
-            if run.machine != self._machine or not run.is_same(config, plugins):
+            timing = timing_of(run.directory.path)  # None for a run that was interrupted and resumed by hand
+            if run.made_with != made_with or timing is None or timing.variables != speed_variables():
+                continue
+            if run.directory.config_file.read_text(encoding="utf-8") != text:
                 continue
             try:
                 return read_run(run.directory.path).path
-            except RunDirectoryError as error:  # damaged since it ended; it is trained anew
+            except RunDirectoryError as error:  # damaged since it ended; it is trained again
                 self.left_out.append(LeftOut(run.directory.path, str(error)))
         return None
 
     def guess(self, env: str, agent: str, budget: Budget) -> tuple[float, bool]:
         """How long a run will take, in seconds, and whether no earlier run tells."""
-        outcomes = [run.outcome for run in self._runs if (run.env, run.agent) == (env, agent)]
+        outcomes = [run.outcome for run in self._runs if run.made_with[:2] == (env, agent)]
         startup_s = statistics.median([each.total_s - each.training_s for each in outcomes] or [GUESSED_STARTUP_S])
         if budget.steps is None:
             return startup_s + (budget.time_limit_s or 0.0), False
@@ -313,12 +303,12 @@ def _known_run(path: Path) -> _KnownRun | None:
         meta, outcome = directory.meta(), directory.outcome()
         if outcome is None or outcome.reason not in FINISHED or not directory.config_file.is_file():
             return None
-        names = meta["env"], meta["agent"], meta["serial"], meta["plugins"]
-        return _KnownRun(directory, *names, _machine_of(meta), str(meta["started"]), outcome)
+        return _KnownRun(directory, _made_with(meta), str(meta["started"]), outcome)
     except (RunDirectoryError, KeyError):
         return None
 
 
-def _machine_of(meta: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What the speed of a run depends on beside its configuration: versions, processor, cores."""
-    return meta["versions"], meta["host"]["cpu"], meta["host"]["cores"]
+def _made_with(meta: Mapping[str, Any]) -> tuple[Any, ...]:
+    """From a meta.json: environment, agent, and what a run's figures depend on beside its configuration."""
+    names = (meta[key] for key in ("env", "agent", "serial", "plugins", "versions"))
+    return (*names, meta["host"]["cpu"], meta["host"]["cores"])

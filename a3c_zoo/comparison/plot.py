@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-import numpy as np
-
-from a3c_zoo.comparison.curves import Floats, Line, read_evaluations, running_mean
+from a3c_zoo.comparison.curves import Axis, Line, read_evaluations, running_mean
 from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, thinned, to_bytes
+from a3c_zoo.comparison.measures import evaluation_curve
 from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs, threshold_of
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import RunDirectoryError, ZooError
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Kind = Literal["return", "episode-length", "evaluation"]
-Axis = Literal["steps", "seconds", "episodes"]
 
 #: Episodes of a running mean. Returns: as in a run itself. Lengths: as in the classic program's plot.
 WINDOWS: Final[Mapping[str, int]] = {"return": 100, "episode-length": 50}
@@ -146,27 +144,15 @@ def _drawn(
 
 
 def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line:
+    """The curve of a run. Evaluations are those of its checkpoints, else those beside training."""
     if kind == "evaluation":
-        table = _evaluations(run)
+        beside = run.path / "evaluations.csv"
+        if run.evaluations or not (run.is_ours and beside.is_file()):
+            return evaluation_curve(run, x)
+        table = read_evaluations(beside)
         return Line(table[:, 0 if x == "steps" else 1], table[:, 2])
     values = run.curve.returns if kind == "return" else run.curve.lengths
-    match x:
-        case "steps":
-            axis = run.curve.steps.astype(np.float64)
-        case "seconds":
-            axis = run.curve.seconds
-        case "episodes":
-            axis = np.arange(1, len(run.curve) + 1, dtype=np.float64)
-    return Line(axis, running_mean(values, window or WINDOWS[kind]))
-
-
-def _evaluations(run: RunRecord) -> Floats:
-    """Steps, seconds and mean return `[K, 3]` of sampled evaluations: of the checkpoints, or played beside training."""
-    sampled = [each for each in run.evaluations if not each.evaluation.deterministic]
-    if sampled:
-        return np.array([(each.steps, each.training_s, each.evaluation.mean_return) for each in sampled], np.float64)
-    beside = run.path / "evaluations.csv"
-    return read_evaluations(beside) if run.is_ours and beside.is_file() else np.empty((0, 3))
+    return Line(run.curve.axis(x), running_mean(values, window or WINDOWS[kind]))
 
 
 def _table(drawn: Sequence[DrawnRun], kind: Kind, x: Axis) -> bytes:

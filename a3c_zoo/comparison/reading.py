@@ -196,7 +196,6 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
     if not file.is_file():
         raise RunDirectoryError("incomplete: it has no monitor.csv")
     returns, lengths, seconds, steps = read_monitor(file, ("r", "l", "t", "step"), torn_end=not strict).rows.T
-    played = evaluations_of(directory.path)
     return RunRecord(
         path=directory.path,
         method=method_name(str(meta["agent"]), settings.get("env.stack")),
@@ -209,7 +208,7 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
         versions=_texts(versions),
         command=tuple(map(str, meta.get("command", ()))),
         outcome=outcome,
-        evaluations=played.evaluations if played else (),
+        evaluations=evaluations_of(directory.path),
         timing=timing_of(directory.path),
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from markupsafe import Markup
 
+from a3c_zoo.comparison.curves import Axis
 from a3c_zoo.comparison.drawing import (
     Group,
     Panel,
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 PROFILE_POINTS: Final = 101
 #: If the fixed loop's longest time is this much above its shortest, the machine was noisy.
 NOISY: Final = 1.25
+#: The x axes of a report's curves, with their labels.
+AXES: Final[Mapping[Axis, str]] = {"steps": "agent steps", "seconds": "seconds of training"}
 NO_DIFFERENCE: Final = "; these runs show no difference"
 
 
@@ -188,7 +191,7 @@ def panels_of(results: Results, env: str) -> list[list[Panel]]:
     rows = []
     for title, curve in kinds.items():
         row = []
-        for by, axis in (("steps", "agent steps"), ("seconds", "seconds of training")):
+        for by, axis in AXES.items():
             lines = {name: [curve(run.record, by) for run in method.runs] for name, method in found.methods.items()}
             is_log = by == "seconds" and ends_differ(lines)
             groups = {name: group_of(each, summary, is_log) for name, each in lines.items()}

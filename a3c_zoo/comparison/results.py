@@ -301,7 +301,7 @@ def to_json(results: Results) -> dict[str, Any]:
         "overall": overall
         and {
             "scale": SCALE,
-            "methods": {method: _plain(each) for method, each in overall.methods.items()},
+            "methods": _plain(overall.methods),
             "against": [_pair_to_json(pair) for pair in overall.pairs],
         },
         "runs": [asdict(run.measures) for run in results.shown_runs],
@@ -324,18 +324,16 @@ def to_json(results: Results) -> dict[str, Any]:
 
 
 def _method_to_json(method: MethodResults) -> dict[str, Any]:
-    return {
-        "seeds": [run.measures.seed for run in method.runs],
-        **{name: _plain(found) for name, found in method.scores.items()},
-        **{name: asdict(found) for name, found in method.costs.items()},
-        **{name: asdict(found) for name, found in method.times.items()},
-    }
+    seeds = [run.measures.seed for run in method.runs]
+    return {"seeds": seeds, **_plain(method.scores), **_plain(method.costs), **_plain(method.times)}
 
 
 def _pair_to_json(pair: PairResults) -> dict[str, Any]:
-    times = {name: asdict(chance) for name, chance in pair.times.items()}
-    return {"method": pair.method, "other": pair.other, **_plain(pair.scores), **times}
+    return {"method": pair.method, "other": pair.other, **_plain(pair.scores), **_plain(pair.times)}
 
 
-def _plain(found: Mapping[str, Estimate]) -> dict[str, dict[str, float]]:
-    return {name: estimate._asdict() for name, estimate in found.items()}
+def _plain(found: Any) -> Any:
+    """Plain data of a record, or of a mapping of such."""
+    if isinstance(found, Mapping):
+        return {name: _plain(each) for name, each in found.items()}
+    return found._asdict() if isinstance(found, Estimate) else asdict(found)
