@@ -65,7 +65,7 @@ def test_without_the_guard(method: str, tmp_path: Path) -> None:
         assert running.stdout.count("begin") == 2  # here and in the one worker, which went no further
         assert "Put the call below `if __name__ == '__main__':`\n" in running.stderr
         assert running.stderr.endswith(
-            "worker 0 ended by itself with exit status 1 before it began; what it said is above\n"
+            "worker 0 ended by itself with exit status 1 before it began; its output is above\n"
         )
         running.assert_nothing_left()
 

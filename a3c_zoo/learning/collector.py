@@ -79,17 +79,17 @@ class Collector:
         Raises:
             EnvironmentContractError: the environment returned NaN, or a wrong shape or dtype.
         """
-        rollout, env, observations, over = self._buffers, self._checked, self._observations, self._over
+        rollout, env, step, distribution = self._buffers, self._checked, self.env.step, self._distribution
+        observations, over = self._observations, self._over
         resets_at_once, cut_at_end = not self._autoreset.ignores_a_step, self._cut_at_end
         num_rows = self._begin_rollout()
         policy = self._remembering(network) if self._has_core else network.policy
-        noise = self._distribution.noise(self._noise, self._generator)
+        noise = distribution.noise(self._noise, self._generator)
         with torch.inference_mode():
             for t in range(num_rows):
-                self._distribution.sample(policy(rollout.observations[t]), noise[t], rollout.actions[t])
-                actions = self._distribution.to_env(self._actions[t])
+                distribution.sample(policy(rollout.observations[t]), noise[t], rollout.actions[t])
                 try:
-                    observation, reward, terminated, truncated, info = self.env.step(actions)
+                    observation, reward, terminated, truncated, info = step(distribution.to_env(self._actions[t]))
                 except Exception as error:
                     env.note(error, "step")
                     raise

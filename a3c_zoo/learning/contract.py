@@ -1,4 +1,4 @@
-"""The contract of an environment: what it returns has the shapes and dtypes of its spaces, and is finite."""
+"""Checks that an environment returns the shapes and dtypes of its spaces, and finite numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CheckedEnvironment:
-    """A vector environment with its name for messages, and checks of what it returns.
+    """A vector environment with its name for messages, and checks of its observations, rewards and flags.
 
     Every check raises EnvironmentContractError.
 
@@ -30,7 +30,7 @@ class CheckedEnvironment:
 
     def __init__(self, env: VectorEnv[Any, Any, Any], name: str, spec: ObservationSpec) -> None:
         self.env, self.name, self.spec = env, name, spec
-        self._shape, self._batch_shape = (env.num_envs,), (env.num_envs, *spec.shape)
+        self._shape, self._batch_shape, self._dtype = (env.num_envs,), (env.num_envs, *spec.shape), spec.dtype
 
     def reset(self, seed: int | None) -> NDArray[Any]:
         """Starts new episodes in all environments; returns their first observations, as `observation` does."""
@@ -42,7 +42,7 @@ class CheckedEnvironment:
         """Returns what `reset` or `step` gave as `[N, *spec.shape]`, checked; observations of parts become vectors."""
         if self.spec.leaves:
             observation = self._flat(observation)
-        if getattr(observation, "shape", None) != self._batch_shape or observation.dtype != self.spec.dtype:
+        if getattr(observation, "shape", None) != self._batch_shape or observation.dtype != self._dtype:
             raise self._broken("observation", observation, self._batch_shape, self.spec.dtype)
         checked: NDArray[Any] = observation
         return checked

@@ -1,4 +1,4 @@
-"""From Gymnasium's observation spaces to what is stored and what networks get."""
+"""How rollouts store the observations of Gymnasium's spaces, and how networks get them."""
 
 from __future__ import annotations
 

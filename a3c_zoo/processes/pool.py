@@ -193,7 +193,7 @@ class WorkerPool:
         process.join(KILL_GRACE_S)
         code = process.exitcode
         silent = code is not None and code >= 0 and not self._members[rank].is_ready
-        hint = " before it began; what it said is above" if silent else ""
+        hint = " before it began; its output is above" if silent else ""
         return WorkerError(f"{self._name(rank)} {how_it_ended(code)}{hint}")
 
     def _check_ticks(self) -> None:
