@@ -16,6 +16,7 @@ import a3c_zoo.testing
 from a3c_zoo import ZooError, errors, records
 from a3c_zoo.testing import plugin_distribution
 from tests import reference_pages
+from tests.waits import LIMIT_S
 from tests.wheels import GRIDWORLD, ROOT
 
 DOCS = ROOT / "docs"
@@ -148,5 +149,5 @@ def test_the_plugin_of_a_page_trains_and_plays(
         ["evaluate", "tried", "--episodes", "2"],
     ):
         command = [sys.executable, "-m", "a3c_zoo", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -19,6 +19,7 @@ from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
 from a3c_zoo.runs.evaluation_process import EvaluationFault, EvaluationProcess
 from a3c_zoo.seeds import COMPARED_EVALUATIONS, SEED_EVALUATION, seed_for
 from tests.toys_runs import reward_of, toy_installed
+from tests.waits import LIMIT_S
 
 
 @pytest.fixture(scope="module")
@@ -125,14 +126,14 @@ def test_the_parent_waits_on_several_and_stops_them_at_once(tasks: list[Evaluati
     try:
         slow.begin(with_env(tasks[0], evaluation_fault="hold"))
         fast.begin(tasks[1])
-        assert wait([slow.connection, fast.connection], 30) == [fast.connection]
+        assert wait([slow.connection, fast.connection], LIMIT_S) == [fast.connection]
         assert fast.result() is not None
         assert slow.result() is None
     finally:
         start_s = time.monotonic()
         slow.stop()
         fast.stop()
-    assert time.monotonic() - start_s < 4.0  # 1 s at most for a process that does not look; the rest is a busy machine
+    assert time.monotonic() - start_s < 60.0  # 1 s for a process that does not look, on an idle machine
     assert multiprocessing.active_children() == []
 
 

