@@ -6,6 +6,7 @@ import-linter checks that a package imports only packages below it (setup.cfg).
 from __future__ import annotations
 
 import ast
+import importlib
 import pkgutil
 import subprocess
 import sys
@@ -172,6 +173,24 @@ def test_no_file_is_long() -> None:
         str(path.relative_to(ROOT)) for path in sources(*SIZED) if len(path.read_text().splitlines()) > LINES_OF_A_FILE
     }
     assert found == LONG_FILES
+
+
+def test_agents_inherit_over_two_levels_at_most() -> None:
+    """`Member` → `RolloutWorker` or `Learner` → the agent's own class."""
+    for name in ("a3c", "a3c_data", "a3c_grad", "nstep", "learner", "worker", "apply"):
+        module = importlib.import_module(f"a3c_zoo.agents.{name}")
+        for kind in vars(module).values():
+            if isinstance(kind, type) and kind.__module__ == module.__name__:
+                assert len(kind.__mro__) <= 4, kind.__mro__  # with `object`
+
+
+def test_no_key_of_a_configuration_is_read_with_a_default() -> None:
+    """A misspelt key must not become a default: `getattr(config.network, "precison", "float32")`."""
+    for path in sources("a3c_zoo"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
+                is_config = "config" in ast.unparse(node.args[0])
+                assert not (is_config and len(node.args) > 2), f"{path}:{node.lineno}: {ast.unparse(node)}"
 
 
 def config_modules() -> list[str]:

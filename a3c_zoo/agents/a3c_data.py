@@ -120,19 +120,10 @@ class DataLearner(Learner):
         self._taken += 1
         return self._taken == self._num_slots
 
-    def learn(self) -> None:
-        """Makes one update from the batch, with the newest parameters."""
-        wanted = self.wants_metrics()
+    def differentiate(self, want_metrics: bool) -> tuple[Tensor, dict[str, float]]:
+        """Returns the gradient of the batch at the newest parameters, and metrics (`descend`)."""
+        batch, self._taken = self._samples, 0
         self.model.pull(self.context.parameters, self.context.observation_statistics)
-        metrics = self._differentiate(wanted)
-        self._taken = 0
-        applied = self.apply(self.model.flat.wide_gradients())
-        if wanted:
-            self.tell(metrics | applied)
-
-    def _differentiate(self, want_metrics: bool) -> dict[str, float]:
-        """Leaves the gradient of the batch in the model; returns metrics (`descend`)."""
-        batch = self._samples
         self.model.flat.zero_gradients()
         logits, values = self._evaluate()
         known = values.detach().numpy()
@@ -141,18 +132,10 @@ class DataLearner(Learner):
             valid = np.ones(self._size, np.bool_)
         else:
             returns, valid = batch["returns"].numpy(), batch["valid"].numpy()
-        advantages = returns - known[: self._size]
-        return descend(
-            self.context.spaces.actions,
-            logits,
-            values,
-            batch["actions"],
-            advantages,
-            returns,
-            valid,
-            self.objective(),
-            want_metrics,
-        )
+        actions, advantages = batch["actions"], returns - known[: self._size]
+        distribution, objective = self.context.spaces.actions, self.objective()
+        metrics = descend(distribution, logits, values, actions, advantages, returns, valid, objective, want_metrics)
+        return self.model.flat.wide_gradients(), metrics
 
     def _evaluate(self) -> tuple[Tensor, Tensor]:
         """Logits `[B, A]` of the B samples, and values `[≥ B]` that begin with those of the samples."""

@@ -85,15 +85,14 @@ class GradientLearner(Learner):
                 self._sum.copy_(state["sum"])
 
     def take(self, slot: dict[str, Tensor]) -> bool:
+        if len(self.versions) == 1:
+            self._sum.zero_()
         self._sum.add_(slot["gradient"])
         return len(self.versions) == self._number
 
-    def learn(self) -> None:
-        wanted = self.wants_metrics()
-        applied = self.apply(self._sum)
-        self._sum.zero_()
-        if wanted:
-            self.tell(applied)
+    def differentiate(self, want_metrics: bool) -> tuple[Tensor, dict[str, float]]:
+        """Returns the sum; the workers have differentiated."""
+        return self._sum, {}
 
     def state_dict(self) -> State:
         return super().state_dict() | {"sum": self._sum.clone()}

@@ -56,7 +56,7 @@ class Handover:
 class Learner(Member):
     """The learner: takes what workers hand over and applies it, one update at a time.
 
-    Agents derive from it and define `take` and `learn`.
+    Agents derive from it and define `take` and `differentiate`.
 
     Attributes:
         versions: for each item that was taken for the next update, the count of updates when its worker pulled.
@@ -97,22 +97,24 @@ class Learner(Member):
         is_complete = self.take(slot)
         self.ring.release(worker)
         if is_complete:
-            self.learn()
+            self._learn()
         return True
+
+    def _learn(self) -> None:
+        wanted = self.wants_metrics()
+        gradient, metrics = self.differentiate(wanted)
+        applied = self.applier.apply(gradient, self.versions)
+        self.versions.clear()
+        if wanted:
+            self.tell(metrics | applied)
 
     def take(self, slot: dict[str, Tensor]) -> bool:
         """Copies or adds up what a slot holds; returns whether there is enough for an update."""
         raise NotImplementedError
 
-    def learn(self) -> None:
-        """Makes one update from what was taken."""
+    def differentiate(self, want_metrics: bool) -> tuple[Tensor, dict[str, float]]:
+        """Returns the gradient `[P]` of what was taken since the last update, and metrics if they are wanted."""
         raise NotImplementedError
-
-    def apply(self, gradient: Tensor) -> dict[str, float]:
-        """Applies the gradient `[P]` of what was taken since the last update; returns metrics (`Applier.apply`)."""
-        applied = self.applier.apply(gradient, self.versions)
-        self.versions.clear()
-        return applied
 
     def state_dict(self) -> State:
         return {"versions": list(self.versions), "last": self.ring.last}
