@@ -95,7 +95,8 @@ class GradientLearner(Learner):
         return self._sum, {}
 
     def state_dict(self) -> State:
-        return super().state_dict() | {"sum": self._sum.clone()}
+        taken = self._sum.clone() if self.versions else torch.zeros_like(self._sum)  # the last sum has been applied
+        return super().state_dict() | {"sum": taken}
 
 
 def build(context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> Worker:
