@@ -15,7 +15,7 @@ State = TypeVar("State")
 def to_plain(state: Any) -> dict[str, Any]:
     """A dataclass as dictionaries of what its fields hold. Tensors are not copied."""
     kind: Any = type(state)
-    plain: dict[str, Any] = _adapter(kind).dump_python(state)
+    plain: dict[str, Any] = _adapter(kind).dump_python(state, by_alias=True)
     return plain
 
 

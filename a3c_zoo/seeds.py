@@ -5,8 +5,9 @@ All branches are named here. A seed's path is the number of its branch and what 
 | branch | path below it | what it seeds |
 | --- | --- | --- |
 | `SEED_NETWORK` | | initial parameters |
-| `SEED_ENV` | worker's rank, then the session if the run was resumed | environments of a worker |
-| `SEED_SAMPLING` | worker's rank, session | sampled actions of a worker |
+| `SEED_ENV` | worker's rank | environments of a worker |
+| `SEED_ENV` | worker's rank, how often the run was resumed | the first reset of these environments |
+| `SEED_SAMPLING` | worker's rank, how often the run was resumed | sampled actions of a worker |
 | `SEED_EVALUATION` | evaluation's number | environments of an evaluation |
 | `SEED_CHECK_SAMPLING` | evaluation's number | sampled actions of a solved check |
 """

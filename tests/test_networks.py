@@ -205,7 +205,7 @@ class TestModel:
         model.flat.values.zero_()
         other.load(saved)
         assert torch.equal(other.flat.values, before)
-        assert Spaces.from_state_dict(saved["spaces"]) == self.SPACES
+        assert Spaces.from_state_dict(saved.spaces) == self.SPACES
 
     @pytest.mark.parametrize(
         ("network", "message"),

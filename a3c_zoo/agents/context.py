@@ -5,24 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, InstanceOf
 from torch import Tensor
 
 from a3c_zoo.config import Config
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.learning.counters import Counters
-from a3c_zoo.learning.model import Model, Spaces
+from a3c_zoo.learning.model import Model, SavedModel, Spaces
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import optimizer_class
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.records import RunContext
+from a3c_zoo.saved_state import from_plain
 
 #: The state dictionary of a worker or learner, one part of a checkpoint.
 State = dict[str, Any]
 #: Called while a worker or learner works or waits; may raise to stop it.
 OnTick = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ActingState:
+    """The part of an agent's state that acting needs."""
+
+    model: SavedModel
+
+
+@dataclass(frozen=True, slots=True)
+class AgentState(ActingState):
+    """The agent's part of a checkpoint.
+
+    Attributes:
+        optimizer: moments that all workers share, empty where each worker keeps its own.
+        counters: the tensor of `Counters`. resumes: how often the run was resumed.
+        workers: the state of each worker, the learner's last; empty after a failure.
+    """
+
+    optimizer: dict[str, InstanceOf[Tensor]]
+    counters: InstanceOf[Tensor]
+    resumes: Annotated[int, Field(alias="session")]
+    workers: list[State]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +60,7 @@ class WorkerContext:
         moments: the optimizer's, shared by all workers; None where each worker keeps its own.
         counters: `[members, 4]`, int64 (`Counters`); a learner has the last row.
         observation_statistics: the tensor of `ObservationStatistics`, None where the network takes none.
-        session: how often the run was resumed.
+        resumes: how often the run was resumed.
         exchange: what else the agent's processes share, such as a lock or a ring.
     """
 
@@ -48,22 +73,30 @@ class WorkerContext:
     moments: dict[str, Tensor] | None
     counters: Tensor
     observation_statistics: Tensor | None
-    session: int
+    resumes: int
     exchange: Any = None
 
 
-def worker_context(context: RunContext, model: Model, exchange: Any, has_learner: bool) -> WorkerContext:
+def saved_state(context: RunContext) -> AgentState | None:
+    """Returns the agent's part of the checkpoint that a run goes on from, None for a new run; see `loading`."""
+    with loading():
+        return from_plain(AgentState, context.checkpoint, "agent") if context.checkpoint else None
+
+
+def worker_context(
+    context: RunContext, model: Model, exchange: Any, has_learner: bool, saved: AgentState | None
+) -> WorkerContext:
     """Returns what the workers of a new run get, or those of a run that goes on from its checkpoint.
 
     Args:
-        exchange: see `WorkerContext`.
+        exchange: see `WorkerContext`. saved: the checkpoint.
         has_learner: the last row of the counters is a learner's. It alone applies gradients, so the context holds the
             moments even where `optimizer.shared_statistics` is false.
 
     Raises:
         RunDirectoryError: the checkpoint's tensors are not those of this run.
     """
-    config, saved = context.config, context.checkpoint
+    config = context.config
     assert config.optimizer is not None
     assert context.network is not None
     assert context.optimizer is not None
@@ -75,13 +108,13 @@ def worker_context(context: RunContext, model: Model, exchange: Any, has_learner
     if config.optimizer.shared_statistics or has_learner:
         moments = optimizer_class(context.optimizer).moments(parameters, config.optimizer)
     if saved:
-        model.check_shapes(saved["model"]["shapes"])
+        model.check_shapes(saved.model.shapes)
         with loading():
-            parameters.copy_(saved["model"]["parameters"])
-            counters.copy_(saved["counters"])
+            parameters.copy_(saved.model.parameters)
+            counters.copy_(saved.counters)
             if statistics is not None:
-                statistics.copy_(saved["model"]["statistics"])
-        fill(moments or {}, saved.get("optimizer", {}))
+                statistics.copy_(saved.model.statistics)  # type: ignore[arg-type]  # None is a TypeError
+        fill(moments or {}, saved.optimizer)
     if not context.serial:
         share(parameters, counters, *([] if statistics is None else [statistics]), *(moments or {}).values())
     return WorkerContext(
@@ -94,7 +127,7 @@ def worker_context(context: RunContext, model: Model, exchange: Any, has_learner
         moments,
         counters,
         statistics,
-        session=saved["session"] + 1 if saved else 0,
+        resumes=saved.resumes + 1 if saved else 0,
         exchange=exchange,
     )
 
@@ -115,5 +148,5 @@ def loading() -> Iterator[None]:
     """
     try:
         yield
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+    except (KeyError, RuntimeError, TypeError, ValueError, RunDirectoryError) as error:
         raise RunDirectoryError(f"the checkpoint does not fit the run's config.yml: {error}") from error

@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from a3c_zoo.agents.configs import HandoverConfig, LossConfig
-from a3c_zoo.agents.context import WorkerContext, worker_context
+from a3c_zoo.agents.context import ActingState, AgentState, State, WorkerContext, saved_state, worker_context
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.memory import check_memory
-from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, probe_spaces, saved_model
+from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, probe_spaces, saved_model
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, WorkerFactory, supervise
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.records import RunContext, Snapshot
+from a3c_zoo.saved_state import from_plain, to_plain
 
 
 def train(
@@ -43,8 +44,9 @@ def train(
     spaces = probe_spaces(context.entry, context.network, config, context.supported_spaces)
     _check_memory(config, spaces)
     model = Model.create(spaces, context.network, config)
-    shared = worker_context(context, model, exchange(model) if exchange else None, has_learner)
-    crew = _crew(context, worker, shared, has_learner)
+    saved = saved_state(context)
+    shared = worker_context(context, model, exchange(model) if exchange else None, has_learner, saved)
+    crew = _crew(context, worker, shared, has_learner, saved.workers if saved else None)
     supervise(crew, context, _snapshot(model, shared, crew))
 
 
@@ -91,8 +93,10 @@ def _check_memory(config: Config, spaces: Spaces) -> None:
     )
 
 
-def _crew(context: RunContext, worker: WorkerFactory, shared: WorkerContext, has_learner: bool) -> Crew:
-    run, states = context.config.run, context.checkpoint["workers"] if context.checkpoint else None
+def _crew(
+    context: RunContext, worker: WorkerFactory, shared: WorkerContext, has_learner: bool, states: list[State] | None
+) -> Crew:
+    run = context.config.run
     if context.serial:
         return SerialCrew(worker, shared, len(shared.counters), states, has_learner)
     counters = Counters(shared.counters)
@@ -112,28 +116,24 @@ def _crew(context: RunContext, worker: WorkerFactory, shared: WorkerContext, has
 
 
 def _snapshot(model: Model, shared: WorkerContext, crew: Crew) -> Snapshot:
-    def acting() -> dict[str, Any]:
-        return {"model": saved_model(model, shared.parameters, shared.observation_statistics)}
+    def saved() -> SavedModel:
+        return saved_model(model, shared.parameters, shared.observation_statistics)
 
     def state() -> dict[str, Any]:
-        return {
-            **acting(),
-            "optimizer": {k: v.clone() for k, v in (shared.moments or {}).items()},
-            "counters": shared.counters.clone(),
-            "session": shared.session,
-            "workers": crew.states(),
-        }
+        moments = {name: tensor.clone() for name, tensor in (shared.moments or {}).items()}
+        return to_plain(AgentState(saved(), moments, shared.counters.clone(), shared.resumes, crew.states()))
 
     def policy(seed: int) -> ModelPolicy:
         model.pull(shared.parameters, shared.observation_statistics)
         return ModelPolicy(model, seed)
 
-    return Snapshot(policy, state, acting)
+    return Snapshot(policy, state, lambda: to_plain(ActingState(saved())))
 
 
 def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:
     """Rebuilds the policy of a checkpoint; `AgentEntry.load` of every agent with workers."""
     assert network is not None
-    model = Model(Spaces.from_state_dict(state["model"]["spaces"]), network, config)
-    model.load(state["model"])
+    saved = from_plain(ActingState, state, "agent").model
+    model = Model(Spaces.from_state_dict(saved.spaces), network, config)
+    model.load(saved)
     return ModelPolicy(model, config.run.seed)

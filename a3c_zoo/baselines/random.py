@@ -58,14 +58,14 @@ class _Inputs:
 
     Attributes:
         steps: agent steps so far, `[1]`, int64.
-        session: how often the run was resumed.
+        resumes: how often the run was resumed.
     """
 
     entry: EnvEntry
     config: Config
     model: Uniform
     steps: Tensor
-    session: int
+    resumes: int
 
 
 class RandomWorker:
@@ -80,7 +80,7 @@ class RandomWorker:
             CheckedEnvironment(env, inputs.entry.name, spaces.observations),
             spaces.actions,
             config.agent.n_steps,
-            seed_for(seed, SEED_ENV, rank, inputs.session),
+            seed_for(seed, SEED_ENV, rank, inputs.resumes),
             torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank)),
             on_tick,
         )
@@ -116,15 +116,15 @@ def run(context: RunContext) -> None:
     spaces = probe_spaces(context.entry, None, config, context.supported_spaces)
     check_memory(spaces.observations, workers=1, num_envs=config.env.num_envs, stored_steps=config.agent.n_steps)
     model = Uniform.over(spaces)
-    session = saved["session"] + 1 if saved else 0
+    resumes = saved["session"] + 1 if saved else 0
     steps = torch.tensor([saved["steps"] if saved else 0])
-    inputs = _Inputs(context.entry, config, model, steps, session)
+    inputs = _Inputs(context.entry, config, model, steps, resumes)
     crew = SerialCrew(RandomWorker, inputs, 1, saved["workers"] if saved else None)
 
     def state() -> dict[str, Any]:
         return {
             "spaces": model.spaces.state_dict(),
-            "session": session,
+            "session": resumes,
             "steps": int(steps),
             "workers": crew.states(),
         }

@@ -122,12 +122,12 @@ class RunCallback(BaseCallback):
         return {name: sign * float(values[key]) for key, (name, sign) in METRICS.items() if key in values}
 
 
-def sb3_seed(seed: int, session: int) -> int:
+def sb3_seed(seed: int, resumes: int) -> int:
     """Returns SB3's seed, of 32 bits as NumPy requires.
 
     It is the run's seed, so SB3's users find their own results again; after a resume it is another one.
     """
-    return seed_for(seed, SEED_ENV, session) if session else seed % 2**32
+    return seed_for(seed, SEED_ENV, resumes) if resumes else seed % 2**32
 
 
 def run(context: RunContext) -> None:
@@ -137,8 +137,8 @@ def run(context: RunContext) -> None:
     random numbers, so a resumed run does not equal an uninterrupted one.
     """
     entry, config, saved = context.entry, context.config, context.checkpoint
-    session = saved["session"] + 1 if saved else 0
-    seed = sb3_seed(config.run.seed, session)
+    resumes = saved["session"] + 1 if saved else 0
+    seed = sb3_seed(config.run.seed, resumes)
     _check_memory(entry, config)
     env = make_stack(entry, config, config.env.num_envs, seed)
     try:
@@ -149,7 +149,7 @@ def run(context: RunContext) -> None:
         first_action = first_action_of(env)
         snapshot = Snapshot(
             policy=lambda number: SB3Policy(model.policy, first_action, number),
-            state=lambda: {**saved_state(model), "updates": updates.count, "session": session},
+            state=lambda: {**saved_state(model), "updates": updates.count, "session": resumes},
         )
         _learn(model, RunCallback(context, snapshot, updates), context, snapshot)
     finally:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
+from pydantic import InstanceOf
 from torch import Tensor
 
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
@@ -121,6 +122,21 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class SavedModel:
+    """A checkpoint's part for a model.
+
+    Attributes:
+        spaces: `Spaces.state_dict`. shapes: `[name, shape]` of each parameter. parameters: `[P]`, float32.
+        statistics: the tensor of `ObservationStatistics`, None where the network takes none.
+    """
+
+    spaces: dict[str, Any]
+    shapes: list[list[Any]]
+    parameters: InstanceOf[Tensor]
+    statistics: InstanceOf[Tensor] | None
+
+
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -174,10 +190,10 @@ class Model:
             mean, scale = ObservationStatistics(statistics).mean_and_scale()
             self.module.take_statistics(mean.to(self.device), scale.to(self.device))
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Loads the parameters and observation statistics that `saved_model` returned."""
-        self.check_shapes(state["shapes"])
-        self.pull(state["parameters"], state["statistics"])
+    def load(self, saved: SavedModel) -> None:
+        """Loads saved parameters and observation statistics."""
+        self.check_shapes(saved.shapes)
+        self.pull(saved.parameters, saved.statistics)
 
 
 def _build(spaces: Spaces, entry: NetworkEntry, config: NetworkConfig) -> ActorCritic:
@@ -186,14 +202,10 @@ def _build(spaces: Spaces, entry: NetworkEntry, config: NetworkConfig) -> ActorC
     return WithDeviations(network, spaces.actions.num_logits) if is_gaussian else network
 
 
-def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> dict[str, Any]:
-    """Returns a checkpoint's part for a model: spaces, shapes, parameters `[P]` and observation statistics, or None."""
-    return {
-        "spaces": model.spaces.state_dict(),
-        "shapes": model.shapes(),
-        "parameters": parameters.clone(),
-        "statistics": None if statistics is None else ObservationStatistics(statistics).copy(),
-    }
+def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> SavedModel:
+    """Copies parameters `[P]` and observation statistics, if any, for a checkpoint."""
+    seen = None if statistics is None else ObservationStatistics(statistics).copy()
+    return SavedModel(model.spaces.state_dict(), model.shapes(), parameters.clone(), seen)
 
 
 class Actor(Protocol):
