@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -46,11 +46,7 @@ class RunSummary:
 
 @contextmanager
 def disk_errors(path: Path, doing: str, option: str = "--runs-dir") -> Iterator[None]:
-    """Turns an OSError into the one line that tells the user what could not be done where, and why.
-
-    Args:
-        option: names another place.
-    """
+    """Turns an OSError into one line: what could not be done where, and why. option: how to name another place."""
     try:
         yield
     except OSError as error:
@@ -79,29 +75,15 @@ class RunDirectory:
     """The files of one run.
 
     Attributes:
-        path: the directory. Within it: `config.yml`, `meta.json`, `monitor.csv`, `evaluations.csv`, `tensorboard/`,
-            `checkpoints/`, `outcome.json`, and `run.lock`, held while the run lives.
+        path: the directory. It holds `config.yml`, `meta.json`, `monitor.csv`, `evaluations.csv`, `tensorboard/`,
+            `checkpoints/`, `outcome.json`, and `run.lock`, which is locked while the run lives.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.config_file, self.meta_file = path / "config.yml", path / "meta.json"
+        self.outcome_file, self.checkpoints = path / "outcome.json", path / "checkpoints"
         self._lock = filelock.FileLock(path / "run.lock")
-
-    @property
-    def config_file(self) -> Path:
-        return self.path / "config.yml"
-
-    @property
-    def meta_file(self) -> Path:
-        return self.path / "meta.json"
-
-    @property
-    def outcome_file(self) -> Path:
-        return self.path / "outcome.json"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
 
     @classmethod
     def create(cls, runs_dir: Path, config: Config, meta: dict[str, Any], name: str | None = None) -> RunDirectory:
@@ -147,7 +129,7 @@ class RunDirectory:
         return False
 
     def meta(self) -> dict[str, Any]:
-        """The contents of meta.json. Raises RunDirectoryError where it is missing, damaged or of another format."""
+        """The contents of meta.json. Raises RunDirectoryError if it is missing, damaged or of another format."""
         try:
             meta = json.loads(self.meta_file.read_text(encoding="utf-8"))
             run_format = meta["format"]
@@ -192,29 +174,28 @@ def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
     if name is not None:
         if not re.fullmatch(r"[\w.+=@-]+", name) or name.startswith("."):
             raise RunDirectoryError(f"--name {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
-        try:
-            with disk_errors(runs_dir / name, "make"):
-                (runs_dir / name).mkdir()
-        except RunDirectoryError as error:
-            if isinstance(error.__cause__, FileExistsError):
-                raise RunDirectoryError(
-                    f"{runs_dir / name} exists already; nothing is overwritten. Choose another --name, "
-                    f"or go on with it: --resume {name}"
-                ) from None
-            raise
-        return runs_dir / name
+        if not _make_one(path := runs_dir / name):
+            raise RunDirectoryError(
+                f"{path} exists already; nothing is overwritten. Choose another --name, or go on with it: --resume {name}"
+            )
+        return path
     stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
     stem = re.sub(r"[^\w.+=@-]", "_", f"{config.env_name}-{config.agent_name}-s{config.run.seed}-{stamp}")
-    for number in range(1, 10_000):
-        path = runs_dir / (stem if number == 1 else f"{stem}-{number}")
-        try:
-            with disk_errors(path, "make"):
-                path.mkdir()
+    names = (stem, *(f"{stem}-{number}" for number in range(2, 10_000)))
+    for path in (runs_dir / each for each in names):
+        if _make_one(path):
             return path
-        except RunDirectoryError as error:
-            if not isinstance(error.__cause__, FileExistsError):
-                raise
     raise RunDirectoryError(f"cannot find a free name for {stem} in {runs_dir}")
+
+
+def _make_one(path: Path) -> bool:
+    """Makes a directory; False if there is something of that name."""
+    with disk_errors(path, "make"):
+        try:
+            path.mkdir()
+        except FileExistsError:
+            return False
+    return True
 
 
 def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR) -> RunDirectory:
@@ -268,14 +249,16 @@ def _summary(directory: RunDirectory) -> RunSummary:
 
 
 def describe_host() -> dict[str, Any]:
-    """The machine and the versions that a run's figures depend on."""
+    """The machine and the versions of software, on which a run's figures depend."""
     import platform
     from importlib import metadata
 
-    names = ("a3c-zoo", "torch", "numpy", "gymnasium", "ale-py", "stable-baselines3")
-    versions = {name: metadata.version(name) for name in names if _is_installed(name)}
+    versions = {"python": platform.python_version()}
+    for name in ("a3c-zoo", "torch", "numpy", "gymnasium", "ale-py", "stable-baselines3"):
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
     return {
-        "versions": {"python": platform.python_version(), **versions},
+        "versions": versions,
         "host": {
             "system": f"{platform.system()} {platform.release()}",
             "machine": platform.machine(),
@@ -283,13 +266,3 @@ def describe_host() -> dict[str, Any]:
             "cores": available_cores(),
         },
     }
-
-
-def _is_installed(name: str) -> bool:
-    from importlib import metadata
-
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
