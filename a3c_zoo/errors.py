@@ -1,7 +1,7 @@
-"""What a user can do something about.
+"""Errors that a user can correct.
 
-Anything raised as a `ZooError` reaches the user as one line and the error's exit status; anything else is a
-fault of ours and reaches them as a traceback.
+The command line prints a `ZooError` as one line and exits with its exit status. It prints any other exception, which is
+an error of a3c-zoo, as a traceback.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Iterable
 
 
 class ZooError(Exception):
-    """One clear line with the cure. `exit_status` is what the command line leaves with."""
+    """An error with a message of one line that names the cure. `exit_status` is that of the command line."""
 
     exit_status = 2
 
 
 class UnknownNameError(ZooError):
-    """A name that nothing answers to, with the nearest ones that something does."""
+    """An unknown name; the message has the nearest known name."""
 
 
 class ConfigError(ZooError):
-    """Hyperparameters that cannot be used; the message lists every fault with its source."""
+    """Hyperparameters that cannot be used; the message has each fault with its source."""
 
 
 class PluginError(ZooError):
-    """A plugin that offers something unusable."""
+    """A plugin that fails or offers an unusable entry."""
 
 
 class EnvironmentContractError(ZooError):
@@ -39,11 +39,11 @@ class UnsupportedSpaceError(ZooError):
 
 
 class ObservationError(ZooError, ValueError):
-    """An observation that a policy cannot act on; a ValueError too, as stable-baselines3's `predict` raises."""
+    """An observation that a policy cannot use; also a ValueError, like the error of stable-baselines3's `predict`."""
 
 
 class DivergedError(ZooError, FloatingPointError):
-    """A gradient that is not finite: the hyperparameters let training diverge."""
+    """A gradient that is not finite: training has diverged."""
 
 
 class RunDirectoryError(ZooError):
@@ -51,7 +51,7 @@ class RunDirectoryError(ZooError):
 
 
 class WorkerError(ZooError):
-    """A worker that raised or died. The message carries its traceback or its signal."""
+    """A worker that raised an exception or died. The message has its traceback or its signal."""
 
     exit_status = 1
 
@@ -65,25 +65,25 @@ def one_line(error: BaseException) -> str:
     """Returns the error's type, message and innermost place in one line."""
     message = type_and_message(error)
     if isinstance(error, SyntaxError) or error.__traceback__ is None:
-        return message  # a syntax error says itself where it is
+        return message  # the message of a syntax error has its place
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{message} (in {os.path.basename(frame.filename)}, line {frame.lineno})"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns `" Did you mean 'x'?"` for the nearest of `known`, or `""` where nothing is near."""
+    """Returns `" Did you mean 'x'?"` for the nearest of `known`, or `""` if no name is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean '{near[0]}'?" if near else ""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownNameError:
-    """Builds the error for a `kind` of thing called `name` that does not exist.
+    """Returns the error for an unknown name.
 
     Args:
-        kind: what was looked for, in words ("environment").
-        name: the name that was given.
-        known: the names there are.
-        listing: the command that shows them, such as "a3c-zoo list envs".
+        kind: the kind of thing that the name should have named, such as "environment".
+        name: the unknown name.
+        known: the known names.
+        listing: the command that lists them, such as "a3c-zoo list envs".
     """
     names = sorted(known)
     hint = did_you_mean(name, names)

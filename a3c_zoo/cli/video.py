@@ -78,6 +78,7 @@ class VideoFile:
             self._path.open("xb").close()  # ours alone from here on
         except OSError as error:
             raise self._unwritable(error.strerror or str(error)) from error
+        # Not imageio_ffmpeg.write_frames: it ignores the exit status of ffmpeg and does not return its error message.
         try:
             return subprocess.Popen(
                 [*command, f"file:{self._path}"],  # whatever the name begins with

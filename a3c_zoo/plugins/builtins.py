@@ -83,23 +83,14 @@ def zoo_agents() -> list[AgentEntry]:
     return [*AGENTS, *BASELINES]
 
 
-def _image_network(name: str, factory: str, description: str) -> NetworkEntry:
+def _image_network(name: str, description: str) -> NetworkEntry:
     return NetworkEntry(
         name,
-        factory=f"a3c_zoo.learning.image_networks:{factory}",
+        factory=f"a3c_zoo.learning.image_networks:build_{name.replace('-', '_')}",
         config="a3c_zoo.learning.network_configs:ImageConfig",
         inputs=("image",),
         description=description,
     )
-
-
-#: Networks for frames.
-IMAGE_NETWORKS = (
-    ("a3c-ff", "build_a3c_ff", "filters: 16 8×8/4, 32 4×4/2; 256 units (A3C paper)"),
-    ("nature", "build_nature", "filters: 32 8×8/4, 64 4×4/2, 64 3×3/1; 512 units (DQN paper)"),
-    ("nature-dual", "build_nature_dual", "nature, with 512 units each for policy and value"),
-    ("conv42", "build_conv42", "four layers of 32 filters 3×3/2, ELU, 256 units, for small frames"),
-)
 
 
 @hookimpl
@@ -110,17 +101,17 @@ def zoo_networks() -> list[NetworkEntry]:
             name="mlp",
             factory="a3c_zoo.learning.mlp:build_mlp",
             config="a3c_zoo.learning.network_configs:MLPConfig",
-            inputs=("vector",),
             description="separate fully connected networks for policy and value",
         ),
         NetworkEntry(
             name="textbook",
             factory="a3c_zoo.learning.textbook:Textbook",
-            config="a3c_zoo.config:NetworkConfig",
-            inputs=("vector",),
             description="25 and 50 units, inputs scaled to length 1; the critic does not train the body",
         ),
-        *(_image_network(*about) for about in IMAGE_NETWORKS),
+        _image_network("a3c-ff", "filters: 16 8×8/4, 32 4×4/2; 256 units (A3C paper)"),
+        _image_network("nature", "filters: 32 8×8/4, 64 4×4/2, 64 3×3/1; 512 units (DQN paper)"),
+        _image_network("nature-dual", "nature, with 512 units each for policy and value"),
+        _image_network("conv42", "four layers of 32 filters 3×3/2, ELU, 256 units, for small frames"),
     ]
 
 
