@@ -42,7 +42,7 @@ COMPARISON_LIMIT_S = 2 * LIMIT_S
 
 
 class Compared(NamedTuple):
-    """A finished comparison: its folder, what was printed, the run directories in the order in which they began."""
+    """A finished comparison: its folder, its output, and the run directories in the order of their starts."""
 
     folder: Path
     stdout: str
@@ -102,7 +102,7 @@ def meta_of(run: Path) -> dict[str, Any]:
 
 
 def snapshot(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Every file below a folder, with its size and time of change; locks and what is kept of evaluations aside."""
+    """Every file below a folder, without locks: its size and its time of change."""
     return {
         p: (p.stat().st_size, p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file() and p.suffix != ".lock"
     }
@@ -475,7 +475,7 @@ def test_runs_that_do_not_belong_together(inside: Compared, tmp_path: Path) -> N
 
 
 def test_each_checkpoint_is_played_once(inside: Compared, tmp_path: Path) -> None:
-    """A damaged one ends its run's evaluation with the reason; what was played is kept, other runs go on."""
+    """A damaged checkpoint ends its run's evaluation with a reason. Earlier results are kept; other runs go on."""
     first, second = (tmp_path / name for name in ("first", "second"))
     shutil.copytree(inside.runs[0], first)
     shutil.copytree(inside.runs[1], second)
@@ -497,7 +497,7 @@ def test_each_checkpoint_is_played_once(inside: Compared, tmp_path: Path) -> Non
     again = [each for each in kept_evaluations(second, EPISODES + 1) if each.steps == at]
     keep_evaluations(second, EPISODES + 1, again, content["seed"])  # as another comparison may
     assert json.loads((second / "evaluations.json").read_text()) == content
-    # What was made of two that overlapped before is played again, rather than counted twice.
+    # A file that holds evaluations twice is not used: all are played again.
     content["evaluations"] *= 2
     (second / "evaluations.json").write_text(json.dumps(content))
     assert len(missing_tasks(second, EPISODES + 1)) == 10

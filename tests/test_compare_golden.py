@@ -4,8 +4,7 @@ The runs: five seeds of a3c (60,000 steps) and of random (3,000 steps) on CartPo
 killed (a3c, seed 6), and one of stable-baselines3's users (a2c_1). Returns at the end of a3c's seeds 2, 3 and 4 are set
 to 500, so that some runs reach the threshold and one nearly does.
 
-What depends on the day or the version is replaced before the comparison, and nothing else: the version of a3c-zoo, and
-the day on which a report was written.
+Two things are replaced before the comparison: the version of a3c-zoo, and the day on which a report was written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a report says of runs whose figures are known, how it looks, and that a browser shows it."""
+"""The words, tables, plots and pages of a report on runs with known figures; a browser shows it."""
 
 from __future__ import annotations
 
@@ -338,7 +338,7 @@ def test_the_same_runs_give_the_same_picture(ten: Results) -> None:
 
 
 def browse(page: Path, folder: Path) -> tuple[str, list[str], set[str]]:
-    """Opens a page in Chromium: what it became, what it said on the console, what it wanted from elsewhere."""
+    """Opens a page in Chromium. Returns the document, the lines on the console, and the addresses it asked for."""
     log = folder / "net.json"
     command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dump-dom"]
     command += [

@@ -1,4 +1,4 @@
-"""`a3c-zoo plot`: what is drawn, looked at in the figure itself, and the files that it makes."""
+"""`a3c-zoo plot`: the lines of the figure itself, and the files."""
 
 from __future__ import annotations
 

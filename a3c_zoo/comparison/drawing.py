@@ -107,7 +107,7 @@ def ends_differ(groups: Mapping[str, Sequence[Line]]) -> bool:
 
 
 def thinned(line: Line, points: int = POINTS) -> Line:
-    """At most so many points of a line, its first and its last among them."""
+    """At most `points` points of a line. The first and the last are among them."""
     last = len(line.x) - 1
     kept = np.unique(np.linspace(0, last, min(last + 1, points)).round().astype(np.int64))
     return Line(line.x[kept], line.y[kept])

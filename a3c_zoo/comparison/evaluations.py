@@ -95,7 +95,7 @@ def keep_evaluations(run: Path, episodes: int, found: Sequence[CheckpointEvaluat
 
 
 def kept_evaluations(run: Path, episodes: int) -> tuple[CheckpointEvaluation, ...]:
-    """A run's evaluations of so many episodes; none if its evaluations.json is damaged."""
+    """A run's evaluations with this number of episodes; none if its evaluations.json is damaged."""
     try:
         return tuple(each for each in evaluations_of(run) if each.evaluation.episodes == episodes)
     except RunDirectoryError:
@@ -122,19 +122,20 @@ def chosen_steps(known: Sequence[int]) -> list[int]:
 
 
 def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
-    """Agent steps → task, for the checkpoints of a run that have not played so many episodes.
+    """Agent steps → task, for the checkpoints of a run that have not played this number of episodes.
 
     Raises:
         ZooError: the run has no checkpoint, or its configuration cannot be read.
     """
+    from a3c_zoo.runs.checkpoints import checkpoint_file, checkpoint_steps  # torch: reading needs none
     from a3c_zoo.runs.evaluation import EvaluationTask
 
     directory, registry = RunDirectory(run), get_registry()
-    files = {int(path.stem.removeprefix("step-")): path for path in directory.checkpoints.glob("step-*.pt")}
-    if not files:
+    known = checkpoint_steps(directory)
+    if not known:
         raise RunDirectoryError("it has no checkpoint")
     done = {each.steps for each in kept_evaluations(run, episodes)}
-    missing = [step for step in chosen_steps(sorted(files)) if step not in done]
+    missing = [step for step in chosen_steps(known) if step not in done]
     if not missing:
         return {}
     config = directory.config(registry)
@@ -144,7 +145,7 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
             network=registry.network(config.network.name) if config.network else None,
             config=config,
             load=registry.agent(config.agent_name).load,
-            checkpoint=files[step],
+            checkpoint=checkpoint_file(directory, str(step)),
             number=COMPARED_EVALUATIONS,
             episodes=episodes,
             num_envs=min(episodes, MAX_ENVS),

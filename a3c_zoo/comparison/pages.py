@@ -170,12 +170,12 @@ def chances(pairs: Sequence[PairResults]) -> list[TextTable]:
     }
     rows = []
     for pair in pairs:
-        who = f"{pair.method} over {pair.other}"
+        names = f"{pair.method} over {pair.other}"
         for key in (name for name in times if name in pair.times):
             chance = pair.times[key]
             text = ranged(chance.value, chance.low, chance.high)
-            rows.append([who, times[key], text, f"{chance.unknown:.0%}"])
-        rows += [[who, text, ranged(*pair.scores[key]), NONE] for key, text in scores.items() if key in pair.scores]
+            rows.append([names, times[key], text, f"{chance.unknown:.0%}"])
+        rows += [[names, text, ranged(*pair.scores[key]), NONE] for key, text in scores.items() if key in pair.scores]
     caption = "Probability of improvement: that a run of the first is better than a run of the second. A tie counts "
     caption += "half. So does a pair whose order is unknown because a run ended too early."
     columns = ("", "in what", "probability, 95 % interval", "not known")
