@@ -1,6 +1,6 @@
-"""What flows between an agent and its run: plain records, and the two protocols that join them.
+"""Records that pass between an agent and its run, and the protocols that both follow.
 
-No tensors, no processes: every layer, every baseline and every plugin can use these.
+They hold no tensors and know no processes, so every room, baseline and plugin can use them.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class Episode(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What an agent has done since its last report.
+    """The work of an agent since its last report.
 
     Attributes:
-        worker: rank of the worker that reports; -1 for the agent as a whole.
+        worker: rank of the worker; -1 for the agent as a whole.
         steps: agent steps of the whole run so far, exact.
         updates: optimizer steps of the whole run so far, exact.
         episodes: episodes that ended since the last report.
-        metrics: name → its value in the newest update that was looked at (`loss_policy`, `entropy`, …).
+        metrics: name (`loss_policy`, `entropy`, …) → its newest value.
     """
 
     worker: int = -1
@@ -77,7 +77,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorResult:
-    """What the evaluator beside training has found last.
+    """The newest result of the evaluator beside training.
 
     Attributes:
         step: agent steps of the run when the parameters were copied.
@@ -146,14 +146,14 @@ class Outcome:
 
     Attributes:
         run: the run directory. solved: training window and evaluation both reached the threshold.
-        reason: why it ended; `detail` says more where there is more to say.
+        reason: why it ended. detail: more about the reason, may be empty.
         training_s, evaluation_s, checkpoint_s, startup_s, total_s: seconds of each part of this session and of the
             sessions that it resumed.
         evaluation: the last evaluation, None when none was due.
-        cpu_s: CPU seconds of all processes of these sessions together, also of those that have ended. peak_memory_mib:
-            the most memory that they were seen to hold at one time, shared pages counted once. None where the system
-            doesn't tell.
-        evaluator_fault: why the evaluator beside training came to an end before this session did, None if it didn't.
+        cpu_s: CPU seconds of all processes of these sessions together, also of those that have ended.
+        peak_memory_mib: the most memory that they held in any sample; a shared page counts once. Both are None if the
+            system does not tell them.
+        evaluator_fault: why the evaluator beside training failed, None if it did not.
     """
 
     run: Path
@@ -192,14 +192,15 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A trained agent, to be looked at. What is asked for at a standstill is of that moment.
+    """Access to the agent as it is trained.
 
     Attributes:
-        policy: from the seed of its sampling, a policy with the parameters of this moment; at a standstill.
-        state: returns what a checkpoint keeps: tensors, numbers, strings, lists and dicts of them, and no more; at a
+        policy: returns a policy with the current parameters; its argument is the seed of sampled actions. Called at a
             standstill.
-        acting: returns the part of `state` that `AgentEntry.load` needs, copied while workers go on. None where
-            training and reports take turns in one process: then `state` serves.
+        state: returns the agent's part of a checkpoint: tensors, numbers, strings, lists and dictionaries of them.
+            Called at a standstill.
+        acting: returns a copy of the part of `state` that `AgentEntry.load` needs. Called while workers work. None if
+            the agent trains in one process, where `state` can be called at every report.
     """
 
     policy: Callable[[int], Policy]
@@ -208,10 +209,10 @@ class Snapshot:
 
 
 class RunContext(Protocol):
-    """What a run gives its agent (`AgentEntry.run`).
+    """The run, as its agent sees it (`AgentEntry.run`).
 
-    The agent reports often; whenever `due()` is true it brings its training to a standstill at the next rollout
-    boundary and calls `settle`, which evaluates, checkpoints or decides to stop, and returns whether to go on.
+    The agent reports often. When `due()` is true, it brings its training to a standstill at the next rollout boundary
+    and calls `settle`, which evaluates, saves, or ends the run, and returns whether training goes on.
     """
 
     entry: EnvEntry
@@ -228,11 +229,11 @@ class RunContext(Protocol):
         ...
 
     def due(self) -> bool:
-        """Is there anything to do that needs training to stand still?"""
+        """Whether training must stand still for `settle`."""
         ...
 
     def settle(self, snapshot: Snapshot) -> bool:
-        """Does it. Returns True to go on training, False to end."""
+        """Evaluates, saves and decides at a standstill. Returns True to go on training, False to end."""
         ...
 
     def started(self, snapshot: Snapshot) -> None:
@@ -240,5 +241,5 @@ class RunContext(Protocol):
         ...
 
     def rescue(self, snapshot: Snapshot, error: BaseException) -> None:
-        """Training has failed or was cut short: saves what was learned until then."""
+        """Training has failed or was cut short: saves a checkpoint of the agent as it is."""
         ...

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4",
 )
 @run_argument
-@click.option("--window", is_flag=True, help="Show it in a window.  [default where there is a display]")
-@click.option("--terminal", is_flag=True, help="Draw it in the terminal.  [default where there is none]")
+@click.option("--window", is_flag=True, help="Show it in a window.  [default if there is a display]")
+@click.option("--terminal", is_flag=True, help="Draw it in the terminal.  [default if there is none]")
 @click.option(
     "--video",
     type=click.Path(path_type=Path),

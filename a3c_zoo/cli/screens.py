@@ -29,18 +29,18 @@ HEIGHT = 420
 
 
 class ClosedError(Exception):
-    """Whoever watched has closed the window."""
+    """The user has closed the window."""
 
 
 class Screen(Protocol):
     """Shows pictures, one after the other."""
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
-        """Shows a picture for 1 / `fps` seconds. Raises ClosedError when nobody looks any more."""
+        """Shows a picture for 1 / `fps` seconds. Raises ClosedError after the window was closed."""
         ...
 
     def close(self) -> None:
-        """Nothing more will be shown."""
+        """Ends the show."""
         ...
 
 
@@ -58,7 +58,7 @@ class Pace:
 
 
 def enlarge(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A small picture with each pixel repeated, up to about `HEIGHT` pixels high."""
+    """Repeats each pixel of a small picture, up to about `HEIGHT` pixels of height."""
     times = max(1, round(HEIGHT / len(picture)))
     return picture.repeat(times, axis=0).repeat(times, axis=1)
 

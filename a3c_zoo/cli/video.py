@@ -81,7 +81,7 @@ class VideoFile:
         # Not imageio_ffmpeg.write_frames: it ignores the exit status of ffmpeg and does not return its error message.
         try:
             return subprocess.Popen(
-                [*command, f"file:{self._path}"],  # whatever the name begins with
+                [*command, f"file:{self._path}"],  # `file:`, because a name may begin with a dash or a protocol
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=self._complaints,

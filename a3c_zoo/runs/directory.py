@@ -1,4 +1,4 @@
-"""A run directory: made once, never overwritten, locked while its run lives."""
+"""A run directory. It is made once, is never overwritten, and is locked while its run lives."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def disk_errors(path: Path, doing: str, option: str = "--runs-dir") -> Iterator[
 
 
 def write_atomically(path: Path, write: Callable[[Any], None]) -> None:
-    """Writes to a temporary file beside `path`, then renames: `path` is whole, old or new, at every moment."""
+    """Writes a temporary file and renames it, so that `path` is always whole, with the old or the new content."""
     with disk_errors(path, "write"):
-        temporary = path.with_name(f".{path.name}.tmp")  # nobody else writes here: the run is locked
+        temporary = path.with_name(f".{path.name}.tmp")  # no other process writes here: the run is locked
         try:
             with temporary.open("wb") as file:
                 write(file)
@@ -117,7 +117,7 @@ class RunDirectory:
         self._lock.release()
 
     def is_running(self) -> bool:
-        """Whether some process holds the lock. The operating system frees it however that process ends."""
+        """Whether a process holds the lock. The operating system frees it when that process ends."""
         if not (self.path / "run.lock").exists() or not os.access(self.path, os.W_OK):
             return False
         probe = filelock.FileLock(self.path / "run.lock")
@@ -143,7 +143,7 @@ class RunDirectory:
         return dict(meta)
 
     def config(self, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None) -> Config:
-        """The run's configuration; `flags` on top of it, "section.key" → value and the flag that gave it."""
+        """The run's configuration. flags: "section.key" → a value that replaces it, and the flag that gave the value."""
         from a3c_zoo.config.sets import load_config
 
         self.meta()
@@ -157,7 +157,7 @@ class RunDirectory:
         write_atomically(self.outcome_file, lambda file: file.write(text.encode()))
 
     def outcome(self) -> Outcome | None:
-        """Reads outcome.json; None where there is none."""
+        """Reads outcome.json; None if there is no such file."""
         if not self.outcome_file.exists():
             return None
         try:
