@@ -24,6 +24,8 @@ EPISODE = Episode(episode_return=21.0, length=21, step=21, time_s=1.0, worker=0)
 PROGRESS = Progress(21, 1, 0, 0.5, 42.0, 21.0, 21.0, 1, {})
 OUTCOME = Outcome(RUN.path, False, "steps", "", 21, 1, 0, 0.5, 0.0, 0.0, 0.0, 0.5, 42.0, 21.0, None)
 
+PAGE = Path(__file__).parents[1] / "docs/reference/hooks.md"
+
 LISTENER = """
 from a3c_zoo import *
 
@@ -142,12 +144,29 @@ def test_a_run_hook_that_raises_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("hook", HOOKS)
 def test_every_hook_is_documented(hook: str) -> None:
     function = getattr(hookspecs, hook)
-    docstring = inspect.getdoc(function) or ""
-    assert "Example:" in docstring
-    for parameter in inspect.signature(function).parameters:
-        assert f":param {parameter}:" in docstring
-    page = Path(__file__).parents[1] / "docs/reference/hooks.md"
-    assert f"| `{hook}({', '.join(inspect.signature(function).parameters)})`" in page.read_text(encoding="utf-8")
+    assert inspect.getdoc(function)
+    parameters = inspect.signature(function).parameters
+    for parameter in parameters:
+        assert f"\n    {parameter}: " in (hookspecs.__doc__ or "")
+    assert f"| `{hook}({', '.join(parameters)})`" in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_has_a_sound_example_of_each_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, *parts = PAGE.read_text(encoding="utf-8").split("```python\n")
+    _complete, *examples = (part.partition("```")[0] for part in parts)
+    registry = registry_with(tmp_path, monkeypatch, documented="\n".join(examples))
+    assert next(info.hooks for info in registry.plugins if info.name == "documented") == HOOKS
+    registry.hooks.run_start(RUN)
+    registry.hooks.episode(RUN, EPISODE)
+    registry.hooks.metrics(RUN, PROGRESS)
+    assert registry.hooks.should_stop(RUN, PROGRESS) is None
+    registry.hooks.run_end(RUN, OUTCOME)
+
+
+def test_a_run_hook_that_exits_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "from a3c_zoo import hookimpl\n@hookimpl\ndef zoo_run_end(): exit(3)\n"
+    with pytest.raises(PluginError, match=r"^plugin 'quitter' \(quitter 1.0\) failed in zoo_run_end: SystemExit: 3$"):
+        registry_with(tmp_path, monkeypatch, quitter=source).hooks.run_end(RUN, OUTCOME)
 
 
 @pytest.mark.parametrize("hook", HOOKS)

@@ -140,7 +140,9 @@ def test_two_names_for_one_module() -> None:
     first = plugin("first")
     second = Plugin(plugin("second").info, first.implementation)
     faults = Registry([first, second]).faults
-    assert [(info.name, info.fault) for info in faults] == [("second", "is the same module as plugin 'first'")]
+    assert [(info.name, info.fault) for info in faults] == [
+        ("second", "is the same module as plugin 'first' (first-dist 1.0)")
+    ]
 
 
 @pytest.mark.parametrize("entry", [EnvFamily("gym", "m:f"), EnvFamily("atari", "m:f"), EnvEntry("atari", "m:f")])

@@ -20,16 +20,18 @@ COMMANDS = (
 SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
 
 
-def _sb3(name: str, config: str, description: str) -> AgentEntry:
+def _baseline(
+    name: str, config: str, description: str, module: str = "sb3", stacks: tuple[str, ...] = ("own", "zoo")
+) -> AgentEntry:
     return AgentEntry(
         name,
-        run="a3c_zoo.baselines.sb3:run",
-        load="a3c_zoo.baselines.sb3:load",
+        run=f"a3c_zoo.baselines.{module}:run",
+        load=f"a3c_zoo.baselines.{module}:load",
         config=f"a3c_zoo.baselines.baseline_configs:{config}",
         kind="baseline",
         sections=("run", "env", "agent"),
         spaces=SPACES,
-        stacks=("own", "zoo"),
+        stacks=stacks,
         one_process=True,
         description=description,
     )
@@ -37,19 +39,9 @@ def _sb3(name: str, config: str, description: str) -> AgentEntry:
 
 #: Baselines, which agents are compared with.
 BASELINES = (
-    AgentEntry(
-        name="random",
-        run="a3c_zoo.baselines.random:run",
-        load="a3c_zoo.baselines.random:load",
-        config="a3c_zoo.baselines.baseline_configs:RandomConfig",
-        kind="baseline",
-        sections=("run", "env", "agent"),
-        spaces=SPACES,
-        one_process=True,
-        description="uniformly random actions; learns nothing",
-    ),
-    _sb3("sb3-a2c", config="SB3A2CConfig", description="stable-baselines3's A2C"),
-    _sb3("sb3-ppo", config="SB3PPOConfig", description="stable-baselines3's PPO"),
+    _baseline("random", "RandomConfig", "uniformly random actions; learns nothing", "random", stacks=("zoo",)),
+    _baseline("sb3-a2c", "SB3A2CConfig", "stable-baselines3's A2C"),
+    _baseline("sb3-ppo", "SB3PPOConfig", "stable-baselines3's PPO"),
 )
 
 

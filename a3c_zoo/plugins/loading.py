@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import Any, Literal
+from typing import Literal
 
 import pluggy
 
@@ -102,9 +102,8 @@ class Selection:
 
     def allows(self, info: PluginInfo) -> bool:
         """Returns whether this plugin may load."""
-        if info.name in self.disabled:
-            return False
-        return info.first_party or self.allowed is None or info.name in self.allowed
+        allowed = info.first_party or self.allowed is None or info.name in self.allowed
+        return allowed and info.name not in self.disabled
 
 
 def _names(text: str) -> frozenset[str]:
@@ -130,7 +129,9 @@ def load_plugins(selection: Selection) -> Iterator[Plugin]:
         elif first is not info:
             yield Plugin(info.as_faulty(f"has the same name as {first}"))
         else:
-            yield _load(info, point)
+            with contextlib.redirect_stdout(sys.stderr):  # a plugin's prints would damage the output of `--json`
+                plugin = _load(info, point)
+            yield plugin
 
 
 def _describe(point: metadata.EntryPoint) -> PluginInfo:
@@ -143,8 +144,7 @@ def _describe(point: metadata.EntryPoint) -> PluginInfo:
 def _load(info: PluginInfo, point: metadata.EntryPoint) -> Plugin:
     started = time.perf_counter()
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # a plugin's prints would damage the output of `--json`
-            implementation: object = point.load()
+        implementation: object = point.load()
     except (Exception, SystemExit) as error:
         seconds = time.perf_counter() - started
         fault = _version_fault(info, error) or f"its import failed: {one_line(error)}"
@@ -163,32 +163,27 @@ def _load(info: PluginInfo, point: metadata.EntryPoint) -> Plugin:
 
 def _check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple[str, ...]:
     """Registers the plugin with its own manager; returns the hooks that it implements, in order."""
-    implemented = set()
-    for name in dir(implementation):
+    for name in (each for each in dir(implementation) if each.startswith("zoo_")):
         options = manager.parse_hookimpl_opts(implementation, name)
-        if options is None:
-            if name.startswith("zoo_") and callable(getattr(implementation, name, None)):
-                raise PluginError(f"function '{name}' is not marked with @a3c_zoo.hookimpl")
-            continue
-        hook = options.get("specname") or name
-        if hook not in HOOKS and not options.get("optionalhook"):
-            raise PluginError(f"there is no hook '{hook}'.{did_you_mean(hook, HOOKS)}")
-        implemented.add(hook)
+        if options is None and callable(getattr(implementation, name, None)):
+            raise PluginError(f"function '{name}' is not marked with @a3c_zoo.hookimpl")
     try:
         manager.register(implementation)
     except pluggy.PluginValidationError as error:
         # The last line says what is wrong; the lines before it repeat the function and the file.
         raise PluginError(f"a hook has a wrong signature: {str(error).splitlines()[-1].strip()}") from error
-    return tuple(hook for hook in HOOKS if hook in implemented)
+    hooks = {caller.name: caller.get_hookimpls() for caller in manager.get_hookcallers(implementation) or ()}
+    for name, functions in hooks.items():
+        if name not in HOOKS and not all(each.optionalhook for each in functions):
+            raise PluginError(f"there is no hook '{name}'.{did_you_mean(name, HOOKS)}")
+    return tuple(hook for hook in HOOKS if hook in hooks)
 
 
 def _gather(manager: pluggy.PluginManager, hook: str, info: PluginInfo) -> list[Entry]:
     """Calls an offering hook of the one plugin that `manager` has; returns the checked entries."""
-    offered: list[Any] = []
     try:
-        with contextlib.redirect_stdout(sys.stderr):
-            for result in getattr(manager.hook, hook)():
-                offered += as_list(hook, result)
+        results = getattr(manager.hook, hook)()
+        offered = [offer for result in results for offer in as_list(hook, result)]
     except PluginError:
         raise
     except (Exception, SystemExit) as error:

@@ -9,17 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from a3c_zoo.errors import PluginError
-from a3c_zoo.plugins.entries import (
-    ENTRY_REVISION,
-    AgentEntry,
-    CommandEntry,
-    Entry,
-    EnvEntry,
-    EnvFamily,
-    HyperparamEntry,
-    NetworkEntry,
-    OptimizerEntry,
-)
+from a3c_zoo.plugins import entries
+from a3c_zoo.plugins.entries import ENTRY_REVISION, Entry, EnvEntry, EnvFamily, HyperparamEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +33,11 @@ class Kind:
 KINDS: dict[type[Entry], Kind] = {
     EnvEntry: Kind("zoo_envs", "environment", import_fields=("factory", "config")),
     EnvFamily: Kind("zoo_envs", "environment", name_field="prefix", import_fields=("resolve",)),
-    AgentEntry: Kind("zoo_agents", "agent", import_fields=("run", "load", "config")),
-    NetworkEntry: Kind("zoo_networks", "network", import_fields=("factory", "config")),
-    OptimizerEntry: Kind("zoo_optimizers", "optimizer", import_fields=("factory", "config")),
+    entries.AgentEntry: Kind("zoo_agents", "agent", import_fields=("run", "load", "config")),
+    entries.NetworkEntry: Kind("zoo_networks", "network", import_fields=("factory", "config")),
+    entries.OptimizerEntry: Kind("zoo_optimizers", "optimizer", import_fields=("factory", "config")),
     HyperparamEntry: Kind("zoo_hyperparams", "hyperparameter package", name_field="package"),
-    CommandEntry: Kind("zoo_commands", "command", import_fields=("command",)),
+    entries.CommandEntry: Kind("zoo_commands", "command", import_fields=("command",)),
 }
 
 #: Offering hook → the classes of its entries.
@@ -60,10 +51,7 @@ _FIELD_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "str": ("a string", lambda value: isinstance(value, str)),
     "str | None": ("a string or None", lambda value: isinstance(value, str | None)),
     "bool": ("true or false", lambda value: isinstance(value, bool)),
-    "int | None": (
-        "a whole number or None",
-        lambda value: isinstance(value, int | None) and not isinstance(value, bool),
-    ),
+    "int | None": ("a whole number or None", lambda value: type(value) in (int, type(None))),
     "float | None": ("a number or None", lambda value: isinstance(value, int | float | None)),
     "tuple[str, ...]": (
         "a tuple of strings",

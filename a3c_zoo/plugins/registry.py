@@ -11,17 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, type_and_message, unknown_name
-from a3c_zoo.plugins.entries import (
-    AgentEntry,
-    CommandEntry,
-    Entry,
-    EnvEntry,
-    EnvFamily,
-    HyperparamEntry,
-    NetworkEntry,
-    OptimizerEntry,
-    load_object,
-)
+from a3c_zoo.plugins import entries
+from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry, EnvFamily, NetworkEntry, OptimizerEntry
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, load_plugins, new_manager
 from a3c_zoo.plugins.offers import check_resolved, kind_of, name_of
 from a3c_zoo.plugins.run_hooks import RunHooks
@@ -33,20 +24,15 @@ _E = TypeVar("_E", bound=Entry)
 
 
 class Registry:
-    """The entries of all usable plugins.
+    """The entries of all usable plugins, in loading order: first-party plugins first.
 
     Attributes:
-        envs: environments by name, without those of families.
-        families: environment families by prefix.
+        envs, families: environments by name, without those of families; families by prefix.
         agents: agents and baselines by name; `entry.kind` tells them apart.
-        networks: networks by name.
-        optimizers: optimizers by name.
+        networks, optimizers, commands: entries by name.
         hyperparams: packages of hyperparameter sets by package name.
-        commands: sub-commands by name.
         plugins: every plugin that was found, with its final status.
         hooks: the run hooks of the loaded plugins.
-
-    All are in loading order: first-party plugins first.
     """
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
@@ -55,20 +41,20 @@ class Registry:
         found: list[PluginInfo] = []
         for plugin in plugins:
             twin = plugin.implementation is not None and manager.get_name(plugin.implementation)
-            clash = f"is the same module as plugin '{twin}'" if twin else self._clash(plugin)
+            clash = f"is the same module as {twin}" if twin else self._clash(plugin)
             found.append(plugin.info.as_faulty(clash) if clash else plugin.info)
             if plugin.implementation is not None and not clash:
                 self._entries |= {_key(entry): (entry, plugin.info) for entry in plugin.offers}
-                manager.register(plugin.implementation, name=plugin.info.name)
+                manager.register(plugin.implementation, name=str(plugin.info))
         self.envs = self._by_name(EnvEntry)
         self.families = self._by_name(EnvFamily)
         self.agents = self._by_name(AgentEntry)
         self.networks = self._by_name(NetworkEntry)
         self.optimizers = self._by_name(OptimizerEntry)
-        self.hyperparams = self._by_name(HyperparamEntry)
-        self.commands = self._by_name(CommandEntry)
+        self.hyperparams = self._by_name(entries.HyperparamEntry)
+        self.commands = self._by_name(entries.CommandEntry)
         self.plugins: tuple[PluginInfo, ...] = tuple(found)
-        self.hooks = RunHooks(manager, {info.name: info for info in found if info.status == "loaded"})
+        self.hooks = RunHooks(manager)
 
     @property
     def faults(self) -> tuple[PluginInfo, ...]:
@@ -132,7 +118,7 @@ class Registry:
 
     def _resolve(self, family: EnvFamily, name: str, rest: str) -> EnvEntry:
         try:
-            resolved = load_object(family.resolve)(rest)
+            resolved = entries.load_object(family.resolve)(rest)
         except ZooError:
             raise
         except (Exception, SystemExit) as error:

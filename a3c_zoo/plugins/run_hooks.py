@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pluggy
 
 from a3c_zoo.errors import PluginError, type_and_message
-
-if TYPE_CHECKING:
-    import pluggy
-
-    from a3c_zoo.plugins.loading import PluginInfo
-    from a3c_zoo.records import Episode, Outcome, Progress, RunInfo
+from a3c_zoo.records import Episode, Outcome, Progress, RunInfo
 
 
 class RunHooks:
@@ -21,9 +17,8 @@ class RunHooks:
     Each method raises `PluginError` with the plugin's name when a plugin raises.
     """
 
-    def __init__(self, manager: pluggy.PluginManager, plugins: Mapping[str, PluginInfo]) -> None:
+    def __init__(self, manager: pluggy.PluginManager) -> None:
         self._hook = manager.hook
-        self._plugins = plugins
         #: True if a plugin implements `zoo_episode`. Callers check it before they loop over many episodes.
         self.wants_episodes: bool = bool(manager.hook.zoo_episode.get_hookimpls())
 
@@ -51,14 +46,8 @@ class RunHooks:
     def _call(self, hook: pluggy.HookCaller, **arguments: Any) -> Any:
         try:
             return hook(**arguments)
-        except Exception as error:
-            culprit = f"{self._culprit(hook, error)} failed in {hook.name}"
-            raise PluginError(f"{culprit}: {type_and_message(error)}") from error
-
-    def _culprit(self, hook: pluggy.HookCaller, error: Exception) -> str:
-        """Returns the plugin whose function is in the exception's traceback."""
-        passed = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
-        for implementation in hook.get_hookimpls():
-            if getattr(implementation.function, "__code__", None) in passed:
-                return str(self._plugins[implementation.plugin_name])
-        return "a plugin"
+        except (Exception, SystemExit) as error:
+            passed = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+            codes = [(getattr(each.function, "__code__", None), each.plugin_name) for each in hook.get_hookimpls()]
+            culprit = next((plugin for code, plugin in codes if code in passed), "a plugin")
+            raise PluginError(f"{culprit} failed in {hook.name}: {type_and_message(error)}") from error
