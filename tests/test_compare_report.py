@@ -17,12 +17,11 @@ from a3c_zoo.comparison import statistics
 from a3c_zoo.comparison.curves import Curve, Line
 from a3c_zoo.comparison.drawing import group_of, on_grid
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, chosen_steps, evaluations_of
-from a3c_zoo.comparison.measures import labels_of, measure
+from a3c_zoo.comparison.measures import labels_of, measure, settings_side_by_side
 from a3c_zoo.comparison.pages import markdown, plain
 from a3c_zoo.comparison.reading import RunRecord
 from a3c_zoo.comparison.report import notes, page_of, panels_of, svg_of, verdict, write_report
 from a3c_zoo.comparison.results import Results, results_of, to_json
-from a3c_zoo.comparison.sources import settings_side_by_side
 from a3c_zoo.records import Evaluation, Outcome
 from tests.waits import LIMIT_S
 

@@ -1,19 +1,17 @@
-"""The figures of one run, with their units."""
+"""The figures of one run with their units, and the settings and the machine behind the figures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from a3c_zoo.comparison.curves import THRESHOLD_WINDOW, Axis, Floats, Line, area_under_curve, reached, running_mean
-from a3c_zoo.comparison.reading import threshold_of
-
-if TYPE_CHECKING:
-    from a3c_zoo.comparison.reading import RunRecord
+from a3c_zoo.comparison.reading import RunRecord, threshold_of
+from a3c_zoo.config.yaml import display
 
 #: Field of `Measures` → its unit.
 UNITS: Final[Mapping[str, str]] = {
@@ -29,6 +27,15 @@ UNITS: Final[Mapping[str, str]] = {
     "cpu_s": "CPU s",
     "peak_memory_mib": "MiB",
     "calibration_s": "s",
+}
+#: Our keys → keys of stable-baselines3 with the same meaning.
+SAME_MEANING: Final[Mapping[str, str]] = {
+    "agent.entropy_coefficient": "agent.ent_coef",
+    "agent.value_coefficient": "agent.vf_coef",
+    "agent.normalize_advantages": "agent.normalize_advantage",
+    "optimizer.learning_rate": "agent.learning_rate",
+    "optimizer.schedule": "agent.learning_rate_schedule",
+    "optimizer.max_grad_norm": "agent.max_grad_norm",
 }
 
 
@@ -67,11 +74,10 @@ class Measures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredRun:
-    """A run, its figures, and its environment's threshold."""
+    """A run and its figures."""
 
     record: RunRecord
     measures: Measures
-    threshold: float | None
 
 
 def training_curve(record: RunRecord, by: Axis) -> Line:
@@ -119,7 +125,7 @@ def measure(record: RunRecord, label: str) -> MeasuredRun:
         peak_memory_mib=outcome.peak_memory_mib if outcome else None,
         calibration_s=record.timing.calibration_s if record.timing else None,
     )
-    return MeasuredRun(record, measures, threshold)
+    return MeasuredRun(record, measures)
 
 
 def _last(values: Floats) -> float | None:
@@ -130,3 +136,51 @@ def labels_of(paths: Sequence[Path]) -> dict[Path, str]:
     """The name of each run in the report: its directory's, or its whole path if two directories have the same name."""
     names = [path.resolve().name for path in paths]
     return {path: name if names.count(name) == 1 else str(path) for path, name in zip(paths, names, strict=True)}
+
+
+# Where they come from
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting: its key, and method → value as text; None: the method has no such key."""
+
+    key: str
+    values: Mapping[str, str | None]
+
+    @property
+    def differs(self) -> bool:
+        """Whether methods that have the key have different values for it."""
+        return len({value for value in self.values.values() if value is not None}) > 1
+
+
+def settings_side_by_side(records: Iterable[RunRecord]) -> list[SettingRow]:
+    """Every setting of every method but the seed. If the runs of a method differ, all of their values."""
+    records = list(records)
+    methods = list(dict.fromkeys(record.method for record in records))
+    found: dict[str, dict[str, list[str]]] = {}
+    ours = {theirs: own for own, theirs in SAME_MEANING.items()}
+    for record in records:
+        for key, value in record.settings.items():
+            texts = found.setdefault(ours.get(key, key), {}).setdefault(record.method, [])
+            if (text := display(value)) not in texts:
+                texts.append(text)
+    return [
+        SettingRow(
+            f"{key} ({SAME_MEANING[key]})" if key in SAME_MEANING else key,
+            {method: " or ".join(values[method]) if method in values else None for method in methods},
+        )
+        for key, values in found.items()
+        if key != "run.seed"
+    ]
+
+
+def machine_of(records: Iterable[RunRecord]) -> dict[str, list[str]]:
+    """The machine and the packages that runs were made with: name → its values, more than one if runs differ."""
+    found: dict[str, list[str]] = {}
+    for record in records:
+        for name, value in (*record.host.items(), *record.versions.items()):
+            values = found.setdefault(name, [])
+            if value not in values:
+                values.append(value)
+    return found

@@ -6,17 +6,24 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import jinja2
 from markupsafe import Markup
 
+from a3c_zoo.comparison.drawing import Panel
+from a3c_zoo.comparison.measures import UNITS
+from a3c_zoo.comparison.results import (
+    COSTS,
+    DURATIONS,
+    SCORES,
+    EnvironmentResults,
+    PairResults,
+    TimeToThreshold,
+)
 from a3c_zoo.comparison.statistics import OVER_ENVIRONMENTS, STATISTICS
 from a3c_zoo.records import score
 from a3c_zoo.version import __version__
-
-if TYPE_CHECKING:
-    from a3c_zoo.comparison.results import EnvironmentResults, PairResults, TimeToThreshold
 
 #: Stands for a missing figure.
 NONE: Final = "–"
@@ -64,12 +71,18 @@ class ReportSection:
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """A report. verdict: its first lines, one sentence each."""
+    """A report.
+
+    Attributes:
+        verdict: its first lines, one sentence each.
+        curves: rows of panels, two for each environment: the picture beside the page.
+    """
 
     title: str
     subtitle: str
     verdict: Sequence[str]
     sections: Sequence[ReportSection]
+    curves: Sequence[Sequence[Panel]]
 
 
 # Figures as text
@@ -95,20 +108,21 @@ def shown(value: float | None, show: Callable[[float], str]) -> str:
     return NONE if value is None else show(value)
 
 
+def show_for(name: str) -> Callable[[float], str]:
+    """How a field of `Measures` is written, by its unit."""
+    times = dict.fromkeys(("s", "CPU s", "s of training"), seconds)
+    return {"return": score, **times}.get(UNITS[name], number)
+
+
 # Tables of figures
 
 
 def scores(found: EnvironmentResults) -> TextTable:
     """The returns of the methods' evaluations: a column for each comparison statistic."""
-    names = {
-        "final_return": "at the end, sampled actions",
-        "final_return_greedy": "at the end, greedy actions",
-        "mean_return": "mean of the curve",
-    }
     statistics = [name for name in STATISTICS if name not in OVER_ENVIRONMENTS]
     rows = [
         [name, text, *(ranged(*method.scores[key][statistic], show=score) for statistic in statistics)]
-        for key, text in names.items()
+        for key, (text, _) in SCORES.items()
         for name, method in found.methods.items()
         if key in method.scores
     ]
@@ -141,41 +155,23 @@ def _median(time: TimeToThreshold, show: Callable[[float], str]) -> str:
 
 def costs(found: EnvironmentResults) -> TextTable:
     """Speed, time and memory of a run."""
-    keys: dict[str, tuple[str, Callable[[float], str]]] = {
-        "steps_per_s": ("steps/s", number),
-        "training_s": ("training", seconds),
-        "total_s": ("with start-up", seconds),
-        "cpu_s": ("CPU time", seconds),
-        "peak_memory_mib": ("peak memory, MiB", number),
-    }
     rows = []
     for name, method in found.methods.items():
-        spreads = [(method.costs.get(key), show) for key, (_, show) in keys.items()]
+        spreads = [(method.costs.get(key), show_for(key)) for key in COSTS]
         texts = (NONE if each is None else ranged(each.median, each.min, each.max, show) for each, show in spreads)
         rows.append([name, *texts])
-    columns = ("method", *(title for title, _ in keys.values()))
-    return TextTable(columns, rows, "Speed and cost of a run: medians, and the range of all runs")
+    return TextTable(("method", *COSTS.values()), rows, "Speed and cost of a run: medians, and the range of all runs")
 
 
 def chances(pairs: Sequence[PairResults]) -> list[TextTable]:
     """Probabilities of improvement, of each pair of methods."""
-    times = {
-        "seconds_to_threshold": "to the threshold in less time",
-        "steps_to_threshold": "to the threshold in fewer steps",
-    }
-    scores = {
-        "final_return": "higher final return",
-        "final_return_greedy": "higher final return, greedy",
-        "mean_return": "higher mean of the curve",
-    }
     rows = []
     for pair in pairs:
         names = f"{pair.method} over {pair.other}"
-        for key in (name for name in times if name in pair.times):
-            chance = pair.times[key]
+        for key, chance in pair.times.items():
             text = ranged(chance.value, chance.low, chance.high)
-            rows.append([names, times[key], text, f"{chance.unknown:.0%}"])
-        rows += [[names, text, ranged(*pair.scores[key]), NONE] for key, text in scores.items() if key in pair.scores]
+            rows.append([names, f"to the threshold {DURATIONS[key][1]}", text, f"{chance.unknown:.0%}"])
+        rows += [[names, SCORES[key][1], ranged(*better), NONE] for key, better in pair.scores.items()]
     caption = "Probability of improvement: that a run of the first is better than a run of the second. A tie counts "
     caption += "half. So does a pair whose order is unknown because a run ended too early."
     columns = ("", "in what", "probability, 95 % interval", "not known")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +78,15 @@ class RunRecord:
     def is_ours(self) -> bool:
         """Whether a3c-zoo made it."""
         return bool(self.settings)
+
+    @property
+    def command_line(self) -> str:
+        """The command line that trained it, with the variables that were set; "" if it is not known."""
+        if not self.command:
+            return ""
+        variables = self.timing.variables if self.timing else {}
+        words = [*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), "a3c-zoo"]
+        return " ".join([*words, shlex.join(self.command[1:])])
 
 
 class LeftOut(NamedTuple):

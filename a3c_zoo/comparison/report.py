@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from markupsafe import Markup
@@ -34,27 +34,18 @@ from a3c_zoo.comparison.pages import (
     costs,
     html,
     markdown,
-    number,
     ranged,
     scores,
     seconds,
+    show_for,
     shown,
     times,
 )
 from a3c_zoo.comparison.plan import listed
-from a3c_zoo.comparison.results import SCALE, Results, to_json, values_of
-from a3c_zoo.comparison.sources import command_of
-from a3c_zoo.comparison.statistics import (
-    MIN_SEEDS,
-    STATISTICS,
-    Floats,
-    performance_profile,
-)
+from a3c_zoo.comparison.results import DURATIONS, SCALE, MethodResults, PairResults, Results, to_json, values_of
+from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
 from a3c_zoo.records import score
 from a3c_zoo.runs.directory import disk_errors
-
-if TYPE_CHECKING:
-    from a3c_zoo.comparison.results import MethodResults, PairResults
 
 PROFILE_POINTS: Final = 101
 #: If the fixed loop's longest time is this much above its shortest, the machine was noisy.
@@ -62,13 +53,24 @@ NOISY: Final = 1.25
 #: The x axes of a report's curves, with their labels.
 AXES: Final[Mapping[Axis, str]] = {"steps": "agent steps", "seconds": "seconds of training"}
 NO_DIFFERENCE: Final = "; these runs show no difference"
+#: A title of the table of single runs → a field of `Measures`.
+COLUMNS: Final[Mapping[str, str]] = {
+    "final return": "final_return",
+    "greedy": "final_return_greedy",
+    "to threshold": "seconds_to_threshold",
+    "steps to it": "steps_to_threshold",
+    "steps/s": "steps_per_s",
+    "CPU time": "cpu_s",
+    "peak MiB": "peak_memory_mib",
+    "fixed loop": "calibration_s",
+}
 
 
 def write_report(results: Results, page: ReportPage, out: Path) -> None:
     """Writes the report's files into a directory: curves, page and results.json."""
     with disk_errors(out, "write", "--out"):
         out.mkdir(parents=True, exist_ok=True)
-        curves = draw_grid([row for env in results.environments for row in panels_of(results, env)])
+        curves = draw_grid(page.curves)
         for suffix in (".png", ".svg"):
             (out / f"curves{suffix}").write_bytes(to_bytes(curves, suffix))
         (out / "report.html").write_text(html(page), encoding="utf-8")
@@ -78,12 +80,13 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
 
 def page_of(results: Results) -> ReportPage:
     """The whole report."""
+    curves = {env: panels_of(results, env) for env in results.environments}
     return ReportPage(
         title=f"{listed(results.methods)} on {listed(results.environments)}",
         subtitle=f"{len(results.runs)} runs, {datetime.now().astimezone():%Y-%m-%d}",
         verdict=verdict(results),
         sections=[
-            *(_environment(results, env) for env in results.environments),
+            *(_environment(results, env, rows) for env, rows in curves.items()),
             *_overall(results),
             _single_runs(results),
             *_left_out(results),
@@ -91,6 +94,7 @@ def page_of(results: Results) -> ReportPage:
             _surroundings(results),
             _method_of_measuring(results),
         ],
+        curves=[row for rows in curves.values() for row in rows],
     )
 
 
@@ -144,17 +148,10 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
 
 
 def _about_pair(env: str, pair: PairResults) -> list[str]:
-    kinds = {
-        "seconds_to_threshold": "reaches the threshold in less time than",
-        "steps_to_threshold": "reaches the threshold in fewer steps than",
-    }
     lines = []
-    for key, words in kinds.items():
-        if key not in pair.times:
-            continue
-        chance = pair.times[key]
-        text = f"{env}: a run of {pair.method} {words} a run of {pair.other} with probability "
-        text += ranged(chance.value, chance.low, chance.high)
+    for key, chance in pair.times.items():
+        text = f"{env}: a run of {pair.method} reaches the threshold {DURATIONS[key][1]} than a run of {pair.other} "
+        text += f"with probability {ranged(chance.value, chance.low, chance.high)}"
         if chance.unknown:
             text += f"; for {chance.unknown:.0%} of the pairs the order is unknown, and they count half"
         lines.append(f"{text}{NO_DIFFERENCE if chance.low_if_lost <= 0.5 <= chance.high_if_won else ''}.")
@@ -168,10 +165,9 @@ def _about_pair(env: str, pair: PairResults) -> list[str]:
 # An environment
 
 
-def _environment(results: Results, env: str) -> ReportSection:
+def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) -> ReportSection:
     found = results.environments[env]
-    panels = [panel for row in panels_of(results, env) for panel in row]
-    figures = [Picture(svg_of(panel), f"{panel.title} by {panel.x_label}") for panel in panels]
+    figures = [Picture(svg_of(panel), f"{panel.title} by {panel.x_label}") for row in rows for panel in row]
     values = {name: values_of(method.runs, "final_return")[:, None] for name, method in found.methods.items()}
     if all(map(len, values.values())):
         figures.append(_profile(values, f"{env}: share of runs above a final return", "final return"))
@@ -241,19 +237,11 @@ def _single_runs(results: Results) -> ReportSection:
             run.run,
             run.method,
             shown(run.seed, str),
-            shown(run.final_return, score),
-            shown(run.final_return_greedy, score),
-            shown(run.seconds_to_threshold, seconds),
-            shown(run.steps_to_threshold, number),
-            number(run.steps_per_s),
-            shown(run.cpu_s, seconds),
-            shown(run.peak_memory_mib, number),
-            shown(run.calibration_s, seconds),
+            *(shown(getattr(run, name), show_for(name)) for name in COLUMNS.values()),
         ]
         for run in (each.measures for each in results.shown_runs)
     ]
-    columns = ("run", "method", "seed", "final return", "greedy", "to threshold", "steps to it", "steps/s", "CPU time")
-    return ReportSection("Single runs", tables=[TextTable((*columns, "peak MiB", "fixed loop"), rows, words=2)])
+    return ReportSection("Single runs", tables=[TextTable(("run", "method", "seed", *COLUMNS), rows, words=2)])
 
 
 def _left_out(results: Results) -> list[ReportSection]:
@@ -288,7 +276,7 @@ def _surroundings(results: Results) -> ReportSection:
             "Commands, of the first run of each method (the others have other seeds and names):",
         ],
         tables=[TextTable(("", "runs were made with"), rows, marked=marked, words=2)],
-        codes=[command_of(record) for record in reversed(first.values())],
+        codes=[record.command_line for record in reversed(first.values())],
     )
 
 

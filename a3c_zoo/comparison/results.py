@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from a3c_zoo.comparison.measures import UNITS, MeasuredRun
-from a3c_zoo.comparison.sources import SettingRow, command_of, machine_of, settings_side_by_side
+from a3c_zoo.comparison.measures import UNITS, MeasuredRun, SettingRow, machine_of, settings_side_by_side
+from a3c_zoo.comparison.reading import threshold_of
 from a3c_zoo.comparison.statistics import (
     CONFIDENCE,
     MIN_SEEDS,
@@ -28,12 +28,26 @@ from a3c_zoo.comparison.statistics import (
 
 #: Rises when the meaning of a key of results.json changes.
 RESULTS_FORMAT: Final = 1
-#: Fields of `Measures` of which every statistic is computed.
-SCORES: Final = ("final_return", "final_return_greedy", "mean_return")
-#: Fields of `Measures` of which the median and the range are computed.
-COSTS: Final = ("steps_per_s", "training_s", "total_s", "cpu_s", "peak_memory_mib")
-#: The time that a run takes to the threshold → the run's end in the same unit: fields of `Measures`.
-DURATIONS: Final[Mapping[str, str]] = {"seconds_to_threshold": "training_s", "steps_to_threshold": "steps"}
+#: Fields of `Measures` of which every statistic is computed → their titles in tables, of one method and of two.
+SCORES: Final[Mapping[str, tuple[str, str]]] = {
+    "final_return": ("at the end, sampled actions", "higher final return"),
+    "final_return_greedy": ("at the end, greedy actions", "higher final return, greedy"),
+    "mean_return": ("mean of the curve", "higher mean of the curve"),
+}
+#: Fields of `Measures` of which the median and the range are computed → their titles in tables.
+COSTS: Final[Mapping[str, str]] = {
+    "steps_per_s": "steps/s",
+    "training_s": "training",
+    "total_s": "with start-up",
+    "cpu_s": "CPU time",
+    "peak_memory_mib": "peak memory, MiB",
+}
+#: The time that a run takes to the threshold → the run's end in the same unit (both fields of `Measures`), and how an
+#: earlier run reaches the threshold, in words.
+DURATIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "seconds_to_threshold": ("training_s", "in less time"),
+    "steps_to_threshold": ("steps", "in fewer steps"),
+}
 SCALE: Final = "0 and 1: the worst and the best final return of all runs on an environment"
 
 
@@ -182,7 +196,7 @@ def results_of(runs: Sequence[MeasuredRun], left_out: Mapping[str, str], as_foun
 
 def _environment(runs: Sequence[MeasuredRun], env: str, names: Sequence[str]) -> EnvironmentResults:
     here = [each for each in runs if each.measures.env == env]
-    threshold = here[-1].threshold
+    threshold = threshold_of(env)
     by_method = {name: [each for each in here if each.measures.method == name] for name in names}
     methods = {name: _method(found, threshold) for name, found in by_method.items() if found}
     pairs = itertools.combinations(methods, 2)
@@ -196,12 +210,10 @@ def _environment(runs: Sequence[MeasuredRun], env: str, names: Sequence[str]) ->
 
 def _method(found: Iterable[MeasuredRun], threshold: float | None) -> MethodResults:
     runs = tuple(sorted(found, key=lambda run: run.measures.seed or 0))
-    scores = {name: values for name in SCORES if len(values := values_of(runs, name))}
-    costs = {name: values for name in COSTS if len(values := values_of(runs, name))}
     return MethodResults(
         runs,
-        {name: estimates(values[:, None]) for name, values in scores.items()},
-        {name: _spread(values) for name, values in costs.items()},
+        {name: estimates(values[:, None]) for name in SCORES if len(values := values_of(runs, name))},
+        {name: _spread(values) for name in COSTS if len(values := values_of(runs, name))},
         {} if threshold is None else {name: _time_to_threshold(runs, name) for name in DURATIONS},
     )
 
@@ -273,10 +285,8 @@ def values_of(runs: Iterable[MeasuredRun], name: str) -> Floats:
 
 
 def _durations(runs: Iterable[MeasuredRun], name: str) -> Durations:
-    measures = [run.measures for run in runs]
-    return Durations.of(
-        [getattr(each, name) for each in measures], [float(getattr(each, DURATIONS[name])) for each in measures]
-    )
+    measures, (end, _) = [run.measures for run in runs], DURATIONS[name]
+    return Durations.of([getattr(each, name) for each in measures], [float(getattr(each, end)) for each in measures])
 
 
 # results.json
@@ -319,7 +329,7 @@ def to_json(results: Results) -> dict[str, Any]:
             name: {row.key: {"values": dict(row.values), "differs": row.differs} for row in env.settings}
             for name, env in results.environments.items()
         },
-        "commands": {run.measures.run: command_of(run.record) for run in results.runs},
+        "commands": {run.measures.run: run.record.command_line for run in results.runs},
     }
 
 
