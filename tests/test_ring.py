@@ -20,10 +20,9 @@ from a3c_zoo.learning import observation_statistics as statistics_module
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import share
-from a3c_zoo.processes import commands as commands_module
+from a3c_zoo.processes import pool as pool_module
 from a3c_zoo.processes import ring as ring_module
-from a3c_zoo.processes.commands import Commands
-from a3c_zoo.processes.pool import WorkerPool
+from a3c_zoo.processes.pool import WorkerPool, begin_work
 from a3c_zoo.processes.ring import Ring, ring_memory
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.records import Report
@@ -247,22 +246,22 @@ def test_each_store_of_a_number_has_its_barrier(monkeypatch: pytest.MonkeyPatch)
     """The data are there before the barrier and the number is not."""
     seen: list[tuple[float, ...]] = []
     memory = ring_memory(1, 1, LAYOUT, is_shared=False)
-    ring, commands = Ring(memory), Commands(1, 1)
+    ring, cells = Ring(memory), torch.ones((1, 3), dtype=torch.int64)
     rows = ObservationStatistics.zeros(1, 1)
 
     def look() -> None:
-        commanded = commands.cells[0].tolist()
+        commanded = cells[0].tolist()
         seen.append((*(int(memory[name][0, ...].flatten()[0]) for name in ("number", "filled", "emptied")), *commanded))
 
     monkeypatch.setattr(ring_module, "memory_barrier", look)
-    monkeypatch.setattr(commands_module, "memory_barrier", look)
+    monkeypatch.setattr(pool_module, "memory_barrier", look)
     put(ring, 0, 7)
     assert take(ring) == (0, 7)
     # claimed; written, not filled; offered; read, not emptied: then (number, filled, emptied) are
     assert [each[:3] for each in seen] == [(0, 0, 0), (7, 0, 0), (7, 1, 0), (7, 1, 0)]
-    commands.work(300, 20)
+    begin_work(cells, 1, 300, 20)
     assert seen[-1][3:] == (1, 300, 20)
-    assert commands.cells.tolist() == [[2, 300, 20]]
+    assert cells.tolist() == [[2, 300, 20]]
 
     halves: list[list[float]] = []
     monkeypatch.setattr(statistics_module, "memory_barrier", lambda: halves.append(rows[0].tolist()))

@@ -1,8 +1,8 @@
 """A crew whose workers are processes: start, supervise, stop.
 
-Each worker has a one-way pipe of its own to the parent, and command cells in shared memory (`commands.py`). With one
-queue for all, a worker that dies could take the queue's lock with it, and would need a feeder thread beside its work.
-The end of a pipe shows the end of its worker.
+Each worker has a one-way pipe of its own to the parent, and command cells in shared memory (`worker_process.py`). With
+one queue for all, a worker that dies could take the queue's lock with it, and would need a feeder thread beside its
+work. The end of a pipe shows the end of its worker.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from a3c_zoo.config import NEVER
 from a3c_zoo.errors import WorkerError
 from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.parameters import share
 from a3c_zoo.processes.child import how_it_ended
-from a3c_zoo.processes.commands import Commands
 from a3c_zoo.processes.crew import WorkerFactory
 from a3c_zoo.processes.start import process_context, start_process, warm_up
-from a3c_zoo.processes.worker_process import worker_main
+from a3c_zoo.processes.worker_process import STOP, worker_main
 from a3c_zoo.records import Report
+from a3c_zoo.store_order import memory_barrier
 
 #: How long the parent waits for messages at a time, in seconds.
 POLL_S = 0.1
@@ -76,7 +80,8 @@ class WorkerPool:
         self._multiprocessing = process_context(start_method)
         self._timeout_s, self._next_pause, self._max_episodes = timeout_s, next_pause, max_episodes
         self._num_collecting = len(counters.tensor) - has_learner
-        self._commands = Commands(len(counters.tensor), self._num_collecting)
+        self._cells = torch.ones((len(counters.tensor), 3), dtype=torch.int64)
+        share(self._cells)
         self._members: list[_Member] = []
         self._at_exit: util.Finalize | None = None
 
@@ -93,10 +98,10 @@ class WorkerPool:
         receiver, sender = self._multiprocessing.Pipe(duplex=False)
         # Pickled here and plainly: multiprocessing would send each tensor as a file descriptor.
         state = pickle.dumps(self._initial_states[rank] if self._initial_states else None)
-        cells, counters = self._commands.cells[rank], self._counters.tensor
+        shared = (self._cells[rank], self._counters.tensor)
         process = self._multiprocessing.Process(  # type: ignore[attr-defined]
             target=worker_main,
-            args=(sender, cells, counters, self._factory, self._worker_context, rank, state),
+            args=(sender, *shared, self._factory, self._worker_context, rank, state),
             name=f"a3c-zoo {self._name(rank)}",
             daemon=True,
         )
@@ -109,21 +114,21 @@ class WorkerPool:
 
     def resume(self) -> None:
         """Lets the workers work until the next pause."""
-        if self._commands.turn % 2 == 0:
+        if self._turn % 2 == 0:
             return
         for member in self._members:
             member.state = None
             member.last_tick_s = time.monotonic()
-        self._commands.work(self._next_pause(self._counters.steps), self._max_episodes)
+        begin_work(self._cells, self._num_collecting, self._next_pause(self._counters.steps), self._max_episodes)
 
     def poll(self) -> list[Report]:
         return self._receive(POLL_S)
 
     def park(self) -> list[Report]:
-        turn = self._commands.turn + (1 if self._commands.turn % 2 == 0 else 2)
+        turn = self._turn + (1 if self._turn % 2 == 0 else 2)
         reports = []
         for group in (slice(0, self._num_collecting), slice(self._num_collecting, None)):
-            self._commands.stand_still(group, turn)
+            self._cells[group, 0] = turn
             while any(member.state is None for member in self._members[group]):
                 reports += self._receive(POLL_S)
         return reports
@@ -134,7 +139,7 @@ class WorkerPool:
 
     def stop(self) -> None:
         """Tells the workers to end, and kills those that do not within 5 s."""
-        self._commands.stop()
+        self._cells[:, 0] = STOP
         self._await_end(STOP_GRACE_S)
         for member in self._members:
             member.process.kill()
@@ -143,6 +148,10 @@ class WorkerPool:
             member.pipe.close()
         if self._at_exit is not None:
             self._at_exit.cancel()
+
+    @property
+    def _turn(self) -> int:
+        return int(self._cells[0, 0])
 
     def _name(self, rank: int) -> str:
         return f"worker {rank}" if rank < self._num_collecting else "the learner"
@@ -206,3 +215,15 @@ class WorkerPool:
                 raise WorkerError(
                     f"{self._name(rank)} has made no step for {self._timeout_s:g} s{hint} (limit: run.worker_timeout_s)"
                 )
+
+
+def begin_work(cells: Tensor, num_collecting: int, until_steps: int, until_episodes: int) -> None:
+    """Begins the next turn of work, in which no worker begins a rollout at these counts or later.
+
+    Args:
+        cells: the commands of all workers, `[workers, 3]`. num_collecting: workers that are not the learner.
+    """
+    cells[:, 1:] = NEVER
+    cells[:num_collecting, 1], cells[:num_collecting, 2] = until_steps, until_episodes
+    memory_barrier()
+    cells[:, 0] += 1

@@ -1,4 +1,8 @@
-"""What runs in the process of a worker."""
+"""What runs in the process of a worker, and the commands that it follows.
+
+The parent tells each worker what to do in a row of cells in shared memory, `[3]`, int64, which the parent alone writes:
+the turn, and the steps and the episodes of the run at which the turn ends.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,17 @@ from torch import Tensor
 from a3c_zoo.errors import ZooError
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.processes.child import settle_in
-from a3c_zoo.processes.commands import STOP, CommandCells, StopWork
 from a3c_zoo.processes.crew import REPORT_EVERY_S, Worker, WorkerFactory
+from a3c_zoo.store_order import memory_barrier
+
+#: What the first cell holds: STOP, or the number of a turn. Workers stand still in odd turns and work in even ones. Two
+#: fixed values for standing and working would not do: a worker that sleeps while it is told to work, and then to stand
+#: still again, would take the second standstill for the first.
+STOP = 0
+
+
+class StopWork(BaseException):
+    """Raised inside a worker, between two environment steps, when the parent says stop."""
 
 
 def worker_main(
@@ -30,14 +43,21 @@ def worker_main(
     """A worker process from its first line to its last.
 
     Args:
-        pipe: to the parent. cells: the worker's row of `Commands`. counters: of all workers. state: pickled.
+        pipe: to the parent. cells: the worker's commands. counters: of all workers. state: pickled.
     """
     settle_in()
-    commands = CommandCells(cells, Counters(counters), rank)
+    commands, all_counters = cells.numpy(), Counters(counters)
+    row = all_counters.row(rank)
+
+    def on_tick() -> None:
+        row[2] += 1
+        if commands[0] == STOP:
+            raise StopWork
+
     try:
-        worker = factory(worker_context, rank, pickle.loads(state), commands.on_tick())
+        worker = factory(worker_context, rank, pickle.loads(state), on_tick)
         try:
-            _work(worker, commands, pipe)
+            _work(worker, commands, all_counters, pipe)
         finally:
             worker.close()
     except StopWork:
@@ -50,18 +70,18 @@ def worker_main(
         raise SystemExit(1) from None
 
 
-def _work(worker: Worker, commands: CommandCells, pipe: Connection) -> None:
+def _work(worker: Worker, cells: Any, counters: Counters, pipe: Connection) -> None:
     """Works in even turns and stands still in odd ones, until the parent says stop."""
     _send(pipe, "ready", None)
-    commands.wait_for_turn_after(1)
+    _wait_for_turn_after(1, cells)
     reported_s = time.monotonic()
-    while (turn := commands.turn) != STOP:
+    while (turn := int(cells[0])) != STOP:
         if turn % 2:
             worker.finish()
             _send(pipe, "parked", (worker.report(), worker.state_dict()))
-            commands.wait_for_turn_after(turn)
+            _wait_for_turn_after(turn, cells)
             continue
-        is_turn_over = commands.is_turn_over
+        is_turn_over = counters.steps >= cells[1] or counters.episodes >= cells[2]
         if not is_turn_over:
             worker.work()
         now = time.monotonic()
@@ -69,7 +89,14 @@ def _work(worker: Worker, commands: CommandCells, pipe: Connection) -> None:
             reported_s = now
             _send(pipe, "report", worker.report())
         if is_turn_over:
-            commands.wait_for_turn_after(turn)
+            _wait_for_turn_after(turn, cells)
+
+
+def _wait_for_turn_after(turn: int, cells: Any) -> None:
+    """Waits while this turn lasts. It has no limit of its own: the parent's end, or its stop, ends it."""
+    while cells[0] == turn:
+        time.sleep(0.001)
+    memory_barrier()
 
 
 def _send(pipe: Connection, kind: str, content: Any) -> None:
