@@ -20,9 +20,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from a3c_zoo.errors import EnvironmentContractError
 from a3c_zoo.learning.actions import action_distribution
 from a3c_zoo.learning.autoreset import autoreset_mode, autoreset_of
-from a3c_zoo.learning.collector import Collector
+from a3c_zoo.learning.collector import Collector, EpisodeAccounts, FinishedEpisode
 from a3c_zoo.learning.contract import CheckedEnvironment
-from a3c_zoo.learning.episodes import EpisodeAccounts, FinishedEpisode
 from a3c_zoo.learning.objective import Objective, advantages_and_returns
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import observation_spec
@@ -366,7 +365,7 @@ def test_accounts_of_episodes_by_hand() -> None:
     # 1 + 2 in two steps; 77 belongs to no episode; 3 in one step is still under way.
     assert episodes(accounts.add(rewards, valid.astype(bool), over.astype(bool))) == [(3, 2, 1)]
     other = EpisodeAccounts(1)
-    other.load_state_dict(accounts.state_dict())
+    other.returns[:], other.lengths[:] = accounts.returns, accounts.lengths
     for each in (accounts, other):
         assert episodes(each.add(np.full((2, 1), 4.0), np.array([[T], [T]]), np.array([[F], [T]]))) == [(11, 3, 1)]
 

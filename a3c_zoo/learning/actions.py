@@ -293,20 +293,15 @@ def action_distribution(space: Space[Any], *, squash: bool = False, uniform: boo
         case spaces.MultiBinary():
             return Bernoulli(tuple(space.shape), np.dtype(space.dtype).str)
         case spaces.Box() if np.dtype(space.dtype).kind == "f":
-            return _over_box(space, squash, uniform)
+            low, high = (tuple(float(x) for x in array.reshape(-1)) for array in (space.low, space.high))
+            if (squash or uniform) and not np.isfinite([low, high]).all():
+                need = "agent.squash_actions: true — needs finite" if squash else "uniformly random actions need"
+                raise ConfigError(f"{need} bounds; the action space is {space}")
+            kind = UniformBox if uniform else Gaussian
+            return kind(low, high, tuple(space.shape), np.dtype(space.dtype).str, squash and not uniform)
     raise UnsupportedSpaceError(
         f"action space {space} is not supported; supported: Discrete, MultiDiscrete, MultiBinary, Box of floating point"
     )
-
-
-def _over_box(space: Any, squash: bool, uniform: bool) -> Gaussian:
-    low, high = (tuple(float(x) for x in array.reshape(-1)) for array in (space.low, space.high))
-    if (squash or uniform) and not np.isfinite([low, high]).all():
-        cure = "agent.squash_actions: true — needs finite bounds" if squash else "uniformly random actions need bounds"
-        raise ConfigError(f"{cure}; the action space is {space}")
-    if uniform:
-        return UniformBox(low, high, tuple(space.shape), np.dtype(space.dtype).str)
-    return Gaussian(low, high, tuple(space.shape), np.dtype(space.dtype).str, squash)
 
 
 #: The name of each distribution in a checkpoint.

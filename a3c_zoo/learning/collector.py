@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
-from a3c_zoo.learning.episodes import EpisodeAccounts, FinishedEpisode
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.rollout import Rollout
 
@@ -20,6 +20,20 @@ if TYPE_CHECKING:
     from a3c_zoo.learning.actions import ActionDistribution
     from a3c_zoo.learning.contract import CheckedEnvironment
     from a3c_zoo.learning.networks import ActorCritic
+
+
+@dataclass(slots=True)
+class FinishedEpisode:
+    """An episode that ended in a rollout.
+
+    Attributes:
+        episode_return: sum of its rewards as the environment gave them. length: its number of steps.
+        row: the row t of the rollout in which it ended.
+    """
+
+    episode_return: float
+    length: int
+    row: int
 
 
 class Collector:
@@ -171,7 +185,8 @@ class Collector:
             state |= {
                 "env": get_state(),
                 "observation": torch.from_numpy(self._observations[self._newest].copy()),
-                **self._accounts.state_dict(),
+                "returns": torch.from_numpy(self._accounts.returns.copy()),
+                "lengths": torch.from_numpy(self._accounts.lengths.copy()),
                 "ended": torch.from_numpy(self.ended.copy()),
             }
             if self._has_core:
@@ -186,8 +201,35 @@ class Collector:
         if "env" in state:
             self.env.set_state(state["env"])  # type: ignore[attr-defined]
             self._observations[self._newest] = state["observation"].numpy()
-            self._accounts.load_state_dict(state)
+            np.copyto(self._accounts.returns, state["returns"].numpy())
+            np.copyto(self._accounts.lengths, state["lengths"].numpy())
             self._over[self._newest] = state["ended"].numpy()
             if self._has_core:
                 states, resets = self._buffers.core
                 states[self._newest], resets[self._newest] = state["core"], state["resets"].numpy()
+
+
+class EpisodeAccounts:
+    """Returns and lengths so far of the episodes that are under way in N environments, both `[N]`."""
+
+    def __init__(self, num_envs: int) -> None:
+        self.returns, self.lengths = np.zeros(num_envs, np.float64), np.zeros(num_envs, np.int64)
+
+    def add(
+        self, rewards: NDArray[np.float32], valid: NDArray[np.bool_], over: NDArray[np.bool_]
+    ) -> list[FinishedEpisode]:
+        """Adds T steps; returns the episodes that ended in them, by row and then by environment.
+
+        Args:
+            rewards: `[T, N]`. over: which steps ended an episode, `[T, N]`.
+            valid: False for ignored steps, which belong to no episode: neither reward nor length counts, `[T, N]`.
+        """
+        returns = self.returns + np.cumsum(np.where(valid, rewards, 0), axis=0, dtype=np.float64)
+        lengths = self.lengths + np.cumsum(valid, axis=0, dtype=np.int64)
+        finished = []
+        for t, n in np.argwhere(over):
+            finished.append(FinishedEpisode(float(returns[t, n]), int(lengths[t, n]), int(t)))
+            returns[t:, n] -= returns[t, n]
+            lengths[t:, n] -= lengths[t, n]
+        self.returns, self.lengths = returns[-1].copy(), lengths[-1].copy()
+        return finished

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from torch import Tensor
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from a3c_zoo.learning.actions import ActionDistribution
-    from a3c_zoo.learning.spaces import ObservationSpec
+#: The arrays of a rollout of T steps, and how many rows more than T each has.
+MORE_ROWS = {"observations": 1, "actions": 0, "rewards": 0, "terminated": 0, "truncated": 0, "valid": 0}
+MORE_ROWS_WITH_CORE = {**MORE_ROWS, "states": 1, "resets": 1}
 
 
 @dataclass(slots=True)
@@ -45,16 +46,16 @@ class Rollout:
     resets: NDArray[np.bool_] | None = None
 
     @classmethod
-    def zeros(
-        cls, rows: int, num_envs: int, spec: ObservationSpec, actions: ActionDistribution, start: Tensor | None
-    ) -> Rollout:
-        """A rollout of T = `rows` steps, all 0; `start` is a state of the recurrent core, `[K, N, H]`, if there is one.
+    def zeros(cls, rows: int, num_envs: int, observation: Any, action: Any, start: Tensor | None) -> Rollout:
+        """A rollout of T = `rows` steps, all 0.
 
-        Its observations and actions have the memory that `Tensor.numpy` shows too.
+        Args:
+            observation: has the shape and the NumPy dtype of one. action: has the shape and the torch dtype of one.
+            start: a state of the recurrent core, `[K, N, H]`, if there is one.
         """
         return cls(
-            observations=torch.from_numpy(np.zeros((rows + 1, num_envs, *spec.shape), spec.dtype)),
-            actions=torch.zeros((rows, num_envs, *actions.shape), dtype=actions.dtype),
+            observations=torch.from_numpy(np.zeros((rows + 1, num_envs, *observation.shape), observation.dtype)),
+            actions=torch.zeros((rows, num_envs, *action.shape), dtype=action.dtype),
             rewards=np.zeros((rows, num_envs), np.float32),
             terminated=np.zeros((rows, num_envs), np.bool_),
             truncated=np.zeros((rows, num_envs), np.bool_),
@@ -77,17 +78,13 @@ class Rollout:
 
     def head(self, length: int) -> Rollout:
         """The first `length` steps, as views."""
-        return Rollout(
-            self.observations[: length + 1],
-            self.actions[:length],
-            self.rewards[:length],
-            self.terminated[:length],
-            self.truncated[:length],
-            self.valid[:length],
-            self.finals,
-            None if self.states is None else self.states[: length + 1],
-            None if self.resets is None else self.resets[: length + 1],
-        )
+        names = MORE_ROWS if self.states is None else MORE_ROWS_WITH_CORE
+        return replace(self, **{name: getattr(self, name)[: length + more] for name, more in names.items()})
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """All arrays in the order of the fields; tensors as NumPy arrays of the same memory."""
+        names = MORE_ROWS if self.states is None else MORE_ROWS_WITH_CORE
+        return [np.asarray(getattr(self, name)) for name in names]
 
     def next_values(
         self, values: NDArray[np.float32], columns: slice, value: Callable[[Tensor], Tensor]

@@ -161,11 +161,9 @@ def observation_spec(space: Space[Any]) -> ObservationSpec:
     """
     from gymnasium import spaces
 
-    if isinstance(space, spaces.Box):
-        dtype = np.dtype(space.dtype)
-        return ObservationSpec("image" if _is_image(space) else "vector", tuple(space.shape), dtype)
-    if isinstance(space, spaces.MultiBinary):
-        return ObservationSpec("vector", tuple(space.shape), np.dtype(space.dtype))
+    if isinstance(space, (spaces.Box, spaces.MultiBinary)):
+        kind: Literal["vector", "image"] = "image" if _is_image(space) else "vector"
+        return ObservationSpec(kind, tuple(space.shape), np.dtype(space.dtype))
     if isinstance(space, spaces.Discrete) and int(space.start) == 0:
         return ObservationSpec("vector", (), np.dtype(space.dtype), one_hot=int(space.n))
     leaves = tuple(_leaves(space, (), space))
@@ -189,9 +187,7 @@ def _leaves(space: Space[Any], path: tuple[str | int, ...], whole: Space[Any]) -
         case spaces.Tuple():
             for number, part in enumerate(space.spaces):
                 yield from _leaves(part, (*path, number), whole)
-        case spaces.Box() if not _is_image(space):
-            yield Leaf(path, tuple(space.shape))
-        case spaces.MultiBinary():
+        case spaces.Box() | spaces.MultiBinary() if not _is_image(space):
             yield Leaf(path, tuple(space.shape))
         case spaces.Discrete():
             yield Leaf(path, (), (int(space.n),), (int(space.start),))

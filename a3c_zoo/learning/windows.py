@@ -30,36 +30,21 @@ class Windows:
     """
 
     def __init__(self, rollout: Rollout, n: int, gamma: float, clip_rewards: bool, reward_scale: float = 1.0) -> None:
-        self.num_steps, self._n, self._gamma, self._clip = len(rollout.actions), n, gamma, clip_rewards
-        self._scale = reward_scale
-        shape = (self.num_steps + n - 1, rollout.rewards.shape[1])
-        self.rollout = Rollout(
-            observations=_rows(rollout.observations, self.num_steps + n),
-            actions=_rows(rollout.actions, self.num_steps + n - 1),
-            rewards=np.zeros(shape, np.float32),
-            terminated=np.zeros(shape, np.bool_),
-            truncated=np.zeros(shape, np.bool_),
-            valid=np.zeros(shape, np.bool_),
-            states=None if rollout.states is None else _rows(rollout.states, self.num_steps + n),
-            resets=None if rollout.resets is None else np.zeros((self.num_steps + n, shape[1]), np.bool_),
+        self.num_steps, self._n, self._gamma = len(rollout.actions), n, gamma
+        self._clip, self._scale = clip_rewards, reward_scale
+        self.rollout = Rollout.zeros(
+            self.num_steps + n - 1,
+            rollout.rewards.shape[1],
+            rollout.observations[0, 0].numpy(),
+            rollout.actions[0, 0],
+            None if rollout.states is None else rollout.states[0],
         )
         self._has_steps = False
-
-    def _arrays(self, rollout: Rollout) -> list[Any]:
-        arrays: list[Any] = [
-            rollout.observations.numpy(),
-            rollout.actions.numpy(),
-            rollout.rewards,
-            rollout.terminated,
-            rollout.truncated,
-            rollout.valid,
-        ]
-        return arrays if rollout.states is None else [*arrays, rollout.states.numpy(), rollout.resets]
 
     def push(self, latest: Rollout) -> None:
         """Adds the next rollout and drops the oldest T steps."""
         kept = self._n - 1
-        for mine, theirs in zip(self._arrays(self.rollout), self._arrays(latest), strict=True):
+        for mine, theirs in zip(self.rollout.arrays(), latest.arrays(), strict=True):
             mine[:kept] = mine[self.num_steps : self.num_steps + kept]
             mine[kept:] = theirs
         if self.rollout.resets is not None and not self._has_steps:
@@ -110,10 +95,8 @@ class Windows:
         d is γ^m after m steps, and 0 if the window ends with a termination.
         """
         rollout = self.rollout
-        sums, discounts = (
-            self._sums(self._rewards(), np.zeros_like(rollout.rewards)),
-            self._sums(np.zeros_like(rollout.rewards), np.ones_like(rollout.rewards)),
-        )
+        zeros, ones = np.zeros_like(rollout.rewards), np.ones_like(rollout.rewards)
+        sums, discounts = self._sums(self._rewards(), zeros), self._sums(zeros, ones)
         ends = window_ends(rollout.terminated | rollout.truncated, self._n)[: self.num_steps]
         following = rollout.observations.numpy()[ends + 1, np.arange(ends.shape[1])]
         for (t, n), final in rollout.finals.items():
@@ -131,9 +114,8 @@ class Windows:
 
     def state_dict(self) -> dict[str, Any]:
         """The steps of windows that are not complete yet."""
-        arrays = self._arrays(self.rollout)
         return {
-            "steps": [torch.from_numpy(array[self.num_steps :].copy()) for array in arrays],
+            "steps": [torch.from_numpy(array[self.num_steps :].copy()) for array in self.rollout.arrays()],
             "finals": [
                 [t - self.num_steps, n, torch.from_numpy(final.copy())]
                 for (t, n), final in self.rollout.finals.items()
@@ -143,12 +125,8 @@ class Windows:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from `state_dict`."""
-        for array, steps in zip(self._arrays(self.rollout), state["steps"], strict=True):
+        for array, steps in zip(self.rollout.arrays(), state["steps"], strict=True):
             array[self.num_steps :] = steps.numpy()
         self._has_steps = True
         self.rollout.finals.clear()
         self.rollout.finals.update({(t + self.num_steps, n): final.numpy() for t, n, final in state["finals"]})
-
-
-def _rows(tensor: Tensor, rows: int) -> Tensor:
-    return torch.zeros((rows, *tensor.shape[1:]), dtype=tensor.dtype)

@@ -44,7 +44,7 @@ def check_env(
         subject = Subject(entry, config, n)
         with subject.made():
             _check_spaces(subject)
-        actions = _random_actions(subject, steps)
+        actions = _random_actions(subject, steps, seed=0)
         trajectory = subject.new_trajectory(actions, seed=1)
         subject.expect(
             trajectory.ended.any(),
@@ -52,7 +52,9 @@ def check_env(
             "`config` with shorter episodes",
         )
         _check_seeding(subject, actions, trajectory)
-        _check_autoreset(subject, actions, trajectory)
+        if subject.mode == "NextStep":
+            _check_ignored_step(subject, actions, trajectory)
+        _check_new_episodes(subject, trajectory)
         _check_state(subject, actions, trajectory)
 
 
@@ -97,18 +99,8 @@ def _check_config_model(entry: EnvEntry, model: Any) -> None:
     expect(not both, f"kwargs has {both}, which the configuration has too, and would override")
 
 
-def _random_actions(subject: Subject, steps: int) -> NDArray[Any]:
-    """Random actions `[T, N, ...]`, the same ones at every call."""
-    from gymnasium.spaces import Discrete
-
-    space: Any = subject.env.single_action_space
-    if not isinstance(space, Discrete):
-        return _sampled(subject, steps, seed=0)
-    chosen = np.random.default_rng(0).integers(space.n, size=(steps, subject.num_envs))
-    return np.asarray(chosen + space.start, np.int64)
-
-
-def _sampled(subject: Subject, steps: int, seed: int) -> NDArray[Any]:
+def _random_actions(subject: Subject, steps: int, seed: int) -> NDArray[Any]:
+    """Random actions `[T, N, ...]`."""
     space: Any = subject.env.action_space
     space.seed(seed)
     return np.stack([space.sample() for _ in range(steps)])
@@ -121,7 +113,7 @@ def _other_actions(subject: Subject, actions: NDArray[Any]) -> NDArray[Any]:
     space: Any = subject.env.single_action_space
     if isinstance(space, Discrete):
         return np.asarray((actions - space.start + 1) % space.n + space.start)
-    return _sampled(subject, len(actions), seed=1)
+    return _random_actions(subject, len(actions), seed=1)
 
 
 def _check_spaces(subject: Subject) -> None:
@@ -175,15 +167,9 @@ def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajecto
 def _check_streams(subject: Subject, actions: NDArray[Any]) -> None:
     """Checks that random environments side by side differ from each other when they get the same actions."""
     trajectory = subject.new_trajectory(np.repeat(actions[:, :1], subject.num_envs, axis=1), seed=1)
-    arrays = (trajectory.observations, trajectory.rewards, trajectory.ended)
+    arrays = (trajectory.observations, trajectory.steps)
     alike = all((array == array[:, :1]).all() for array in arrays)
     subject.expect(not alike, "all environments play the same episodes: each needs random numbers of its own")
-
-
-def _check_autoreset(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
-    if subject.mode == "NextStep":
-        _check_ignored_step(subject, actions, trajectory)
-    _check_new_episodes(subject, trajectory)
 
 
 def _check_ignored_step(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
@@ -192,7 +178,7 @@ def _check_ignored_step(subject: Subject, actions: NDArray[Any], trajectory: Tra
     ignored[1:] = trajectory.ended[:-1]
     for fault, message in (
         (ignored & trajectory.ended, "ended an episode, one step after another end"),
-        (ignored & (trajectory.rewards != 0), "gave a reward, one step after the end of an episode"),
+        (ignored & (trajectory.steps["reward"] != 0), "gave a reward, one step after the end of an episode"),
     ):
         step = int(fault.any(axis=1).argmax())
         subject.expect(not fault.any(), f"step {step} {message}: in autoreset mode NextStep this step only resets")

@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from a3c_zoo.learning.autoreset import autoreset_mode, episode_over
+from a3c_zoo.learning.environments import make_vector_env
+
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
     from numpy.typing import NDArray
 
     from a3c_zoo.config import EnvConfig
     from a3c_zoo.plugins.entries import EnvEntry
+
+
+#: What a step returns for each environment, beside the observation, and whether it ended the episode.
+STEP = np.dtype([("reward", "f8"), ("terminated", "?"), ("truncated", "?"), ("ended", "?")])
 
 
 @dataclass(slots=True)
@@ -24,37 +31,30 @@ class Trajectory:
     Attributes:
         observations: before each step and after the last one, `[T+1, N, ...]`. In DISABLED mode they include the first
             observations of the episodes that were reset.
-        rewards: `[T, N]`, float64. terminated, truncated: `[T, N]`, bool.
-        ended: which steps ended an episode, `[T, N]`, bool. A termination that `episode_over` denies (a lost life) did
-            not.
+        steps: `[T, N]`, `STEP`. A termination that `episode_over` denies (a lost life) did not end its episode.
         finals: (t, n) → final observation of the episode that ended with this step, for SAME_STEP and DISABLED.
     """
 
     observations: NDArray[Any]
-    rewards: NDArray[np.float64]
-    terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-    ended: NDArray[np.bool_]
+    steps: NDArray[Any]
     finals: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """Which steps ended an episode, `[T, N]`, bool."""
+        ended: NDArray[np.bool_] = self.steps["ended"]
+        return ended
 
     def tail(self, start: int) -> Trajectory:
         """The trajectory from step `start` on."""
         finals = {(t - start, n): final for (t, n), final in self.finals.items() if t >= start}
-        rows = (self.rewards[start:], self.terminated[start:], self.truncated[start:], self.ended[start:])
-        return Trajectory(self.observations[start:], *rows, finals)
+        return Trajectory(self.observations[start:], self.steps[start:], finals)
 
     def first_difference(self, other: Trajectory) -> int | None:
         """The first step at which two trajectories of one length differ; -1 for the start, None if they are equal."""
-        T = len(self.rewards)
-        differs = np.zeros(T + 1, np.bool_)
-        differs |= (self.observations != other.observations).reshape(T + 1, -1).any(axis=1)
-        for mine, others in (
-            (self.rewards, other.rewards),
-            (self.terminated, other.terminated),
-            (self.truncated, other.truncated),
-            (self.ended, other.ended),
-        ):
-            differs[1:] |= (mine != others).any(axis=1)
+        rows = len(self.observations)
+        differs = (self.observations != other.observations).reshape(rows, -1).any(axis=1)
+        differs[1:] |= (self.steps != other.steps).any(axis=1)
         for t, n in self.finals.keys() & other.finals.keys():
             differs[t + 1] |= not np.array_equal(self.finals[t, n], other.finals[t, n])
         return int(differs.argmax()) - 1 if differs.any() else None
@@ -94,9 +94,6 @@ class Subject:
     @contextmanager
     def made(self) -> Iterator[VectorEnv[Any, Any, Any]]:
         """A new vector environment, closed afterwards."""
-        from a3c_zoo.learning.autoreset import autoreset_mode
-        from a3c_zoo.learning.environments import make_vector_env
-
         self.env = env = self.call("making it", lambda: make_vector_env(self.entry, self.config, self.num_envs, seed=1))
         try:
             self.mode = self.call("asking for its autoreset mode", lambda: autoreset_mode(env))
@@ -127,10 +124,8 @@ class Subject:
 
     def trajectory(self, actions: NDArray[Any], start: NDArray[Any]) -> Trajectory:
         """Takes the actions `[T, N, ...]` in `env`; `start` are the observations before them, `[N, ...]`."""
-        shape = actions.shape[:2]
-        terminated, truncated, ended = np.zeros((3, *shape), np.bool_)
         observations = np.empty((len(actions) + 1, *start.shape), start.dtype)
-        trajectory = Trajectory(observations, np.zeros(shape), terminated, truncated, ended)
+        trajectory = Trajectory(observations, np.zeros(actions.shape[:2], STEP))
         observations[0] = start
         for t in range(len(actions)):
             observations[t + 1] = self._step(t, actions[t].copy(), trajectory)
@@ -148,36 +143,24 @@ class Subject:
         self._check_array(what, "rewards", rewards, "iuf", "numbers")
         self._check_array(what, "terminated", terminated, "b", "bool")
         self._check_array(what, "truncated", truncated, "b", "bool")
-        trajectory.rewards[t], trajectory.terminated[t], trajectory.truncated[t] = rewards, terminated, truncated
-        trajectory.ended[t] = self._ended(what, terminated, truncated, info)
-        if self.mode == "NextStep" or not trajectory.ended[t].any():
-            return np.array(observations)
-        if self.mode == "SameStep":
-            self._keep_finals(t, info, trajectory)
-            return np.array(observations)
-        trajectory.finals.update({(t, int(n)): np.array(observations[n]) for n in np.flatnonzero(trajectory.ended[t])})
-        return self._reset_ended(t, np.array(observations), trajectory.ended[t])
-
-    def _ended(self, what: str, terminated: Any, truncated: Any, info: Any) -> NDArray[np.bool_]:
-        """Which episodes have ended, `[N]`."""
-        from a3c_zoo.learning.autoreset import episode_over
-
-        over = self.call("episode_over()", lambda: episode_over(self.env)(terminated, truncated, info))
-        self._check_array(what, "from episode_over()", over, "b", "bool")
-        is_sound = not (over & ~(terminated | truncated)).any() and not (truncated & ~over).any()
+        ended = self.call("episode_over()", lambda: episode_over(self.env)(terminated, truncated, info))
+        self._check_array(what, "from episode_over()", ended, "b", "bool")
         self.expect(
-            is_sound,
+            not (ended & ~(terminated | truncated)).any() and not (truncated & ~ended).any(),
             f"{what}: episode_over() may only deny that a termination ended an episode, not make or deny others",
         )
-        ended: NDArray[np.bool_] = over
-        return ended
-
-    def _reset_ended(self, t: int, observations: NDArray[Any], ended: NDArray[np.bool_]) -> NDArray[Any]:
-        """DISABLED: resets the environments whose episodes ended; the others may not change."""
-        what = f"reset(options={{'reset_mask': …}}) after step {t}"
-        after = self._reset(what, options={"reset_mask": ended.copy()})
-        same = np.array_equal(after[~ended], observations[~ended])
-        self.expect(same, f"{what} changed environments outside of the mask")
+        for name, values in zip(STEP.names or (), (rewards, terminated, truncated, ended), strict=True):
+            trajectory.steps[name][t] = values
+        before = np.array(observations)
+        if self.mode == "SameStep" and ended.any():
+            self._keep_finals(t, info, trajectory)
+        if self.mode != "Disabled" or not ended.any():
+            return before
+        trajectory.finals.update({(t, n): before[n] for n in np.flatnonzero(ended).tolist()})
+        reset = f"reset(options={{'reset_mask': …}}) after step {t}"
+        after = self._reset(reset, options={"reset_mask": ended.copy()})
+        unchanged = np.array_equal(after[~ended], before[~ended])
+        self.expect(unchanged, f"{reset} changed environments outside of the mask")
         return after
 
     def _keep_finals(self, t: int, info: Mapping[str, Any], trajectory: Trajectory) -> None:
@@ -203,8 +186,7 @@ class Subject:
         if space.shape is None or space.dtype is None:
             self.fail(f"check_env plays environments whose observations are single arrays, not {space}")
         shape = (self.num_envs, *space.shape)
-        if not _is_array(observations, shape) or observations.dtype != space.dtype:
-            promised = f"{np.dtype(space.dtype)} {list(shape)}"
+        if _form(observations) != (promised := f"{np.dtype(space.dtype)} {list(shape)}"):
             self.fail(f"{what} returned observations {_form(observations)}, where its spaces promise {promised}")
         if not np.isfinite(observations).all():
             self.fail(f"{what} returned observations that are not finite: {observations}")
@@ -213,14 +195,10 @@ class Subject:
             self.fail(f"{what} returned an observation outside of its space {space}: {wrong}")
 
     def _check_array(self, what: str, name: str, array: Any, kinds: str, expected: str) -> None:
-        if not _is_array(array, (self.num_envs,)) or array.dtype.kind not in kinds:
+        if not isinstance(array, np.ndarray) or array.shape != (self.num_envs,) or array.dtype.kind not in kinds:
             self.fail(f"{what} returned {name} {_form(array)}; it must be an array of {expected}, [{self.num_envs}]")
         if not np.isfinite(array).all():
             self.fail(f"{what} returned {name} that are not finite: {array}")
-
-
-def _is_array(value: Any, shape: tuple[int, ...]) -> bool:
-    return isinstance(value, np.ndarray) and value.shape == shape
 
 
 def _form(value: Any) -> str:
