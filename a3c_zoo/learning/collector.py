@@ -95,7 +95,7 @@ class Collector:
         """
         rollout, env, step, distribution = self._buffers, self._checked, self.env.step, self._distribution
         observations, over = self._observations, self._over
-        resets_at_once, cut_at_end = not self._autoreset.ignores_a_step, self._cut_at_end
+        resets_at_once, cut_at_end, resets = not self._autoreset.ignores_a_step, self._cut_at_end, rollout.resets
         num_rows = self._begin_rollout()
         policy = self._remembering(network) if self._has_core else network.policy
         noise = distribution.noise(self._noise, self._generator)
@@ -114,6 +114,8 @@ class Collector:
                 if resets_at_once and over[t + 1].any():
                     following = self._restart(t, observation, info)
                 observations[t + 1] = following
+                if resets is not None:
+                    resets[t + 1] = over[t + resets_at_once]
                 self._on_tick()
                 if cut_at_end and over[t + 1, 0]:
                     num_rows = t + 1
@@ -135,8 +137,6 @@ class Collector:
         rollout, over = self._buffers, self._over
         if self._autoreset.ignores_a_step:
             np.logical_not(over[:num_rows], out=rollout.valid[:num_rows])
-        if self._has_core:
-            self._mark_reset(num_rows)
         self._newest = num_rows
         if num_rows != len(self.rollout.rewards):
             self.rollout = rollout.head(num_rows)
@@ -161,17 +161,11 @@ class Collector:
 
         def policy(observations: Tensor) -> Tensor:
             t = next(rows)
-            if t:
-                self._mark_reset(t)
             state = kept(states[t], resets[t]) if resets[t].any() else states[t]
             logits, states[t + 1] = network.step(observations, state)
             return logits
 
         return policy
-
-    def _mark_reset(self, row: int) -> None:
-        """Marks in which environments this row, 1 or later, holds the first observation of an episode."""
-        self._buffers.core[1][row] = self._over[row - self._autoreset.ignores_a_step]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next rollout depends on; the state of the environments only if they can give it.
@@ -191,8 +185,8 @@ class Collector:
             }
             if self._has_core:
                 states, resets = self._buffers.core
-                core, reset = states[self._newest].clone(), torch.from_numpy(resets[self._newest].copy())
-                state |= {"core": core, "resets": reset}
+                state["core"] = states[self._newest].clone()
+                state["resets"] = torch.from_numpy(resets[self._newest].copy())
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -33,7 +33,13 @@ def make_vector_env(
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
     try:
-        env = _make(entry, num_envs, seed, kwargs, render_mode is not None)
+        if entry.factory is None:
+            env = _make_registered(str(entry.env_id), num_envs, kwargs)
+        else:
+            factory = load_object(entry.factory)
+            if render_mode is not None and "render_mode" not in inspect.signature(factory).parameters:
+                raise ZooError(f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode")
+            env = factory(num_envs, seed, **kwargs)
     except ZooError as error:
         error.add_note(f"(raised while environment '{entry.name}' was made)")
         raise
@@ -52,15 +58,6 @@ def make_vector_env(
             f"environments, not {found}"
         )
     return env
-
-
-def _make(entry: EnvEntry, num_envs: int, seed: int, kwargs: dict[str, Any], is_drawn: bool) -> Any:
-    if entry.factory is None:
-        return _make_registered(str(entry.env_id), num_envs, kwargs)
-    factory = load_object(entry.factory)
-    if is_drawn and "render_mode" not in inspect.signature(factory).parameters:
-        raise ZooError(f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode")
-    return factory(num_envs, seed, **kwargs)
 
 
 #: Part of Gymnasium's message on the missing packages of an environment → how to install them.

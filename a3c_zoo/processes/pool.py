@@ -92,7 +92,7 @@ class WorkerPool:
         for rank in range(len(self._counters.tensor)):
             self._members.append(self._start_member(rank))
         while not all(member.is_ready for member in self._members):
-            self._receive(POLL_S)
+            self.poll()
 
     def _start_member(self, rank: int) -> _Member:
         receiver, sender = self._multiprocessing.Pipe(duplex=False)
@@ -122,7 +122,17 @@ class WorkerPool:
         begin_work(self._cells, self._num_collecting, self._next_pause(self._counters.steps), self._max_episodes)
 
     def poll(self) -> list[Report]:
-        return self._receive(POLL_S)
+        ready = connection.wait([member.pipe for member in self._members], timeout=POLL_S)
+        reports = []
+        for rank, member in enumerate(self._members):
+            while member.pipe in ready and member.pipe.poll():
+                try:
+                    message = pickle.loads(member.pipe.recv_bytes())
+                except (EOFError, OSError):
+                    raise self._ended(rank) from None
+                reports += self._take(rank, member, *message)
+        self._check_ticks()
+        return reports
 
     def park(self) -> list[Report]:
         turn = self._turn + (1 if self._turn % 2 == 0 else 2)
@@ -130,7 +140,7 @@ class WorkerPool:
         for group in (slice(0, self._num_collecting), slice(self._num_collecting, None)):
             self._cells[group, 0] = turn
             while any(member.state is None for member in self._members[group]):
-                reports += self._receive(POLL_S)
+                reports += self.poll()
         return reports
 
     def states(self) -> list[dict[str, Any]]:
@@ -167,21 +177,6 @@ class WorkerPool:
                         member.pipe.recv_bytes()
                     except (EOFError, OSError):
                         member.process.join(POLL_S)
-
-    def _receive(self, timeout_s: float) -> list[Report]:
-        """Returns the reports that workers have sent; waits at most `timeout_s` for the first message."""
-        pipes = [member.pipe for member in self._members]
-        ready = connection.wait(pipes, timeout=timeout_s)
-        reports = []
-        for rank, member in enumerate(self._members):
-            while member.pipe in ready and member.pipe.poll():
-                try:
-                    message = pickle.loads(member.pipe.recv_bytes())
-                except (EOFError, OSError):
-                    raise self._ended(rank) from None
-                reports += self._take(rank, member, *message)
-        self._check_ticks()
-        return reports
 
     def _take(self, rank: int, member: _Member, kind: str, content: Any) -> list[Report]:
         if kind == "error":

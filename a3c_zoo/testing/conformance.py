@@ -65,13 +65,18 @@ def _check_entry(entry: EnvEntry, config: EnvConfig | None) -> EnvConfig:
             offers.check("zoo_envs", entry)
         except PluginError as error:
             raise AssertionError(f"environment '{entry.name}': a3c-zoo refuses its entry: {error}") from error
-    if entry.factory is not None and not callable(_load(entry, "factory", entry.factory)):
-        raise AssertionError(f"environment '{entry.name}': factory '{entry.factory}' is not callable")
+    is_callable = entry.factory is None or callable(_load(entry, "factory", entry.factory))
+    _expect(entry, is_callable, f"factory '{entry.factory}' is not callable")
     model: type[EnvConfig] = _load(entry, "config", entry.config)
     _check_config_model(entry, model)
-    if config is not None and not isinstance(config, model):
-        raise AssertionError(f"environment '{entry.name}': the config given is no {model.__name__}")
-    return model() if config is None else config
+    config = model() if config is None else config
+    _expect(entry, isinstance(config, model), f"the config given is no {model.__name__}")
+    return config
+
+
+def _expect(entry: EnvEntry, condition: bool, message: str) -> None:
+    if not condition:
+        raise AssertionError(f"environment '{entry.name}': {message}")
 
 
 def _load(entry: EnvEntry, field: str, path: str) -> Any:
@@ -83,20 +88,17 @@ def _load(entry: EnvEntry, field: str, path: str) -> Any:
 
 
 def _check_config_model(entry: EnvEntry, model: Any) -> None:
-    def expect(condition: bool, message: str) -> None:
-        if not condition:
-            raise AssertionError(f"environment '{entry.name}': {message}")
-
-    expect(
+    _expect(
+        entry,
         isinstance(model, type) and issubclass(model, EnvConfig),
         f"config '{entry.config}' must be a subclass of a3c_zoo.config.EnvConfig",
     )
     own = {key: field for key, field in model.model_fields.items() if key not in EnvConfig.model_fields}
     for key, field in own.items():
-        expect(bool(field.description), f"key '{key}' of {model.__name__} has no description")
-        expect(not field.is_required(), f"key '{key}' of {model.__name__} has no default")
+        _expect(entry, bool(field.description), f"key '{key}' of {model.__name__} has no description")
+        _expect(entry, not field.is_required(), f"key '{key}' of {model.__name__} has no default")
     both = sorted(own.keys() & entry.kwargs.keys())
-    expect(not both, f"kwargs has {both}, which the configuration has too, and would override")
+    _expect(entry, not both, f"kwargs has {both}, which the configuration has too, and would override")
 
 
 def _random_actions(subject: Subject, steps: int, seed: int) -> NDArray[Any]:

@@ -25,8 +25,11 @@ def resolve(env_id: str) -> EnvEntry:
     import gymnasium
 
     module, colon, name = env_id.rpartition(":")
-    if colon:
-        _import(module, env_id)
+    try:
+        if colon:
+            importlib.import_module(module)
+    except Exception as error:
+        raise ZooError(f"environment 'gym:{env_id}': importing '{module}' failed: {type_and_message(error)}") from error
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
@@ -57,10 +60,3 @@ def _variant(name: str) -> str:
     if is_box and len(observations.shape or ()) == 3 and observations.dtype == "uint8":
         return "image"
     return "continuous" if isinstance(actions, gymnasium.spaces.Box) else ""
-
-
-def _import(module: str, env_id: str) -> None:
-    try:
-        importlib.import_module(module)
-    except Exception as error:
-        raise ZooError(f"environment 'gym:{env_id}': importing '{module}' failed: {type_and_message(error)}") from error
