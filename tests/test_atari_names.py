@@ -16,8 +16,8 @@ from a3c_zoo.errors import UnknownNameError, ZooError
 from a3c_zoo.hardware import has_fast_bfloat16
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.testing import check_env
-from a3c_zoo_envs.atari_config import AtariConfig
 from a3c_zoo_envs.atari_family import resolve
+from a3c_zoo_envs.env_configs import AtariConfig
 from tests.toys_runs import command_line
 
 #: Without a mode for one player; ale-py ends the process when it is asked for one.

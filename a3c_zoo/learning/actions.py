@@ -79,7 +79,7 @@ class Categorical:
 
     def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
         """Gumbel(0, 1)."""
-        return gumbel(out, generator)
+        return out.exponential_(generator=generator).log_().neg_()
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
         """The Gumbel-max trick: argmax(logits + noise), int64."""
@@ -123,7 +123,7 @@ class MultiCategorical:
 
     def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
         """Gumbel(0, 1)."""
-        return gumbel(out, generator)
+        return out.exponential_(generator=generator).log_().neg_()
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
         """The Gumbel-max trick for each choice, `[B, K]`, int64."""
@@ -265,11 +265,6 @@ class UniformBox(Gaussian):
     def mode(self, logits: Tensor) -> Tensor:
         """The middle, since all are equally probable."""
         return torch.zeros_like(logits)
-
-
-def gumbel(out: Tensor, generator: torch.Generator) -> Tensor:
-    """Fills `out` with Gumbel(0, 1) noise and returns it."""
-    return out.exponential_(generator=generator).log_().neg_()
 
 
 def action_distribution(space: Space[Any], *, squash: bool = False, uniform: bool = False) -> ActionDistribution:

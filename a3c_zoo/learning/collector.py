@@ -167,6 +167,19 @@ class Collector:
 
         return policy
 
+    def _newest_row(self) -> dict[str, NDArray[Any]]:
+        """What the next rollout begins with, as views: name in the state → array of N environments."""
+        row = {
+            "observation": self._observations[self._newest],
+            "returns": self._accounts.returns,
+            "lengths": self._accounts.lengths,
+            "ended": self.ended,
+        }
+        if self._has_core:
+            states, resets = self._buffers.core
+            row |= {"core": states[self._newest].numpy(), "resets": resets[self._newest]}
+        return row
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next rollout depends on; the state of the environments only if they can give it.
 
@@ -176,17 +189,8 @@ class Collector:
         state: dict[str, Any] = {"sampling": self._generator.get_state()}
         get_state = getattr(self.env, "get_state", None)
         if get_state is not None:
-            state |= {
-                "env": get_state(),
-                "observation": torch.from_numpy(self._observations[self._newest].copy()),
-                "returns": torch.from_numpy(self._accounts.returns.copy()),
-                "lengths": torch.from_numpy(self._accounts.lengths.copy()),
-                "ended": torch.from_numpy(self.ended.copy()),
-            }
-            if self._has_core:
-                states, resets = self._buffers.core
-                state["core"] = states[self._newest].clone()
-                state["resets"] = torch.from_numpy(resets[self._newest].copy())
+            state |= {name: torch.from_numpy(array.copy()) for name, array in self._newest_row().items()}
+            state["env"] = get_state()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -194,13 +198,8 @@ class Collector:
         self._generator.set_state(state["sampling"])
         if "env" in state:
             self.env.set_state(state["env"])  # type: ignore[attr-defined]
-            self._observations[self._newest] = state["observation"].numpy()
-            np.copyto(self._accounts.returns, state["returns"].numpy())
-            np.copyto(self._accounts.lengths, state["lengths"].numpy())
-            self._over[self._newest] = state["ended"].numpy()
-            if self._has_core:
-                states, resets = self._buffers.core
-                states[self._newest], resets[self._newest] = state["core"], state["resets"].numpy()
+            for name, array in self._newest_row().items():
+                array[:] = state[name].numpy()
 
 
 class EpisodeAccounts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,8 +139,7 @@ def _check_spaces(subject: Subject) -> None:
 
 
 def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
-    _expect_equal(
-        subject,
+    subject.expect_equal(
         trajectory,
         subject.new_trajectory(actions, seed=1),
         "two new environments after reset(seed=1) and the same actions differ {where}: "
@@ -147,19 +147,16 @@ def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajecto
     )
     with subject.made():
         subject.trajectory(actions, subject.reset(2))
-        _expect_equal(
-            subject,
+        subject.expect_equal(
             trajectory,
             subject.trajectory(actions, subject.reset(1)),
             "after reset(seed=1), an environment that was used before differs {where} from a new one: "
             "reset must forget everything",
         )
-        is_random = subject.trajectory(actions, subject.reset(None)).first_difference(trajectory) is not None
-    if not is_random:
-        return
-    other = subject.new_trajectory(actions, seed=2)
+        if subject.trajectory(actions, subject.reset(None)).first_difference(trajectory) is None:
+            return  # nothing is random
     subject.expect(
-        other.first_difference(trajectory) is not None,
+        subject.new_trajectory(actions, seed=2).first_difference(trajectory) is not None,
         "it is random, but reset(seed=1) and reset(seed=2) give the same episodes: the seed is ignored",
     )
     if subject.num_envs > 1:
@@ -186,8 +183,7 @@ def _check_ignored_step(subject: Subject, actions: NDArray[Any], trajectory: Tra
         subject.expect(not fault.any(), f"step {step} {message}: in autoreset mode NextStep this step only resets")
     where = ignored.reshape(*ignored.shape, *[1] * (actions.ndim - 2))
     others = np.where(where, _other_actions(subject, actions), actions)
-    _expect_equal(
-        subject,
+    subject.expect_equal(
         trajectory,
         subject.new_trajectory(others, seed=1),
         "in autoreset mode NextStep the action after the end of an episode must be ignored; another one changes what "
@@ -226,24 +222,22 @@ def _check_state(subject: Subject, actions: NDArray[Any], trajectory: Trajectory
     if not offered:
         return
     for cut in sorted({len(actions) // 2, int(trajectory.ended.any(axis=1).argmax()) + 1}):
+        start, expected = trajectory.observations[cut], trajectory.tail(cut)
         with subject.made() as env:
             subject.trajectory(actions[:cut], subject.reset(1))
             state = subject.call("get_state()", env.get_state)  # type: ignore[attr-defined]
             saved = _through_a_file(subject, state)
-            rest = subject.trajectory(actions[cut:], trajectory.observations[cut])
-            _expect_equal(subject, trajectory.tail(cut), rest, "get_state() changes what follows {where}")
+            rest = subject.trajectory(actions[cut:], start)
+            subject.expect_equal(expected, rest, "get_state() changes what follows {where}")
         for content, message in (
             (saved, "after set_state(), it differs {where} from the environment that get_state() was called on"),
             (state, "what get_state() returned changes while the environment goes on (set_state() differs {where})"),
         ):
-            _resume(subject, actions[cut:], trajectory.tail(cut), content, f"{message}; it must return copies of all")
-
-
-def _resume(subject: Subject, actions: NDArray[Any], expected: Trajectory, state: Any, message: str) -> None:
-    with subject.made() as env:
-        subject.reset(2)
-        subject.call("set_state()", lambda: env.set_state(state))  # type: ignore[attr-defined]
-        _expect_equal(subject, expected, subject.trajectory(actions, expected.observations[0]), message)
+            with subject.made() as env:
+                subject.reset(2)
+                subject.call("set_state()", partial(env.set_state, content))  # type: ignore[attr-defined]
+                rest = subject.trajectory(actions[cut:], start)
+                subject.expect_equal(expected, rest, f"{message}; it must return copies of all")
 
 
 def _through_a_file(subject: Subject, state: Any) -> Any:
@@ -259,9 +253,3 @@ def _through_a_file(subject: Subject, state: Any) -> Any:
         subject.fail(
             "get_state() must return a dict of tensors, numbers, strings and lists; checkpoints hold no other", error
         )
-
-
-def _expect_equal(subject: Subject, expected: Trajectory, found: Trajectory, message: str) -> None:
-    step = expected.first_difference(found)
-    where = "at the first observation" if step == -1 else f"at step {step}"
-    subject.expect(step is None, message.format(where=where))

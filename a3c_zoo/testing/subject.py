@@ -84,6 +84,12 @@ class Subject:
         if not condition:
             self.fail(message)
 
+    def expect_equal(self, expected: Trajectory, found: Trajectory, message: str) -> None:
+        """Ends the check unless two trajectories are equal; `{where}` in the message says where they differ first."""
+        step = expected.first_difference(found)
+        where = "at the first observation" if step == -1 else f"at step {step}"
+        self.expect(step is None, message.format(where=where))
+
     def call(self, what: str, function: Callable[[], Any]) -> Any:
         """Calls the function; an exception ends the check."""
         try:

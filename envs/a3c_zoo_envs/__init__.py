@@ -13,7 +13,7 @@ def zoo_envs() -> list[EnvEntry | EnvFamily]:
         EnvEntry(
             name="cartpole",
             factory="a3c_zoo_envs.cartpole:make",
-            config="a3c_zoo_envs.cartpole_config:CartPoleConfig",
+            config="a3c_zoo_envs.env_configs:CartPoleConfig",
             threshold=475.0,
             description="CartPole-v1: balance a pole on a cart",
             gym_id="CartPole-v1",

@@ -8,7 +8,7 @@ import numpy as np
 from ale_py import Action, ALEInterface, LoggerMode, roms
 from ale_py.vector_env import AtariVectorEnv
 
-from a3c_zoo_envs.atari_config import AtariConfig
+from a3c_zoo_envs.env_configs import AtariConfig
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

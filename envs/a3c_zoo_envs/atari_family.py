@@ -23,7 +23,7 @@ def atari_entry(
         name,
         factory="a3c_zoo_envs._atari:make",
         kwargs={"rom": rom},
-        config="a3c_zoo_envs.atari_config:AtariConfig",
+        config="a3c_zoo_envs.env_configs:AtariConfig",
         threshold=threshold,
         gym_id=f"ale_py:{pascal_case(rom)}NoFrameskip-v4" if is_registered else None,
         description=description,

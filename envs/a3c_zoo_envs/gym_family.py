@@ -38,7 +38,7 @@ def resolve(env_id: str) -> EnvEntry:
     return EnvEntry(
         name=f"gym:{env_id}",
         env_id=env_id,
-        config="a3c_zoo_envs.gym_config:GymConfig",
+        config="a3c_zoo_envs.env_configs:GymConfig",
         threshold=spec.reward_threshold,
         description=f"{name}, as registered with Gymnasium",
         variant=_variant(name),
