@@ -5,27 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from a3c_zoo.baselines.baseline_configs import RandomConfig
+from a3c_zoo.config import Config
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import ModelPolicy, Spaces, probe_spaces
 from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import supervise
 from a3c_zoo.processes.serial import SerialCrew
-from a3c_zoo.records import Episode, Report, Snapshot
+from a3c_zoo.records import Episode, Report, RunContext, Snapshot
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
-
-if TYPE_CHECKING:
-    from a3c_zoo.config import Config
-    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
-    from a3c_zoo.records import RunContext
 
 
 class UniformNetwork(ActorCritic):
@@ -39,17 +36,11 @@ class UniformNetwork(ActorCritic):
         return torch.zeros(len(observations), self._num_logits)
 
 
-@dataclass(frozen=True, slots=True)
 class Uniform:
-    """A model of random actions, for `ModelPolicy`."""
+    """A model of random actions in these spaces, for `ModelPolicy`."""
 
-    spaces: Spaces
-    network: UniformNetwork
-
-    @classmethod
-    def over(cls, spaces: Spaces) -> Uniform:
-        """Makes the model for the actions of these spaces."""
-        return cls(spaces, UniformNetwork(spaces.actions.num_logits))
+    def __init__(self, spaces: Spaces) -> None:
+        self.spaces, self.network = spaces, UniformNetwork(spaces.actions.num_logits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +106,18 @@ def run(context: RunContext) -> None:
     assert isinstance(config.agent, RandomConfig)
     spaces = probe_spaces(context.entry, None, config, context.supported_spaces)
     check_memory(spaces.observations, workers=1, num_envs=config.env.num_envs, stored_steps=config.agent.n_steps)
-    model = Uniform.over(spaces)
+    model = Uniform(spaces)
     resumes = saved["session"] + 1 if saved else 0
     steps = torch.tensor([saved["steps"] if saved else 0])
     inputs = _Inputs(context.entry, config, model, steps, resumes)
     crew = SerialCrew(RandomWorker, inputs, 1, saved["workers"] if saved else None)
 
     def state() -> dict[str, Any]:
-        return {
-            "spaces": model.spaces.state_dict(),
-            "session": resumes,
-            "steps": int(steps),
-            "workers": crew.states(),
-        }
+        return {"spaces": spaces.state_dict(), "session": resumes, "steps": int(steps), "workers": crew.states()}
 
     supervise(crew, context, Snapshot(lambda seed: ModelPolicy(model, seed), state))
 
 
 def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:
     """Returns the policy of a checkpoint; `AgentEntry.load`."""
-    return ModelPolicy(Uniform.over(Spaces.from_state_dict(state["spaces"])), config.run.seed)
+    return ModelPolicy(Uniform(Spaces.from_state_dict(state["spaces"])), config.run.seed)

@@ -1,45 +1,195 @@
-"""stable-baselines3's algorithms as an agent's two functions, which import the library when they are called."""
+"""Trains stable-baselines3's algorithms by their own `learn`, and reports to the run.
+
+One callback joins SB3 to a run. After each environment step it collects ended episodes. Between two rollouts it reports
+and lets the run evaluate, save or end. SB3 runs in the calling process with torch's default number of threads.
+
+Raises:
+    ZooError: at import, stable-baselines3 is missing or broken.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from a3c_zoo.config import Config
 from a3c_zoo.errors import ZooError, type_and_message
+from a3c_zoo.learning.memory import check_memory
+from a3c_zoo.learning.spaces import observation_spec
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
+from a3c_zoo.records import Episode, Report, RunContext, Snapshot
+from a3c_zoo.seeds import SEED_ENV, seed_for
 
-if TYPE_CHECKING:
-    from a3c_zoo.config import Config
-    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
-    from a3c_zoo.records import Policy, RunContext
+try:
+    from stable_baselines3.common.callbacks import BaseCallback
+except Exception as error:  # a broken installation may raise any error
+    raise ZooError(
+        f"stable-baselines3 cannot be imported ({type_and_message(error)}). "
+        f"Install it: pip install 'stable-baselines3>=2.7,<3'"
+    ) from error
+
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3PPOConfig
+from a3c_zoo.baselines.sb3_model import SB3Policy, build_model, make_stack, restore, saved_state
+
+#: Time between reports if no episode has ended, in seconds.
+REPORT_EVERY_S = 0.1
+#: Number of steps for `learn`; the run decides its end between rollouts.
+FOR_EVER = 2**62
+
+#: SB3's name of a metric → the agents' name, and the factor between them.
+METRICS = {
+    "train/policy_loss": ("loss_policy", 1.0),
+    "train/policy_gradient_loss": ("loss_policy", 1.0),
+    "train/value_loss": ("loss_value", 1.0),
+    "train/loss": ("loss_total", 1.0),
+    "train/entropy_loss": ("entropy", -1.0),
+    "train/learning_rate": ("learning_rate", 1.0),
+    "train/explained_variance": ("explained_variance", 1.0),
+    "train/approx_kl": ("approx_kl", 1.0),
+    "train/clip_fraction": ("clip_fraction", 1.0),
+    "train/clip_range": ("clip_range", 1.0),
+}
+
+
+class RunOverError(Exception):
+    """Ends SB3's `learn` before a rollout, which only an exception can do."""
+
+
+class RunCallback(BaseCallback):
+    """Reports to a run, and asks the run between rollouts whether to continue.
+
+    Args:
+        context: the run.
+        model: the algorithm. Its optimizer steps are counted; SB3 counts PPO's epochs, which have several steps each.
+        updates: the optimizer steps of earlier sessions. resumes: how often the run was resumed.
+
+    Attributes:
+        snapshot: the policy and state that the run evaluates and saves.
+    """
+
+    def __init__(self, context: RunContext, model: OnPolicyAlgorithm, updates: int, resumes: int) -> None:
+        super().__init__()
+        self._context, self._updates = context, updates
+        self.snapshot = Snapshot(
+            policy=lambda seed: SB3Policy(model, seed),
+            state=lambda: {**saved_state(model), "updates": self._updates, "session": resumes},
+        )
+        model.policy.optimizer.register_step_post_hook(self._count_update)
+        self._next_pause = 0
+        self._episodes: list[Episode] = []
+        self._lengths = np.zeros(context.config.env.num_envs, np.int64)  # agent steps of the unfinished episodes
+        self._next_report_s = 0.0
+
+    def _count_update(self, *_: Any) -> None:
+        self._updates += 1
+
+    def _on_training_start(self) -> None:
+        self._context.started(self.snapshot)
+
+    def _on_step(self) -> bool:
+        dones: NDArray[np.bool_] = self.locals["dones"]
+        self._lengths += 1
+        if dones.any():
+            now, steps = time.monotonic(), self.model.num_timesteps
+            for n, info in enumerate(self.locals["infos"]):
+                if (episode := info.get("episode")) is not None:  # from the monitors below the wrappers: raw
+                    # Their lengths are in steps of the innermost environment: on Atari, in emulator frames.
+                    self._episodes.append(Episode(float(episode["r"]), int(self._lengths[n]), steps, now, 0))
+                    self._lengths[n] = 0
+        return True
+
+    def _on_rollout_start(self) -> None:
+        """Called after the update from a rollout and before the next rollout, when counts and parameters agree."""
+        now, steps = time.monotonic(), self.model.num_timesteps
+        # A rollout that can end the run is reported at once, so runs of one seed end at the same step.
+        if self._episodes or steps >= self._next_pause or now >= self._next_report_s:
+            self._next_report_s = now + REPORT_EVERY_S
+            episodes, self._episodes = self._episodes, []
+            self._context.record([Report(0, steps, self._updates, episodes, self._metrics())])
+            self._next_pause = self._context.config.run.next_pause(steps)
+        if self._context.due() and not self._context.settle(self.snapshot):
+            raise RunOverError
+
+    def _metrics(self) -> dict[str, float]:
+        values = self.logger.name_to_value
+        return {name: sign * float(values[key]) for key, (name, sign) in METRICS.items() if key in values}
+
+
+def sb3_seed(seed: int, resumes: int) -> int:
+    """Returns SB3's seed, of 32 bits as NumPy requires.
+
+    It is the run's seed, so SB3's users find their own results again; after a resume it is another one.
+    """
+    return seed_for(seed, SEED_ENV, resumes) if resumes else seed % 2**32
 
 
 def run(context: RunContext) -> None:
     """Trains until the run ends; `AgentEntry.run`.
 
+    A resume continues with the parameters, optimizer, schedules and counts. Environments start new episodes with other
+    random numbers, so a resumed run does not equal an uninterrupted one.
+
     Raises:
-        ZooError: stable-baselines3 is missing or broken.
-        ConfigError: the algorithm cannot be built for this configuration and environment.
+        ConfigError: the algorithm cannot be built for this configuration and environment, or its rollouts do not fit
+            into memory.
     """
-    _require_library()
-    from a3c_zoo.baselines import sb3_training
-
-    sb3_training.run(context)
-
-
-def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> Policy:
-    """Returns the policy of a checkpoint; `AgentEntry.load`. Raises the errors of `run`."""
-    _require_library()
-    from a3c_zoo.baselines import sb3_training
-
-    return sb3_training.load(entry, config, state)
-
-
-def _require_library() -> None:
-    """Imports the library alone, so its errors are not confused with ours."""
+    entry, config, saved = context.entry, context.config, context.checkpoint
+    resumes = saved["session"] + 1 if saved else 0
+    seed = sb3_seed(config.run.seed, resumes)
+    _check_memory(entry, config)
+    env = make_stack(entry, config, config.env.num_envs, seed)
     try:
-        import stable_baselines3  # noqa: F401
-    except Exception as error:  # a broken installation may raise any error
-        raise ZooError(
-            f"stable-baselines3 cannot be imported ({type_and_message(error)}). "
-            f"Install it: pip install 'stable-baselines3>=2.7,<3'"
-        ) from error
+        model = build_model(entry, config, env, seed, config.run.device)
+        callback = RunCallback(context, model, saved["updates"] if saved else 0, resumes)
+        if saved:
+            restore(model, saved)
+        try:
+            model.learn(FOR_EVER, callback, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
+        except RunOverError:
+            return
+        except (Exception, KeyboardInterrupt) as error:
+            context.rescue(callback.snapshot, error)
+            raise
+    finally:
+        env.close()
+
+
+def _check_memory(entry: EnvEntry, config: Config) -> None:
+    """Checks that SB3's rollouts fit into memory, except for observations that are dictionaries.
+
+    Raises:
+        ConfigError: they do not fit.
+    """
+    agent, num_envs = config.agent, config.env.num_envs
+    assert isinstance(agent, SB3A2CConfig | SB3PPOConfig)
+    env = make_stack(entry, config, 1, 0)
+    space = env.observation_space
+    env.close()
+    if isinstance(space, spaces.Box):
+        rollout = agent.n_steps * num_envs
+        samples = min(agent.batch_size, rollout) if isinstance(agent, SB3PPOConfig) else rollout
+        on_cpu = samples if config.run.device == "cpu" else 0
+        spec = observation_spec(space)
+        check_memory(spec, workers=1, num_envs=num_envs, stored_steps=agent.n_steps, update_samples=on_cpu)
+
+
+def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> SB3Policy:
+    """Returns the policy of a checkpoint; `AgentEntry.load`. One environment is made, to read its spaces."""
+    # These keys do not change the policy. The smallest values that SB3 accepts keep its rollout buffer small.
+    least: dict[str, Any] = {name: 2 for name in ("n_steps", "batch_size") if name in type(config.agent).model_fields}
+    config = replace(config, agent=config.agent.model_copy(update=least))
+    env = make_stack(entry, config, 1, 0)
+    try:
+        model = build_model(entry, config, env, seed=None)
+        restore(model, state)
+        return SB3Policy(model, config.run.seed)
+    finally:
+        env.close()

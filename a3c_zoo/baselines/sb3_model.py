@@ -1,38 +1,42 @@
-"""Builds stable-baselines3's A2C and PPO from a run's configuration; acts with their policies."""
+"""Builds stable-baselines3's environments, A2C and PPO from a run's configuration; acts with their policies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from numpy.typing import NDArray
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.atari_wrappers import ClipRewardEnv
-from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecTransposeImage
 
 from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3PPOConfig
-from a3c_zoo.baselines.sb3_atari import is_atari, make_atari_stack, refuse_changed
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
-from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-    from stable_baselines3.common.policies import ActorCriticPolicy
-
-    from a3c_zoo.config import Config
-    from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.config import Config, EnvConfig
+from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError, ZooError
+from a3c_zoo.plugins.entries import EnvEntry
 
 ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
     "tanh": torch.nn.Tanh,
     "relu": torch.nn.ReLU,
     "elu": torch.nn.ELU,
     "gelu": torch.nn.GELU,
+}
+
+#: The zoo's key → AtariWrapper's.
+WRAPPER_KEYS = {
+    "frame_size": "screen_size",
+    "frame_skip": "frame_skip",
+    "noop_max": "noop_max",
+    "life_loss": "terminal_on_life_loss",
+    "sticky_actions": "action_repeat_probability",
 }
 
 #: Our keys that SB3's constructors do not have.
@@ -64,17 +68,24 @@ class LinearSchedule:
 
 
 def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> VecEnv:
-    """Makes the environments of `env.stack`; `info["episode"]` has the raw return of an episode that ended."""
+    """Makes the environments of `env.stack`; `info["episode"]` has the raw return of an episode that ended.
+
+    Raises:
+        ConfigError: actions of `own` do not begin with 0, or a key that SB3's environments do not have was changed.
+        ZooError: OpenCV is missing, which SB3's Atari wrappers need.
+    """
     assert isinstance(config.agent, SB3Config)
-    clip = config.agent.clip_rewards
+    clip, given = config.agent.clip_rewards, config.env.factory_kwargs()
     if config.env.stack != "own":
         return make_zoo_vec_env(entry, config.env, num_envs, seed, clip)
     env_id = entry.own_id
     assert env_id is not None  # "own" requires it
-    if is_atari(entry):
-        return make_atari_stack(entry, config.env, num_envs, seed, clip)
-    wrapper = ClipRewardEnv if clip else None
-    env = make_vec_env(env_id, num_envs, seed, env_kwargs=_own_kwargs(entry, config), wrapper_class=wrapper)
+    if "NoFrameskip-v" in (entry.gym_id or ""):  # not `gym:PongNoFrameskip-v4`, which is the game without a wrapper
+        return _make_atari_stack(entry, config.env, num_envs, seed, clip)
+    if entry.factory is not None:  # `gymnasium.make` has no keys of a factory
+        _refuse_changed(entry, config.env, given)
+    kwargs = {**entry.kwargs, **given} if entry.factory is None else {}
+    env = make_vec_env(env_id, num_envs, seed, env_kwargs=kwargs, wrapper_class=ClipRewardEnv if clip else None)
     if isinstance(env.action_space, spaces.Discrete) and int(env.action_space.start) != 0:
         env.close()
         raise ConfigError(
@@ -84,18 +95,33 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
     return env
 
 
-def _own_kwargs(entry: EnvEntry, config: Config) -> dict[str, Any]:
-    """Returns arguments for `gymnasium.make`. It has no keys of a factory, so these must be at their defaults."""
-    given = config.env.factory_kwargs()
-    if entry.factory is None:
-        return {**entry.kwargs, **given}
-    refuse_changed(entry, config.env, given)
-    return {}
+def _make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int, clip_rewards: bool) -> VecEnv:
+    """Makes `make_atari_env`, `VecFrameStack` and `VecTransposeImage`, combined as in RL Zoo.
+
+    The monitors are below the wrappers that end episodes at lost lives and clip rewards. So the monitors' episodes are
+    whole games with raw scores.
+    """
+    try:
+        import cv2  # noqa: F401
+    except ImportError as error:
+        raise ZooError(
+            f"stable-baselines3's Atari wrappers need OpenCV ({error}): pip install 'a3c-zoo[sb3-atari]'. "
+            f"Without it: env.stack=zoo"
+        ) from error
+    assert entry.own_id is not None
+    given = config.factory_kwargs()
+    given.pop("fire_after_life_loss", None)  # SB3's wrapper always fires; the key is for evaluations on the zoo's games
+    _refuse_changed(entry, config, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
+    wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}
+    env = make_atari_env(entry.own_id, num_envs, seed, wrapper_kwargs={**wrapper, "clip_reward": clip_rewards})
+    return VecTransposeImage(VecFrameStack(env, given.get("frame_stack", 4)))
 
 
-def first_action_of(env: VecEnv) -> int:
-    """Returns the number of an environment's first action, which SB3 calls 0."""
-    return int(getattr(env.unwrapped, "first_action", 0))
+def _refuse_changed(entry: EnvEntry, config: EnvConfig, keys: Collection[str]) -> None:
+    """Raises ConfigError if one of these keys, which SB3's environments do not have, is not at its default."""
+    for name in sorted(keys):
+        if getattr(config, name) != type(config).model_fields[name].get_default(call_default_factory=True):
+            raise ConfigError(f"env.{name}: {entry.own_id} doesn't know this key of '{entry.name}'; set env.stack=zoo")
 
 
 def build_model(
@@ -180,13 +206,14 @@ class SB3Policy:
     """Acts with an SB3 policy by SB3's own `predict`, and samples from a random state of its own.
 
     Args:
-        policy: the policy; its parameters may change later.
-        first_action: number of the environment's first action.
+        model: the algorithm; the parameters of its policy may change later.
         seed: seed of the sampling.
     """
 
-    def __init__(self, policy: ActorCriticPolicy, first_action: int, seed: int) -> None:
-        self.policy, self._first_action = policy, first_action
+    def __init__(self, model: OnPolicyAlgorithm, seed: int) -> None:
+        assert model.env is not None
+        self.policy = model.policy
+        self._first_action = int(getattr(model.env.unwrapped, "first_action", 0))  # SB3 calls it 0
         self._random_state = torch.Generator().manual_seed(seed).get_state()
 
     def predict(

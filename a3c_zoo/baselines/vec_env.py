@@ -19,26 +19,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvStepReturn
 
+from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ConfigError, EnvironmentContractError
-from a3c_zoo.learning.autoreset import Autoreset, NextStep, autoreset_mode, autoreset_of, episode_over
+from a3c_zoo.learning.autoreset import Autoreset, EpisodeOver, NextStep, autoreset_mode, autoreset_of, episode_over
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.spaces import ObservationSpec
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
-    from numpy.typing import NDArray
-    from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvStepReturn
-
-    from a3c_zoo.config import EnvConfig
-    from a3c_zoo.learning.autoreset import EpisodeOver
-    from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.plugins.entries import EnvEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
     from numpy.typing import NDArray
 
-    EpisodeOver = Callable[[Any, Any, dict[str, Any]], Any]
+EpisodeOver = Callable[[Any, Any, dict[str, Any]], Any]
 
 
 class Autoreset:
