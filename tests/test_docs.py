@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import a3c_zoo
 import a3c_zoo.config
 import a3c_zoo.testing
 from a3c_zoo import ZooError, errors, records
+from a3c_zoo.cli.main import cli
 from a3c_zoo.testing import plugin_distribution
 from tests import reference_pages
 from tests.waits import LIMIT_S
@@ -70,6 +72,8 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
 
 @pytest.mark.parametrize("page", ["commands.md", "configuration.md"])
 def test_the_reference_is_what_the_code_says(page: str) -> None:
+    for name in cli.list_commands(click.Context(cli)):  # as after a command line, which adds an option to its command
+        cli.get_command(click.Context(cli), name)
     wanted = reference_pages.pages()[page].strip("\n") + "\n"
     assert reference_pages.generated_part(page) == wanted, "run: python -m tests.reference_pages"
 
