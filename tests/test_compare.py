@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -233,6 +234,7 @@ def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path, monkeypat
         {"plugins": {**meta_of(inside.runs[0])["plugins"], "network": "plugin 'core' (a3c-zoo 0.0.1)"}},
         {"serial": True},
         {"host": {"cpu": "", "cores": 1}},
+        {"host": "damaged"},
     ):
         shutil.rmtree(copies, ignore_errors=True)
         shutil.copytree("runs", copies)
@@ -502,6 +504,14 @@ def test_each_checkpoint_is_played_once(inside: Compared, tmp_path: Path) -> Non
     content["evaluations"] *= 2
     (second / "evaluations.json").write_text(json.dumps(content))
     assert len(missing_tasks(second, EPISODES + 1)) == 10
+
+
+def test_two_comparisons_keep_evaluations_of_the_same_run(inside: Compared, tmp_path: Path) -> None:
+    """Neither loses what the other has written, and neither takes the other's temporary file."""
+    played = kept_evaluations(inside.runs[0], EPISODES)
+    with ThreadPoolExecutor(len(played)) as pool:
+        list(pool.map(lambda each: keep_evaluations(tmp_path, EPISODES, [each], 1), played))
+    assert kept_evaluations(tmp_path, EPISODES) == played
 
 
 def test_an_environment_that_hangs_is_ended_and_the_other_runs_go_on(tmp_path: Path) -> None:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 from a3c_zoo.cli.live import LiveDisplay
 from a3c_zoo.cli.panel import duration
-from a3c_zoo.comparison.trainings import ComparisonWatcher
+from a3c_zoo.comparison.plan import Plan, PlannedRun
+from a3c_zoo.comparison.trainings import ComparisonWatcher, Look, Trained
 from a3c_zoo.records import score
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from a3c_zoo.comparison.plan import Plan, PlannedRun
-    from a3c_zoo.comparison.trainings import Look, Trained
 
 
 @dataclass(slots=True)

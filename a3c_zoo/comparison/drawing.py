@@ -7,16 +7,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, FuncFormatter, NullFormatter
 
 from a3c_zoo.comparison.curves import Floats, Line
 from a3c_zoo.comparison.statistics import Band, band
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 #: From Okabe and Ito 2008, "Color Universal Design": colour-blind readers can tell them apart. The first ones stand out
 #: most from white and from black.
@@ -118,8 +118,6 @@ def thinned(line: Line, points: int = POINTS) -> Line:
 
 def draw_plot(panel: Panel, note: str = "") -> Figure:
     """Draws one panel with a legend above it, and a line of small print below."""
-    from matplotlib.figure import Figure
-
     with style():
         figure = Figure(figsize=PLOT_INCHES, layout="constrained")
         axes = figure.subplots()
@@ -134,8 +132,6 @@ def draw_plot(panel: Panel, note: str = "") -> Figure:
 
 def draw_grid(panels: Sequence[Sequence[Panel]]) -> Figure:
     """Draws a row of panels for each inner sequence, each panel with a legend inside."""
-    from matplotlib.figure import Figure
-
     rows, columns = len(panels), max(map(len, panels))
     with style():
         figure = Figure(figsize=(PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows), layout="constrained")
@@ -150,8 +146,6 @@ def draw_grid(panels: Sequence[Sequence[Panel]]) -> Figure:
 
 def draw_panel(axes: Axes, panel: Panel) -> None:
     """Draws a panel's groups, its threshold and its axes."""
-    from matplotlib.ticker import EngFormatter, FuncFormatter, NullFormatter
-
     for number, (label, group) in enumerate(panel.groups.items()):
         colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
         _draw_group(axes, label, group, colour, dashes, marker="o" if panel.has_points else "")
@@ -198,8 +192,6 @@ def _draw_group(axes: Axes, label: str, group: Group, colour: str, dashes: str, 
 @contextmanager
 def style() -> Iterator[None]:
     """Sets the look of every picture, while it is drawn and while it is written."""
-    import matplotlib
-
     # No matplotlibrc of the user. The setting `backend` stays untouched: reading it would choose a backend.
     settings: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"}
     settings |= {f"{part}.color": _INK for part in ("text", "xtick", "ytick")}

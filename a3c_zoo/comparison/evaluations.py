@@ -6,6 +6,7 @@ evaluation uses. The results are kept in the run's evaluations.json. Child proce
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,15 +15,17 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import filelock
+
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation
-from a3c_zoo.runs.directory import RunDirectory, write_atomically
+from a3c_zoo.runs.directory import RunDirectory, disk_errors, write_atomically
 from a3c_zoo.seeds import COMPARED_EVALUATIONS
 
 if TYPE_CHECKING:
-    from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
+    from a3c_zoo.runs.evaluation import EvaluationTask
     from a3c_zoo.runs.evaluation_process import EvaluationProcess
 
     #: Runs with the tasks that they lack: agent steps → task.
@@ -37,6 +40,8 @@ DEFAULT_EPISODES: Final = 20
 MAX_ENVS: Final = 32
 #: How often the parent looks for a process that hangs, in seconds.
 LOOK_EVERY_S: Final = 0.5
+#: How long one comparison waits while another writes the evaluations of the same run, in seconds.
+LOCK_LIMIT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +85,21 @@ def evaluations_of(run: Path) -> tuple[CheckpointEvaluation, ...]:
 
 
 def keep_evaluations(run: Path, episodes: int, found: Sequence[CheckpointEvaluation], seed: int) -> None:
-    """Adds evaluations to a run's evaluations.json. Another comparison may have added some since the last call.
+    """Adds evaluations to a run's evaluations.json, under a lock: another comparison may add some at the same time.
 
     Evaluations of the same checkpoints are replaced, and so are those with another number of episodes.
+
+    Raises:
+        RunDirectoryError: the file cannot be written, or another process holds the lock for too long.
     """
-    keys = {each.key for each in found}
-    others = [each for each in kept_evaluations(run, episodes) if each.key not in keys]
-    rows = [
-        {"steps": each.steps, "training_s": each.training_s, **asdict(each.evaluation)}
-        for each in sorted([*others, *found], key=lambda each: each.key)
-    ]
-    content = {"format": EVALUATIONS_FORMAT, "episodes": episodes, "seed": seed, "evaluations": rows}
-    write_json(run / EVALUATIONS_FILE, content)
+    with disk_errors(run, "write"), filelock.FileLock(run / ".evaluations.lock", timeout=LOCK_LIMIT_S):
+        every = {each.key: each for each in (*kept_evaluations(run, episodes), *found)}
+        rows = [
+            {"steps": each.steps, "training_s": each.training_s, **asdict(each.evaluation)}
+            for _, each in sorted(every.items())
+        ]
+        content = {"format": EVALUATIONS_FORMAT, "episodes": episodes, "seed": seed, "evaluations": rows}
+        write_json(run / EVALUATIONS_FILE, content)
 
 
 def kept_evaluations(run: Path, episodes: int) -> tuple[CheckpointEvaluation, ...]:
@@ -174,15 +182,13 @@ def evaluate_runs(
 
     faults: dict[Path, str] = {}
     waiting = _waiting(runs, episodes, faults)
-    total, played = sum(len(tasks) for _, tasks in waiting), 0
+    total, numbers = sum(len(tasks) for _, tasks in waiting), itertools.count()
 
     def count() -> None:
-        nonlocal played
-        played += 1
-        on_played(played, total)
+        on_played(next(numbers), total)
 
     if total:
-        on_played(0, total)
+        count()
     children = [
         EvaluationProcess("a3c-zoo evaluation", is_silent=True)
         for _ in range(min(processes or available_cores(), len(waiting)))
@@ -224,13 +230,10 @@ def _play(
                 child.begin(task)
                 while (played := child.result()) is None:
                     yield child.connection
-                keep_evaluations(run, task.episodes, _found(step, task, played), task.config.run.seed)
+                if (at_s := played.training_s) is None:
+                    raise RunDirectoryError(f"{task.checkpoint.name} does not say when in training it was made")
+                found = [CheckpointEvaluation(step, at_s, played.evaluation(mode)) for mode in task.modes]
+                keep_evaluations(run, task.episodes, found, task.config.run.seed)
                 count()
         except (EvaluationFault, ZooError) as fault:
             faults[run] = f"its evaluation failed: {fault}"
-
-
-def _found(step: int, task: EvaluationTask, played: PlayedTask) -> list[CheckpointEvaluation]:
-    if played.training_s is None:
-        raise RunDirectoryError(f"{task.checkpoint.name} does not say after how many seconds of training it was made")
-    return [CheckpointEvaluation(step, played.training_s, played.evaluation(mode)) for mode in task.modes]

@@ -6,20 +6,17 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from a3c_zoo.comparison.evaluations import CHECKPOINTS
 from a3c_zoo.comparison.reading import LeftOut, method_name, read_run, speed_variables, timing_of
+from a3c_zoo.config import Config
 from a3c_zoo.config.sets import dump_config, plugins_of, resolve_config
 from a3c_zoo.errors import ConfigError, RunDirectoryError, ZooError, unknown_name
-from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
+from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.records import Outcome
 from a3c_zoo.runs.directory import RunDirectory, describe_host, run_paths
-
-if TYPE_CHECKING:
-    from a3c_zoo.config import Config
-    from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
-    from a3c_zoo.plugins.registry import Registry
-    from a3c_zoo.records import Outcome
 
 MAX_SEEDS: Final = 1000
 #: A shorter training leaves nothing to evaluate.
@@ -205,7 +202,8 @@ def _plan_run(
         flags["run.time_limit_s"] = budget.time_limit_s, "--time-limit"
         options += ["--time-limit", f"{budget.time_limit_s:.3f}s"]
     config = resolve_config(registry, entry, agent, overrides=overrides, flags=flags)
-    if budget.steps is not None and budget.steps < (least := _rollout(config)):
+    least = config.run.workers * config.env.num_envs * config.agent.rollout_steps  # one rollout of every worker
+    if budget.steps is not None and budget.steps < least:
         raise ConfigError(
             f"--steps {budget.steps}: too small for one evaluation; {method.text} learns from {least:,} steps at a time"
         )
@@ -247,11 +245,6 @@ def _settings(registry: Registry, entry: EnvEntry, method: Method, budget: Budge
     return settings | {f"run.{key}": None for key in unset if given[key] is not None}
 
 
-def _rollout(config: Config) -> int:
-    """Agent steps of one rollout of every worker."""
-    return config.run.workers * config.env.num_envs * config.agent.rollout_steps
-
-
 @dataclass(frozen=True, slots=True)
 class _KnownRun:
     """A finished run. made_with: what must be equal for another run to be the same, see `_made_with`."""
@@ -279,7 +272,7 @@ class _KnownRuns:
             timing = timing_of(run.directory.path)  # None for a run that was interrupted and resumed by hand
             if run.made_with != made_with or timing is None or timing.variables != speed_variables():
                 continue
-            if run.directory.config_file.read_text(encoding="utf-8") != text:
+            if run.directory.config_file.read_bytes() != text.encode():
                 continue
             try:
                 return read_run(run.directory.path).path
@@ -304,7 +297,7 @@ def _known_run(path: Path) -> _KnownRun | None:
         if outcome is None or outcome.reason not in FINISHED or not directory.config_file.is_file():
             return None
         return _KnownRun(directory, _made_with(meta), str(meta["started"]), outcome)
-    except (RunDirectoryError, KeyError):
+    except (RunDirectoryError, KeyError, TypeError):  # TypeError: meta.json has a value of another type
         return None
 
 

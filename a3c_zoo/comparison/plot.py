@@ -7,7 +7,9 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+from matplotlib.figure import Figure
 
 from a3c_zoo.comparison.curves import Axis, Line, read_evaluations, running_mean
 from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, thinned, to_bytes
@@ -16,9 +18,6 @@ from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs, threshold_
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Kind = Literal["return", "episode-length", "evaluation"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import numpy as np
 from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.plan import FINISHED, Plan, PlannedRun
 from a3c_zoo.comparison.reading import TIMING_FILE, speed_variables
-from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs.directory import RunDirectory
 
 LOOK_EVERY_S: Final = 1.0
@@ -147,10 +148,8 @@ def _fault(status: int, path: Path, output: IO[bytes]) -> str | None:
 
 def _free_name(run: PlannedRun, runs_dir: Path) -> str:
     stem = re.sub(r"[^\w.+=@-]", "_", f"{run.env}-{run.method}-s{run.seed}-{datetime.now():%Y%m%d-%H%M%S}")
-    for name in (stem, *(f"{stem}-{number}" for number in range(2, 1000))):
-        if not (runs_dir / name).exists():
-            return name
-    raise ZooError(f"cannot find a free name for {stem} in {runs_dir}")
+    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+    return next(name for name in names if not (runs_dir / name).exists())
 
 
 def look_at(monitor: Path) -> Look | None:
