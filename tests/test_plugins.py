@@ -133,10 +133,18 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
             "[EnvEntry('maze', 'm:f', 'Maze-v0')]",
             "zoo_envs() offers 'maze' with both of factory and env_id; give exactly one",
         ),
-        ("zoo_envs", "[EnvEntry('maze', 'm.f')]", "zoo_envs() offers 'maze' with factory='m.f', which is no import"),
+        (
+            "zoo_envs",
+            "[EnvEntry('maze', 'm.f')]",
+            "zoo_envs() offers EnvEntry 'maze' with factory='m.f', which must be an import",
+        ),
         ("zoo_envs", "[EnvEntry('a:b', 'm:f')]", "zoo_envs() offers the name 'a:b'; it may have a-z, 0-9,"),
         ("zoo_envs", "[EnvFamily('Maze', 'm:f')]", "zoo_envs() offers the prefix 'Maze'; it may have a-z, 0-9,"),
-        ("zoo_agents", "[AgentEntry('x', 'm:f', 'm')]", "zoo_agents() offers 'x' with load='m', which is no import"),
+        (
+            "zoo_agents",
+            "[AgentEntry('x', 'm:f', 'm')]",
+            "zoo_agents() offers AgentEntry 'x' with load='m', which must be an import",
+        ),
         (
             "zoo_agents",
             "[AgentEntry('x', 'm:f', 'm:f', spaces='Discrete')]",
@@ -165,7 +173,7 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
         (
             "zoo_commands",
             "[CommandEntry('go', 'm')]",
-            "zoo_commands() offers 'go' with command='m', which is no import",
+            "zoo_commands() offers CommandEntry 'go' with command='m', which must be an import",
         ),
     ],
 )
@@ -224,6 +232,18 @@ def test_an_import_that_needs_another_version(source: str, fault: str, install: 
     found = fault_of(source, install)
     assert found.startswith(fault)
     assert found.endswith(OTHER_VERSION)
+
+
+def test_an_entry_may_be_of_a_subclass(install: Install) -> None:
+    source = """
+from dataclasses import dataclass
+@dataclass(frozen=True, slots=True)
+class Maze(EnvEntry):
+    walls: 'list[int]' = ()
+"""
+    install("toy", GOOD.replace("[EnvEntry(", "[Maze(").replace("\n@hookimpl", source + "@hookimpl"))
+    info = load()["toy/toy"].info
+    assert (info.fault, info.status) == (None, "loaded")
 
 
 def test_two_plugins_of_one_name(install: Install) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module, resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
@@ -22,9 +22,7 @@ from a3c_zoo.config.settings import Settings, cite, faulty
 from a3c_zoo.config.yaml import Document
 from a3c_zoo.errors import PluginError, UnknownNameError, did_you_mean
 from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry
-
-if TYPE_CHECKING:
-    from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.plugins.registry import Registry
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -206,12 +204,9 @@ def plugins_of(registry: Registry, config: Config) -> dict[str, str]:
     entries: dict[str, Entry] = {"env": registry.env(config.env_name), "agent": registry.agent(config.agent_name)}
     if config.network:
         entries["network"] = registry.network(config.network.name)
-    plugins = {kind: str(registry.owner(entry)) for kind, entry in entries.items()}
-    if config.optimizer:
-        owner = registry.owner(registry.optimizer(config.optimizer.name))
-        if owner.name != "core":
-            plugins["optimizer"] = str(owner)
-    return plugins
+    if config.optimizer and registry.owner(entry := registry.optimizer(config.optimizer.name)).name != "core":
+        entries["optimizer"] = entry
+    return {kind: str(registry.owner(entry)) for kind, entry in entries.items()}
 
 
 def is_file(hyperparams: str) -> bool:

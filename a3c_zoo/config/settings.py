@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from a3c_zoo.config import models as bases
 from a3c_zoo.config import yaml
-from a3c_zoo.config.models import (
-    SECTIONS,
-    AgentConfig,
-    Config,
-    EnvConfig,
-    NetworkConfig,
-    OptimizerConfig,
-    RunConfig,
-    Section,
-)
+from a3c_zoo.config.models import SECTIONS, Config, Section
 from a3c_zoo.config.yaml import Document, YamlFault, display
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_object
-
-if TYPE_CHECKING:
-    from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.plugins.registry import Registry
 
 #: Position of a setting: its layer, then its line in the file or its place on the command line. The later wins.
 _Order = tuple[int, int]
@@ -35,8 +25,8 @@ class Setting(NamedTuple):
     """A value before validation."""
 
     value: Any
-    source: str
-    order: _Order
+    source: str = ""
+    order: _Order = (_LAST, 0)
 
 
 class Settings:
@@ -56,48 +46,48 @@ class Settings:
         """Adds a set or a file as the next layer."""
         self.layers += 1
         for fault in document.faults:
-            self._fault((self.layers, fault.line), cite(document, fault))
+            self.faults.append(((self.layers, fault.line), cite(document, fault)))
         names = {"env_name": self.env.name, "agent_name": self.agent.name}  # in a run's config.yml
         for section, values in document.data.items():
-            line = document.line((section,))
-            order, source = (self.layers, line), f"{document.source}:{line}"
+            given = self._given(document, values, section)
             if section in names:
                 if values != names[section]:
-                    self._fault(order, f"{source} {section}: is for {display(values)}, not for '{names[section]}'")
+                    self._fault(given, section, f"is for {display(values)}, not for '{names[section]}'")
             elif values is not None and not isinstance(values, dict):
-                self._fault(order, f"{source} {section}: {display(values)} — must be a section with keys below it")
-            elif self._has_section(section, source, order):
+                self._refuse(given, section, "must be a section with keys below it")
+            elif self._has_section(section, given):
                 for key, value in (values or {}).items():
-                    line = document.line((section, key))
-                    self._put(section, key, Setting(value, f"{document.source}:{line}", (self.layers, line)))
+                    self._put(section, key, self._given(document, value, section, key))
+
+    def _given(self, document: Document, value: Any, *location: str) -> Setting:
+        line = document.lines[location]
+        return Setting(value, f"{document.source}:{line}", (self.layers, line))
 
     def add_flags(self, flags: Mapping[str, tuple[Any, str]]) -> None:
         """Adds the flags of the command line, the highest layer: "section.key" → value and name of the flag."""
         for place, (label, (value, source)) in enumerate(flags.items()):
             section, _, key = label.partition(".")
-            order = (_FLAGS, place)
-            if self._has_section(section, source, order):
-                self._put(section, key, Setting(value, source, order))
+            self._put(section, key, Setting(value, source, (_FLAGS, place)))
 
     def add_overrides(self, overrides: Sequence[str]) -> None:
         """Adds `KEY=VALUE` texts, the layer below the flags. A key without a section is searched in all models."""
         short: list[tuple[str, Setting]] = []
         for place, text in enumerate(overrides):
-            order = (_OVERRIDES, place)
+            setting = Setting(None, "-o", (_OVERRIDES, place))
             key, equals, value_text = (part.strip() for part in text.partition("="))
             if not (key and equals and value_text):
-                self._fault(order, f"-o {text}: must read KEY=VALUE, such as agent.n_steps=5 (no value: null)")
+                self._fault(setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (no value: null)")
                 continue
             try:
-                setting = Setting(yaml.parse_value(value_text), "-o", order)
+                setting = setting._replace(value=yaml.parse_value(value_text))
             except ValueError as error:
-                self._fault(order, f"-o {key}: {error}")
+                self._fault(setting, key, str(error))
                 continue
             section, dot, rest = key.partition(".")
-            if not dot:
-                short.append((key, setting))
-            elif self._has_section(section, "-o", order):
+            if dot:
                 self._put(section, rest, setting)
+            else:
+                short.append((key, setting))
         self._add_short(short)
 
     def _add_short(self, short: list[tuple[str, Setting]]) -> None:
@@ -107,10 +97,10 @@ class Settings:
                 self._put(sections[0], key, setting)
             elif sections:
                 choices = " or ".join(f"{name}.{key}" for name in sections)
-                self._fault(setting.order, f"-o {key}: ambiguous, give {choices}")
+                self._fault(setting, key, f"ambiguous, give {choices}")
             elif self._models.keys() == self.settings.keys():  # if not, it may be a key of an unknown name
                 known = {name: label for label in _labels(self._models) for name in (label, label.partition(".")[2])}
-                self._fault(setting.order, f"-o {key}: unknown key.{did_you_mean(key, known)}")
+                self._fault(setting, key, f"unknown key.{did_you_mean(key, known)}")
 
     def config(self) -> Config:
         """Validates all settings.
@@ -145,7 +135,7 @@ class Settings:
         """Sets a value to 1, and refuses another value that was given."""
         if (config := sections.get(section)) is not None:
             if key in self.settings[section] and getattr(config, key) != 1:
-                self._refuse(section, key, why)
+                self._refuse(self.settings[section][key], f"{section}.{key}", why)
             sections[section] = config.model_copy(update={key: 1})
 
     def _stack(self, wanted: str) -> str:
@@ -153,29 +143,31 @@ class Settings:
         if wanted == "auto":
             return "own" if "own" in self.agent.stacks and self.env.own_id else "zoo"
         if wanted not in self.agent.stacks:
-            self._refuse("env", "stack", f"agent '{self.agent.name}' trains on: {', '.join(self.agent.stacks)}")
+            why = f"agent '{self.agent.name}' trains on: {', '.join(self.agent.stacks)}"
+            self._refuse(self.settings["env"]["stack"], "env.stack", why)
         elif wanted == "own" and not self.env.own_id:
             why = f"environment '{self.env.name}' has no Gymnasium id (EnvEntry.gym_id) to make it by; zoo works"
-            self._refuse("env", "stack", why)
+            self._refuse(self.settings["env"]["stack"], "env.stack", why)
         return wanted
 
-    def _refuse(self, section: str, key: str, why: str) -> None:
-        setting = self.settings[section][key]
-        self._fault(setting.order, f"{setting.source} {section}.{key}: {display(setting.value)} — {why}")
+    def _refuse(self, setting: Setting, label: str, why: str) -> None:
+        self._fault(setting, label, f"{display(setting.value)} — {why}")
 
-    def _fault(self, order: _Order, text: str) -> None:
-        self.faults.append((order, text))
+    def _fault(self, setting: Setting, label: str, text: str) -> None:
+        self.faults.append((setting.order, f"{setting.source} {label}: {text}".lstrip()))
 
-    def _has_section(self, section: str, source: str, order: _Order) -> bool:
+    def _has_section(self, section: str, setting: Setting) -> bool:
         if section in self.settings:
             return True
         if section in SECTIONS:
-            self._fault(order, f"{source} {section}: agent '{self.agent.name}' has no such section")
+            self._fault(setting, section, f"agent '{self.agent.name}' has no such section")
         else:
-            self._fault(order, f"{source} {section}: unknown section.{did_you_mean(section, self.settings)}")
+            self._fault(setting, section, f"unknown section.{did_you_mean(section, self.settings)}")
         return False
 
     def _put(self, section: str, key: str, setting: Setting) -> None:
+        if not self._has_section(section, setting):
+            return
         present = self.settings[section].get(key)
         if present is None or present.order <= setting.order:
             self.settings[section][key] = setting
@@ -198,11 +190,11 @@ class Settings:
         This is computed once, after all settings with a section have been added.
         """
         models: dict[str, type[Section] | None] = {
-            "run": RunConfig,
-            "env": _model(self.env.config, EnvConfig),
-            "agent": _model(self.agent.config, AgentConfig),
-            "network": self._named_model("network", NetworkConfig, self.registry.network),
-            "optimizer": self._named_model("optimizer", OptimizerConfig, self.registry.optimizer),
+            "run": bases.RunConfig,
+            "env": _model(self.env.config, bases.EnvConfig),
+            "agent": _model(self.agent.config, bases.AgentConfig),
+            "network": self._named_model("network", bases.NetworkConfig, self.registry.network),
+            "optimizer": self._named_model("optimizer", bases.OptimizerConfig, self.registry.optimizer),
         }
         return {name: model for name, model in models.items() if model is not None and name in self.settings}
 
@@ -212,15 +204,14 @@ class Settings:
         """The model of a section that names its entry, None for a section that is not there or an unknown name."""
         if section not in self.settings:
             return None
-        default = Setting(base.model_fields["name"].default, "default", (_LAST, 0))
-        setting = self.settings[section].get("name", default)
+        setting = self.settings[section].get("name", Setting(base.model_fields["name"].default, "default"))
         if not isinstance(setting.value, str):
-            self._fault(setting.order, f"{setting.source} {section}.name: {display(setting.value)} — must be a name")
+            self._refuse(setting, f"{section}.name", "must be a name")
             return None
         try:
             return _model(find(setting.value).config, base)
         except UnknownNameError as error:
-            self._fault(setting.order, f"{setting.source} {section}.name: {error}")
+            self._fault(setting, f"{section}.name", str(error))
             return None
 
     def _validate(self, name: str, model: type[Section]) -> Section | None:
@@ -229,11 +220,9 @@ class Settings:
         except ValidationError as error:
             for detail in error.errors(include_url=False):
                 key, *inner = detail["loc"] or ("",)
-                setting = self.settings[name].get(str(key))
                 label = f"{name}.{key}".rstrip(".") + "".join(f"[{part}]" for part in inner)
-                source = f"{setting.source} " if setting else ""
-                order = setting.order if setting else (_LAST, 0)
-                self._fault(order, f"{source}{label}: {_explain(detail, name, self._models)}")
+                setting = self.settings[name].get(str(key), Setting(None))
+                self._fault(setting, label, _explain(detail, name, self._models))
             return None
 
 

@@ -66,12 +66,6 @@ class Document:
     lines: dict[Location, int]
     faults: tuple[YamlFault, ...]
 
-    def line(self, location: Location) -> int:
-        """Returns the line of `location`, or of the nearest key or item around it."""
-        while location and location not in self.lines:
-            location = location[:-1]
-        return self.lines.get(location, 1)
-
 
 class _Loader(yaml.SafeLoader):
     """Composes nodes by the scalar rules above, and marks nodes with an explicit tag."""
@@ -85,25 +79,20 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Reads a node. Refuses anchors, aliases and deep nesting, and marks explicit tags."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
-        if getattr(event, "anchor", None) is not None:  # an alias event has an anchor too
-            raise yaml.composer.ComposerError(None, None, "anchors and aliases are not allowed", event.start_mark)
-        if self.depth >= MAX_DEPTH:
-            raise yaml.composer.ComposerError(None, None, "nested too deeply", event.start_mark)
+        has_anchor = getattr(event, "anchor", None) is not None  # an alias event has an anchor too
+        if has_anchor or self.depth >= MAX_DEPTH:
+            problem = "anchors and aliases are not allowed" if has_anchor else "nested too deeply"
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
-        tag = getattr(event, "tag", None)
-        if node is not None and tag is not None:
+        if node is not None and (tag := getattr(event, "tag", None)) is not None:
             node.tag = _REFUSED_TAG + tag.replace(_PREFIX, "!!")
         return node
 
 
 class _Dumper(yaml.SafeDumper):
     """Writes data that `_Loader` reads back unchanged, with lists on one line."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own name
-        first: list(resolvers) for first, resolvers in yaml.SafeDumper.yaml_implicit_resolvers.items()
-    }
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -129,13 +118,17 @@ class _Builder:
         self.lines.setdefault(location, _line(node))
         if node.tag.startswith(_REFUSED_TAG):
             tag = node.tag.removeprefix(_REFUSED_TAG)
-            return self._refuse(node, location, f"tag '{tag}' is not allowed, only plain data")
+            return self.refuse(_line(node), location, f"tag '{tag}' is not allowed, only plain data")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, location)
         if isinstance(node, yaml.SequenceNode):
             items = [self.build(item, (*location, i)) for i, item in enumerate(node.value)]
             return [item for item in items if item is not _UNUSABLE]
-        return self._scalar(node, location)
+        _, _, read = _SCALARS.get(node.tag.removeprefix(_PREFIX), ("", "", str))
+        try:
+            return read(node.value)
+        except ValueError:  # Python limits the digits of an integer
+            return self.refuse(_line(node), location, "a number with too many digits")
 
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         built: dict[str, Any] = {}
@@ -143,10 +136,10 @@ class _Builder:
             key = self.build(key_node, location)
             if not isinstance(key, str):
                 if key is not _UNUSABLE:
-                    self._refuse(key_node, location, f"key {display(key)} is no word; quote it")
+                    self.refuse(_line(key_node), location, f"key {display(key)} is no word; quote it")
             elif (*location, key) in self.lines:
                 first = self.lines[*location, key]
-                self._refuse(key_node, (*location, key), f"duplicate key, first given in line {first}")
+                self.refuse(_line(key_node), (*location, key), f"duplicate key, first given in line {first}")
             else:
                 self.lines[*location, key] = _line(key_node)
                 value = self.build(value_node, (*location, key))
@@ -154,52 +147,37 @@ class _Builder:
                     built[key] = value
         return built
 
-    def _scalar(self, node: yaml.Node, location: Location) -> Any:
-        text: str = node.value
-        rule = _SCALARS.get(node.tag.removeprefix(_PREFIX))
-        if rule is None:
-            return text
-        try:
-            return rule[2](text)
-        except ValueError:  # Python limits the digits of an integer
-            return self._refuse(node, location, "a number with too many digits")
-
-    def _refuse(self, node: yaml.Node, location: Location, message: str) -> object:
-        self.faults.append(YamlFault(_line(node), location, message))
+    def refuse(self, line: int, location: Location, message: str) -> object:
+        """Adds a fault; returns what stands for the value that cannot be used."""
+        self.faults.append(YamlFault(line, location, message))
         return _UNUSABLE
 
 
 def _line(node: yaml.Node) -> int:
-    return node.start_mark.line + 1 if node.start_mark else 1
+    return int(node.start_mark.line) + 1
 
 
-def _syntax_fault(error: yaml.YAMLError) -> YamlFault:
-    mark = getattr(error, "problem_mark", None)
-    parts = [getattr(error, name, None) for name in ("context", "problem", "reason")]
-    return YamlFault(mark.line + 1 if mark else 1, (), " ".join(str(part) for part in parts if part))
-
-
-def _parse(text: str) -> tuple[Any, _Builder]:
+def _parse(raw: bytes) -> tuple[Any, _Builder]:
     builder = _Builder()
+    if len(raw) > MAX_BYTES:
+        return builder.refuse(0, (), f"larger than {MAX_BYTES // 1024} KiB"), builder
     try:
-        node = _Loader(text).get_single_node()
+        node = _Loader(raw.decode("utf-8-sig")).get_single_node()
         return None if node is None else builder.build(node, ()), builder
+    except UnicodeDecodeError as error:
+        line, message = raw.count(b"\n", 0, error.start) + 1, f"is not UTF-8 (byte {error.start})"
     except yaml.YAMLError as error:
-        builder.faults.append(_syntax_fault(error))
-        return None, builder
+        mark = getattr(error, "problem_mark", None)
+        parts = [getattr(error, name, None) for name in ("context", "problem", "reason")]
+        line, message = mark.line + 1 if mark else 1, " ".join(str(part) for part in parts if part)
+    return builder.refuse(line, (), message), builder
 
 
 def parse_document(raw: bytes, source: str) -> Document:
     """Reads a mapping; faults are in the document's `faults`. An empty document is an empty mapping."""
-    if len(raw) > MAX_BYTES:
-        return _unreadable(source, f"larger than {MAX_BYTES // 1024} KiB")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        return _unreadable(source, f"is not UTF-8 (byte {error.start})", raw.count(b"\n", 0, error.start) + 1)
-    data, builder = _parse(text)
+    data, builder = _parse(raw)
     if data is not None and data is not _UNUSABLE and not isinstance(data, dict):
-        builder.faults.append(YamlFault(1, (), f"must be a mapping of sections, not {display(data)}"))
+        builder.refuse(1, (), f"must be a mapping of sections, not {display(data)}")
     return Document(source, data if isinstance(data, dict) else {}, builder.lines, tuple(builder.faults))
 
 
@@ -207,16 +185,11 @@ def read_document(path: Path | Traversable, source: str) -> Document:
     """Reads a file with `parse_document`; an unreadable file is a fault of the document."""
     try:
         with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        return _unreadable(source, "no such file", 0)
+            return parse_document(file.read(MAX_BYTES + 1), source)
     except OSError as error:
-        return _unreadable(source, f"cannot be read: {error.strerror or error}", 0)
-    return parse_document(raw, source)
-
-
-def _unreadable(source: str, message: str, line: int = 0) -> Document:
-    return Document(source, {}, {}, (YamlFault(line, (), message),))
+        missing = isinstance(error, FileNotFoundError)
+        message = "no such file" if missing else f"cannot be read: {error.strerror or error}"
+        return Document(source, {}, {}, (YamlFault(0, (), message),))
 
 
 def parse_value(text: str) -> Any:
@@ -225,9 +198,7 @@ def parse_value(text: str) -> Any:
     Raises:
         ValueError: the text is no plain YAML value.
     """
-    if len(text) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES // 1024} KiB")
-    value, builder = _parse(text)
+    value, builder = _parse(text.encode(errors="surrogatepass"))
     if builder.faults:
         raise ValueError(builder.faults[0].message)
     return value

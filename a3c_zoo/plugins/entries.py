@@ -16,6 +16,9 @@ from a3c_zoo.errors import PluginError
 #: The entry revision that this version understands. It rises when the meaning of a field changes.
 ENTRY_REVISION = 1
 
+#: `"package.module:attribute"`; what plugins offer is checked to have this form.
+ImportString = str
+
 
 @dataclass(frozen=True, slots=True)
 class EnvEntry:
@@ -44,10 +47,10 @@ class EnvEntry:
     """
 
     name: str
-    factory: str | None = None
+    factory: ImportString | None = None
     env_id: str | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    config: str = "a3c_zoo.config:EnvConfig"
+    config: ImportString = "a3c_zoo.config:EnvConfig"
     threshold: float | None = None
     default_agent: str = "a3c"
     description: str = ""
@@ -81,7 +84,7 @@ class EnvFamily:
     """
 
     prefix: str
-    resolve: str
+    resolve: ImportString
     description: str = ""
     examples: tuple[str, ...] = ()
     revision: int = ENTRY_REVISION
@@ -108,9 +111,9 @@ class AgentEntry:
     """
 
     name: str
-    run: str
-    load: str
-    config: str = "a3c_zoo.config:AgentConfig"
+    run: ImportString
+    load: ImportString
+    config: ImportString = "a3c_zoo.config:AgentConfig"
     kind: Literal["agent", "baseline"] = "agent"
     sections: tuple[str, ...] = ("run", "env", "agent", "network", "optimizer")
     spaces: tuple[str, ...] = ("Discrete",)
@@ -135,8 +138,8 @@ class NetworkEntry:
     """
 
     name: str
-    factory: str
-    config: str = "a3c_zoo.config:NetworkConfig"
+    factory: ImportString
+    config: ImportString = "a3c_zoo.config:NetworkConfig"
     inputs: tuple[str, ...] = ("vector",)
     description: str = ""
     revision: int = ENTRY_REVISION
@@ -156,8 +159,8 @@ class OptimizerEntry:
     """
 
     name: str
-    factory: str
-    config: str = "a3c_zoo.config:OptimizerConfig"
+    factory: ImportString
+    config: ImportString = "a3c_zoo.config:OptimizerConfig"
     description: str = ""
     revision: int = ENTRY_REVISION
 
@@ -181,7 +184,7 @@ class CommandEntry:
     """
 
     name: str
-    command: str
+    command: ImportString
     short_help: str = ""
     revision: int = ENTRY_REVISION
 

@@ -21,23 +21,21 @@ class Kind:
         hook: the hook that offers them.
         namespace: two entries of one namespace cannot have the same name.
         name_field: the field that holds the name.
-        import_fields: the fields that hold an import string or None.
     """
 
     hook: str
     namespace: str
     name_field: str = "name"
-    import_fields: tuple[str, ...] = ()
 
 
 KINDS: dict[type[Entry], Kind] = {
-    EnvEntry: Kind("zoo_envs", "environment", import_fields=("factory", "config")),
-    EnvFamily: Kind("zoo_envs", "environment", name_field="prefix", import_fields=("resolve",)),
-    entries.AgentEntry: Kind("zoo_agents", "agent", import_fields=("run", "load", "config")),
-    entries.NetworkEntry: Kind("zoo_networks", "network", import_fields=("factory", "config")),
-    entries.OptimizerEntry: Kind("zoo_optimizers", "optimizer", import_fields=("factory", "config")),
+    EnvEntry: Kind("zoo_envs", "environment"),
+    EnvFamily: Kind("zoo_envs", "environment", name_field="prefix"),
+    entries.AgentEntry: Kind("zoo_agents", "agent"),
+    entries.NetworkEntry: Kind("zoo_networks", "network"),
+    entries.OptimizerEntry: Kind("zoo_optimizers", "optimizer"),
     HyperparamEntry: Kind("zoo_hyperparams", "hyperparameter package", name_field="package"),
-    entries.CommandEntry: Kind("zoo_commands", "command", import_fields=("command",)),
+    entries.CommandEntry: Kind("zoo_commands", "command"),
 }
 
 #: Offering hook → the classes of its entries.
@@ -45,14 +43,20 @@ OFFERED_BY: dict[str, tuple[type[Entry], ...]] = {
     kind.hook: tuple(each for each, other in KINDS.items() if other.hook == kind.hook) for kind in KINDS.values()
 }
 
-#: Annotation of a field → what its value must be, in words, and the check.
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+_IMPORT_STRING = re.compile(r"[^:\s]+:[^:\s]+")
+
+#: Annotation of a field, without `| None` → what its value must be, in words, and the check.
 #: Written by hand because pydantic, which could do it, would make `a3c-zoo --help` 0.1 s slower.
-_FIELD_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+_FIELD_TYPES: dict[str, tuple[str, Callable[[Any], object]]] = {
     "str": ("a string", lambda value: isinstance(value, str)),
-    "str | None": ("a string or None", lambda value: isinstance(value, str | None)),
+    "ImportString": (
+        "an import string 'package.module:attribute'",
+        lambda value: isinstance(value, str) and _IMPORT_STRING.fullmatch(value),
+    ),
     "bool": ("true or false", lambda value: isinstance(value, bool)),
-    "int | None": ("a whole number or None", lambda value: type(value) in (int, type(None))),
-    "float | None": ("a number or None", lambda value: isinstance(value, int | float | None)),
+    "int": ("a whole number", lambda value: type(value) is int),
+    "float": ("a number", lambda value: isinstance(value, int | float)),
     "tuple[str, ...]": (
         "a tuple of strings",
         lambda value: isinstance(value, tuple) and all(isinstance(item, str) for item in value),
@@ -60,9 +64,6 @@ _FIELD_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "Mapping[str, Any]": ("a dictionary", lambda value: isinstance(value, Mapping)),
     "Literal['agent', 'baseline']": ("'agent' or 'baseline'", lambda value: value in ("agent", "baseline")),
 }
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
-_IMPORT_STRING = re.compile(r"[^:\s]+:[^:\s]+")
 
 
 def as_list(hook: str, result: Any) -> list[Any]:
@@ -84,27 +85,22 @@ def check(hook: str, offer: Any) -> Entry:
     """
     if not isinstance(offer, OFFERED_BY[hook]):
         raise PluginError(f"{hook}() offers {_described(offer)} where {_expected(hook)} is expected")
-    if fault := _revision_fault(offer) or _type_fault(offer) or _name_fault(offer) or _content_fault(offer):
+    if fault := _revision_fault(offer) or _field_fault(offer) or _name_fault(offer):
         raise PluginError(f"{hook}() offers {fault}")
     return offer
 
 
-def check_resolved(family: EnvFamily, name: str, resolved: Any) -> EnvEntry:
-    """Returns the entry that a family made for `name` if it can be used.
-
-    Raises:
-        PluginError: it cannot be used.
-    """
+def check_resolved(family: EnvFamily, name: str, resolved: Any) -> None:
+    """Raises PluginError if the entry that a family made for `name` cannot be used."""
     fault: str | None
     if not isinstance(resolved, EnvEntry):
         fault = f"{_described(resolved)} where an EnvEntry is expected"
     elif not str(resolved.name).startswith(f"{family.prefix}:"):
         fault = f"the name '{resolved.name}', which does not begin with '{family.prefix}:'"
     else:
-        fault = _revision_fault(resolved) or _type_fault(resolved) or _content_fault(resolved)
-        if fault is None:
-            return resolved
-    raise PluginError(f"environment '{name}' resolves to {fault}")
+        fault = _revision_fault(resolved) or _field_fault(resolved)
+    if fault:
+        raise PluginError(f"environment '{name}' resolves to {fault}")
 
 
 def name_of(entry: Entry) -> str:
@@ -133,14 +129,17 @@ def _revision_fault(entry: Entry) -> str | None:
     )
 
 
-def _type_fault(entry: Entry) -> str | None:
+def _field_fault(entry: Entry) -> str | None:
     for field in dataclasses.fields(entry):
-        expected, is_sound = _FIELD_TYPES.get(str(field.type), ("", lambda value: True))
+        annotation, optional, _ = str(field.type).partition(" | None")
+        expected, is_sound = _FIELD_TYPES.get(annotation, ("", lambda value: True))  # unknown: of a plugin's subclass
         value = getattr(entry, field.name)
-        if not is_sound(value):
-            return (
-                f"{type(entry).__name__} {name_of(entry)!r} with {field.name}={value!r:.60}, which must be {expected}"
-            )
+        if not (is_sound(value) or (optional and value is None)):
+            shown = f"{type(entry).__name__} {name_of(entry)!r} with {field.name}={value!r:.60}"
+            return f"{shown}, which must be {expected}{' or None' if optional else ''}"
+    if isinstance(entry, EnvEntry) and (entry.factory is None) == (entry.env_id is None):
+        given = "neither" if entry.factory is None else "both"
+        return f"'{entry.name}' with {given} of factory and env_id; give exactly one"
     return None
 
 
@@ -153,17 +152,6 @@ def _name_fault(entry: Entry) -> str | None:
         return None
     what = kind_of(entry).name_field
     return f"the {what} {name!r}; it may have a-z, 0-9, '_', '.', '-', and starts with a letter or digit"
-
-
-def _content_fault(entry: Entry) -> str | None:
-    if isinstance(entry, EnvEntry) and (entry.factory is None) == (entry.env_id is None):
-        given = "neither" if entry.factory is None else "both"
-        return f"'{entry.name}' with {given} of factory and env_id; give exactly one"
-    for field in kind_of(entry).import_fields:
-        value = getattr(entry, field)
-        if value is not None and not _IMPORT_STRING.fullmatch(value):
-            return f"'{name_of(entry)}' with {field}={value!r}, which is no import string 'package.module:attribute'"
-    return None
 
 
 def _expected(hook: str) -> str:

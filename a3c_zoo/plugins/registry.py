@@ -118,13 +118,14 @@ class Registry:
 
     def _resolve(self, family: EnvFamily, name: str, rest: str) -> EnvEntry:
         try:
-            resolved = entries.load_object(family.resolve)(rest)
+            resolved: EnvEntry = entries.load_object(family.resolve)(rest)
         except ZooError:
             raise
         except (Exception, SystemExit) as error:
             culprit = f"{self.owner(family)} failed to resolve environment '{name}'"
             raise PluginError(f"{culprit}: {type_and_message(error)}") from error
-        return check_resolved(family, name, resolved)
+        check_resolved(family, name, resolved)
+        return resolved
 
     def _unknown(self, namespace: str, name: str, known: Iterable[str]) -> UnknownNameError:
         listing = f"a3c-zoo list {namespace.replace('environment', 'env')}s"
