@@ -182,6 +182,22 @@ def test_when_the_parent_is_killed_its_workers_leave(tmp_path: Path) -> None:
     assert not RunDirectory(tmp_path / "runs/x").is_running()
 
 
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("fault", ["fault", "evaluation_fault"])
+def test_when_the_parent_is_killed_a_process_leaves_that_holds_the_lock(
+    fault: str, start_method: str, tmp_path: Path
+) -> None:
+    """A worker, or the evaluator. None of its threads can run; the environment would hold the lock for ten minutes."""
+    values = [f"env.{fault}=hold", f"run.start_method={start_method}"]
+    values += ["run.evaluation_every_steps=10", "run.stop_when_solved=false"]
+    options = [part for value in values for part in ("-o", value)]
+    with Running("train", "toy", *options, folder=tmp_path, path=toy_path(tmp_path / "toy")) as running:
+        running.wait_until(lambda: "the toy holds the lock" in running.stderr)
+        running.process.kill()
+        running.exit_status()
+        running.assert_nothing_left()
+
+
 def test_when_a_worker_is_killed_the_run_says_so_and_can_go_on(tmp_path: Path) -> None:
     with Running("train", "cartpole", *LIMITS, folder=tmp_path) as running:
         run = tmp_path / "runs/x"

@@ -215,6 +215,7 @@ class FaultyVectorEnv(ToyVectorEnv):
                 while True:
                     time.sleep(1)
             case "hold":
+                os.write(2, b"the toy holds the lock\n")
                 ctypes.PyDLL(None).sleep(600)
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
-from multiprocessing import connection, parent_process
+from multiprocessing import connection, current_process, parent_process
 
 import torch
+
+from a3c_zoo.processes.start import LIFELINE
+
+if sys.platform == "linux":
+    import fcntl
 
 
 def settle_in() -> None:
@@ -40,9 +46,18 @@ def _leave_with_parent() -> None:
     parent = parent_process()
     if parent is None:
         return
+    if sys.platform == "linux":
+        # The kernel does it: no thread of this process runs while an environment holds Python's global lock.
+        lifeline = vars(current_process())[LIFELINE]
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
+        if lifeline.poll():  # the parent ended before the kernel was asked
+            os._exit(1)
+    else:
 
-    def watch(sentinel: int, leave: Callable[[int], None] = os._exit) -> None:
-        connection.wait([sentinel])
-        leave(1)
+        def watch(sentinel: int, leave: Callable[[int], None] = os._exit) -> None:
+            connection.wait([sentinel])
+            leave(1)
 
-    threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()
+        threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()

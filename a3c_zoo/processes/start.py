@@ -37,6 +37,9 @@ WORKER_ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 27),
 }
 
+#: Attribute of a process: its end of a pipe on which nothing is sent. The pipe ends with the parent (`settle_in`).
+LIFELINE = "a3c_zoo_lifeline"
+
 
 def process_context(start_method: str = "auto") -> context.BaseContext:
     """Returns the multiprocessing context for "auto", "forkserver" or "spawn"; does not touch the global default."""
@@ -66,10 +69,15 @@ def warm_up(start_method: str = "auto") -> None:
 def start_process(process: BaseProcess) -> None:
     """Starts a process of a run, with one thread and the allocator settings of workers.
 
-    A process from the fork server has them already, from `warm_up`. A spawned one takes them from here.
+    A process from the fork server has them already, from `warm_up`. A spawned one takes them from here. The process
+    object holds this process's end of the lifeline, so it must be kept.
     """
+    theirs, ours = multiprocessing.Pipe(duplex=False)
+    vars(process)[LIFELINE] = theirs  # multiprocessing hands the attributes of a process to the child
     with _environment(WORKER_ENVIRONMENT), _importable_main():
         process.start()
+    vars(process)[LIFELINE] = ours
+    theirs.close()
 
 
 @contextmanager
