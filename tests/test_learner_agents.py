@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 from a3c_zoo.agents import a3c_data, a3c_grad
 from a3c_zoo.agents.configs import A3CDataConfig, A3CGradConfig, HandoverConfig
 from a3c_zoo.agents.context import WorkerContext
+from a3c_zoo.agents.learner import HandoverWorker
+from a3c_zoo.agents.training import build
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.counters import Counters
@@ -65,7 +68,9 @@ def make_context(
 
 
 def build_of(agent: HandoverConfig) -> Any:
-    return a3c_data.build if isinstance(agent, A3CDataConfig) else a3c_grad.build
+    if isinstance(agent, A3CDataConfig):
+        return partial(build, (partial(HandoverWorker, a3c_data.TRANSFERS[agent.transfer]), a3c_data.DataLearner))
+    return partial(build, (partial(HandoverWorker, a3c_grad.hand_over_gradient), a3c_grad.GradientLearner))
 
 
 class TestByHand:
@@ -112,8 +117,8 @@ class TestByHand:
             agent = A3CDataConfig(n_steps=1, reward_steps=1, batch_size=1, transfer=transfer, **VALUE_LOSS)
             context, _ = self.crew(agent, num_envs=1)
             entry = toy_entry(scripts=((((10.0,) * 9, "terminated"),),))
-            worker = a3c_data.build(replace(context, entry=entry), 0, None, lambda: None)
-            learner = a3c_data.build(context, WORKERS, None, lambda: None)
+            worker = HandoverWorker(a3c_data.TRANSFERS[transfer], replace(context, entry=entry), 0, None, lambda: None)
+            learner = a3c_data.DataLearner(context, WORKERS, None, lambda: None)
             worker.work()
             context.parameters.fill_(4.0)
             learner.finish()

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from multiprocessing.synchronize import Lock
 
-from a3c_zoo.agents.apply import Applier
 from a3c_zoo.agents.configs import A3CConfig, LossConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.training import train
-from a3c_zoo.agents.worker import RolloutWorker
+from a3c_zoo.agents.worker import Applier, RolloutWorker
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import differentiate
@@ -82,4 +81,4 @@ def run(context: RunContext) -> None:
         is_needed = config.locking == "apply" and not context.serial
         return process_context(context.config.run.start_method).Lock() if is_needed else None
 
-    train(context, A3CWorker, exchange=exchange)
+    train(context, A3CWorker, None, exchange)

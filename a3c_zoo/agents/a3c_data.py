@@ -11,6 +11,7 @@ they cross:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,15 +20,12 @@ from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CDataConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext, loading
-from a3c_zoo.agents.learner import Handover, Learner, make_ring
+from a3c_zoo.agents.learner import HandoverWorker, Learner, make_ring
 from a3c_zoo.agents.training import train
-from a3c_zoo.agents.worker import RolloutWorker
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import descend, forward
-from a3c_zoo.learning.windows import Windows
-from a3c_zoo.processes.crew import Worker
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
 
@@ -35,61 +33,47 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class DataWorker(RolloutWorker):
-    """Collects, and hands over samples."""
+def hand_over_micro_batch(worker: HandoverWorker) -> None:
+    """Fills one slot with the complete windows of a rollout and their returns."""
+    windows, rollout, num_steps = worker.windows, worker.windows.rollout, worker.windows.num_steps
+    returns = windows.returns(_values_ahead(worker))
+    slot = worker.claim()
+    slot["observations"].copy_(rollout.observations[:num_steps].flatten(0, 1))
+    slot["actions"].copy_(rollout.actions[:num_steps].flatten(0, 1))
+    if rollout.states is not None and rollout.resets is not None:
+        slot["states"][0] = rollout.states[0]
+        slot["resets"].copy_(torch.from_numpy(rollout.resets[:num_steps]))
+    slot["returns"].copy_(torch.from_numpy(returns.reshape(-1)))
+    slot["valid"].copy_(torch.from_numpy(windows.valid.reshape(-1)))
+    worker.commit(slot)
 
-    def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
-        super().__init__(context, rank, state, on_tick)
-        assert isinstance(self.agent, A3CDataConfig)
-        self.handover = Handover(self, state)
-        is_single = self.agent.transfer == "transitions"
-        self._hand_over = self._hand_over_transitions if is_single else self._hand_over_micro_batch
 
-    def work(self) -> None:
-        """Collects one rollout, and hands over the windows that it completes."""
-        windows = self.handover.windows
-        self.pull()
-        windows.push(self.collect())
-        if windows.valid.any():
-            self._hand_over(windows)
+def _values_ahead(worker: HandoverWorker) -> NDArray[np.float32]:
+    """See `Windows.values_ahead`; a recurrent core values observations in one pass over all of them."""
+    network, windows = worker.model.network, worker.windows
+    if windows.rollout.states is None:
+        return windows.values_ahead(network.value)
+    with torch.inference_mode():
+        _, values, value = forward(network, windows.samples, slice(None))
+    return windows.values_ahead(value, values.numpy().reshape(-1, windows.valid.shape[1]))
 
-    def _hand_over_micro_batch(self, windows: Windows) -> None:
-        rollout, num_steps = windows.rollout, windows.num_steps
-        returns = windows.returns(self._values_ahead(windows))
-        slot = self.handover.claim()
-        slot["observations"].copy_(rollout.observations[:num_steps].flatten(0, 1))
-        slot["actions"].copy_(rollout.actions[:num_steps].flatten(0, 1))
-        if rollout.states is not None and rollout.resets is not None:
-            slot["states"][0] = rollout.states[0]
-            slot["resets"].copy_(torch.from_numpy(rollout.resets[:num_steps]))
-        slot["returns"].copy_(torch.from_numpy(returns.reshape(-1)))
-        slot["valid"].copy_(torch.from_numpy(windows.valid.reshape(-1)))
-        self.handover.commit(slot)
 
-    def _values_ahead(self, windows: Windows) -> NDArray[np.float32]:
-        """See `Windows.values_ahead`; a recurrent core values observations in one pass over all of them."""
-        network = self.model.network
-        if windows.rollout.states is None:
-            return windows.values_ahead(network.value)
-        with torch.inference_mode():
-            _, values, value = forward(network, windows.samples, slice(None))
-        return windows.values_ahead(value, values.numpy().reshape(-1, windows.valid.shape[1]))
+def hand_over_transitions(worker: HandoverWorker) -> None:
+    """Fills a slot for each complete window."""
+    windows, rollout = worker.windows, worker.windows.rollout
+    rewards, discounts, lasts = windows.parts()
+    for t, n in np.argwhere(windows.valid).tolist():
+        slot = worker.claim()
+        slot["observations"][0] = rollout.observations[t, n]
+        slot["actions"][0] = rollout.actions[t, n]
+        slot["rewards"].fill_(float(rewards[t, n]))
+        slot["discounts"].fill_(float(discounts[t, n]))
+        slot["lasts"][0] = lasts[t, n]
+        worker.commit(slot)
 
-    def _hand_over_transitions(self, windows: Windows) -> None:
-        rollout = windows.rollout
-        rewards, discounts, lasts = windows.parts()
-        for t, n in np.argwhere(windows.valid).tolist():
-            slot = self.handover.claim()
-            slot["observations"][0] = rollout.observations[t, n]
-            slot["actions"][0] = rollout.actions[t, n]
-            slot["rewards"].fill_(float(rewards[t, n]))
-            slot["discounts"].fill_(float(discounts[t, n]))
-            slot["lasts"][0] = lasts[t, n]
-            self.handover.commit(slot)
 
-    def state_dict(self) -> State:
-        state = super().state_dict()
-        return state | self.handover.state_dict(state["collector"])
+#: What a worker does for each value of `agent.transfer`.
+TRANSFERS = {"microbatches": hand_over_micro_batch, "transitions": hand_over_transitions}
 
 
 class DataLearner(Learner):
@@ -167,11 +151,6 @@ class DataLearner(Learner):
         return super().state_dict() | {"batch": batch}
 
 
-def build(context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> Worker:
-    """Returns a worker, or the learner for the last rank."""
-    return (DataLearner if rank == context.config.run.workers else DataWorker)(context, rank, state, on_tick)
-
-
 def layout(model: Model, config: Config) -> Layout:
     """What one slot of the ring holds."""
     agent, spec = config.agent, model.spaces.observations
@@ -234,4 +213,4 @@ def run(context: RunContext) -> None:
         batch_slots = agent.batch_size // slot["observations"][0][0]
         return make_ring(config, slots, slot, batch_slots, not context.serial)
 
-    train(context, build, exchange=exchange, has_learner=True)
+    train(context, partial(HandoverWorker, TRANSFERS[agent.transfer]), DataLearner, exchange)

@@ -8,68 +8,48 @@ clips the sum, and applies it.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CGradConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext, loading
-from a3c_zoo.agents.learner import Handover, Learner, make_ring
+from a3c_zoo.agents.learner import HandoverWorker, Learner, make_ring
 from a3c_zoo.agents.training import train
-from a3c_zoo.agents.worker import RolloutWorker
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import descend, forward
 from a3c_zoo.learning.optimizers import clip_by_global_norm
-from a3c_zoo.processes.crew import Worker
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
 
 
-class GradientWorker(RolloutWorker):
-    """Collects, differentiates, and hands over the gradient."""
-
-    def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
-        super().__init__(context, rank, state, on_tick)
-        self.handover = Handover(self, state)
-
-    def work(self) -> None:
-        """Collects one rollout, and hands over the gradient of the windows that it completes."""
-        windows = self.handover.windows
-        self.pull()
-        windows.push(self.collect())
-        if not windows.valid.any():
-            return
-        wanted = self.wants_metrics()
-        metrics = self._differentiate(wanted)
-        gradient = self.model.flat.wide_gradients()
-        clip_by_global_norm(gradient, self.optimizer_config.max_grad_norm)
-        slot = self.handover.claim()
-        slot["gradient"].copy_(gradient)
-        self.handover.commit(slot)
-        if wanted:
-            self.tell(metrics)
-
-    def _differentiate(self, want_metrics: bool) -> dict[str, float]:
-        """Leaves the gradient of the complete windows in the model; returns metrics (`descend`)."""
-        windows, rows = self.handover.windows, self.handover.windows.num_steps
-        self.model.flat.zero_gradients()
-        logits, values, value = forward(self.model.network, windows.samples, slice(None))
-        known = values.detach().numpy().reshape(-1, windows.valid.shape[1])
-        returns = windows.returns(windows.values_ahead(value, known))
-        return descend(
-            self.context.spaces.actions,
-            logits[: windows.valid.size],
-            values,
-            windows.rollout.actions[:rows].flatten(0, 1),
-            returns - known[:rows],
-            returns,
-            windows.valid,
-            self.objective(),
-            want_metrics,
-        )
-
-    def state_dict(self) -> State:
-        state = super().state_dict()
-        return state | self.handover.state_dict(state["collector"])
+def hand_over_gradient(worker: HandoverWorker) -> None:
+    """Differentiates the complete windows, and fills one slot with the clipped gradient."""
+    windows, rows, model = worker.windows, worker.windows.num_steps, worker.model
+    wanted = worker.wants_metrics()
+    model.flat.zero_gradients()
+    logits, values, value = forward(model.network, windows.samples, slice(None))
+    known = values.detach().numpy().reshape(-1, windows.valid.shape[1])
+    returns = windows.returns(windows.values_ahead(value, known))
+    metrics = descend(
+        worker.context.spaces.actions,
+        logits[: windows.valid.size],
+        values,
+        windows.rollout.actions[:rows].flatten(0, 1),
+        returns - known[:rows],
+        returns,
+        windows.valid,
+        worker.objective(),
+        wanted,
+    )
+    gradient = model.flat.wide_gradients()
+    clip_by_global_norm(gradient, worker.optimizer_config.max_grad_norm)
+    slot = worker.claim()
+    slot["gradient"].copy_(gradient)
+    worker.commit(slot)
+    if wanted:
+        worker.tell(metrics)
 
 
 class GradientLearner(Learner):
@@ -99,12 +79,6 @@ class GradientLearner(Learner):
         return super().state_dict() | {"sum": taken}
 
 
-def build(context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> Worker:
-    """Returns a worker, or the learner for the last rank."""
-    kind = GradientLearner if rank == context.config.run.workers else GradientWorker
-    return kind(context, rank, state, on_tick)
-
-
 def layout(model: Model) -> Layout:
     """What one slot of the ring holds."""
     return {"gradient": (tuple(model.flat.initial.shape), torch.float32), "version": ((), torch.int64)}
@@ -118,4 +92,4 @@ def run(context: RunContext) -> None:
     def exchange(model: Model) -> dict[str, Tensor]:
         return make_ring(config, agent.slots, layout(model), 1, not context.serial)
 
-    train(context, build, exchange=exchange, has_learner=True)
+    train(context, partial(HandoverWorker, hand_over_gradient), GradientLearner, exchange)

@@ -19,7 +19,6 @@ from a3c_zoo.learning.optimizers import optimizer_class
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.records import RunContext
-from a3c_zoo.saved_state import from_plain
 
 #: The state dictionary of a worker or learner, one part of a checkpoint.
 State = dict[str, Any]
@@ -75,12 +74,6 @@ class WorkerContext:
     observation_statistics: Tensor | None
     resumes: int
     exchange: Any = None
-
-
-def saved_state(context: RunContext) -> AgentState | None:
-    """Returns the agent's part of the checkpoint that a run goes on from, None for a new run; see `loading`."""
-    with loading():
-        return from_plain(AgentState, context.checkpoint, "agent") if context.checkpoint else None
 
 
 def worker_context(

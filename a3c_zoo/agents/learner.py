@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from math import prod
 
 from torch import Tensor
 
-from a3c_zoo.agents.apply import Applier
 from a3c_zoo.agents.configs import HandoverConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext, loading
-from a3c_zoo.agents.worker import Member, RolloutWorker
+from a3c_zoo.agents.worker import Applier, Member, RolloutWorker
 from a3c_zoo.config import Config
 from a3c_zoo.learning.memory import check_handover_memory
 from a3c_zoo.learning.windows import Windows
@@ -18,39 +18,55 @@ from a3c_zoo.processes.ring import LONGEST_WAIT_S, SHORTEST_WAIT_S, Layout, Ring
 from a3c_zoo.records import Report
 
 
-class Handover:
-    """A worker's side of the ring: sliding windows over its rollouts, and the slots that it fills.
+class HandoverWorker(RolloutWorker):
+    """A worker that fills slots of the ring from sliding windows over its rollouts.
 
     Args:
-        worker: fills its own slots. state: a state dictionary of the worker to go on from, or None.
+        hand_over: fills slots with what the worker's windows complete. Others: see `RolloutWorker`.
 
     Attributes:
         windows: over the worker's rollouts.
     """
 
-    def __init__(self, worker: RolloutWorker, state: State | None) -> None:
-        agent = worker.agent
+    def __init__(
+        self, hand_over: HandOver, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick
+    ) -> None:
+        super().__init__(context, rank, state, on_tick)
+        agent = self.agent
         assert isinstance(agent, HandoverConfig)
-        self._worker, self._ring = worker, Ring(worker.context.exchange)
+        self._hand_over, self._ring = hand_over, Ring(context.exchange)
         self.windows = Windows(
-            worker.collector.rollout, agent.reward_steps, agent.gamma, agent.clip_rewards, agent.reward_scale
+            self.collector.rollout, agent.reward_steps, agent.gamma, agent.clip_rewards, agent.reward_scale
         )
         if state and "windows" in state:
             with loading():
                 self.windows.load_state_dict(state["windows"])
 
+    def work(self) -> None:
+        """Collects one rollout, and hands over the windows that it completes."""
+        self.pull()
+        self.windows.push(self.collect())
+        if self.windows.valid.any():
+            self._hand_over(self)
+
     def claim(self) -> dict[str, Tensor]:
         """Returns the worker's next slot to fill; waits until the learner has emptied one."""
-        return self._ring.claim(self._worker.rank, self._worker.on_tick)
+        return self._ring.claim(self.rank, self.on_tick)
 
     def commit(self, slot: dict[str, Tensor]) -> None:
         """Hands over the claimed slot, marked with the version of the worker's parameters."""
-        slot["version"].fill_(self._worker.updates_at_pull)
-        self._ring.commit(self._worker.rank)
+        slot["version"].fill_(self.updates_at_pull)
+        self._ring.commit(self.rank)
 
-    def state_dict(self, collector: State) -> State:
-        """The windows, where the collector's state holds its environments; otherwise a resumed run begins new ones."""
-        return {"windows": self.windows.state_dict()} if "env" in collector else {}
+    def state_dict(self) -> State:
+        state = super().state_dict()
+        if "env" in state["collector"]:  # otherwise a resumed run begins new episodes, and new windows
+            state["windows"] = self.windows.state_dict()
+        return state
+
+
+#: Fills slots of the ring: `claim`, fill, `commit`.
+HandOver = Callable[[HandoverWorker], None]
 
 
 class Learner(Member):
@@ -64,7 +80,7 @@ class Learner(Member):
 
     def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, on_tick)
-        self.ring, self.applier = Ring(context.exchange), Applier(self, None)
+        self.ring, self.applier = Ring(context.exchange), Applier(self)
         self.versions: list[int] = []
         self._worked_s = self._waited_s = 0.0
         self._wait_s = SHORTEST_WAIT_S

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from a3c_zoo.agents.configs import HandoverConfig, LossConfig
-from a3c_zoo.agents.context import ActingState, AgentState, State, WorkerContext, saved_state, worker_context
+from a3c_zoo.agents.context import ActingState, AgentState, OnTick, State, WorkerContext, loading, worker_context
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, probe_spaces, saved_model
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
-from a3c_zoo.processes.crew import Crew, WorkerFactory, supervise
+from a3c_zoo.processes.crew import Crew, Worker, WorkerFactory, supervise
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.records import RunContext, Snapshot
@@ -23,16 +24,15 @@ from a3c_zoo.saved_state import from_plain, to_plain
 def train(
     context: RunContext,
     worker: WorkerFactory,
-    *,
+    learner: WorkerFactory | None = None,
     exchange: Callable[[Model], Any] | None = None,
-    has_learner: bool = False,
 ) -> None:
     """Trains until the run says stop.
 
     Args:
-        worker: builds one worker from a `WorkerContext`, and the learner if the agent has one.
+        worker: builds one worker from a `WorkerContext`.
+        learner: builds the learner, one more process, which applies what the workers hand over; None for none.
         exchange: makes what the agent's processes share beside the parameters (`WorkerContext.exchange`).
-        has_learner: one more process, of the last rank, applies what the workers hand over.
 
     Raises:
         ConfigError: agent, network and environment do not fit together, or not into memory.
@@ -44,25 +44,29 @@ def train(
     spaces = probe_spaces(context.entry, context.network, config, context.supported_spaces)
     _check_memory(config, spaces)
     model = Model.create(spaces, context.network, config)
-    saved = saved_state(context)
-    shared = worker_context(context, model, exchange(model) if exchange else None, has_learner, saved)
-    crew = _crew(context, worker, shared, has_learner, saved.workers if saved else None)
+    with loading():
+        saved = from_plain(AgentState, context.checkpoint, "agent") if context.checkpoint else None
+    shared = worker_context(context, model, exchange(model) if exchange else None, learner is not None, saved)
+    factory = worker if learner is None else partial(build, (worker, learner))
+    crew = _crew(context, factory, shared, learner is not None, saved.workers if saved else None)
     supervise(crew, context, _snapshot(model, shared, crew))
+
+
+def build(
+    kinds: Sequence[WorkerFactory], context: WorkerContext, rank: int, state: State | None, on_tick: OnTick
+) -> Worker:
+    """Returns a worker by the first of `kinds`, or the learner, which has the last rank, by the second."""
+    return kinds[rank == context.config.run.workers](context, rank, state, on_tick)
 
 
 def check_schedule(config: Config) -> None:
     """Raises ConfigError for a linear schedule without an end."""
     assert isinstance(config.agent, LossConfig)
     assert config.optimizer is not None
-    if config.optimizer.schedule_steps or config.run.steps:
-        return
-    schedules = {
-        "optimizer.schedule": config.optimizer.schedule,
-        "agent.entropy_schedule": config.agent.entropy_schedule,
-    }
-    for key, schedule in schedules.items():
-        if schedule == "linear":
-            raise ConfigError(f"{key}: linear — needs optimizer.schedule_steps, or a budget: --steps N")
+    is_rate, is_entropy = config.optimizer.schedule == "linear", config.agent.entropy_schedule == "linear"
+    if (is_rate or is_entropy) and not (config.optimizer.schedule_steps or config.run.steps):
+        key = "optimizer.schedule" if is_rate else "agent.entropy_schedule"
+        raise ConfigError(f"{key}: linear — needs optimizer.schedule_steps, or a budget: --steps N")
 
 
 def check_live(config: Config) -> None:

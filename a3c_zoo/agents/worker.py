@@ -1,24 +1,32 @@
-"""What workers and learners have in common, and what every worker that collects rollouts has."""
+"""What agents put together: members with a model and exact counts, workers that collect, and the apply stage."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import replace
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig, TextbookConfig
-from a3c_zoo.agents.context import OnTick, State, WorkerContext, loading
+from a3c_zoo.agents.context import OnTick, State, WorkerContext, fill, loading
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
-from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.counters import EPISODES, STEPS, UPDATES, Counters
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import Objective
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
-from a3c_zoo.learning.optimizers import schedule_left
+from a3c_zoo.learning.optimizers import (
+    clip_by_global_norm,
+    learning_rate_at,
+    optimizer_class,
+    schedule_left,
+    without_denormals,
+)
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.records import Episode, Report
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
@@ -144,8 +152,8 @@ class RolloutWorker(Member):
             seen = self.context.spaces.observations.encode(rollout.observations[:-1]).numpy()
             ObservationStatistics(self.context.observation_statistics).update(self.rank, seen[rollout.valid])
         counts = rollout.valid.sum(axis=1)
-        self.row[0] += counts.sum()
-        self.row[3] += len(episodes)
+        self.row[STEPS] += counts.sum()
+        self.row[EPISODES] += len(episodes)
         if episodes:
             now, steps = time.monotonic(), steps_before + counts.cumsum()
             self._report.episodes += [
@@ -166,11 +174,61 @@ class RolloutWorker(Member):
         self.collector.env.close()
 
 
+class Applier:
+    """Applies gradients to the shared parameters on behalf of one worker or learner.
+
+    Args:
+        member: its updates are counted, and its staleness is noted.
+        state: a state dictionary of the member with the moments to go on from, or None.
+        lock: held while a gradient is applied; None for no lock.
+    """
+
+    def __init__(
+        self, member: Member, state: State | None = None, lock: AbstractContextManager[object] | None = None
+    ) -> None:
+        context, self._config = member.context, member.optimizer_config
+        optimizer, moments = optimizer_class(context.optimizer), context.moments
+        self._own_moments: dict[str, Tensor] | None = None
+        if moments is None:
+            self._own_moments = moments = optimizer.moments(context.parameters, self._config)
+            if state:
+                fill(moments, state.get("optimizer", {}))
+        self._optimizer = optimizer(context.parameters, moments, self._config)
+        self._member, self._budget, self._lock = member, context.config.run.steps, lock or nullcontext()
+
+    def apply(self, gradient: Tensor, versions: Iterable[int]) -> dict[str, float]:
+        """Clips a gradient `[P]` in place and applies it at the scheduled learning rate.
+
+        Args:
+            versions: for each part of the gradient, the count of updates when its parameters were pulled.
+
+        Returns:
+            Metrics: the gradient's norm before clipping, and the learning rate.
+        """
+        member, config = self._member, self._config
+        norm = clip_by_global_norm(gradient, config.max_grad_norm)
+        rate = learning_rate_at(config, member.counters.steps, self._budget)
+        with self._lock:
+            updates = member.counters.updates
+            member.staleness.extend(updates - version for version in versions)
+            with without_denormals():
+                self._optimizer.apply(gradient, rate)
+            member.row[UPDATES] += 1
+        return {"grad_norm": norm, "learning_rate": rate}
+
+    def state_dict(self) -> State:
+        """A copy of the member's own moments, under `optimizer`; empty where all workers share theirs."""
+        if self._own_moments is None:
+            return {}
+        return {"optimizer": {name: tensor.clone() for name, tensor in self._own_moments.items()}}
+
+
 def objective_of(config: LossConfig) -> Objective:
     """The loss that an agent's configuration asks for."""
-    objective = Objective(
+    textbook = config if isinstance(config, TextbookConfig) else None
+    return Objective(
         gamma=config.gamma,
-        gae_lambda=1.0,
+        gae_lambda=config.gae_lambda if isinstance(config, A3CConfig) else 1.0,
         entropy_coefficient=config.entropy_coefficient,
         value_coefficient=config.value_coefficient,
         normalize_advantages=config.normalize_advantages,
@@ -179,11 +237,6 @@ def objective_of(config: LossConfig) -> Objective:
         loss_sum=config.loss_reduction == "sum",
         anneal_entropy=config.entropy_schedule == "linear",
         whole_episodes=config.whole_episodes,
+        termination_reward=textbook.termination_reward if textbook else None,
+        normalize_returns=bool(textbook and textbook.normalize_returns),
     )
-    if isinstance(config, A3CConfig):
-        return replace(objective, gae_lambda=config.gae_lambda)
-    if isinstance(config, TextbookConfig):
-        return replace(
-            objective, termination_reward=config.termination_reward, normalize_returns=config.normalize_returns
-        )
-    return objective

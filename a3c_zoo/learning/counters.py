@@ -12,12 +12,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+#: The columns of a worker's row: agent steps; updates; ticks, which are environment steps and checks while waiting (a
+#: worker without ticks hangs); finished episodes.
+STEPS, UPDATES, TICKS, EPISODES = range(4)
+
+
 class Counters:
     """Exact counters without a lock: each worker writes its own row, and the sum of all rows is read.
 
     Attributes:
-        tensor: `[workers, 4]`, int64, in shared memory if processes share it. Columns: agent steps, updates, ticks,
-            finished episodes. A tick is an environment step or a check while waiting; a worker without ticks hangs.
+        tensor: `[workers, 4]`, int64, in shared memory if processes share it.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -37,19 +41,19 @@ class Counters:
     @property
     def steps(self) -> int:
         """Agent steps of all workers."""
-        return int(self._rows[:, 0].sum())
+        return int(self._rows[:, STEPS].sum())
 
     @property
     def updates(self) -> int:
         """Updates of all workers."""
-        return int(self._rows[:, 1].sum())
+        return int(self._rows[:, UPDATES].sum())
 
     @property
     def ticks(self) -> NDArray[np.int64]:
         """Ticks of each worker, `[workers]`."""
-        return self._rows[:, 2].copy()
+        return self._rows[:, TICKS].copy()
 
     @property
     def episodes(self) -> int:
         """Finished episodes of all workers."""
-        return int(self._rows[:, 3].sum())
+        return int(self._rows[:, EPISODES].sum())

@@ -116,6 +116,7 @@ class ConvActorCritic(Split):
             hidden, width = 0 if architecture.core_is_hidden else 1, config.recurrent_size
         self.hidden = nn.ModuleList(linear(convolved, architecture.hidden, gain) for _ in range(hidden))
         self.num_features = architecture.hidden if hidden else convolved
+        self._separate = architecture.separate
         self.actor = linear(width, num_logits, 0.01)
         self.critic = linear(width, 1, 1.0)
 
@@ -129,36 +130,21 @@ class ConvActorCritic(Split):
             x = self.activation(functional.conv2d(x, conv.weight, conv.bias, conv.stride, conv.padding))
         return x.flatten(1)
 
-    def _hidden(self, features: Tensor, number: int) -> Tensor:
-        layer = self.hidden[min(number, len(self.hidden) - 1)]
-        hidden: Tensor = self.activation(layer(features))
-        return hidden
-
     def features(self, observations: Tensor) -> Tensor:
-        features = self._convolved(observations)
-        return self._hidden(features, 0) if self.hidden else features
+        x = self._convolved(observations)
+        return x if self._separate or not self.hidden else self._hidden(x, 0)
 
     def logits(self, outputs: Tensor) -> Tensor:
-        logits: Tensor = self.actor(outputs)
+        logits: Tensor = self.actor(self._hidden(outputs, 0) if self._separate else outputs)
         return logits.float()
 
     def values(self, outputs: Tensor) -> Tensor:
-        values: Tensor = self.critic(outputs)
+        values: Tensor = self.critic(self._hidden(outputs, 1) if self._separate else outputs)
         return values.squeeze(-1).float()
 
-    def policy(self, observations: Tensor) -> Tensor:
-        return self.logits(self._hidden(self._convolved(observations), 0))
-
-    def value(self, observations: Tensor) -> Tensor:
-        return self.values(self._hidden(self._convolved(observations), 1))
-
-    def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        rows = observations.flatten(0, 1)
-        features = self._convolved(rows)
-        acted = rows.shape[0] - observations.shape[1]
-        for_value = self._hidden(features, 1)
-        for_policy = self._hidden(features[:acted], 0) if len(self.hidden) > 1 else for_value[:acted]
-        return self.logits(for_policy), self.values(for_value)
+    def _hidden(self, features: Tensor, number: int) -> Tensor:
+        hidden: Tensor = self.activation(self.hidden[number](features))
+        return hidden
 
 
 def _convolution(channels: int, conv: Conv, gain: float) -> nn.Conv2d:

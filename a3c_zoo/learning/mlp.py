@@ -78,18 +78,6 @@ class MLP(Split):
     def values(self, outputs: Tensor) -> Tensor:
         return self.critic.forward(outputs).squeeze(-1)
 
-    def policy(self, observations: Tensor) -> Tensor:
-        return self.actor.forward(self.features(observations))
-
-    def value(self, observations: Tensor) -> Tensor:
-        return self.critic.forward(self.features(observations)).squeeze(-1)
-
-    def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        rows = observations.flatten(0, 1)
-        features = self.features(rows)
-        num_acted = rows.shape[0] - observations.shape[1]
-        return self.actor.forward(features[:num_acted]), self.critic.forward(features).squeeze(-1)
-
 
 def build_mlp(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> ActorCritic:
     """Factory of the `mlp` network entry; `config` is an `MLPConfig`."""

@@ -22,9 +22,9 @@ from a3c_zoo.learning.actions import (
     distribution_from,
     distribution_state,
 )
-from a3c_zoo.learning.deviations import WithDeviations
 from a3c_zoo.learning.device import OnDevice
 from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.learning.networks import WithDeviations
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -78,7 +78,7 @@ class ActorCritic(nn.Module):
 
 
 class Split(ActorCritic):
-    """A network whose body and heads are separate methods, so that a recurrent core can stand between them.
+    """A network of a body and two heads, each a method of its own, so that a recurrent core can stand between them.
 
     Attributes:
         num_features: F, the number of outputs of the body.
@@ -86,17 +86,65 @@ class Split(ActorCritic):
 
     num_features: int
 
+    def policy(self, observations: Tensor) -> Tensor:
+        return self.logits(self.features(observations))
+
+    def value(self, observations: Tensor) -> Tensor:
+        return self.values(self.features(observations))
+
+    def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.features(observations.flatten(0, 1))
+        return self.logits(features[: -observations.shape[1]]), self.values(features)
+
     def features(self, observations: Tensor) -> Tensor:
         """`[B, F]` for observations `[B, ...]`, in the network's precision."""
         raise NotImplementedError
 
     def logits(self, outputs: Tensor) -> Tensor:
-        """Logits `[B, A]`, float32, for outputs `[B, H]` of the core, in any precision."""
+        """Logits `[B, A]`, float32, for features `[B, F]` or outputs `[B, H]` of a core, in any precision."""
         raise NotImplementedError
 
     def values(self, outputs: Tensor) -> Tensor:
-        """Values `[B]`, float32, for outputs `[B, H]` of the core."""
+        """Values `[B]`, float32, for features `[B, F]` or outputs `[B, H]` of a core, in any precision."""
         raise NotImplementedError
+
+
+class WithDeviations(ActorCritic):
+    """A Gaussian policy: a network whose outputs are means μ `[B, D]`, and log σ `[D]`, which is appended to each row.
+
+    σ does not depend on the observation and is 1 at the start. Any network can be wrapped, with or without a core.
+
+    Args:
+        network: its policy outputs are D means. num_actions: D.
+    """
+
+    network: Any  # an ActorCritic; Any, like all attributes of an nn.Module
+    log_std: nn.Parameter
+
+    def __init__(self, network: ActorCritic, num_actions: int) -> None:
+        super().__init__()
+        self.network = network
+        self.log_std = nn.Parameter(torch.zeros(num_actions))
+        for name in ("normalizes", "take_statistics", "value", "value_after", "start"):
+            setattr(self, name, getattr(network, name))  # the network's own
+
+    def policy(self, observations: Tensor) -> Tensor:
+        return self._complete(self.network.policy(observations))
+
+    def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        means, values = self.network.evaluate(observations)
+        return self._complete(means), values
+
+    def step(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        means, state = self.network.step(observations, state)
+        return self._complete(means), state
+
+    def unroll(self, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+        means, values, states = self.network.unroll(*arguments)
+        return self._complete(means), values, states
+
+    def _complete(self, means: Tensor) -> Tensor:
+        return torch.cat((means, self.log_std.float().expand_as(means)), dim=-1)
 
 
 def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:

@@ -169,43 +169,24 @@ def descend(
     weights = valid.astype(np.float32)
     if not objective.loss_sum:
         weights /= max(1, int(valid.sum()))
-    weight_t, advantage_t, return_t = (
-        torch.from_numpy(array.reshape(num_samples)) for array in (weights, weighed, returns)
+    weight, advantage, raw, target = (
+        torch.from_numpy(array.reshape(num_samples)) for array in (weights, weighed, advantages, returns)
     )
     log_prob, entropy = distribution.log_prob_and_entropy(logits, actions)
-    value_error = (return_t - all_values[:num_samples]).square()
-    per_sample = (
-        objective.value_coefficient * value_error - log_prob * advantage_t - objective.entropy_coefficient * entropy
+    values = all_values[:num_samples]
+    policy_gain, value_error = log_prob * advantage, (target - values).square()
+    loss = torch.dot(
+        objective.value_coefficient * value_error - policy_gain - objective.entropy_coefficient * entropy, weight
     )
-    loss = torch.dot(per_sample, weight_t)
     loss.backward()  # type: ignore[no-untyped-call]
     if not want_metrics:
         return {}
-    raw_t = torch.from_numpy(advantages.reshape(num_samples))  # the mean of normalised ones is always 0
-    with torch.no_grad():
-        return _metrics(weight_t, log_prob * advantage_t, value_error, entropy, raw_t, return_t, all_values, loss)
-
-
-def _metrics(
-    weights: Tensor,
-    policy_gain: Tensor,
-    value_error: Tensor,
-    entropy: Tensor,
-    advantages: Tensor,
-    returns: Tensor,
-    all_values: Tensor,
-    loss: Tensor,
-) -> dict[str, float]:
-    """Means over the valid samples, and each part of the loss before its coefficient."""
-    share = weights / weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)  # all weights are 0 if nothing is valid
-    rows = torch.stack((entropy, advantages, returns, all_values[: len(weights)]))
-    mean_entropy, mean_advantage, mean_return, mean_value = (rows @ share).tolist()
-    return {
-        "loss_policy": -float(torch.dot(policy_gain, weights)),
-        "loss_value": float(torch.dot(value_error, weights)),
-        "loss_total": float(loss),
-        "entropy": mean_entropy,
-        "advantage": mean_advantage,
-        "batch_return": mean_return,
-        "value": mean_value,
-    }
+    with torch.no_grad():  # each part of the loss before its coefficient, and means over the valid samples
+        share = weight / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)  # all are 0 if nothing is valid
+        means = torch.stack((entropy, raw, target, values)) @ share  # the mean of normalised advantages is always 0
+        return {
+            "loss_policy": -float(torch.dot(policy_gain, weight)),
+            "loss_value": float(torch.dot(value_error, weight)),
+            "loss_total": float(loss),
+            **dict(zip(("entropy", "advantage", "batch_return", "value"), means.tolist(), strict=True)),
+        }

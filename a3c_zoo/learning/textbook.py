@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 from torch.nn import functional
 
-from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.learning.networks import Split
 
 if TYPE_CHECKING:
     from a3c_zoo.config import NetworkConfig
     from a3c_zoo.learning.spaces import ObservationSpec
 
 
-class Textbook(ActorCritic):
+class Textbook(Split):
     """Inputs of unit length, a body of 25 and 50 units, and a critic that does not train the body.
 
     The critic (25 units and a tanh) takes the features of the body as constants, so only the policy trains the body.
@@ -28,23 +28,14 @@ class Textbook(ActorCritic):
         self.actor = nn.Linear(50, num_logits)
         self.critic = nn.Sequential(nn.Linear(50, 25), nn.ReLU(), nn.Linear(25, 1), nn.Tanh())
 
-    def _features(self, observations: Tensor) -> Tensor:
+    def features(self, observations: Tensor) -> Tensor:
         features: Tensor = self.body(functional.normalize(self.spec.encode(observations), dim=-1))
         return features
 
-    def policy(self, observations: Tensor) -> Tensor:
-        logits: Tensor = self.actor(self._features(observations))
+    def logits(self, outputs: Tensor) -> Tensor:
+        logits: Tensor = self.actor(outputs)
         return logits
 
-    def value(self, observations: Tensor) -> Tensor:
-        return self._value(self._features(observations))
-
-    def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        features = self._features(observations.flatten(0, 1))
-        acted = len(features) - observations.shape[1]
-        logits: Tensor = self.actor(features[:acted])
-        return logits, self._value(features)
-
-    def _value(self, features: Tensor) -> Tensor:
-        value: Tensor = self.critic(features.detach())
-        return value.squeeze(-1)
+    def values(self, outputs: Tensor) -> Tensor:
+        values: Tensor = self.critic(outputs.detach())
+        return values.squeeze(-1)

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from a3c_zoo.errors import ZooError
-from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.counters import TICKS, Counters
 from a3c_zoo.processes.child import settle_in
 from a3c_zoo.processes.crew import REPORT_EVERY_S, Worker, WorkerFactory
 from a3c_zoo.store_order import memory_barrier
@@ -50,7 +50,7 @@ def worker_main(
     row = all_counters.row(rank)
 
     def on_tick() -> None:
-        row[2] += 1
+        row[TICKS] += 1
         if commands[0] == STOP:
             raise StopWork
 
