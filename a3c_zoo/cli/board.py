@@ -6,8 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from a3c_zoo.cli.live import LiveDisplay
-from a3c_zoo.cli.panel import duration
+from a3c_zoo.cli.panel import LiveDisplay, duration
 from a3c_zoo.comparison.plan import Plan, PlannedRun
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Look, Trained
 from a3c_zoo.records import score

@@ -1,44 +1,92 @@
-"""Options and parameter types of several commands."""
+"""What several commands share: types of values, shell completion, options and tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from a3c_zoo.cli.complete import complete_agent, complete_run, complete_set
+from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.registry import get_registry
 
 if TYPE_CHECKING:
-    from a3c_zoo.plugins.registry import Registry
+    from rich.text import Text
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: Exit status of a program that Ctrl-C ended.
 INTERRUPTED = 130
-SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
-class Duration(click.ParamType[float]):
-    """A duration such as `90s`, `10m` or `2h`, as seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", str(value).strip())
-        if match is None or float(match[1]) <= 0:
-            self.fail(f"'{value}' is no duration; write 90s, 10m or 2h", param, ctx)
-        return float(match[1]) * SECONDS[match[2]]
+def parse_seconds(text: str) -> float:
+    """Returns a duration such as `90s`, `10m` or `2h` in seconds; for `type=` of options."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise click.BadParameter(f"'{text}' is no duration; write 90s, 10m or 2h")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-def warn_about_faults(registry: Registry) -> None:
+def warn_about_faults() -> None:
     """Prints one line to stderr for each plugin that is left out because of a fault."""
-    for info in registry.faults:
+    for info in get_registry().faults:
         click.echo(f"Warning: {info} is left out: {info.fault}", err=True)
+
+
+# Shell completion of names, for `shell_complete=`. The callbacks look at the parameters `env` and `runs_dir`.
+
+
+def complete_env(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Environment names, and the examples of families."""
+    registry = get_registry()
+    described = {entry.name: entry.description for entry in registry.envs.values()}
+    for family in registry.families.values():
+        described |= dict.fromkeys(family.examples, family.description)
+    return _matching(described, incomplete)
+
+
+def complete_agent(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of agents and baselines."""
+    return _matching({entry.name: entry.description for entry in get_registry().agents.values()}, incomplete)
+
+
+def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Hyperparameter sets of the environment on the command line, or of all environments; then files."""
+    from a3c_zoo.config.sets import list_sets, sets_for
+
+    registry, env = get_registry(), ctx.params.get("env")
+    try:
+        sets = sets_for(registry, registry.env(env)) if env else list_sets(registry)
+    except ZooError:  # an unknown environment; the command itself reports it
+        sets = []
+    items = _matching({each.name: each.source for each in sets}, incomplete)
+    return items or [CompletionItem(incomplete, type="file")]
+
+
+def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Run directories below the runs directory, which is `runs` unless the line says otherwise."""
+    folder = Path(ctx.params.get("runs_dir") or "runs")
+    runs = sorted(path.parent for path in folder.glob("*/config.yml"))
+    return _matching({str(run): "" for run in runs}, incomplete) or [CompletionItem(incomplete, type="dir")]
+
+
+def _matching(described: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name, help=text or None) for name, text in described.items() if name.startswith(incomplete)]
+
+
+# Options. Each name decorates a command with one option or several.
+
+
+def _together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def make_runs_dir_option(text: str) -> Callable[[_Command], _Command]:
@@ -52,40 +100,61 @@ def make_runs_dir_option(text: str) -> Callable[[_Command], _Command]:
     )
 
 
-# Options of commands that resolve a configuration.
-
-agent_option = click.option(
-    "--agent", metavar="NAME", shell_complete=complete_agent, help="Agent.  [default: the environment's]"
-)
-hyperparams_option = click.option(
-    "--hyperparams",
-    metavar="SET|FILE",
-    shell_complete=complete_set,
-    help="A set that replaces the default set, or a YAML file whose values replace those of the default set.",
-)
-overrides_option = click.option(
-    "-o", "overrides", metavar="KEY=VALUE", multiple=True, help="Set one value; can be repeated."
-)
-
-#: Option of commands that make runs.
+#: `--runs-dir` of commands that make or list runs, and of commands that read runs.
 kept_runs_option = make_runs_dir_option("Directory of all runs.")
-
-# Parameters of commands that use a trained agent.
-
-run_argument = click.argument("run", shell_complete=complete_run)
-deterministic_option = click.option(
-    "--deterministic/--stochastic",
-    default=False,
-    help="Most probable or sampled actions.  [default: --stochastic]",
-)
-checkpoint_option = click.option(
-    "--checkpoint",
-    default="final",
-    show_default=True,
-    metavar="final|best|STEP",
-    help="The newest checkpoint, the evaluator's best one, or the one at STEP.",
-)
-seed_option = click.option(
-    "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes.  [default: the seed of the run]"
-)
 runs_dir_option = make_runs_dir_option("Directory of a run that is given by name.")
+
+#: Options of commands that resolve a configuration: `agent`, `hyperparams` and `overrides`.
+configuration_options: Callable[[_Command], _Command] = _together(
+    click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Agent.  [default: the environment's]"),
+    click.option(
+        "--hyperparams",
+        metavar="SET|FILE",
+        shell_complete=complete_set,
+        help="A set that replaces the default set, or a YAML file whose values replace those of the default set.",
+    ),
+    click.option("-o", "overrides", metavar="KEY=VALUE", multiple=True, help="Set one value; can be repeated."),
+)
+
+#: Options of commands that play with a trained agent: `deterministic`, `checkpoint` and `seed`.
+playing_options: Callable[[_Command], _Command] = _together(
+    click.option(
+        "--deterministic/--stochastic",
+        default=False,
+        help="Most probable or sampled actions.  [default: --stochastic]",
+    ),
+    click.option(
+        "--checkpoint",
+        default="final",
+        show_default=True,
+        metavar="final|best|STEP",
+        help="The newest checkpoint, the evaluator's best one, or the one at STEP.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes.  [default: the seed of the run]"
+    ),
+)
+
+
+def print_plain(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints a table in columns of their full width: nothing is cut off or wrapped."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def print_fitted(
+    header: Sequence[str], rows: Iterable[Sequence[str | Text]], unbroken: str, title: str | None = None
+) -> None:
+    """Prints a table that fits the terminal; long cells are wrapped, except in the column `unbroken`."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in header:
+        table.add_column(name, overflow="fold", no_wrap=name == unbroken)
+    for row in rows:
+        table.add_row(*map(Text.assemble, row))
+    Console().print(table)

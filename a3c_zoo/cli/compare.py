@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from a3c_zoo.cli.common import INTERRUPTED, Duration, kept_runs_option, warn_about_faults
-from a3c_zoo.cli.complete import complete_agent, complete_env, complete_run
+from a3c_zoo.cli.common import (
+    INTERRUPTED,
+    complete_agent,
+    complete_env,
+    complete_run,
+    kept_runs_option,
+    parse_seconds,
+    warn_about_faults,
+)
 from a3c_zoo.errors import ZooError
 
 if TYPE_CHECKING:
@@ -61,7 +68,7 @@ class Seeds(click.ParamType[Sequence[int]]):
     "--steps", type=click.IntRange(1), metavar="N", help="Agent steps of each run.  [default: the environment's]"
 )
 @click.option(
-    "--time-limit", type=Duration(), metavar="90s|10m|2h", help="Training time of each run, in place of steps."
+    "--time-limit", type=parse_seconds, metavar="90s|10m|2h", help="Training time of each run, in place of steps."
 )
 @click.option(
     "--episodes",
@@ -101,9 +108,8 @@ def command(
     from a3c_zoo.cli.board import Board
     from a3c_zoo.comparison.compare import carry_out, choose_out, read
     from a3c_zoo.comparison.plan import make_plan
-    from a3c_zoo.plugins.registry import get_registry
 
-    warn_about_faults(get_registry())
+    warn_about_faults()
     if sources:
         more, options["envs"] = _folders_apart(options["envs"])
         sources += more

@@ -5,40 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import (
-    checkpoint_option,
-    deterministic_option,
-    run_argument,
-    runs_dir_option,
-    seed_option,
-)
+from a3c_zoo.cli.common import complete_run, playing_options, runs_dir_option
 from a3c_zoo.records import score
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @click.command(
     short_help="Play episodes with a trained agent.",
     epilog="Example: a3c-zoo evaluate runs/cartpole-a3c-s1-20260101-120000 --episodes 20 --deterministic",
 )
-@run_argument
+@click.argument("run", shell_complete=complete_run)
 @click.option(
     "--episodes", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="Episodes to play."
 )
-@deterministic_option
-@checkpoint_option
-@seed_option
+@playing_options
 @runs_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(
-    run: str, episodes: int, deterministic: bool, checkpoint: str, seed: int | None, runs_dir: Path, as_json: bool
-) -> None:
+def command(run: str, episodes: int, deterministic: bool, as_json: bool, **options: Any) -> None:
     """Play episodes with the agent of RUN, a run directory or the name of one, on seeds that it was not trained on."""
     from a3c_zoo.runs import api
 
@@ -47,10 +33,8 @@ def command(
             run,
             episodes=episodes,
             deterministic=deterministic,
-            checkpoint=checkpoint,
-            seed=seed,
-            runs_dir=runs_dir,
-            on_step=_advance(bar.update),
+            on_step=lambda played: bar.update(played - bar.pos),
+            **options,
         )
     if as_json:
         click.echo(json.dumps(asdict(result), indent=2))
@@ -60,15 +44,3 @@ def command(
     click.echo(f"length   {result.mean_length:.1f} steps")
     kind = "greedy" if deterministic else "sampled"
     click.echo(f"played   {result.episodes} episodes with {kind} actions in {result.seconds:.1f} s")
-
-
-def _advance(update: Callable[[int], None]) -> Callable[[int], None]:
-    shown = 0
-
-    def advance(played: int) -> None:
-        nonlocal shown
-        if played > shown:
-            update(played - shown)
-            shown = played
-
-    return advance

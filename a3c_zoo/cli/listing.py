@@ -5,112 +5,78 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from a3c_zoo.cli.common import make_runs_dir_option, warn_about_faults
-from a3c_zoo.cli.complete import complete_agent, complete_env
-from a3c_zoo.cli.tables import make_table, print_plain
+from a3c_zoo.cli.common import (
+    complete_agent,
+    complete_env,
+    kept_runs_option,
+    print_fitted,
+    print_plain,
+    warn_about_faults,
+)
 from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.records import Reason
 
 if TYPE_CHECKING:
-    from a3c_zoo.plugins.entries import AgentEntry, NetworkEntry, OptimizerEntry
     from a3c_zoo.runs.directory import RunSummary
 
 Row = Mapping[str, Any]
 
-_RUN_FIELDS = ("name", "env", "agent", "seed", "status", "steps", "mean_return_100", "solved", "started")
+WHAT = ("envs", "agents", "baselines", "networks", "optimizers", "hyperparams", "plugins", "runs")
+PLUGIN_FIELDS = ("name", "version", "distribution", "hooks", "import_ms", "status", "fault")
+RUN_FIELDS = ("name", "env", "agent", "seed", "status", "steps", "mean_return_100", "solved", "started")
+
+
+def _row(registry: Registry, entry: Any, **fields: Any) -> Row:
+    """Returns the row of an entry or a family: these fields, its plugin, its description."""
+    return {**fields, "plugin": registry.owner(entry).name, "description": entry.description}
 
 
 def _envs(registry: Registry) -> list[Row]:
-    rows: list[Row] = [
-        {
-            "name": entry.name,
-            "threshold": entry.threshold,
-            "agent": entry.default_agent,
-            "plugin": registry.owner(entry).name,
-            "description": entry.description,
-        }
+    rows = [
+        _row(registry, entry, name=entry.name, threshold=entry.threshold, agent=entry.default_agent)
         for entry in registry.envs.values()
     ]
     for family in registry.families.values():
+        row = _row(registry, family, name=f"{family.prefix}:*", threshold=None, agent=None)
         examples = f" ({', '.join(family.examples)})" if family.examples else ""
-        rows.append(
-            {
-                "name": f"{family.prefix}:*",
-                "threshold": None,
-                "agent": None,
-                "plugin": registry.owner(family).name,
-                "description": family.description + examples,
-            }
-        )
+        rows.append({**row, "description": family.description + examples})
     return rows
 
 
-def _entries(
-    registry: Registry, entries: Iterable[AgentEntry | NetworkEntry | OptimizerEntry], *fields: str
-) -> list[Row]:
-    return [
-        {
-            "name": entry.name,
-            **{field: getattr(entry, field) for field in fields},
-            "plugin": registry.owner(entry).name,
-            "description": entry.description,
-        }
-        for entry in entries
-    ]
+def _rows(what: str, registry: Registry) -> Sequence[Row]:
+    """Returns the rows of a listing of what plugins offer."""
+    match what:
+        case "envs":
+            return _envs(registry)
+        case "agents" | "baselines":
+            entries = (entry for entry in registry.agents.values() if f"{entry.kind}s" == what)
+            return [_row(registry, entry, name=entry.name, spaces=entry.spaces) for entry in entries]
+        case "networks":
+            return [_row(registry, each, name=each.name, inputs=each.inputs) for each in registry.networks.values()]
+        case "optimizers":
+            return [_row(registry, each, name=each.name) for each in registry.optimizers.values()]
+        case "hyperparams":
+            from a3c_zoo.config.sets import list_sets
+
+            return [{"env": each.env, "set": each.name, "package": each.package} for each in list_sets(registry)]
+    infos = (asdict(info) | {"import_ms": round(info.import_s * 1000, 1)} for info in registry.plugins)
+    return [{field: info[field] for field in PLUGIN_FIELDS} for info in infos]
 
 
-def _agents(registry: Registry, kind: str) -> list[Row]:
-    return _entries(registry, (entry for entry in registry.agents.values() if entry.kind == kind), "spaces")
-
-
-def _hyperparams(registry: Registry) -> list[Row]:
-    from a3c_zoo.config.sets import list_sets
-
-    return [{"env": each.env, "set": each.name, "package": each.package} for each in list_sets(registry)]
-
-
-def _plugins(registry: Registry) -> list[Row]:
-    return [
-        {
-            "name": info.name,
-            "version": info.version,
-            "distribution": info.distribution,
-            "hooks": info.hooks,
-            "import_ms": round(info.import_s * 1000, 1),
-            "status": info.status,
-            "fault": info.fault,
-        }
-        for info in registry.plugins
-    ]
-
-
-def _runs(runs_dir: Path, keep: Callable[[RunSummary], bool]) -> list[Row]:
+def _runs(runs_dir: Path, wanted: Mapping[str, Any]) -> list[Row]:
     from a3c_zoo.runs.directory import list_runs
 
-    return [
-        {**{field: getattr(run, field) for field in _RUN_FIELDS}, "path": str(run.path)}
-        for run in list_runs(runs_dir)
-        if keep(run)
-    ]
-
-
-_LISTINGS: dict[str, Callable[[Registry], list[Row]]] = {
-    "envs": _envs,
-    "agents": lambda registry: _agents(registry, "agent"),
-    "baselines": lambda registry: _agents(registry, "baseline"),
-    "networks": lambda registry: _entries(registry, registry.networks.values(), "inputs"),
-    "optimizers": lambda registry: _entries(registry, registry.optimizers.values()),
-    "hyperparams": _hyperparams,
-    "plugins": _plugins,
-}
+    runs = (run for run in list_runs(runs_dir) if _is_wanted(run, wanted))
+    return [{**{field: getattr(run, field) for field in RUN_FIELDS}, "path": str(run.path)} for run in runs]
 
 
 class _What(click.Choice[str]):
@@ -152,9 +118,9 @@ def _is_wanted(run: RunSummary, wanted: Mapping[str, Any]) -> bool:
     short_help="List environments, agents, plugins, runs and more.",
     epilog="Example: a3c-zoo list envs",
 )
-@click.argument("what", metavar="WHAT", type=_What([*_LISTINGS, "runs"]))
+@click.argument("what", metavar="WHAT", type=_What(WHAT))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
-@make_runs_dir_option("Directory of all runs.")
+@kept_runs_option
 @click.option("--env", metavar="NAME", shell_complete=complete_env, help="Runs on this environment.")
 @click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Runs of this agent or baseline.")
 @click.option("--seed", type=int, metavar="N", help="Runs with this seed.")
@@ -173,31 +139,22 @@ def command(what: str, as_json: bool, runs_dir: Path, **filters: Any) -> None:
     """
     wanted = {name: value for name, value in filters.items() if value is not None}
     if what == "runs":
-        rows = _runs(runs_dir, lambda run: _is_wanted(run, wanted))
+        rows: Sequence[Row] = _runs(runs_dir, wanted)
     elif wanted:
         raise ZooError(f"--{next(iter(wanted))} selects runs; leave it out, or: a3c-zoo list runs")
     else:
-        registry = get_registry()
-        warn_about_faults(registry)
-        rows = _LISTINGS[what](registry)
+        warn_about_faults()
+        rows = _rows(what, get_registry())
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     elif not rows:
         click.echo(f"No {what}.", err=True)
-    elif sys.stdout.isatty():
-        _print_rich(rows)
     else:
-        print_plain(list(rows[0]), [[_text(value) for value in row.values()] for row in rows])
-
-
-def _print_rich(rows: list[Row]) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    table = make_table(list(rows[0]), unbroken="name")
-    for row in rows:
-        table.add_row(*(Text(_text(value)) for value in row.values()))
-    Console().print(table)
+        header, cells = list(rows[0]), [[_text(value) for value in row.values()] for row in rows]
+        if sys.stdout.isatty():
+            print_fitted(header, cells, unbroken="name")
+        else:
+            print_plain(header, cells)
 
 
 def _text(value: Any) -> str:

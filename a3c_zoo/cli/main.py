@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
@@ -28,15 +28,14 @@ class ZooGroup(click.Group):
     debug = False
 
     def entries(self) -> dict[str, CommandEntry]:
-        """Returns every command. This loads the plugins, which built-in commands do not need."""
+        """Returns every command, built-in ones first. This loads the plugins, which built-in commands do not need."""
         from a3c_zoo.plugins.registry import get_registry
 
-        return {**get_registry().commands, **_BUILTIN}
+        return _BUILTIN | dict(sorted(item for item in get_registry().commands.items() if item[0] not in _BUILTIN))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Returns the names of all commands, built-in ones first."""
-        names = self.entries()
-        return [*_BUILTIN, *sorted(set(names) - set(_BUILTIN))]
+        return list(self.entries())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Imports a command; None if there is none of this name."""
@@ -53,35 +52,30 @@ class ZooGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands from their entries, without importing the commands."""
-        _write_section(formatter, "Commands", _BUILTIN.values())
-        _write_section(formatter, "Commands from plugins", self._from_plugins())
+        rows = [(entry.name, entry.short_help) for entry in self.entries().values()]
+        for title, part in (("Commands", rows[: len(_BUILTIN)]), ("Commands from plugins", rows[len(_BUILTIN) :])):
+            if part:
+                with formatter.section(title):
+                    formatter.write_dl(part)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Completes command names from the entries, and options."""
-        items = [
-            CompletionItem(entry.name, help=entry.short_help)
-            for entry in [*_BUILTIN.values(), *self._from_plugins()]
-            if entry.name.startswith(incomplete)
-        ]
+        entries = (entry for entry in self.entries().values() if entry.name.startswith(incomplete))
+        items = [CompletionItem(entry.name, help=entry.short_help) for entry in entries]
         return items + click.Command.shell_complete(self, ctx, incomplete)
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Runs a command line and exits. If a command returns an integer, it is the exit status."""
+        run: Callable[..., Any] = super().main
         if not standalone_mode:
-            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            return run(*args, standalone_mode=False, **extra)
         self.debug = os.environ.get("A3C_ZOO_DEBUG", "") not in ("", "0")
         try:
-            status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            status = run(*args, standalone_mode=False, **extra)
             sys.stdout.flush()
         except BrokenPipeError:
-            _silence_stdout()
+            # Prevents the interpreter's error message when it flushes to a closed pipe.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         except (click.Abort, KeyboardInterrupt) as error:
             if isinstance(error.__cause__, EOFError):  # click treats every EOFError as Ctrl-D
@@ -90,9 +84,6 @@ class ZooGroup(click.Group):
         except (ZooError, click.ClickException) as error:
             self._fail(error)
         sys.exit(status if isinstance(status, int) else 0)
-
-    def _from_plugins(self) -> list[CommandEntry]:
-        return sorted((entry for name, entry in self.entries().items() if name not in _BUILTIN), key=lambda e: e.name)
 
     def _fail(self, error: ZooError | click.ClickException) -> NoReturn:
         if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -128,16 +119,9 @@ def _load_command(entry: CommandEntry) -> click.Command:
 def _accept_debug(command: click.Command) -> None:
     """Adds `--debug` to a command and its sub-commands, so a user can add it at the end of a failed line."""
     if not any("--debug" in param.opts for param in command.params):
-        command.params.append(_debug_option())
+        command.params.append(_DEBUG_OPTION)
     for child in command.commands.values() if isinstance(command, click.Group) else ():
         _accept_debug(child)
-
-
-def _write_section(formatter: click.HelpFormatter, title: str, entries: Iterable[CommandEntry]) -> None:
-    rows = [(entry.name, entry.short_help) for entry in entries]
-    if rows:
-        with formatter.section(title):
-            formatter.write_dl(rows)
 
 
 def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -145,20 +129,14 @@ def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         cli.debug = True
 
 
-def _debug_option() -> click.Option:
-    return click.Option(
-        ["--debug"],
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=_set_debug,
-        help="Show the traceback of an error.",
-    )
-
-
-def _silence_stdout() -> None:
-    """Prevents the interpreter's error message when it flushes to a closed pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+_DEBUG_OPTION = click.Option(
+    ["--debug"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_set_debug,
+    help="Show the traceback of an error.",
+)
 
 
 cli = ZooGroup(
@@ -171,6 +149,6 @@ Example:
   a3c-zoo list envs
 """,
     no_args_is_help=True,
-    params=[_debug_option()],
+    params=[_DEBUG_OPTION],
 )
 click.version_option(__version__, prog_name="a3c-zoo", message="%(prog)s %(version)s", help="Show the version.")(cli)

@@ -1,23 +1,26 @@
-"""The progress of a run: a live panel on a terminal, plain lines elsewhere, and a summary at the end."""
+"""The progress of a run: a live panel on a terminal, plain lines elsewhere, and a summary at the end.
+
+rich is imported with the first figures, not before: until then the fork server and torch need the cores.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from a3c_zoo.cli.live import LiveDisplay
-from a3c_zoo.records import score
+from a3c_zoo.records import Outcome, Progress, score
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from rich.console import RenderableType
+    from rich.live import Live
     from rich.panel import Panel
 
     from a3c_zoo.config import RunConfig
-    from a3c_zoo.records import Outcome, Progress
 
 #: Time between two updates of the panel, in seconds.
 REFRESH_S = 0.25
@@ -34,12 +37,11 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def sparkline(values: list[float], width: int = 24) -> str:
-    """Returns a row of bars for the last `width` values, scaled from their least to their greatest."""
-    shown = values[-width:]
-    low, high = min(shown), max(shown)
+def sparkline(values: list[float]) -> str:
+    """Returns a row of bars, one for each value, scaled from the least value to the greatest."""
+    low, high = min(values), max(values)
     scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(BARS[round((value - low) * scale)] for value in shown)
+    return "".join(BARS[round((value - low) * scale)] for value in values)
 
 
 class Trend:
@@ -50,11 +52,11 @@ class Trend:
     def __init__(self) -> None:
         self._points: list[float] = []
         self._every, self._seen = 1, 0
-        self._recent: deque[tuple[float, float]] = deque(maxlen=64)
+        self._recent: deque[float] = deque(maxlen=64)
 
-    def add(self, at_s: float, value: float) -> None:
+    def add(self, value: float) -> None:
         """Adds a value. When the row is full, every second point is dropped."""
-        self._recent.append((at_s, value))
+        self._recent.append(value)
         if self._seen % self._every == 0:
             self._points.append(value)
         self._seen += 1
@@ -64,22 +66,19 @@ class Trend:
     @property
     def change(self) -> float:
         """The newest value minus the oldest of the last 64 values."""
-        return self._recent[-1][1] - self._recent[0][1] if self._recent else 0.0
+        return self._recent[-1] - self._recent[0] if self._recent else 0.0
 
     def __str__(self) -> str:
         if not self._points:
             return ""
         arrow = "▲" if self.change > 0 else "▼" if self.change < 0 else "▶"
-        return f"{arrow} {self.change:+.3g}  {sparkline(self._points, self.POINTS)}"
+        return f"{arrow} {self.change:+.3g}  {sparkline(self._points)}"
 
 
 def share_done(run: RunConfig, progress: Progress) -> float | None:
     """Returns the largest spent share of the run's budgets, 0 to 1; None without a budget."""
-    pairs = (
-        (progress.steps, run.steps),
-        (progress.episodes, run.episodes),
-        (progress.training_s, run.time_limit_s),
-    )
+    budgets = run.steps, run.episodes, run.time_limit_s
+    pairs = zip((progress.steps, progress.episodes, progress.training_s), budgets, strict=True)
     shares = [done / budget for done, budget in pairs if budget]
     return min(1.0, max(shares)) if shares else None
 
@@ -92,6 +91,45 @@ def time_left(run: RunConfig, progress: Progress, target: float | None) -> str:
     if share <= 0:
         return "?"
     return f"at most {duration(progress.training_s * (1 - share) / share)} left"
+
+
+class LiveDisplay:
+    """A table or panel below the printed lines.
+
+    Args:
+        to_stderr: write to stderr in place of stdout.
+
+    Attributes:
+        is_live: whether the stream is a terminal; if not, nothing is drawn.
+    """
+
+    def __init__(self, to_stderr: bool = False) -> None:
+        self._to_stderr = to_stderr
+        self.is_live = (sys.stderr if to_stderr else sys.stdout).isatty()
+        self._live: Live | None = None
+
+    def say(self, text: str) -> None:
+        """Prints a line, above the table or panel."""
+        if self._live is not None:
+            self._live.console.print(text, highlight=False, markup=False)
+        else:
+            click.echo(text, err=self._to_stderr)
+
+    def draw(self, shown: RenderableType) -> None:
+        """Replaces the table or panel; call it only if `is_live`."""
+        if self._live is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=self._to_stderr), auto_refresh=False)
+            self._live.start()
+        self._live.update(shown, refresh=True)
+
+    def close(self) -> None:
+        """Leaves the last table or panel on the screen."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
 
 class RunPanel:
@@ -122,7 +160,7 @@ class RunPanel:
         if self._quiet or now < self._next_s:
             return
         if progress.mean_return_100 is not None:
-            self._trend.add(progress.training_s, progress.mean_return_100)
+            self._trend.add(progress.mean_return_100)
         if self.display.is_live:
             self._next_s = now + REFRESH_S
             self.display.draw(self._panel(progress))
@@ -136,16 +174,12 @@ class RunPanel:
             self.display.say(text)
 
     def _line(self, progress: Progress) -> str:
-        mean = (
-            "-"
-            if progress.mean_return_100 is None
-            else f"{score(progress.mean_return_100)} ({self._trend.change:+.3g})"
-        )
-        result = progress.evaluator
+        mean, result = progress.mean_return_100, progress.evaluator
+        shown = "-" if mean is None else f"{score(mean)} ({self._trend.change:+.3g})"
         evaluated = "" if result is None else f"  evaluated {score(result.sampled_return)}"
         return (
             f"{progress.training_s:8.1f} s  {progress.steps:>12,} steps  {progress.steps_per_s:>9,.0f} steps/s  "
-            f"{progress.episodes:>7,} episodes  return {mean}{evaluated}"
+            f"{progress.episodes:>7,} episodes  return {shown}{evaluated}"
         )
 
     def _panel(self, progress: Progress) -> Panel:
@@ -162,9 +196,8 @@ class RunPanel:
         table.add_row("steps", f"{progress.steps:,}", f"{progress.steps_per_s:,.0f} steps/s")
         table.add_row("episodes", f"{progress.episodes:,}", f"mean length {length:.1f}" if length is not None else "")
         of_window = "" if progress.window == 100 else f"[dim](of {progress.window})[/dim]"
-        table.add_row(
-            "return, last 100", "-" if mean is None else f"[bold]{score(mean)}[/bold]", f"{self._trend} {of_window}"
-        )
+        shown = "-" if mean is None else f"[bold]{score(mean)}[/bold]"
+        table.add_row("return, last 100", shown, f"{self._trend} {of_window}")
         if (result := progress.evaluator) is not None:
             others = f"greedy {score(result.greedy_return)}, best {score(result.best_return)}"
             table.add_row("evaluation", score(result.sampled_return), f"{others} at step {result.best_step:,}")
@@ -192,15 +225,13 @@ def summary(outcome: Outcome) -> str:
         f"  return      {mean}, mean of the last 100 training episodes",
     ]
     if (evaluation := outcome.evaluation) is not None:
-        mean_and_spread = f"{score(evaluation.mean_return)} ± {score(evaluation.std_return)}"
-        lines.append(
-            f"  evaluation  {mean_and_spread} over {evaluation.episodes} episodes on fresh seeds, sampled actions"
-        )
+        spread = f"{score(evaluation.mean_return)} ± {score(evaluation.std_return)}"
+        lines.append(f"  evaluation  {spread} over {evaluation.episodes} episodes on fresh seeds, sampled actions")
     if outcome.evaluator_fault is not None:
         lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")
-    if outcome.steps == 0:
-        return "\n".join(lines)  # there is no checkpoint to go on from
-    return "\n".join([*lines, f"  next        {_next_command(outcome)}"])
+    if outcome.steps > 0:  # otherwise there is no checkpoint to go on from
+        lines.append(f"  next        {_next_command(outcome)}")
+    return "\n".join(lines)
 
 
 def _next_command(outcome: Outcome) -> str:
@@ -211,8 +242,8 @@ def _next_command(outcome: Outcome) -> str:
         "steps": f" --steps {_twice(outcome.steps)}",
         "episodes": f" --episodes {_twice(outcome.episodes)}",
         "time-limit": f" --time-limit {_twice(outcome.training_s)}s",
-    }.get(outcome.reason, "")
-    return f"a3c-zoo train --resume {outcome.run}{limit}"
+    }
+    return f"a3c-zoo train --resume {outcome.run}{limit.get(outcome.reason, '')}"
 
 
 def _twice(amount: float) -> str:

@@ -7,18 +7,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from a3c_zoo.cli.common import (
-    INTERRUPTED,
-    checkpoint_option,
-    deterministic_option,
-    run_argument,
-    runs_dir_option,
-    seed_option,
-)
+from a3c_zoo.cli.common import INTERRUPTED, complete_run, playing_options, runs_dir_option
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 
@@ -31,7 +24,7 @@ if TYPE_CHECKING:
     short_help="Watch a trained agent.",
     epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4",
 )
-@run_argument
+@click.argument("run", shell_complete=complete_run)
 @click.option("--window", is_flag=True, help="Show it in a window.  [default if there is a display]")
 @click.option("--terminal", is_flag=True, help="Draw it in the terminal.  [default if there is none]")
 @click.option(
@@ -41,23 +34,10 @@ if TYPE_CHECKING:
     help="Write a new .mp4 or .gif file; needs no display.",
 )
 @click.option("--episodes", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Episodes to play.")
-@deterministic_option
-@checkpoint_option
-@seed_option
+@playing_options
 @click.option("--fps", type=click.FloatRange(0.01, 1000), metavar="X", help="Steps a second.  [default: the game's]")
 @runs_dir_option
-def command(
-    run: str,
-    window: bool,
-    terminal: bool,
-    video: Path | None,
-    episodes: int,
-    deterministic: bool,
-    checkpoint: str,
-    seed: int | None,
-    fps: float | None,
-    runs_dir: Path,
-) -> int:
+def command(run: str, window: bool, terminal: bool, video: Path | None, fps: float | None, **options: Any) -> int:
     """Watch the agent of RUN, a run directory or the name of one, on seeds that it was not trained on.
 
     Ctrl-C, or closing the window, ends it; a video then holds what was played until there.
@@ -73,15 +53,7 @@ def command(
         # The first Ctrl-C waits for the end of a step: no page of the terminal and no video is cut in the middle.
         with stop_on_signals() as stop, ExitStack() as stack, suppress(ClosedError):
             screens = [stack.enter_context(closing(screen)) for screen in _screens(window, terminal, video)]
-            scenes = api.play(
-                run,
-                episodes=episodes,
-                deterministic=deterministic,
-                checkpoint=checkpoint,
-                seed=seed,
-                runs_dir=runs_dir,
-            )
-            for scene in stack.enter_context(closing(scenes)):
+            for scene in stack.enter_context(closing(api.play(run, **options))):
                 for screen in screens:
                     screen.show(scene.picture, fps or scene.fps)
                 played += scene.episodes

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import runs_dir_option
-from a3c_zoo.cli.complete import complete_run
+from a3c_zoo.cli.common import complete_run, runs_dir_option
 
 
 @click.command(

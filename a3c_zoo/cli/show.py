@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from a3c_zoo.cli.common import agent_option, hyperparams_option, overrides_option, warn_about_faults
-from a3c_zoo.cli.complete import complete_env
-from a3c_zoo.cli.tables import make_table, print_plain
+from a3c_zoo.cli.common import complete_env, configuration_options, print_fitted, print_plain, warn_about_faults
+from a3c_zoo.plugins.registry import get_registry
 
 if TYPE_CHECKING:
     from a3c_zoo.config.sets import Row
@@ -29,9 +28,7 @@ def command() -> None:
     epilog="Example: a3c-zoo show hyperparams cartpole -o agent.n_steps=5",
 )
 @click.argument("env", shell_complete=complete_env)
-@agent_option
-@hyperparams_option
-@overrides_option
+@configuration_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
 def hyperparams(
     env: str, agent: str | None, hyperparams: str | None, overrides: tuple[str, ...], as_json: bool
@@ -39,36 +36,34 @@ def hyperparams(
     """Show each value that `a3c-zoo train ENV` would use, its source and its meaning."""
     from a3c_zoo.config.sets import describe, resolve_config
     from a3c_zoo.config.yaml import display
-    from a3c_zoo.plugins.registry import get_registry
 
+    warn_about_faults()
     registry = get_registry()
-    warn_about_faults(registry)
     entry = registry.env(env)
     agent_entry = registry.agent(agent or entry.default_agent)
     rows = describe(resolve_config(registry, entry, agent_entry, hyperparams=hyperparams, overrides=overrides))
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=2))
     elif sys.stdout.isatty():
-        _print_rich(f"{entry.name}, agent {agent_entry.name}", rows)
+        _print_sections(f"{entry.name}, agent {agent_entry.name}", rows)
     else:
         print_plain(HEADER, [(row.key, display(row.value, limit=0), row.source, row.description) for row in rows])
 
 
-def _print_rich(title: str, rows: Sequence[Row]) -> None:
+def _print_sections(title: str, rows: Sequence[Row]) -> None:
     """Prints a table by sections, with the values that are not defaults in bold."""
-    from rich.console import Console
     from rich.text import Text
 
     from a3c_zoo.config.yaml import display
 
-    table = make_table(HEADER, unbroken="key", title=title)
+    lines: list[tuple[str | Text, ...]] = []
     previous = ""
     for row in rows:
         section, _, key = row.key.partition(".")
         if section != previous:
-            table.add_row(Text(section, style="bold cyan"))
+            lines.append((Text(section, style="bold cyan"), "", "", ""))
             previous = section
         style = "dim" if row.source == "default" else "bold"
         value = Text(display(row.value, limit=0), style=style)
-        table.add_row(f"  {key}", value, Text(row.source, style=style), Text(row.description))
-    Console().print(table)
+        lines.append((f"  {key}", value, Text(row.source, style=style), row.description))
+    print_fitted(HEADER, lines, unbroken="key", title=title)

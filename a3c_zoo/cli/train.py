@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from a3c_zoo.cli.common import (
     INTERRUPTED,
-    Duration,
-    agent_option,
-    hyperparams_option,
+    complete_env,
+    complete_run,
+    configuration_options,
     kept_runs_option,
-    overrides_option,
+    parse_seconds,
     warn_about_faults,
 )
-from a3c_zoo.cli.complete import complete_env, complete_run
-
-if TYPE_CHECKING:
-    from a3c_zoo.records import Outcome
 
 
 @click.command(
@@ -26,16 +22,14 @@ if TYPE_CHECKING:
     epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m",
 )
 @click.argument("env", required=False, shell_complete=complete_env)
-@agent_option
-@hyperparams_option
-@overrides_option
+@configuration_options
 @click.option("--workers", type=int, metavar="N", help="Number of worker processes.")
 @click.option("--serial", is_flag=True, help="Run the workers in turn in this process: slow, exactly reproducible.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Device of the networks.  [default: cpu]")
 @click.option("--seed", type=int, metavar="N", help="Seed of all random numbers.")
 @click.option("--steps", type=int, metavar="N", help="Stop after N agent steps.")
 @click.option("--episodes", type=int, metavar="N", help="Stop after N episodes.")
-@click.option("--time-limit", type=Duration(), metavar="90s|10m|2h", help="Stop after this training time.")
+@click.option("--time-limit", type=parse_seconds, metavar="90s|10m|2h", help="Stop after this training time.")
 @click.option(
     "--stop-return",
     type=float,
@@ -64,13 +58,12 @@ def command(env: str | None, time_limit: float | None, quiet: bool, **options: A
       130  Ctrl-C
     """
     from a3c_zoo.cli.panel import RunPanel, summary
-    from a3c_zoo.plugins.registry import get_registry
     from a3c_zoo.runs import api
 
-    warn_about_faults(get_registry())
+    warn_about_faults()
     panel = RunPanel(quiet)
     try:
-        outcome: Outcome = api.train(env, time_limit_s=time_limit, observer=panel, **options)
+        outcome = api.train(env, time_limit_s=time_limit, observer=panel, **options)
     finally:
         panel.display.close()
     click.echo(summary(outcome))
