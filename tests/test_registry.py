@@ -163,7 +163,10 @@ def test_a_built_in_command_cannot_be_replaced() -> None:
 @pytest.mark.parametrize(
     ("resolved", "message"),
     [
-        (EnvEntry("small", "m:f"), "resolves to the name 'small', which does not begin with 'maze:'"),
+        (
+            EnvEntry("small", "m:f"),
+            r"of plugin 'toy' \(toy-dist 1.0\) resolves to the name 'small', which does not begin",
+        ),
         (EnvEntry("maze:small"), "resolves to 'maze:small' with neither of factory and env_id"),
         (None, "resolves to None where an EnvEntry is expected"),
         (ValueError("boom"), r"plugin 'toy' \(toy-dist 1.0\) failed to resolve .*'maze:small': ValueError: boom"),
@@ -179,6 +182,16 @@ def test_a_family_that_resolves_to_nonsense(resolved: Any, message: str, monkeyp
     module.resolve = resolve  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "nonsense_family", module)
     registry = Registry([plugin("toy", EnvFamily("maze", "nonsense_family:resolve"))])
+    with pytest.raises(PluginError, match=message):
+        registry.env("maze:small")
+
+
+def test_a_family_whose_function_is_missing() -> None:
+    registry = Registry([plugin("toy", EnvFamily("maze", "a3c_zoo.version:resolve"))])
+    message = (
+        r"^plugin 'toy' \(toy-dist 1.0\) failed to resolve environment 'maze:small': 'a3c_zoo.version:resolve': "
+        "module 'a3c_zoo.version' has no attribute 'resolve'$"
+    )
     with pytest.raises(PluginError, match=message):
         registry.env("maze:small")
 

@@ -137,9 +137,6 @@ def resolve_config(
     """Builds the configuration of a run.
 
     Args:
-        registry: holds the networks and sets.
-        env: the environment.
-        agent: the agent; the default set is the one with its name.
         hyperparams: the name of a set that replaces the default set; or a file (a path with a separator, or with the
             ending .yml or .yaml) whose values replace those of the default set.
         overrides: `KEY=VALUE` texts; the value is read as in a set.

@@ -90,17 +90,13 @@ def check(hook: str, offer: Any) -> Entry:
     return offer
 
 
-def check_resolved(family: EnvFamily, name: str, resolved: Any) -> None:
-    """Raises PluginError if the entry that a family made for `name` cannot be used."""
-    fault: str | None
+def fault_of_resolved(family: EnvFamily, resolved: Any) -> str | None:
+    """Returns why the entry that a family made for a name cannot be used, None if it can."""
     if not isinstance(resolved, EnvEntry):
-        fault = f"{_described(resolved)} where an EnvEntry is expected"
-    elif not str(resolved.name).startswith(f"{family.prefix}:"):
-        fault = f"the name '{resolved.name}', which does not begin with '{family.prefix}:'"
-    else:
-        fault = _revision_fault(resolved) or _field_fault(resolved)
-    if fault:
-        raise PluginError(f"environment '{name}' resolves to {fault}")
+        return f"{_described(resolved)} where an EnvEntry is expected"
+    if not str(resolved.name).startswith(f"{family.prefix}:"):
+        return f"the name '{resolved.name}', which does not begin with '{family.prefix}:'"
+    return _revision_fault(resolved) or _field_fault(resolved)
 
 
 def name_of(entry: Entry) -> str:

@@ -14,7 +14,7 @@ from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, type_and_mes
 from a3c_zoo.plugins import entries
 from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry, EnvFamily, NetworkEntry, OptimizerEntry
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, load_plugins, new_manager
-from a3c_zoo.plugins.offers import check_resolved, kind_of, name_of
+from a3c_zoo.plugins.offers import fault_of_resolved, kind_of, name_of
 from a3c_zoo.plugins.run_hooks import RunHooks
 
 #: Only first-party plugins may offer these prefixes, even while the plugin that offers them is not loaded.
@@ -117,14 +117,17 @@ class Registry:
         return None
 
     def _resolve(self, family: EnvFamily, name: str, rest: str) -> EnvEntry:
+        culprit = self.owner(family)
         try:
             resolved: EnvEntry = entries.load_object(family.resolve)(rest)
-        except ZooError:
-            raise
         except (Exception, SystemExit) as error:
-            culprit = f"{self.owner(family)} failed to resolve environment '{name}'"
-            raise PluginError(f"{culprit}: {type_and_message(error)}") from error
-        check_resolved(family, name, resolved)
+            is_plugins = isinstance(error, PluginError)
+            if isinstance(error, ZooError) and not is_plugins:
+                raise  # the user's error, such as an unknown name
+            why = str(error) if is_plugins else type_and_message(error)
+            raise PluginError(f"{culprit} failed to resolve environment '{name}': {why}") from error
+        if fault := fault_of_resolved(family, resolved):
+            raise PluginError(f"environment '{name}' of {culprit} resolves to {fault}")
         return resolved
 
     def _unknown(self, namespace: str, name: str, known: Iterable[str]) -> UnknownNameError:
