@@ -127,11 +127,12 @@ def make_plan(
     _refuse_twice("seed", seeds)
     registry = get_registry()
     entries = [(entry, _budget(entry, steps, time_limit)) for entry in map(registry.env, envs)]
+    compared = [_method(registry, "baseline", name) for name in baselines]
     known = _KnownRuns(runs_dir, reuse)
     runs: list[PlannedRun] = []
     for seed in seeds:
         for entry, budget in entries:
-            methods = _methods(registry, entry, agents, baselines)
+            methods = [*(_method(registry, "agent", name) for name in agents or [entry.default_agent]), *compared]
             found = [_plan_run(registry, entry, method, seed, budget, known) for method in methods]
             _refuse_twice("method", [run.method for run in found])
             runs += found
@@ -163,13 +164,6 @@ def _budget(entry: EnvEntry, steps: int | None, time_limit_s: float | None) -> B
     if steps is None and entry.budget_steps is None:
         raise ZooError(f"environment '{entry.name}' has no default budget: give --steps N or --time-limit 10m")
     return Budget(steps=entry.budget_steps if steps is None else steps)
-
-
-def _methods(registry: Registry, entry: EnvEntry, agents: Iterable[str], baselines: Iterable[str]) -> list[Method]:
-    return [
-        *(_method(registry, "agent", name) for name in agents or [entry.default_agent]),
-        *(_method(registry, "baseline", name) for name in baselines),
-    ]
 
 
 def _method(registry: Registry, kind: str, text: str) -> Method:

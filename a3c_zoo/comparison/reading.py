@@ -194,9 +194,10 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
     if not directory.meta_file.is_file():
         raise RunDirectoryError("incomplete: it has no meta.json")
     meta = directory.meta()
-    versions = meta.get("versions")
+    versions = _texts(meta.get("versions"))
     if strict:
-        _refuse_other_versions(versions)
+        if (made_by := versions.get("a3c-zoo", "of an unknown version")) != __version__:
+            raise RunDirectoryError(f"made by a3c-zoo {made_by}; this is {__version__}")
         if directory.is_running():
             raise RunDirectoryError("still running")
     outcome, settings = directory.outcome(), _settings(directory.config_file)
@@ -215,7 +216,7 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
         settings=settings,
         config_hash=config_hash(settings),
         host=_texts(meta.get("host")),
-        versions=_texts(versions),
+        versions=versions,
         command=tuple(map(str, meta.get("command", ()))),
         outcome=outcome,
         evaluations=evaluations_of(directory.path),
@@ -225,12 +226,6 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
 
 def _texts(values: Any) -> dict[str, str]:
     return {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {}
-
-
-def _refuse_other_versions(versions: Any) -> None:
-    made_by = versions.get("a3c-zoo") if isinstance(versions, dict) else None
-    if made_by != __version__:
-        raise RunDirectoryError(f"made by a3c-zoo {made_by or 'of an unknown version'}; this is {__version__}")
 
 
 def _refuse_unfinished(outcome: Outcome | None) -> None:

@@ -92,7 +92,7 @@ def page_of(results: Results) -> ReportPage:
             *_left_out(results),
             _settings(results),
             _surroundings(results),
-            _method_of_measuring(results),
+            _how_it_was_measured(results),
         ],
         curves=[row for rows in curves.values() for row in rows],
     )
@@ -295,7 +295,7 @@ def _noise(results: Results) -> list[str]:
     return texts
 
 
-def _method_of_measuring(results: Results) -> ReportSection:
+def _how_it_was_measured(results: Results) -> ReportSection:
     played = f"{results.episodes[0]} episodes" if len(results.episodes) == 1 else "episodes"
     how = "One run at a time, each in a fresh process; the methods take turns, seed by seed."
     if results.as_found:
