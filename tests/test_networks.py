@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from math import sqrt, tanh
 from typing import Any
 
@@ -15,7 +16,7 @@ from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, Ru
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.mlp import MLP, build_mlp
-from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, saved_model
+from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, one_torch_thread, saved_model
 from a3c_zoo.learning.network_configs import MLPConfig
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.parameters import FlatParameters
@@ -233,6 +234,21 @@ class TestModel:
         model = Model.create(self.SPACES, MLP_ENTRY, config())
         with pytest.raises(RunDirectoryError, match="2 parameters there, 8 here"):
             model.check_shapes(model.shapes()[:2])
+
+
+def test_torch_gets_its_threads_back_with_the_last_user_of_one_thread() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with ExitStack() as first, ExitStack() as second:  # side by side, in no order
+            first.enter_context(one_torch_thread())
+            second.enter_context(one_torch_thread())
+            first.close()
+            assert torch.get_num_threads() == 1
+            second.close()
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 class TestModelPolicy:

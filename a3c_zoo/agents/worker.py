@@ -41,6 +41,8 @@ STALENESS_WINDOW = 1000
 class Member:
     """What workers and learners have in common: a model, exact counts and a report.
 
+    Methods without a docstring are those of `a3c_zoo.processes.crew.Worker`.
+
     Args:
         context: what all members share. rank: the member's number.
         on_tick: called while the member works or waits; may raise to stop it.
@@ -63,10 +65,6 @@ class Member:
         self._objective = objective_of(config.agent)
         self._report = Report(worker=rank)
         self._next_metrics_s = 0.0
-
-    def work(self) -> None:
-        """See `a3c_zoo.processes.crew.Worker`, as for the methods below that have no docstring."""
-        raise NotImplementedError
 
     def finish(self) -> None:
         """A worker has nothing left to do at a standstill."""

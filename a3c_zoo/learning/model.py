@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -51,30 +51,21 @@ def one_torch_thread() -> Iterator[None]:
     8 to 40 s with two. And with one thread results depend on the seed alone: orthogonal weights differ between one, two
     and eight threads.
     """
-    with _ONE_THREAD.lock:
-        if _ONE_THREAD.users == 0:
-            _ONE_THREAD.before = torch.get_num_threads()
+    with _THREADS_LOCK:
+        _THREADS_BEFORE.append(torch.get_num_threads())
         torch.set_num_threads(1)
-        _ONE_THREAD.users += 1
     try:
         yield
     finally:
-        with _ONE_THREAD.lock:
-            _ONE_THREAD.users -= 1
-            if _ONE_THREAD.users == 0:
-                torch.set_num_threads(_ONE_THREAD.before)
+        with _THREADS_LOCK:
+            before = _THREADS_BEFORE.pop()
+            if not _THREADS_BEFORE:  # the last user to leave finds what the first one found
+                torch.set_num_threads(before)
 
 
-@dataclass(slots=True)
-class _OneThread:
-    """The number of users of `one_torch_thread` (runs may be side by side in threads), and torch's threads before."""
-
-    users: int = 0
-    before: int = 1
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-_ONE_THREAD = _OneThread()
+#: torch's number of threads before each present user of `one_torch_thread`: runs may be side by side in threads.
+_THREADS_BEFORE: list[int] = []
+_THREADS_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
