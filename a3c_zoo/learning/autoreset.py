@@ -29,6 +29,9 @@ class Autoreset:
     ignores_a_step: ClassVar[bool] = False
     """Whether the step after an end ignores its action and returns the first observation of the next episode."""
 
+    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        self._env = env
+
     def final_observations(self, observation: Any, info: dict[str, Any]) -> Any:
         """The observations whose row n is the final one of environment n, if its episode ended with this step.
 
@@ -65,19 +68,16 @@ class SameStep(Autoreset):
 class Disabled(Autoreset):
     """The environment never resets by itself."""
 
-    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
-        self._env = env
-
     def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
         return self._env.reset(options={"reset_mask": ended.copy()})[0] if ended.any() else observation
 
 
+_CLASSES = {"NextStep": NextStep, "SameStep": SameStep, "Disabled": Disabled}
+
+
 def autoreset_of(env: VectorEnv[Any, Any, Any]) -> Autoreset:
     """Returns the object for the mode that the environment names. Raises what `autoreset_mode` raises."""
-    mode = autoreset_mode(env)
-    if mode == "Disabled":
-        return Disabled(env)
-    return NextStep() if mode == "NextStep" else SameStep()
+    return _CLASSES[autoreset_mode(env)](env)
 
 
 def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> str:
@@ -90,12 +90,12 @@ def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> str:
         EnvironmentContractError: the environment names none of these modes.
     """
     mode = getattr(env, "autoreset_mode", None) or (env.metadata or {}).get("autoreset_mode")
-    value = getattr(mode, "value", mode)
-    if value not in ("NextStep", "SameStep", "Disabled"):
+    value = str(getattr(mode, "value", mode))
+    if value not in _CLASSES:
         raise EnvironmentContractError(
             f"{env} does not say how it resets: metadata['autoreset_mode'] must be a gymnasium.vector.AutoresetMode"
         )
-    return str(value)
+    return value
 
 
 def episode_over(env: VectorEnv[Any, Any, Any]) -> EpisodeOver:

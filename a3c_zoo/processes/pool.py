@@ -90,27 +90,24 @@ class WorkerPool:
         # If the interpreter ends before the run does (in a daemon thread), it would wait for the workers.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
         for rank in range(len(self._counters.tensor)):
-            self._members.append(self._start_member(rank))
+            receiver, sender = self._multiprocessing.Pipe(duplex=False)
+            # Pickled here and plainly: multiprocessing would send each tensor as a file descriptor.
+            state = pickle.dumps(self._initial_states[rank] if self._initial_states else None)
+            shared = (self._cells[rank], self._counters.tensor)
+            process = self._multiprocessing.Process(  # type: ignore[attr-defined]
+                target=worker_main,
+                args=(sender, *shared, self._factory, self._worker_context, rank, state),
+                name=f"a3c-zoo {self._name(rank)}",
+                daemon=True,
+            )
+            try:
+                start_process(process)
+            except (EOFError, OSError) as error:
+                raise WorkerError(f"{self._name(rank)} cannot be started: {type(error).__name__}: {error}") from error
+            sender.close()  # otherwise the pipe would not end with the worker
+            self._members.append(_Member(process, receiver))
         while not all(member.is_ready for member in self._members):
             self.poll()
-
-    def _start_member(self, rank: int) -> _Member:
-        receiver, sender = self._multiprocessing.Pipe(duplex=False)
-        # Pickled here and plainly: multiprocessing would send each tensor as a file descriptor.
-        state = pickle.dumps(self._initial_states[rank] if self._initial_states else None)
-        shared = (self._cells[rank], self._counters.tensor)
-        process = self._multiprocessing.Process(  # type: ignore[attr-defined]
-            target=worker_main,
-            args=(sender, *shared, self._factory, self._worker_context, rank, state),
-            name=f"a3c-zoo {self._name(rank)}",
-            daemon=True,
-        )
-        try:
-            start_process(process)
-        except (EOFError, OSError) as error:
-            raise WorkerError(f"{self._name(rank)} cannot be started: {type(error).__name__}: {error}") from error
-        sender.close()  # otherwise the pipe would not end with the worker
-        return _Member(process, receiver)
 
     def resume(self) -> None:
         """Lets the workers work until the next pause."""

@@ -68,11 +68,21 @@ def _check_entry(entry: EnvEntry, config: EnvConfig | None) -> EnvConfig:
             raise AssertionError(f"environment '{entry.name}': a3c-zoo refuses its entry: {error}") from error
     is_callable = entry.factory is None or callable(_load(entry, "factory", entry.factory))
     _expect(entry, is_callable, f"factory '{entry.factory}' is not callable")
-    model: type[EnvConfig] = _load(entry, "config", entry.config)
-    _check_config_model(entry, model)
-    config = model() if config is None else config
-    _expect(entry, isinstance(config, model), f"the config given is no {model.__name__}")
-    return config
+    model: Any = _load(entry, "config", entry.config)
+    _expect(
+        entry,
+        isinstance(model, type) and issubclass(model, EnvConfig),
+        f"config '{entry.config}' must be a subclass of a3c_zoo.config.EnvConfig",
+    )
+    own = {key: field for key, field in model.model_fields.items() if key not in EnvConfig.model_fields}
+    for key, field in own.items():
+        _expect(entry, bool(field.description), f"key '{key}' of {model.__name__} has no description")
+        _expect(entry, not field.is_required(), f"key '{key}' of {model.__name__} has no default")
+    both = sorted(own.keys() & entry.kwargs.keys())
+    _expect(entry, not both, f"kwargs has {both}, which the configuration has too, and would override")
+    _expect(entry, config is None or isinstance(config, model), f"the config given is no {model.__name__}")
+    chosen: EnvConfig = model() if config is None else config
+    return chosen
 
 
 def _expect(entry: EnvEntry, condition: bool, message: str) -> None:
@@ -88,35 +98,11 @@ def _load(entry: EnvEntry, field: str, path: str) -> Any:
         raise AssertionError(f"{place} cannot be imported: {type_and_message(error)}") from error
 
 
-def _check_config_model(entry: EnvEntry, model: Any) -> None:
-    _expect(
-        entry,
-        isinstance(model, type) and issubclass(model, EnvConfig),
-        f"config '{entry.config}' must be a subclass of a3c_zoo.config.EnvConfig",
-    )
-    own = {key: field for key, field in model.model_fields.items() if key not in EnvConfig.model_fields}
-    for key, field in own.items():
-        _expect(entry, bool(field.description), f"key '{key}' of {model.__name__} has no description")
-        _expect(entry, not field.is_required(), f"key '{key}' of {model.__name__} has no default")
-    both = sorted(own.keys() & entry.kwargs.keys())
-    _expect(entry, not both, f"kwargs has {both}, which the configuration has too, and would override")
-
-
 def _random_actions(subject: Subject, steps: int, seed: int) -> NDArray[Any]:
     """Random actions `[T, N, ...]`."""
     space: Any = subject.env.action_space
     space.seed(seed)
     return np.stack([space.sample() for _ in range(steps)])
-
-
-def _other_actions(subject: Subject, actions: NDArray[Any]) -> NDArray[Any]:
-    """Other actions than those given, in the same space."""
-    from gymnasium.spaces import Discrete
-
-    space: Any = subject.env.single_action_space
-    if isinstance(space, Discrete):
-        return np.asarray((actions - space.start + 1) % space.n + space.start)
-    return _random_actions(subject, len(actions), seed=1)
 
 
 def _check_spaces(subject: Subject) -> None:
@@ -160,19 +146,15 @@ def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajecto
         "it is random, but reset(seed=1) and reset(seed=2) give the same episodes: the seed is ignored",
     )
     if subject.num_envs > 1:
-        _check_streams(subject, actions)
-
-
-def _check_streams(subject: Subject, actions: NDArray[Any]) -> None:
-    """Checks that random environments side by side differ from each other when they get the same actions."""
-    trajectory = subject.new_trajectory(np.repeat(actions[:, :1], subject.num_envs, axis=1), seed=1)
-    arrays = (trajectory.observations, trajectory.steps)
-    alike = all((array == array[:, :1]).all() for array in arrays)
-    subject.expect(not alike, "all environments play the same episodes: each needs random numbers of its own")
+        same = subject.new_trajectory(np.repeat(actions[:, :1], subject.num_envs, axis=1), seed=1)
+        alike = all((array == array[:, :1]).all() for array in (same.observations, same.steps))
+        subject.expect(not alike, "all environments play the same episodes: each needs random numbers of its own")
 
 
 def _check_ignored_step(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
     """NEXT_STEP: checks that the step after an end only resets."""
+    from gymnasium.spaces import Discrete
+
     ignored = np.zeros_like(trajectory.ended)
     ignored[1:] = trajectory.ended[:-1]
     for fault, message in (
@@ -181,8 +163,12 @@ def _check_ignored_step(subject: Subject, actions: NDArray[Any], trajectory: Tra
     ):
         step = int(fault.any(axis=1).argmax())
         subject.expect(not fault.any(), f"step {step} {message}: in autoreset mode NextStep this step only resets")
-    where = ignored.reshape(*ignored.shape, *[1] * (actions.ndim - 2))
-    others = np.where(where, _other_actions(subject, actions), actions)
+    space: Any = subject.env.single_action_space
+    if isinstance(space, Discrete):
+        others = (actions - space.start + 1) % space.n + space.start
+    else:
+        others = _random_actions(subject, len(actions), seed=1)
+    others = np.where(ignored.reshape(*ignored.shape, *[1] * (actions.ndim - 2)), others, actions)
     subject.expect_equal(
         trajectory,
         subject.new_trajectory(others, seed=1),

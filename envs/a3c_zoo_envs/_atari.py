@@ -44,7 +44,9 @@ class AtariGames(AtariVectorEnv):
         self._life_loss, self.render_mode = config.life_loss, render_mode
         self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
         self._lost, self._over = np.zeros((2, num_envs), np.bool_)  # at the last step
-        self._fire = _fire(rom) if config.life_loss and config.fire_after_life_loss else None
+        fires = config.life_loss and config.fire_after_life_loss
+        actions = _load(rom).getMinimalActionSet() if fires else []
+        self._fire = actions.index(Action.FIRE) if Action.FIRE in actions else None
         self._twin: AtariGames | None = None
         if render_mode is not None:
             height, width = _load(rom).getScreenDims()
@@ -122,12 +124,6 @@ def _load(rom: str) -> ALEInterface:
     assert path is not None  # the games exist already
     ale.loadROM(path)
     return ale
-
-
-def _fire(rom: str) -> int | None:
-    """The number of the action FIRE; None for games without it."""
-    actions = _load(rom).getMinimalActionSet()
-    return actions.index(Action.FIRE) if Action.FIRE in actions else None
 
 
 def make(num_envs: int, seed: int, *, rom: str, render_mode: str | None = None, **keys: Any) -> AtariGames:
