@@ -23,7 +23,7 @@ from rich.console import Console
 
 import a3c_zoo
 from a3c_zoo.cli import screens
-from a3c_zoo.cli.video import VideoFile
+from a3c_zoo.cli.screens import VideoFile
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display

@@ -89,20 +89,14 @@ def _together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], 
     return decorate
 
 
-def make_runs_dir_option(text: str) -> Callable[[_Command], _Command]:
-    """Makes the option `--runs-dir` with this help text."""
-    return click.option(
-        "--runs-dir",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=Path("runs"),
-        show_default=True,
-        help=text,
-    )
+def _runs_dir(text: str) -> Callable[[_Command], _Command]:
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option("--runs-dir", type=kind, default=Path("runs"), show_default=True, help=text)
 
 
 #: `--runs-dir` of commands that make or list runs, and of commands that read runs.
-kept_runs_option = make_runs_dir_option("Directory of all runs.")
-runs_dir_option = make_runs_dir_option("Directory of a run that is given by name.")
+kept_runs_option = _runs_dir("Directory of all runs.")
+runs_dir_option = _runs_dir("Directory of a run that is given by name.")
 
 #: Options of commands that resolve a configuration: `agent`, `hyperparams` and `overrides`.
 configuration_options: Callable[[_Command], _Command] = _together(
@@ -119,9 +113,7 @@ configuration_options: Callable[[_Command], _Command] = _together(
 #: Options of commands that play with a trained agent: `deterministic`, `checkpoint` and `seed`.
 playing_options: Callable[[_Command], _Command] = _together(
     click.option(
-        "--deterministic/--stochastic",
-        default=False,
-        help="Most probable or sampled actions.  [default: --stochastic]",
+        "--deterministic/--stochastic", default=False, help="Most probable or sampled actions.  [default: --stochastic]"
     ),
     click.option(
         "--checkpoint",

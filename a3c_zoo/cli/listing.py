@@ -88,23 +88,17 @@ class _What(click.Choice[str]):
         return str(value)
 
 
-class _Since(click.ParamType[datetime]):
-    """A time: `30m`, `2h` or `7d` ago, or a date."""
-
-    name = "since"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Returns the time with its time zone; a date without one is in the local time zone."""
-        if isinstance(value, datetime):
-            return value
-        ago = re.fullmatch(r"(\d+)([mhd])", value)
-        try:
-            if ago is None:
-                return datetime.fromisoformat(value).astimezone()
-            unit = {"m": "minutes", "h": "hours", "d": "days"}[ago[2]]
-            return datetime.now().astimezone() - timedelta(**{unit: int(ago[1])})
-        except (ValueError, OverflowError):
-            self.fail(f"'{value}' is no time; write 30m, 2h, 7d or a date such as 2026-01-31", param, ctx)
+def _parse_time(text: str) -> datetime:
+    """Returns the time `30m`, `2h` or `7d` ago, or a date; one without a time zone is in the local time zone."""
+    ago = re.fullmatch(r"(\d+)([mhd])", text)
+    try:
+        if ago is None:
+            return datetime.fromisoformat(text).astimezone()
+        unit = {"m": "minutes", "h": "hours", "d": "days"}[ago[2]]
+        return datetime.now().astimezone() - timedelta(**{unit: int(ago[1])})
+    except (ValueError, OverflowError):
+        message = f"'{text}' is no time; write 30m, 2h, 7d or a date such as 2026-01-31"
+        raise click.BadParameter(message) from None
 
 
 def _is_wanted(run: RunSummary, wanted: Mapping[str, Any]) -> bool:
@@ -131,7 +125,7 @@ def _is_wanted(run: RunSummary, wanted: Mapping[str, Any]) -> bool:
     help="Runs with this status: running, died, damaged, or why they ended (steps, interrupted, …).",
 )
 @click.option("--solved/--unsolved", default=None, help="Runs that solved their environment, or ended unsolved.")
-@click.option("--since", type=_Since(), metavar="2h|7d|DATE", help="Runs that started after this time.")
+@click.option("--since", type=_parse_time, metavar="2h|7d|DATE", help="Runs that started after this time.")
 def command(what: str, as_json: bool, runs_dir: Path, **filters: Any) -> None:
     """List envs, agents, baselines, networks, optimizers, hyperparams, plugins or runs.
 

@@ -104,10 +104,8 @@ class ZooGroup(click.Group):
 def _load_command(entry: CommandEntry) -> click.Command:
     try:
         command = load_object(entry.command)
-    except ZooError:
-        raise
     except Exception as error:
-        if entry.name in _BUILTIN:
+        if isinstance(error, ZooError) or entry.name in _BUILTIN:
             raise
         raise PluginError(f"command '{entry.name}' cannot be loaded: {type_and_message(error)}") from error
     if not isinstance(command, click.Command):

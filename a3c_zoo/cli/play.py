@@ -16,7 +16,7 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 
 if TYPE_CHECKING:
-    from a3c_zoo.cli.screens import Screen
+    from a3c_zoo.cli.screens import Terminal, VideoFile, Window
     from a3c_zoo.runs.evaluation import PlayedEpisode
 
 
@@ -46,11 +46,11 @@ def command(run: str, window: bool, terminal: bool, video: Path | None, fps: flo
     from a3c_zoo.runs import api
     from a3c_zoo.runs.signals import stop_on_signals
 
-    if fps is not None and math.isnan(fps):  # which no range keeps out
+    if fps is not None and math.isnan(fps):  # no range refuses it
         raise click.BadParameter("nan is no speed.", param_hint="'--fps'")
     played: list[PlayedEpisode] = []
     try:
-        # The first Ctrl-C waits for the end of a step: no page of the terminal and no video is cut in the middle.
+        # The first Ctrl-C waits for the end of a step, so neither the terminal nor a video is cut in the middle.
         with stop_on_signals() as stop, ExitStack() as stack, suppress(ClosedError):
             screens = [stack.enter_context(closing(screen)) for screen in _screens(window, terminal, video)]
             for scene in stack.enter_context(closing(api.play(run, **options))):
@@ -65,9 +65,8 @@ def command(run: str, window: bool, terminal: bool, video: Path | None, fps: flo
     return 0
 
 
-def _screens(window: bool, terminal: bool, video: Path | None) -> Iterator[Screen]:
+def _screens(window: bool, terminal: bool, video: Path | None) -> Iterator[VideoFile | Window | Terminal]:
     from a3c_zoo.cli import screens
-    from a3c_zoo.cli.video import VideoFile
 
     if not (window or terminal or video):
         window = has_display()
@@ -75,7 +74,7 @@ def _screens(window: bool, terminal: bool, video: Path | None) -> Iterator[Scree
         if terminal and not sys.stdout.isatty():
             raise ZooError("there is no display, and stdout is no terminal; give --video FILE.mp4 or FILE.gif")
     if video:
-        yield VideoFile(video)
+        yield screens.VideoFile(video)
     if window:
         yield screens.Window()
     if terminal:

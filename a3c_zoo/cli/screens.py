@@ -1,16 +1,28 @@
-"""Where pictures of play are shown: the terminal, a window; `video.py` films. A picture is `[H, W, 3]`, uint8, RGB."""
+"""Screens show pictures of play, one after the other: the terminal, a window, a video file.
+
+A picture is `[H, W, 3]`, uint8, RGB. `show` shows it for 1 / `fps` seconds; `close` ends the show.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import os
+import re
+import subprocess
 import sys
+import tempfile
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.color import Color
+from rich.console import Console, ConsoleOptions
 from rich.live import Live
 from rich.segment import Segment
 from rich.style import Style
@@ -18,30 +30,26 @@ from rich.style import Style
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-    from rich.console import Console, ConsoleOptions
-
 #: Smaller pictures are enlarged to about this height, in pixels, for videos and windows.
 HEIGHT = 420
+#: Most pictures per second in a GIF. Viewers slow down a faster one.
+GIF_FPS = 50
+#: Longest time that ffmpeg may take to finish a film after its last picture, in seconds.
+FINISH_S = 60
+
+ENCODING = {
+    # Every player shows these colours; height and width must be even.
+    ".mp4": ["-c:v", "libx264", "-pix_fmt", "yuv420p"],
+    # Each picture has its own palette: a common palette would need all pictures first.
+    ".gif": [
+        "-vf",
+        f"fps='min(source_fps,{GIF_FPS})',split[a][b];[a]palettegen=stats_mode=single[c];[b][c]paletteuse=new=1:dither=none",
+    ],
+}
 
 
 class ClosedError(Exception):
     """The user has closed the window."""
-
-
-class Screen(Protocol):
-    """Shows pictures, one after the other."""
-
-    def show(self, picture: NDArray[np.uint8], fps: float) -> None:
-        """Shows a picture for 1 / `fps` seconds. Raises ClosedError after the window was closed."""
-        ...
-
-    def close(self) -> None:
-        """Ends the show."""
-        ...
 
 
 class Pace:
@@ -51,7 +59,7 @@ class Pace:
         self._end_s: float | None = None
 
     def wait(self, fps: float) -> None:
-        """Waits until 1 / `fps` seconds after the last picture's end; time that was lost is not made up for."""
+        """Waits until 1 / `fps` seconds after the last picture's end. Lost time is not made up for."""
         now = time.monotonic()
         self._end_s = max((self._end_s or now) + 1 / fps, now)
         time.sleep(self._end_s - now)
@@ -64,7 +72,7 @@ def enlarge(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def resize(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """A picture of another size. Pixels that fall together are averaged, so that no thin line is lost."""
+    """Returns the picture in another size. Pixels that fall together are averaged, so no thin line is lost."""
     result = picture.astype(np.float32)
     for axis, size in enumerate((height, width)):
         edges = np.arange(size + 1) * picture.shape[axis] // size
@@ -99,7 +107,7 @@ class HalfBlocks:
 
 @functools.lru_cache(maxsize=4096)
 def half_block(colours: tuple[int, ...]) -> Style:
-    """The style of a half block: red, green and blue of the upper pixel, then of the lower one."""
+    """Returns the style of a half block for red, green and blue of the upper pixel, then of the lower one."""
     return Style(color=Color.from_rgb(*colours[:3]), bgcolor=Color.from_rgb(*colours[3:]))
 
 
@@ -141,7 +149,7 @@ class Window:
     """
 
     def __init__(self) -> None:
-        if not has_display() and not os.environ.get("SDL_VIDEODRIVER"):  # one that shows nothing may be asked for
+        if not has_display() and not os.environ.get("SDL_VIDEODRIVER"):  # SDL's driver may need no display
             raise ZooError("--window: there is no display; --terminal and --video FILE.mp4 need none")
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
         try:
@@ -155,12 +163,12 @@ class Window:
         self._pace = Pace()
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
-        """Shows a picture."""
+        """Shows a picture. Raises ClosedError after the window was closed."""
         pygame = self._pygame
         picture = enlarge(picture)
         if self._surface is None:
             self._surface = self._open(picture.shape[1::-1])
-        pygame.surfarray.blit_array(self._surface, picture.swapaxes(0, 1))  # x comes first there
+        pygame.surfarray.blit_array(self._surface, picture.swapaxes(0, 1))  # pygame's first axis is x
         pygame.display.flip()
         if any(event.type == pygame.QUIT for event in pygame.event.get()):
             raise ClosedError
@@ -179,3 +187,100 @@ class Window:
         """Closes the window."""
         if self._surface is not None:
             self._pygame.display.quit()
+
+
+# A video file
+
+
+class VideoFile:
+    """Writes a new video, .mp4 (H.264) or .gif. ffmpeg encodes each picture at once, so a long game costs no memory.
+
+    Raises:
+        ZooError: the file exists or has another ending, or imageio-ffmpeg is missing. `show` and `close` raise it if
+            the file cannot be written; the file is then deleted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if path.suffix.lower() not in ENCODING:
+            raise ZooError(f"--video {path}: must end in .mp4 or .gif")
+        if path.exists():
+            raise ZooError(f"--video {path}: exists already; delete it, or choose another name")
+        try:
+            import imageio_ffmpeg
+
+            self._program: str = imageio_ffmpeg.get_ffmpeg_exe()
+        except (ImportError, RuntimeError) as error:  # RuntimeError: it brings none for this kind of machine
+            raise ZooError(f"--video needs imageio-ffmpeg ({error}): pip install 'a3c-zoo[play]'") from error
+        self._path = path
+        self._shape: tuple[int, ...] | None = None
+        self._ffmpeg: subprocess.Popen[bytes] | None = None
+
+    def show(self, picture: NDArray[np.uint8], fps: float) -> None:
+        """Adds a picture `[H, W, 3]`. The first one fixes the size and the speed of the film."""
+        if self._ffmpeg is None:
+            self._shape, self._ffmpeg = picture.shape, self._start(padded(picture).shape, fps)
+        if picture.shape != self._shape:
+            raise ZooError(f"--video {self._path}: a picture of {picture.shape} after those of {self._shape}")
+        assert self._ffmpeg.stdin is not None
+        try:
+            self._ffmpeg.stdin.write(padded(picture).data)
+        except OSError:  # ffmpeg has ended; `close` raises its message
+            self.close()
+
+    def _start(self, shape: tuple[int, ...], fps: float) -> subprocess.Popen[bytes]:
+        height, width, rate = *shape[:2], str(Fraction(fps).limit_denominator(1000))
+        pictures = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", rate, "-i", "-"]
+        command = [self._program, "-v", "error", *pictures, *ENCODING[self._path.suffix.lower()], "-y"]
+        try:
+            self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+            self._path.open("xb").close()  # from here on, nobody else can make it
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from error
+        # Not imageio_ffmpeg.write_frames: it ignores the exit status of ffmpeg and does not return its error message.
+        try:
+            return subprocess.Popen(
+                [*command, f"file:{self._path}"],  # `file:`, because a name may begin with a dash or a protocol
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._complaints,
+                start_new_session=True,  # only this process gets Ctrl-C; it ends the film
+                restore_signals=False,  # a limit of the file's size is an error, not a signal that ends ffmpeg
+            )
+        except OSError as error:
+            self._path.unlink()
+            raise self._unwritable(f"{self._program}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Finishes the file, which can then be played."""
+        ffmpeg, self._ffmpeg = self._ffmpeg, None
+        if ffmpeg is None:
+            return
+        assert ffmpeg.stdin is not None
+        with suppress(OSError):  # ffmpeg has ended; its status is checked below
+            ffmpeg.stdin.close()
+        with self._complaints as complaints:
+            try:  # after a second Ctrl-C, ffmpeg finishes the film without us
+                status = ffmpeg.wait(FINISH_S)
+                reason = _first_line(complaints) or f"ffmpeg ended with status {status}"
+            except subprocess.TimeoutExpired:
+                ffmpeg.kill()
+                status, reason = ffmpeg.wait(), f"ffmpeg didn't finish within {FINISH_S} s"
+        if status != 0:
+            self._path.unlink(missing_ok=True)
+            raise self._unwritable(reason)
+
+    def _unwritable(self, reason: str) -> ZooError:
+        return ZooError(f"--video {self._path}: cannot be written: {reason}")
+
+
+def padded(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Returns the picture enlarged, with an even height and width."""
+    picture = enlarge(picture)
+    odd = [(0, size % 2) for size in picture.shape[:2]]
+    return np.pad(picture, [*odd, (0, 0)], mode="edge")
+
+
+def _first_line(complaints: IO[bytes]) -> str:
+    """Returns the first line that ffmpeg wrote, without the address in front of it."""
+    complaints.seek(0)
+    return re.sub(rb"^\[.*?\] ", b"", complaints.readline()).decode(errors="replace").strip()
