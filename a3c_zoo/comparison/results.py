@@ -181,7 +181,7 @@ def results_of(runs: Sequence[MeasuredRun], left_out: Mapping[str, str], as_foun
         name: min(len(each.methods[name].runs) if name in each.methods else 0 for each in environments.values())
         for name in present
     }
-    seconds = [each.measures.calibration_s for each in runs if each.measures.calibration_s is not None]
+    seconds = values_of(runs, "calibration_s")
     return Results(
         runs=tuple(runs),
         left_out=left_out,
@@ -190,7 +190,7 @@ def results_of(runs: Sequence[MeasuredRun], left_out: Mapping[str, str], as_foun
         environments=environments,
         overall=_overall(environments, present) if len(environments) > 1 else None,
         machine=machine_of(records),
-        calibration=_spread(np.array(seconds)) if seconds else None,
+        calibration=_spread(seconds) if len(seconds) else None,
     )
 
 
@@ -199,11 +199,10 @@ def _environment(runs: Sequence[MeasuredRun], env: str, names: Sequence[str]) ->
     threshold = threshold_of(env)
     by_method = {name: [each for each in here if each.measures.method == name] for name in names}
     methods = {name: _method(found, threshold) for name, found in by_method.items() if found}
-    pairs = itertools.combinations(methods, 2)
     return EnvironmentResults(
         threshold,
         methods,
-        tuple(_pair(one, other, methods[one].runs, methods[other].runs, threshold) for one, other in pairs),
+        tuple(_pair(methods, *pair) for pair in itertools.combinations(methods, 2)),
         tuple(settings_side_by_side([each.record for each in here])),
     )
 
@@ -228,18 +227,16 @@ def _time_to_threshold(runs: Sequence[MeasuredRun], name: str) -> TimeToThreshol
     return TimeToThreshold(int(durations.reached.sum()), len(runs), found.median, found.median_low, found.median_high)
 
 
-def _pair(
-    method: str, other: str, runs: Sequence[MeasuredRun], others: Sequence[MeasuredRun], threshold: float | None
-) -> PairResults:
+def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> PairResults:
     """If both methods have five runs or more, scores that fewer runs of one have are left out."""
+    runs, others = methods[method].runs, methods[other].runs
     needed = min(MIN_SEEDS, len(runs), len(others))
     scores = {}
     for name in SCORES:
         mine, theirs = values_of(runs, name), values_of(others, name)
         if min(len(mine), len(theirs)) >= needed:
             scores[name] = probability_of_improvement(mine[:, None], theirs[:, None])
-    names = () if threshold is None else DURATIONS
-    times = {name: _chance(_durations(runs, name), _durations(others, name)) for name in names}
+    times = {name: _chance(_durations(runs, name), _durations(others, name)) for name in methods[method].times}
     return PairResults(method, other, scores, times)
 
 
