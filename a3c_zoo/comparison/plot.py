@@ -94,11 +94,7 @@ def plot(
     if len(envs) > 1:
         raise ZooError(f"runs of different environments cannot share a plot: {', '.join(envs)}")
     content = _table(drawn, kind, x) if suffix == ".csv" else to_bytes(_figure(drawn, kind, x, window), suffix)
-    try:
-        with out.open("wb" if force else "xb") as file:
-            file.write(content)
-    except OSError as error:
-        raise ZooError(f"--out {out}: cannot be written: {error.strerror}") from error
+    _write(out, content, force)
     return Plot(out, [run.record for run in drawn], left_out)
 
 
@@ -107,6 +103,14 @@ def _refuse_out(out: Path, suffix: str, force: bool) -> None:
         raise ZooError(f"--out {out}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if out.exists() and not force:
         raise ZooError(f"--out {out}: exists already; choose another name, or overwrite it with --force")
+
+
+def _write(out: Path, content: bytes, force: bool) -> None:
+    try:
+        with out.open("wb" if force else "xb") as file:
+            file.write(content)
+    except OSError as error:
+        raise ZooError(f"--out {out}: cannot be written: {error.strerror}") from error
 
 
 def _find(run: str | Path, runs_dir: Path) -> Path:
