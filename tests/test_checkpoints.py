@@ -24,7 +24,7 @@ from a3c_zoo.runs.checkpoints import (
     newest_checkpoint,
     read_policy,
     save_checkpoint,
-    write_policy,
+    write_checkpoint,
 )
 from a3c_zoo.runs.directory import RunDirectory
 from tests.test_recorder import file_size_limit
@@ -131,7 +131,7 @@ def test_a_policy_alone(directory: RunDirectory) -> None:
     path = directory.checkpoints / "best.pt"
     torch.save({"format": 1, "agent": {"a": 1}, "session": {"steps": 7}}, path)
     assert read_policy(path).state == PolicyState(7)
-    write_policy(path, {"a": 1}, PolicyState(7, greedy_return=1.0, sampled_return=2.0))
+    write_checkpoint(path, {"a": 1}, PolicyState(7, greedy_return=1.0, sampled_return=2.0))
     assert load_policy_state(directory, "best").state == PolicyState(7, {}, 1.0, 2.0)
     os.rename(path, directory.checkpoints / "step-000000000007.pt")
     with pytest.raises(RunDirectoryError, match=r"cannot be read: it has no session\.episodes$"):

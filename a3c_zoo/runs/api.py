@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.errors import ZooError
+from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
-from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.records import Evaluation, Outcome, Policy
 from a3c_zoo.runs.checkpoints import load_policy_state
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run
-from a3c_zoo.runs.observer import SilentObserver
+from a3c_zoo.runs.observer import Observer, SilentObserver
 from a3c_zoo.runs.train import RunSetup, train_new, train_on
 from a3c_zoo.seeds import USER_EVALUATIONS
 
 if TYPE_CHECKING:
-    from a3c_zoo.config import Config
-    from a3c_zoo.records import Evaluation, Outcome, Policy
-    from a3c_zoo.plugins.entries import EnvEntry
-    from a3c_zoo.plugins.registry import Registry
-    from a3c_zoo.runs.observer import Observer
     from a3c_zoo.runs.scenes import Scene
 
 
@@ -116,25 +113,16 @@ def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Pa
     Raises:
         RunDirectoryError: there is no such run or checkpoint, or it is damaged.
     """
-    return _load(run, checkpoint, runs_dir).policy
+    return _load(run, checkpoint, runs_dir)[0]
 
 
-class _Loaded(NamedTuple):
-    """A run's policy, its environment and its configuration."""
-
-    policy: Policy
-    entry: EnvEntry
-    config: Config
-
-
-def _load(run: str | Path, checkpoint: str, runs_dir: str | Path) -> _Loaded:
+def _load(run: str | Path, checkpoint: str, runs_dir: str | Path) -> tuple[Policy, RunSetup]:
     from a3c_zoo.runs.evaluation import load_policy
 
     registry, directory = get_registry(), find_run(run, Path(runs_dir))
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
     agent_state = load_policy_state(directory, checkpoint).agent
-    policy = load_policy(setup.agent.load, setup.entry, setup.network, setup.config, agent_state)
-    return _Loaded(policy, setup.entry, setup.config)
+    return load_policy(setup.agent.load, setup.entry, setup.network, setup.config, agent_state), setup
 
 
 def evaluate(
@@ -155,14 +143,14 @@ def evaluate(
     """
     from a3c_zoo.runs.evaluation import evaluate_policy
 
-    policy, entry, config = _load(run, checkpoint, runs_dir)
+    policy, setup = _load(run, checkpoint, runs_dir)
     return evaluate_policy(
         policy,
-        entry,
-        config.env,
+        setup.entry,
+        setup.config.env,
         episodes=episodes,
-        num_envs=config.run.evaluation_envs,
-        seed=config.run.seed if seed is None else seed,
+        num_envs=setup.config.run.evaluation_envs,
+        seed=setup.config.run.seed if seed is None else seed,
         number=USER_EVALUATIONS,
         deterministic=deterministic,
         on_step=on_step,
@@ -188,13 +176,13 @@ def play(
     """
     from a3c_zoo.runs.scenes import play_scenes
 
-    policy, entry, config = _load(run, checkpoint, runs_dir)
+    policy, setup = _load(run, checkpoint, runs_dir)
     return play_scenes(
         policy,
-        entry,
-        config.env,
+        setup.entry,
+        setup.config.env,
         episodes=episodes,
-        seed=config.run.seed if seed is None else seed,
+        seed=setup.config.run.seed if seed is None else seed,
         number=USER_EVALUATIONS,
         deterministic=deterministic,
     )

@@ -117,16 +117,12 @@ class SavedPolicy:
 def save_checkpoint(directory: RunDirectory, agent: Mapping[str, Any], run: RunState) -> Path:
     """Writes a checkpoint, whole or not at all, and returns its file."""
     path = _file(directory, run.steps)
-    _write(path, agent, run)
+    write_checkpoint(path, agent, run)
     return path
 
 
-def write_policy(path: Path, agent: Mapping[str, Any], state: PolicyState) -> None:
-    """Writes a file for acting."""
-    _write(path, agent, state)
-
-
-def _write(path: Path, agent: Mapping[str, Any], state: RunState | PolicyState) -> None:
+def write_checkpoint(path: Path, agent: Mapping[str, Any], state: RunState | PolicyState) -> None:
+    """Writes a file, whole or not at all; with a `PolicyState` it is for acting only."""
     import torch
 
     whole = io.BytesIO()  # torch would turn the OSError of a full disk into a RuntimeError

@@ -231,20 +231,20 @@ def list_runs(runs_dir: Path = DEFAULT_RUNS_DIR) -> list[RunSummary]:
 def _summary(directory: RunDirectory) -> RunSummary:
     try:
         meta, outcome = directory.meta(), directory.outcome()
+        status: str = "running" if directory.is_running() else outcome.reason if outcome else "died"
     except RunDirectoryError:
-        return RunSummary(directory.path.name, directory.path, "?", "?", None, "damaged", None, None, None, "")
-    status = "running" if directory.is_running() else outcome.reason if outcome else "died"
+        meta, outcome, status = {}, None, "damaged"
     return RunSummary(
-        directory.path.name,
-        directory.path,
-        meta.get("env", "?"),
-        meta.get("agent", "?"),
-        meta.get("seed"),
-        status,
-        outcome.steps if outcome else None,
-        outcome.mean_return_100 if outcome else None,
-        outcome.solved if outcome else None,
-        meta.get("started", ""),
+        name=directory.path.name,
+        path=directory.path,
+        env=meta.get("env", "?"),
+        agent=meta.get("agent", "?"),
+        seed=meta.get("seed"),
+        status=status,
+        steps=outcome.steps if outcome else None,
+        mean_return_100=outcome.mean_return_100 if outcome else None,
+        solved=outcome.solved if outcome else None,
+        started=meta.get("started", ""),
     )
 
 

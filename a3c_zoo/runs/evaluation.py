@@ -6,27 +6,24 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from a3c_zoo.learning.autoreset import autoreset_mode, episode_over
+from a3c_zoo.config import Config, EnvConfig
+from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import one_torch_thread
-from a3c_zoo.plugins.entries import load_object
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_object
 from a3c_zoo.records import Evaluation, Policy
 from a3c_zoo.runs.checkpoints import read_policy
 from a3c_zoo.seeds import SEED_EVALUATION, seed_for
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gymnasium.vector import VectorEnv
-    from numpy.typing import NDArray
-
-    from a3c_zoo.config import Config, EnvConfig
-    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 
 #: Greedy: the most probable action. Sampled: an action drawn from the policy's distribution.
 Mode = Literal["greedy", "sampled"]
@@ -189,7 +186,7 @@ def play_episodes(
     deterministic: bool,
 ) -> Iterator[list[PlayedEpisode]]:
     """Plays `quotas[n]` episodes in environment n. Yields after each step the episodes that ended with it."""
-    mode, is_over = autoreset_mode(env), episode_over(env)
+    autoreset, is_over = autoreset_of(env), episode_over(env)
     observation, _ = env.reset(seed=seed)
     state, starts = None, np.ones(env.num_envs, np.bool_)
     left, running = quotas.copy(), np.zeros(env.num_envs, np.float64)
@@ -204,8 +201,6 @@ def play_episodes(
         left -= ended & (left > 0)
         running[ended], length[ended] = 0, 0
         yield played
-        if mode == "Disabled" and ended.any():
-            observation, _ = env.reset(options={"reset_mask": ended})
-        # An episode starts with this observation, or in NEXT_STEP mode with the one after the ignored step.
-        starts = ignored if mode == "NextStep" else ended
-        ignored = ended if mode == "NextStep" else ignored
+        observation = autoreset.restart(observation, ended)
+        # An episode starts with this observation, or with the one after the ignored step.
+        starts, ignored = (ignored, ended) if autoreset.ignores_a_step else (ended, ignored)

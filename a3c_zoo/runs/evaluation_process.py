@@ -16,16 +16,13 @@ from contextlib import suppress
 from multiprocessing import util
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING
 
+from a3c_zoo.config import RunConfig
 from a3c_zoo.errors import ZooError, one_line
 from a3c_zoo.processes.child import how_it_ended, settle_in
 from a3c_zoo.processes.start import process_context, start_process, warm_up
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask, play_task
 from a3c_zoo.runs.signals import StopEvaluationError
-
-if TYPE_CHECKING:
-    from a3c_zoo.config import RunConfig
 
 STOP_GRACE_S = 0.5  # the child looks at the stop cell after each environment step
 KILL_GRACE_S = 1.0

@@ -11,21 +11,17 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.records import EvaluatorResult, Snapshot
-from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, best_file, read_policy, write_policy
-from a3c_zoo.runs.directory import disk_errors
+from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, best_file, read_policy, write_checkpoint
+from a3c_zoo.runs.directory import RunDirectory, disk_errors
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, play_task
-from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.evaluation_process import EvaluationFault, EvaluationProcess
+from a3c_zoo.runs.progress import Clock
 from a3c_zoo.runs.recorder import RowFile
+from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
-
-if TYPE_CHECKING:
-    from a3c_zoo.runs.clock import Clock
-    from a3c_zoo.runs.directory import RunDirectory
 
 HEADER = "step,seconds,mode,return,length\n"
 
@@ -115,7 +111,7 @@ class Evaluator:
         )
 
     def _begin(self, snapshot: Snapshot, steps: int, training_s: float) -> None:
-        write_policy(self._task.checkpoint, (snapshot.acting or snapshot.state)(), PolicyState(steps))
+        write_checkpoint(self._task.checkpoint, (snapshot.acting or snapshot.state)(), PolicyState(steps))
         self._evaluated, self._started_s = (steps, training_s), time.monotonic()
         self._player.begin(replace(self._task, number=EVALUATOR_EVALUATIONS + self._state.number))
 
@@ -130,7 +126,7 @@ class Evaluator:
         if self._best is None or sampled > self._best[0]:
             agent = read_policy(self._task.checkpoint).agent
             state = PolicyState(step, greedy_return=greedy, sampled_return=sampled)
-            write_policy(best_file(self._directory), agent, state)
+            write_checkpoint(best_file(self._directory), agent, state)
             self._best = sampled, step
         self._file.append("".join(rows) if self._file.position else HEADER + "".join(rows))
         self._state = EvaluatorState(self._state.number + 1, step, at_s, self._file.position)

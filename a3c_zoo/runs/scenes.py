@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import one_torch_thread
+from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.records import Policy
 from a3c_zoo.runs.evaluation import PlayedEpisode, play_episodes
 from a3c_zoo.seeds import SEED_EVALUATION, seed_for
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
     from numpy.typing import NDArray
-
-    from a3c_zoo.config import EnvConfig
-    from a3c_zoo.plugins.entries import EnvEntry
-    from a3c_zoo.records import Policy
 
 DEFAULT_FPS = 30.0
 
@@ -52,7 +51,7 @@ def play_scenes(
     number: int,
     deterministic: bool,
 ) -> Generator[Scene]:
-    """Plays `episodes` episodes, one scene after each step. See `play_all` for `seed` and `number`.
+    """Plays `episodes` episodes, one scene after each step. See `evaluate_policy` for `seed` and `number`.
 
     Raises:
         ZooError: the environment cannot be drawn.

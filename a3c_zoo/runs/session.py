@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from a3c_zoo.errors import ZooError
 from a3c_zoo.records import Outcome, Reason, Report, Snapshot
 from a3c_zoo.runs.checkpoints import Checkpoint, RunState, evaluated_file, save_checkpoint
+from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
 from a3c_zoo.runs.progress import RunProgress
-from a3c_zoo.runs.publisher import Publisher
+from a3c_zoo.runs.recorder import Publisher
 from a3c_zoo.runs.stopping import Stopping
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
 
 if TYPE_CHECKING:
-    from a3c_zoo.runs.directory import RunDirectory
     from a3c_zoo.runs.train import RunSetup, Watch
 
 

@@ -15,8 +15,8 @@ from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_object
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.runs.checkpoints import Checkpoint, newest_checkpoint
-from a3c_zoo.runs.clock import Clock
 from a3c_zoo.runs.directory import RUN_FORMAT, RunDirectory, describe_host, write_atomically
+from a3c_zoo.runs.progress import Clock
 from a3c_zoo.runs.resources import Meter
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 
