@@ -12,10 +12,10 @@ they cross:
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CDataConfig
@@ -28,9 +28,6 @@ from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import descend, forward
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def hand_over_micro_batch(worker: HandoverWorker) -> None:

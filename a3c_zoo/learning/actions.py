@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from math import e, log, pi, prod
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
+from gymnasium import Space, spaces
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from a3c_zoo.errors import ConfigError, UnsupportedSpaceError
-
-if TYPE_CHECKING:
-    from gymnasium import Space
-    from numpy.typing import NDArray
 
 #: log √(2π) and the entropy of N(0, 1) in nats.
 LOG_ROOT_2_PI = 0.5 * log(2 * pi)
@@ -277,8 +275,6 @@ def action_distribution(space: Space[Any], *, squash: bool = False, uniform: boo
         UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary and Box of floating point.
         ConfigError: a bound is infinite, and `squash` or `uniform` needs finite ones.
     """
-    from gymnasium import spaces
-
     match space:
         case spaces.Discrete():
             return Categorical(int(space.n), int(space.start))

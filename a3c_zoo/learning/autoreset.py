@@ -11,14 +11,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 
 from a3c_zoo.errors import EnvironmentContractError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from gymnasium.vector import VectorEnv
-    from numpy.typing import NDArray
 
 EpisodeOver = Callable[[Any, Any, dict[str, Any]], Any]
 

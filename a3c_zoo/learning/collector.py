@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
+from a3c_zoo.learning.actions import ActionDistribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
+from a3c_zoo.learning.contract import CheckedEnvironment
+from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.rollout import Rollout
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from a3c_zoo.learning.actions import ActionDistribution
-    from a3c_zoo.learning.contract import CheckedEnvironment
-    from a3c_zoo.learning.networks import ActorCritic
 
 
 @dataclass(slots=True)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 
 from a3c_zoo.errors import EnvironmentContractError, ObservationError
-from a3c_zoo.learning.spaces import row_of
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
-    from numpy.typing import NDArray
-
-    from a3c_zoo.learning.rollout import Rollout
-    from a3c_zoo.learning.spaces import ObservationSpec
+from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.learning.spaces import ObservationSpec, row_of
 
 
 class CheckedEnvironment:

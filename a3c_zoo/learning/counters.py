@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 #: The columns of a worker's row: agent steps; updates; ticks, which are environment steps and checks while waiting (a
 #: worker without ticks hangs); finished episodes.

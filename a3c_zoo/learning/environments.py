@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import gymnasium
+from gymnasium.error import DependencyNotInstalled
+from gymnasium.vector import SyncVectorEnv, VectorEnv
+
+from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import EnvironmentContractError, PluginError, ZooError, one_line
-from a3c_zoo.plugins.entries import load_object
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
-
-    from a3c_zoo.config import EnvConfig
-    from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.plugins.entries import EnvEntry, load_object
 
 
 def make_vector_env(
@@ -49,8 +48,6 @@ def make_vector_env(
         raise PluginError(
             f"environment '{entry.name}' cannot be made: {one_line(error)}. Its traceback: --debug"
         ) from error
-    from gymnasium.vector import VectorEnv
-
     if not isinstance(env, VectorEnv) or env.num_envs != num_envs:
         found = f"{env.num_envs} environments" if isinstance(env, VectorEnv) else repr(type(env))
         raise EnvironmentContractError(
@@ -66,8 +63,6 @@ EXTRAS = {"box2d": "pip install 'a3c-zoo[box2d]'", "mujoco": "pip install 'gymna
 
 def missing_package(error: BaseException) -> str | None:
     """Returns how to install the missing packages of an environment; None for an error of another kind."""
-    from gymnasium.error import DependencyNotInstalled
-
     if not isinstance(error, DependencyNotInstalled):
         return None
     message = " ".join(str(error).split())
@@ -75,9 +70,6 @@ def missing_package(error: BaseException) -> str | None:
 
 
 def _make_registered(env_id: str, num_envs: int, kwargs: dict[str, Any]) -> VectorEnv[Any, Any, Any]:
-    import gymnasium
-    from gymnasium.vector import SyncVectorEnv
-
     module, colon, name = env_id.rpartition(":")
     if colon:
         importlib.import_module(module)  # its import registers the environment, in each process

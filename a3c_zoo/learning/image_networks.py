@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from a3c_zoo.config import NetworkConfig
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.network_configs import ImageConfig
 from a3c_zoo.learning.networks import ActorCritic, Split, linear
 from a3c_zoo.learning.recurrent import with_core
-
-if TYPE_CHECKING:
-    from a3c_zoo.config import NetworkConfig
-    from a3c_zoo.learning.spaces import ObservationSpec
+from a3c_zoo.learning.spaces import ObservationSpec
 
 #: In place, each saves an allocation, and the gradient of ELU is computed from its result, without an exponential.
 IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from a3c_zoo import hardware
 from a3c_zoo.errors import ConfigError
-
-if TYPE_CHECKING:
-    from a3c_zoo.learning.spaces import ObservationSpec
+from a3c_zoo.learning.spaces import ObservationSpec
 
 #: Memory of an environment with images beside its observations, in bytes (an Atari emulator of ale-py 0.12).
 IMAGE_ENVIRONMENT_BYTES = 1_400_000

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from a3c_zoo.config import NetworkConfig
 from a3c_zoo.learning.network_configs import MLPConfig
 from a3c_zoo.learning.networks import ACTIVATIONS, OBSERVATION_LIMIT, ActorCritic, Split, linear
 from a3c_zoo.learning.recurrent import with_core
-
-if TYPE_CHECKING:
-    from a3c_zoo.config import NetworkConfig
-    from a3c_zoo.learning.spaces import ObservationSpec
+from a3c_zoo.learning.spaces import ObservationSpec
 
 
 class _Tower(nn.Module):

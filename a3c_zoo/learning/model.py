@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import InstanceOf
 from torch import Tensor
 
+from a3c_zoo.config import Config, NetworkConfig
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
 from a3c_zoo.learning.actions import (
     ActionDistribution,
@@ -24,22 +26,13 @@ from a3c_zoo.learning.actions import (
 )
 from a3c_zoo.learning.device import OnDevice
 from a3c_zoo.learning.environments import make_vector_env
-from a3c_zoo.learning.networks import WithDeviations
+from a3c_zoo.learning.networks import ActorCritic, WithDeviations
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
-from a3c_zoo.plugins.entries import load_object
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_object
 from a3c_zoo.seeds import SEED_NETWORK, seed_for
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from a3c_zoo.config import Config, NetworkConfig
-    from a3c_zoo.learning.networks import ActorCritic
-    from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 
 
 @contextmanager

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from a3c_zoo.learning.actions import ActionDistribution
+from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.returns import gae, monte_carlo_returns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from a3c_zoo.learning.actions import ActionDistribution
-    from a3c_zoo.learning.networks import ActorCritic
-    from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.learning.rollout import Rollout
 
 
 @dataclass(frozen=True, slots=True)

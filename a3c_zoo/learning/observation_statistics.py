@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from a3c_zoo.store_order import memory_barrier
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Doubles = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 #: How often a row is read again before an error is raised. A try fails only if its writer collects a whole rollout
 #: during the microsecond that the reading takes.

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from a3c_zoo.config import OptimizerConfig
 from a3c_zoo.errors import DivergedError
-from a3c_zoo.plugins.entries import load_object
-
-if TYPE_CHECKING:
-    from a3c_zoo.config import OptimizerConfig
-    from a3c_zoo.plugins.entries import OptimizerEntry
+from a3c_zoo.plugins.entries import OptimizerEntry, load_object
 
 
 class Optimizer(Protocol):

@@ -15,19 +15,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from a3c_zoo.learning.networks import ActorCritic
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from a3c_zoo.learning.network_configs import CoreConfig
-    from a3c_zoo.learning.networks import Split
+from a3c_zoo.learning.network_configs import CoreConfig
+from a3c_zoo.learning.networks import ActorCritic, Split
 
 
 class Core(nn.Module):

@@ -11,15 +11,11 @@ the caller masks it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float32]
-    Bools = NDArray[np.bool_]
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
 
 
 def gae(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: The arrays of a rollout of T steps, and how many rows more than T each has.
 MORE_ROWS = {"observations": 1, "actions": 0, "rewards": 0, "terminated": 0, "truncated": 0, "valid": 0}

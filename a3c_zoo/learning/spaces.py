@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from gymnasium import Space, spaces
+from numpy.typing import NDArray
 from torch import Tensor
 
 from a3c_zoo.errors import ObservationError, UnsupportedSpaceError
-
-if TYPE_CHECKING:
-    from gymnasium import Space
-    from numpy.typing import NDArray
 
 SUPPORTED = "Box (vectors, and an image by itself), Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of vectors"
 
@@ -159,8 +157,6 @@ def observation_spec(space: Space[Any]) -> ObservationSpec:
     Raises:
         UnsupportedSpaceError: for Dict and Tuple spaces with images, and spaces of no fixed size.
     """
-    from gymnasium import spaces
-
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
         kind: Literal["vector", "image"] = "image" if _is_image(space) else "vector"
         return ObservationSpec(kind, tuple(space.shape), np.dtype(space.dtype))
@@ -178,8 +174,6 @@ def _is_image(space: Any) -> bool:
 
 
 def _leaves(space: Space[Any], path: tuple[str | int, ...], whole: Space[Any]) -> Iterator[Leaf]:
-    from gymnasium import spaces
-
     match space:
         case spaces.Dict():
             for key, part in space.spaces.items():

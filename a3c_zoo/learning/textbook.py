@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor, nn
 from torch.nn import functional
 
+from a3c_zoo.config import NetworkConfig
 from a3c_zoo.learning.networks import Split
-
-if TYPE_CHECKING:
-    from a3c_zoo.config import NetworkConfig
-    from a3c_zoo.learning.spaces import ObservationSpec
+from a3c_zoo.learning.spaces import ObservationSpec
 
 
 class Textbook(Split):

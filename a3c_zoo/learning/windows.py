@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from a3c_zoo.learning.returns import n_step_returns, window_ends
+from a3c_zoo.learning.returns import Bools, Floats, n_step_returns, window_ends
 from a3c_zoo.learning.rollout import Rollout
-
-if TYPE_CHECKING:
-    from a3c_zoo.learning.returns import Bools, Floats
 
 
 class Windows:
