@@ -171,7 +171,7 @@ def test_no_file_is_long() -> None:
 
 def test_agents_inherit_over_two_levels_at_most() -> None:
     """`Member` → `RolloutWorker` or `Learner` → what an agent adds."""
-    for name in ("a3c", "a3c_data", "a3c_grad", "nstep", "learner", "worker"):
+    for name in ("a3c", "a3c_data", "a3c_grad", "learner", "worker"):
         module = importlib.import_module(f"a3c_zoo.agents.{name}")
         for kind in vars(module).values():
             if isinstance(kind, type) and kind.__module__ == module.__name__:

@@ -13,11 +13,11 @@ from a3c_zoo.config import NetworkConfig
 from a3c_zoo.learning.actions import Categorical, action_distribution
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
+from a3c_zoo.learning.mlp import Textbook
 from a3c_zoo.learning.objective import Objective, advantages_and_returns, differentiate, to_unit_length
 from a3c_zoo.learning.returns import monte_carlo_returns, n_step_returns
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
-from a3c_zoo.learning.textbook import Textbook
 from tests.toys import TinyNetwork, ToyVectorEnv
 
 ALL = slice(None)

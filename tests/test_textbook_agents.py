@@ -27,7 +27,7 @@ from tests.turns import work_in_turn
 
 WORKERS = 2
 CARTPOLE = EnvEntry("cartpole", "a3c_zoo_envs.cartpole:make")
-NETWORK = NetworkEntry("textbook", "a3c_zoo.learning.textbook:Textbook", inputs=("vector",))
+NETWORK = NetworkEntry("textbook", "a3c_zoo.learning.mlp:Textbook", inputs=("vector",))
 CLASSIC: dict[str, Any] = {"termination_reward": -10.0, "normalize_returns": True}
 AGENTS = [NStepConfig(n_steps=10, **CLASSIC), MonteCarloConfig(n_steps=500, **CLASSIC)]
 

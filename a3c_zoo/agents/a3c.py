@@ -2,7 +2,8 @@
 
     collect ──▶ differentiate ──▶ apply        all three in every worker; there is no learner
 
-`agent.locking: apply` puts a lock around apply alone, so that its cost and its gain can be measured.
+`agent.locking: apply` puts a lock around apply alone, so that its cost and its gain can be measured. The textbook's
+agents `nstep` and `monte-carlo` differ only in their configuration models (`TextbookConfig`).
 
 (Mnih et al. 2016, arXiv:1602.01783, algorithm S3; Recht et al. 2011, arXiv:1106.5730, for the missing lock.)
 """
@@ -72,13 +73,13 @@ def update_columns(config: LossConfig, num_envs: int) -> list[slice]:
 
 
 def run(context: RunContext) -> None:
-    """Trains until the run says stop; `AgentEntry.run` of `a3c`."""
+    """Trains until the run says stop; `AgentEntry.run` of `a3c`, `nstep` and `monte-carlo`."""
     config = context.config.agent
-    assert isinstance(config, A3CConfig)
+    assert isinstance(config, LossConfig)
     update_columns(config, context.config.env.num_envs)
 
     def exchange(model: Model) -> Lock | None:
-        is_needed = config.locking == "apply" and not context.serial
+        is_needed = isinstance(config, A3CConfig) and config.locking == "apply" and not context.serial
         return process_context(context.config.run.start_method).Lock() if is_needed else None
 
     train(context, A3CWorker, None, exchange)

@@ -120,7 +120,10 @@ class A3CGradConfig(HandoverConfig):
 
 
 class TextbookConfig(LossConfig):
-    """The keys of the textbook's CartPole agents; the defaults are its numbers."""
+    """The keys of the textbook's CartPole agents; the defaults are its numbers (Zai & Brown 2020, chapter 5).
+
+    A worker has one environment, acts with the shared parameters themselves, and pulls only observation statistics.
+    """
 
     cut_at_end: ClassVar[bool] = True
 

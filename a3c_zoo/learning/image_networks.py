@@ -16,7 +16,7 @@ from torch.nn import functional
 from a3c_zoo.config import NetworkConfig
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.network_configs import ImageConfig
-from a3c_zoo.learning.networks import ActorCritic, Split, linear
+from a3c_zoo.learning.networks import ActorCritic, Split, orthogonal
 from a3c_zoo.learning.recurrent import with_core
 from a3c_zoo.learning.spaces import ObservationSpec
 
@@ -102,7 +102,8 @@ class ConvActorCritic(Split):
                     f"network '{name}' cannot take frames of {spec.shape[1]}×{spec.shape[2]}: they are too small for "
                     f"convolution {len(convs) + 1}. Use larger frames (Atari's env.frame_size), or another network"
                 )
-            convs.append(_convolution(channels, conv, gain))
+            layer = nn.Conv2d(channels, conv.filters, conv.kernel, conv.stride, conv.padding)
+            convs.append(orthogonal(layer, gain))
             channels, sizes = conv.filters, [conv.size(size) for size in sizes]
         self.convs = nn.ModuleList(convs)
         self._convs = tuple(convs)  # for fast access, see mlp.py
@@ -112,11 +113,11 @@ class ConvActorCritic(Split):
             if architecture.separate:
                 raise ConfigError(f"network '{name}' has two hidden layers side by side, so it takes no recurrent core")
             hidden, width = 0 if architecture.core_is_hidden else 1, config.recurrent_size
-        self.hidden = nn.ModuleList(linear(convolved, architecture.hidden, gain) for _ in range(hidden))
+        self.hidden = nn.ModuleList(orthogonal(nn.Linear(convolved, architecture.hidden), gain) for _ in range(hidden))
         self.num_features = architecture.hidden if hidden else convolved
         self._separate = architecture.separate
-        self.actor = linear(width, num_logits, 0.01)
-        self.critic = linear(width, 1, 1.0)
+        self.actor = orthogonal(nn.Linear(width, num_logits), 0.01)
+        self.critic = orthogonal(nn.Linear(width, 1), 1.0)
 
     def _convolved(self, observations: Tensor) -> Tensor:
         """`[B, features]` in the network's precision, from uint8 `[B, C, H, W]`."""
@@ -143,14 +144,6 @@ class ConvActorCritic(Split):
     def _hidden(self, features: Tensor, number: int) -> Tensor:
         hidden: Tensor = self.activation(self.hidden[number](features))
         return hidden
-
-
-def _convolution(channels: int, conv: Conv, gain: float) -> nn.Conv2d:
-    layer = nn.Conv2d(channels, conv.filters, conv.kernel, conv.stride, conv.padding)
-    nn.init.orthogonal_(layer.weight, gain)
-    assert layer.bias is not None
-    nn.init.zeros_(layer.bias)
-    return layer
 
 
 def _factory(architecture: Architecture, name: str) -> Callable[[ObservationSpec, int, NetworkConfig], ActorCritic]:

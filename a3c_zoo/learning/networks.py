@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu}
+
+Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 #: Normalised observations are clipped to ± this many standard deviations.
 OBSERVATION_LIMIT = 10.0
@@ -144,9 +146,9 @@ class WithDeviations(ActorCritic):
         return torch.cat((means, self.log_std.float().expand_as(means)), dim=-1)
 
 
-def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
-    """A layer with orthogonal weights (Saxe et al. 2014, arXiv:1312.6120) and zero biases."""
-    layer = nn.Linear(inputs, outputs)
+def orthogonal(layer: Layer, gain: float) -> Layer:
+    """Gives a layer orthogonal weights (Saxe et al. 2014, arXiv:1312.6120) and zero biases; returns it."""
     nn.init.orthogonal_(layer.weight, gain)
+    assert layer.bias is not None
     nn.init.zeros_(layer.bias)
     return layer

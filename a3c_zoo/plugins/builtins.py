@@ -64,8 +64,8 @@ AGENTS = (
     _agent("a3c", "A3CConfig", "Hogwild: every worker updates the shared parameters, without locks"),
     _agent("a3c-data", "A3CDataConfig", "data parallel: workers collect samples, a learner computes the updates"),
     _agent("a3c-grad", "A3CGradConfig", "gradient parallel: workers compute gradients, a learner applies them"),
-    _agent("nstep", "NStepConfig", "textbook: rollouts of N steps, acts with the live parameters", True),
-    _agent("monte-carlo", "MonteCarloConfig", "textbook: whole episodes, no bootstrap", True, module="nstep"),
+    _agent("nstep", "NStepConfig", "textbook: rollouts of N steps, acts with the live parameters", True, "a3c"),
+    _agent("monte-carlo", "MonteCarloConfig", "textbook: whole episodes, no bootstrap", True, "a3c"),
 )
 
 
@@ -97,7 +97,7 @@ def zoo_networks() -> list[NetworkEntry]:
         ),
         NetworkEntry(
             name="textbook",
-            factory="a3c_zoo.learning.textbook:Textbook",
+            factory="a3c_zoo.learning.mlp:Textbook",
             description="25 and 50 units, inputs scaled to length 1; the critic does not train the body",
         ),
         _image_network("a3c-ff", "filters: 16 8×8/4, 32 4×4/2; 256 units (A3C paper)"),
