@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import a3c_zoo
-from a3c_zoo.learning.device import OnDevice, check_device
 from a3c_zoo.learning.model import Model
+from a3c_zoo.learning.networks import OnDevice, check_device
 from a3c_zoo.learning.objective import differentiate
 from a3c_zoo.plugins import builtins
 from a3c_zoo.runs.checkpoints import newest_checkpoint

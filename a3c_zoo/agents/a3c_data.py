@@ -15,7 +15,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CDataConfig
@@ -33,7 +32,14 @@ from a3c_zoo.records import RunContext
 def hand_over_micro_batch(worker: HandoverWorker) -> None:
     """Fills one slot with the complete windows of a rollout and their returns."""
     windows, rollout, num_steps = worker.windows, worker.windows.rollout, worker.windows.num_steps
-    returns = windows.returns(_values_ahead(worker))
+    network = worker.model.network
+    if rollout.states is None:
+        ahead = windows.values_ahead(network.value)
+    else:  # a recurrent core values observations in one pass over all of them
+        with torch.inference_mode():
+            _, values, value = forward(network, windows.samples, slice(None))
+        ahead = windows.values_ahead(value, values.numpy().reshape(-1, windows.valid.shape[1]))
+    returns = windows.returns(ahead)
     slot = worker.claim()
     slot["observations"].copy_(rollout.observations[:num_steps].flatten(0, 1))
     slot["actions"].copy_(rollout.actions[:num_steps].flatten(0, 1))
@@ -43,16 +49,6 @@ def hand_over_micro_batch(worker: HandoverWorker) -> None:
     slot["returns"].copy_(torch.from_numpy(returns.reshape(-1)))
     slot["valid"].copy_(torch.from_numpy(windows.valid.reshape(-1)))
     worker.commit(slot)
-
-
-def _values_ahead(worker: HandoverWorker) -> NDArray[np.float32]:
-    """See `Windows.values_ahead`; a recurrent core values observations in one pass over all of them."""
-    network, windows = worker.model.network, worker.windows
-    if windows.rollout.states is None:
-        return windows.values_ahead(network.value)
-    with torch.inference_mode():
-        _, values, value = forward(network, windows.samples, slice(None))
-    return windows.values_ahead(value, values.numpy().reshape(-1, windows.valid.shape[1]))
 
 
 def hand_over_transitions(worker: HandoverWorker) -> None:

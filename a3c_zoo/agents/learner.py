@@ -105,6 +105,7 @@ class Learner(Member):
             pass
 
     def _take_next(self) -> bool:
+        """Takes the next item and learns from a whole update; false for an empty ring."""
         self.on_tick()
         if (offered := self.ring.offer()) is None:
             return False
@@ -112,17 +113,15 @@ class Learner(Member):
         self.versions.append(int(slot["version"]))
         is_complete = self.take(slot)
         self.ring.release(worker)
-        if is_complete:
-            self._learn()
-        return True
-
-    def _learn(self) -> None:
+        if not is_complete:
+            return True
         wanted = self.wants_metrics()
         gradient, metrics = self.differentiate(wanted)
         applied = self.applier.apply(gradient, self.versions)
         self.versions.clear()
         if wanted:
             self.tell(metrics | applied)
+        return True
 
     def take(self, slot: dict[str, Tensor]) -> bool:
         """Copies or adds up what a slot holds; returns whether there is enough for an update."""

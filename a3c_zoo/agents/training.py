@@ -37,12 +37,21 @@ def train(
     Raises:
         ConfigError: agent, network and environment do not fit together, or not into memory.
     """
-    config = context.config
+    config, agent = context.config, context.config.agent
+    assert isinstance(agent, LossConfig)
+    assert config.network is not None
     assert context.network is not None
     check_schedule(config)
     check_live(config)
     spaces = probe_spaces(context.entry, context.network, config, context.supported_spaces)
-    _check_memory(config, spaces)
+    check_memory(
+        spaces.observations,
+        workers=config.run.workers,
+        num_envs=config.env.num_envs,
+        stored_steps=agent.stored_steps,
+        update_samples=agent.samples_per_update(config.env.num_envs) if config.run.device == "cpu" else 0,
+        number_bytes=2 if config.network.computes_in == "bfloat16" else 4,
+    )
     model = Model.create(spaces, context.network, config)
     with loading():
         saved = from_plain(AgentState, context.checkpoint, "agent") if context.checkpoint else None
@@ -80,20 +89,6 @@ def check_live(config: Config) -> None:
     raise ConfigError(
         f"agent '{config.agent_name}' acts with the shared parameters, float32 in the CPU's memory, but its "
         f"network computes in {precision} on {device}: {cure}-o network.precision=float32 --device cpu"
-    )
-
-
-def _check_memory(config: Config, spaces: Spaces) -> None:
-    agent, num_envs = config.agent, config.env.num_envs
-    assert isinstance(agent, LossConfig)
-    assert config.network is not None
-    check_memory(
-        spaces.observations,
-        workers=config.run.workers,
-        num_envs=num_envs,
-        stored_steps=agent.stored_steps,
-        update_samples=agent.samples_per_update(num_envs) if config.run.device == "cpu" else 0,
-        number_bytes=2 if config.network.computes_in == "bfloat16" else 4,
     )
 
 

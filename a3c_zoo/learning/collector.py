@@ -16,6 +16,7 @@ from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.recurrent import kept
+from a3c_zoo.learning.returns import Bools, Floats
 from a3c_zoo.learning.rollout import Rollout
 
 
@@ -79,9 +80,9 @@ class Collector:
             self._buffers.core[0][self._newest] = start
 
     @property
-    def ended(self) -> NDArray[np.bool_]:
+    def ended(self) -> Bools:
         """Which environments' episodes ended with the last row, `[N]`; a lost life is no end."""
-        ended: NDArray[np.bool_] = self._over[self._newest]
+        ended: Bools = self._over[self._newest]
         return ended
 
     def collect(self, network: ActorCritic) -> list[FinishedEpisode]:
@@ -205,9 +206,7 @@ class EpisodeAccounts:
     def __init__(self, num_envs: int) -> None:
         self.returns, self.lengths = np.zeros(num_envs, np.float64), np.zeros(num_envs, np.int64)
 
-    def add(
-        self, rewards: NDArray[np.float32], valid: NDArray[np.bool_], over: NDArray[np.bool_]
-    ) -> list[FinishedEpisode]:
+    def add(self, rewards: Floats, valid: Bools, over: Bools) -> list[FinishedEpisode]:
         """Adds T steps; returns the episodes that ended in them, by row and then by environment.
 
         Args:

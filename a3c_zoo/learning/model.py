@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import InstanceOf
 from torch import Tensor
 
-from a3c_zoo.config import Config, NetworkConfig
+from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
 from a3c_zoo.learning.actions import (
     ActionDistribution,
@@ -24,9 +24,8 @@ from a3c_zoo.learning.actions import (
     distribution_from,
     distribution_state,
 )
-from a3c_zoo.learning.device import OnDevice
 from a3c_zoo.learning.environments import make_vector_env
-from a3c_zoo.learning.networks import ActorCritic, WithDeviations
+from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
@@ -136,7 +135,10 @@ class Model:
         self.spaces = spaces
         self.config = config
         self.device = device
-        self.module = _build(spaces, entry, config.network)
+        num_logits = spaces.actions.num_logits
+        self.module: ActorCritic = load_object(entry.factory)(spaces.observations, num_logits, config.network)
+        if isinstance(spaces.actions, Gaussian) and not isinstance(spaces.actions, UniformBox):
+            self.module = WithDeviations(self.module, num_logits)
         self.flat = FlatParameters(self.module, DTYPES[config.network.computes_in], device)
         self.network = self.module if device == "cpu" else cast("ActorCritic", OnDevice(self.module, device))
 
@@ -178,12 +180,6 @@ class Model:
         """Loads saved parameters and observation statistics."""
         self.check_shapes(saved.shapes)
         self.pull(saved.parameters, saved.statistics)
-
-
-def _build(spaces: Spaces, entry: NetworkEntry, config: NetworkConfig) -> ActorCritic:
-    network: ActorCritic = load_object(entry.factory)(spaces.observations, spaces.actions.num_logits, config)
-    is_gaussian = isinstance(spaces.actions, Gaussian) and not isinstance(spaces.actions, UniformBox)
-    return WithDeviations(network, spaces.actions.num_logits) if is_gaussian else network
 
 
 def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> SavedModel:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from a3c_zoo.learning.actions import ActionDistribution
 from a3c_zoo.learning.networks import ActorCritic
-from a3c_zoo.learning.returns import gae, monte_carlo_returns
+from a3c_zoo.learning.returns import Bools, Floats, gae, monte_carlo_returns
 from a3c_zoo.learning.rollout import Rollout
 
 
@@ -54,12 +53,8 @@ class Objective:
 
 
 def advantages_and_returns(
-    rollout: Rollout,
-    columns: slice,
-    values: NDArray[np.float32],
-    next_values: NDArray[np.float32],
-    objective: Objective,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    rollout: Rollout, columns: slice, values: Floats, next_values: Floats, objective: Objective
+) -> tuple[Floats, Floats]:
     """Returns advantages and value targets, both `[T, n]`, for the environments in `columns`."""
     rewards = rollout.rewards[:, columns]
     terminated, truncated = rollout.terminated[:, columns], rollout.truncated[:, columns]
@@ -81,19 +76,19 @@ def advantages_and_returns(
     return advantages, returns
 
 
-def to_unit_length(returns: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:
+def to_unit_length(returns: Floats, valid: Bools) -> Floats:
     """Divides returns by the L2 norm of the valid ones (Zai & Brown 2020, chapter 5); zeros stay zeros."""
     norm = np.linalg.norm(returns[valid])
-    result: NDArray[np.float32] = returns / np.float32(norm if norm > 0 else 1.0)
+    result: Floats = returns / np.float32(norm if norm > 0 else 1.0)
     return result
 
 
-def normalize(advantages: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:
+def normalize(advantages: Floats, valid: Bools) -> Floats:
     """Shifts and scales advantages to mean 0 and standard deviation 1 over the valid samples."""
     chosen = advantages[valid]
     if not chosen.size:  # a short update may hold ignored steps only; the mean of an empty array is NaN
         return advantages
-    result: NDArray[np.float32] = (advantages - chosen.mean()) / (chosen.std() + 1e-8)
+    result: Floats = (advantages - chosen.mean()) / (chosen.std() + 1e-8)
     return result
 
 
@@ -144,9 +139,9 @@ def descend(
     logits: Tensor,
     all_values: Tensor,
     actions: Tensor,
-    advantages: NDArray[np.float32],
-    returns: NDArray[np.float32],
-    valid: NDArray[np.bool_],
+    advantages: Floats,
+    returns: Floats,
+    valid: Bools,
     objective: Objective,
     want_metrics: bool = False,
 ) -> dict[str, float]:

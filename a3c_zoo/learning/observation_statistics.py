@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -31,7 +33,6 @@ class ObservationStatistics:
     def __init__(self, tensor: Tensor) -> None:
         self._rows: Doubles = tensor.numpy()
         self._half_size = (tensor.shape[1] - 1) // 2
-        self._size = (self._half_size - 1) // 2
 
     @staticmethod
     def zeros(workers: int, num_features: int) -> Tensor:
@@ -44,13 +45,10 @@ class ObservationStatistics:
             return
         row, wide = self._rows[worker], batch.astype(np.float64)
         mean = wide.mean(axis=0)
-        theirs = (float(len(wide)), mean, np.square(wide - mean).sum(axis=0))
+        theirs = np.concatenate(([len(wide)], mean, np.square(wide - mean).sum(axis=0)))
         written = int(row[0]) + 1
         memory_barrier()  # readers may still read this half, until they see the number of the other one
-        half = self._half(row, written)
-        half[0], half[1 : 1 + self._size], half[1 + self._size :] = merge(
-            self._parts(self._half(row, written - 1)), theirs
-        )
+        self._half(row, written)[:] = merged(self._half(row, written - 1), theirs)
         memory_barrier()
         row[0] = written
 
@@ -63,21 +61,16 @@ class ObservationStatistics:
 
     def mean_and_scale(self) -> tuple[Tensor, Tensor]:
         """Mean and 1/standard deviation over all workers, both `[F]`, float32; 0 and 1 without observations."""
-        total: tuple[float, Doubles, Doubles] = (0.0, np.zeros(self._size), np.zeros(self._size))
-        for row in self._rows:
-            total = merge(total, self._parts(self._read(row)))
-        count, mean, deviations = total
+        total = functools.reduce(merged, map(self._read, self._rows), np.zeros(self._half_size))
+        count, (mean, deviations) = total[0], np.split(total[1:], 2)
         if not count:
-            return torch.zeros(self._size), torch.ones(self._size)
+            return torch.zeros(len(mean)), torch.ones(len(mean))
         scale = 1.0 / np.sqrt(deviations / count + 1e-8)
         return torch.from_numpy(mean.astype(np.float32)), torch.from_numpy(scale.astype(np.float32))
 
     def _half(self, row: Doubles, written: int) -> Doubles:
         start = 1 + written % 2 * self._half_size
         return row[start : start + self._half_size]
-
-    def _parts(self, half: Doubles) -> tuple[float, Doubles, Doubles]:
-        return float(half[0]), half[1 : 1 + self._size], half[1 + self._size :]
 
     def _read(self, row: Doubles) -> Doubles:
         """A copy of the newest complete half; the number of writes changes before the writer comes back to it."""
@@ -91,16 +84,15 @@ class ObservationStatistics:
         raise RuntimeError(f"observation statistics changed in each of {READ_TRIES} readings")
 
 
-def merge(
-    ours: tuple[float, Doubles, Doubles], theirs: tuple[float, Doubles, Doubles]
-) -> tuple[float, Doubles, Doubles]:
-    """Count, mean and sum of squared deviations of the union of two samples (Chan, Golub & LeVeque 1979, eq. 1.5)."""
-    (n, mean, deviations), (m, other_mean, other_deviations) = ours, theirs
-    if n + m == 0:
+def merged(ours: Doubles, theirs: Doubles) -> Doubles:
+    """The union of two samples (Chan, Golub & LeVeque 1979, eq. 1.5).
+
+    A sample is an array of its count, mean `[F]` and sum of squared deviations `[F]`, `[1 + 2F]`.
+    """
+    (n, m), total = (ours[0], theirs[0]), ours[0] + theirs[0]
+    if total == 0:
         return ours
+    (mean, deviations), (other_mean, other_deviations) = np.split(ours[1:], 2), np.split(theirs[1:], 2)
     delta = other_mean - mean
-    return (
-        n + m,
-        mean + delta * (m / (n + m)),
-        deviations + other_deviations + np.square(delta) * (n * m / (n + m)),
-    )
+    spread = np.square(delta) * (n * m / total)
+    return np.concatenate(([total], mean + delta * (m / total), deviations + other_deviations + spread))

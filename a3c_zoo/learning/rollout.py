@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from a3c_zoo.learning.returns import Bools, Floats
+
 #: The arrays of a rollout of T steps, and how many rows more than T each has.
 MORE_ROWS = {"observations": 1, "actions": 0, "rewards": 0, "terminated": 0, "truncated": 0, "valid": 0}
 MORE_ROWS_WITH_CORE = {**MORE_ROWS, "states": 1, "resets": 1}
@@ -35,13 +37,13 @@ class Rollout:
 
     observations: Tensor
     actions: Tensor
-    rewards: NDArray[np.float32]
-    terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-    valid: NDArray[np.bool_]
+    rewards: Floats
+    terminated: Bools
+    truncated: Bools
+    valid: Bools
     finals: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
     states: Tensor | None = None
-    resets: NDArray[np.bool_] | None = None
+    resets: Bools | None = None
 
     @classmethod
     def zeros(cls, rows: int, num_envs: int, observation: Any, action: Any, start: Tensor | None) -> Rollout:
@@ -63,7 +65,7 @@ class Rollout:
         )
 
     @property
-    def core(self) -> tuple[Tensor, NDArray[np.bool_]]:
+    def core(self) -> tuple[Tensor, Bools]:
         """`states` and `resets` of a rollout with a recurrent core."""
         assert self.states is not None
         assert self.resets is not None
@@ -84,9 +86,7 @@ class Rollout:
         names = MORE_ROWS if self.states is None else MORE_ROWS_WITH_CORE
         return [np.asarray(getattr(self, name)) for name in names]
 
-    def next_values(
-        self, values: NDArray[np.float32], columns: slice, value: Callable[[Tensor], Tensor]
-    ) -> NDArray[np.float32]:
+    def next_values(self, values: Floats, columns: slice, value: Callable[[Tensor], Tensor]) -> Floats:
         """The value of the state after each step, `[T, n]`.
 
         Args:

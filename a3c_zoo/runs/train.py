@@ -84,7 +84,7 @@ class RunSetup:
         if not self.serial and (self.config.run.has_evaluator or not self.agent.one_process):
             warm_up(self.config.run.start_method)
         if (device := self.config.run.device) != "cpu":  # only this needs torch before there is a directory
-            from a3c_zoo.learning.device import check_device
+            from a3c_zoo.learning.networks import check_device
 
             check_device(device)
 
