@@ -257,7 +257,7 @@ class TestModelPolicy:
         model = Model.create(Spaces(spec, Categorical(3, 5)), MLP_ENTRY, config())
         with torch.no_grad():
             model.network.get_parameter("actor.layers.1.bias")[2] = 100
-        return ModelPolicy(model)
+        return ModelPolicy(model.spaces, model.network)
 
     @pytest.mark.parametrize("deterministic", [True, False])
     def test_a_batch_or_one(self, deterministic: bool) -> None:
@@ -283,7 +283,9 @@ class TestModelPolicy:
     def test_samples_come_from_its_seed(self) -> None:
         model = Model.create(Spaces(VECTOR, Categorical(3)), MLP_ENTRY, config())
         batch = np.zeros((50, 4), np.float32)
-        one, same, other = (ModelPolicy(model, seed).predict(batch)[0].tolist() for seed in (1, 1, 2))
+        one, same, other = (
+            ModelPolicy(model.spaces, model.network, seed).predict(batch)[0].tolist() for seed in (1, 1, 2)
+        )
         assert one == same
         assert one != other
         assert set(one) == {0, 1, 2}

@@ -124,7 +124,7 @@ def _snapshot(model: Model, shared: WorkerContext, crew: Crew) -> Snapshot:
 
     def policy(seed: int) -> ModelPolicy:
         model.pull(shared.parameters, shared.observation_statistics)
-        return ModelPolicy(model, seed)
+        return ModelPolicy(model.spaces, model.network, seed)
 
     return Snapshot(policy, state, lambda: to_plain(ActingState(saved())))
 
@@ -135,4 +135,4 @@ def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: M
     saved = from_plain(ActingState, state, "agent").model
     model = Model(Spaces.from_state_dict(saved.spaces), network, config)
     model.load(saved)
-    return ModelPolicy(model, config.run.seed)
+    return ModelPolicy(model.spaces, model.network, config.run.seed)

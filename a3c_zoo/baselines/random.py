@@ -36,13 +36,6 @@ class UniformNetwork(ActorCritic):
         return torch.zeros(len(observations), self._num_logits)
 
 
-class Uniform:
-    """A model of random actions in these spaces, for `ModelPolicy`."""
-
-    def __init__(self, spaces: Spaces) -> None:
-        self.spaces, self.network = spaces, UniformNetwork(spaces.actions.num_logits)
-
-
 @dataclass(frozen=True, slots=True)
 class _Inputs:
     """What the one worker gets.
@@ -54,7 +47,7 @@ class _Inputs:
 
     entry: EnvEntry
     config: Config
-    model: Uniform
+    spaces: Spaces
     steps: Tensor
     resumes: int
 
@@ -63,9 +56,9 @@ class RandomWorker:
     """Collects rollouts and learns nothing."""
 
     def __init__(self, inputs: _Inputs, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
-        config, spaces, seed = inputs.config, inputs.model.spaces, inputs.config.run.seed
+        config, spaces, seed = inputs.config, inputs.spaces, inputs.config.run.seed
         assert isinstance(config.agent, RandomConfig)
-        self._network, self._report, self._steps = inputs.model.network, Report(), inputs.steps
+        self._network, self._report, self._steps = UniformNetwork(spaces.actions.num_logits), Report(), inputs.steps
         env = make_vector_env(inputs.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
         self._collector = Collector(
             CheckedEnvironment(env, inputs.entry.name, spaces.observations),
@@ -106,18 +99,19 @@ def run(context: RunContext) -> None:
     assert isinstance(config.agent, RandomConfig)
     spaces = probe_spaces(context.entry, None, config, context.supported_spaces)
     check_memory(spaces.observations, workers=1, num_envs=config.env.num_envs, stored_steps=config.agent.n_steps)
-    model = Uniform(spaces)
+    network = UniformNetwork(spaces.actions.num_logits)
     resumes = saved["session"] + 1 if saved else 0
     steps = torch.tensor([saved["steps"] if saved else 0])
-    inputs = _Inputs(context.entry, config, model, steps, resumes)
+    inputs = _Inputs(context.entry, config, spaces, steps, resumes)
     crew = SerialCrew(RandomWorker, inputs, 1, saved["workers"] if saved else None)
 
     def state() -> dict[str, Any]:
         return {"spaces": spaces.state_dict(), "session": resumes, "steps": int(steps), "workers": crew.states()}
 
-    supervise(crew, context, Snapshot(lambda seed: ModelPolicy(model, seed), state))
+    supervise(crew, context, Snapshot(lambda seed: ModelPolicy(spaces, network, seed), state))
 
 
 def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:
     """Returns the policy of a checkpoint; `AgentEntry.load`."""
-    return ModelPolicy(Uniform(Spaces.from_state_dict(state["spaces"])), config.run.seed)
+    spaces = Spaces.from_state_dict(state["spaces"])
+    return ModelPolicy(spaces, UniformNetwork(spaces.actions.num_logits), config.run.seed)

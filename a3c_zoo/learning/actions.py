@@ -110,6 +110,7 @@ class MultiCategorical:
     space_shape: tuple[int, ...]
     space_dtype: str = "<i8"
     dtype: ClassVar[torch.dtype] = torch.int64
+    noise = Categorical.noise
 
     @property
     def num_logits(self) -> int:
@@ -118,10 +119,6 @@ class MultiCategorical:
     @property
     def shape(self) -> tuple[int, ...]:
         return (len(self.sizes),)
-
-    def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
-        """Gumbel(0, 1)."""
-        return out.exponential_(generator=generator).log_().neg_()
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
         """The Gumbel-max trick for each choice, `[B, K]`, int64."""

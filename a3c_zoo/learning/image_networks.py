@@ -134,12 +134,10 @@ class ConvActorCritic(Split):
         return x if self._separate or not self.hidden else self._hidden(x, 0)
 
     def logits(self, outputs: Tensor) -> Tensor:
-        logits: Tensor = self.actor(self._hidden(outputs, 0) if self._separate else outputs)
-        return logits.float()
+        return self.actor.forward(self._hidden(outputs, 0) if self._separate else outputs).float()
 
     def values(self, outputs: Tensor) -> Tensor:
-        values: Tensor = self.critic(self._hidden(outputs, 1) if self._separate else outputs)
-        return values.squeeze(-1).float()
+        return self.critic.forward(self._hidden(outputs, 1) if self._separate else outputs).squeeze(-1).float()
 
     def _hidden(self, features: Tensor, number: int) -> Tensor:
         hidden: Tensor = self.activation(self.hidden[number](features))

@@ -102,8 +102,7 @@ class Textbook(Split):
         return features
 
     def logits(self, outputs: Tensor) -> Tensor:
-        logits: Tensor = self.actor(outputs)
-        return logits
+        return self.actor.forward(outputs)
 
     def values(self, outputs: Tensor) -> Tensor:
         values: Tensor = self.critic(outputs.detach())

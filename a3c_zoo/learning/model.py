@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -188,21 +188,11 @@ def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> 
     return SavedModel(model.spaces.state_dict(), model.shapes(), parameters.clone(), seen)
 
 
-class Actor(Protocol):
-    """The parts of a model that acting uses."""
-
-    @property
-    def spaces(self) -> Spaces: ...
-
-    @property
-    def network(self) -> ActorCritic: ...
-
-
 class ModelPolicy:
-    """Acts with the present parameters of a model; `predict` is that of stable-baselines3."""
+    """Acts with the present parameters of a network; `predict` is that of stable-baselines3."""
 
-    def __init__(self, model: Actor, seed: int = 0) -> None:
-        self.model = model
+    def __init__(self, spaces: Spaces, network: ActorCritic, seed: int = 0) -> None:
+        self.spaces, self.network = spaces, network
         self._generator = torch.Generator().manual_seed(seed)
 
     @torch.inference_mode()
@@ -225,13 +215,13 @@ class ModelPolicy:
         Raises:
             ObservationError: an observation or a state has the wrong shape.
         """
-        distribution = self.model.spaces.actions
-        batch, is_single = as_batch(self.model.spaces.observations, observation)
-        rows, start = torch.from_numpy(batch), self.model.network.start(len(batch))
+        distribution = self.spaces.actions
+        batch, is_single = as_batch(self.spaces.observations, observation)
+        rows, start = torch.from_numpy(batch), self.network.start(len(batch))
         if start is None:
-            logits = self.model.network.policy(rows)
+            logits = self.network.policy(rows)
         else:
-            logits, after = self.model.network.step(rows, core_state(start, state, episode_start))
+            logits, after = self.network.step(rows, core_state(start, state, episode_start))
             state = tuple(after.unsqueeze(1).numpy())
         if deterministic:
             actions = distribution.mode(logits)
