@@ -18,7 +18,7 @@ from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.objective import Objective, advantages_and_returns
 from a3c_zoo.learning.spaces import observation_spec
-from a3c_zoo.runs.evaluation import evaluate_policy
+from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
 from a3c_zoo_envs._atari import AtariGames
 from a3c_zoo_envs.atari_family import atari_entry
 from a3c_zoo_envs.env_configs import AtariConfig
@@ -403,7 +403,8 @@ def test_an_evaluation_plays_whole_games() -> None:
     for life_loss in (True, False):
         keys = AtariConfig(life_loss=life_loss, frame_size=8, frame_stack=1)
         entry = atari_entry("breakout", "breakout")
-        result = evaluate_policy(RandomActions(), entry, keys, episodes=3, num_envs=2, seed=0, number=0).evaluation()
+        to_play = EpisodesToPlay(entry, keys, 3, seed=0, number=0, num_envs=2)
+        result = evaluate_policy(RandomActions(), to_play).evaluation()
         results.append((result.mean_return, result.max_return, result.mean_length))
     assert results[0] == results[1]
     assert results[0][2] > 100  # five lives

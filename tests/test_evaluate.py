@@ -15,7 +15,7 @@ from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
-from a3c_zoo.runs.evaluation import evaluate_policy
+from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import CHECK_EVALUATIONS
 from tests.toys import MODES, SCRIPT, Script, ToyVectorEnv
@@ -40,11 +40,8 @@ class FirstAction:
 
 def play(policy: FirstAction | None = None, episodes: int = 10, num_envs: int = 2, **kwargs: Any) -> Any:
     entry = EnvEntry("toy", "tests.toys:make", kwargs=kwargs)
-    config, number = EnvConfig(), CHECK_EVALUATIONS
-    played = evaluate_policy(
-        policy or FirstAction(), entry, config, episodes=episodes, num_envs=num_envs, seed=0, number=number
-    )
-    return played.evaluation()
+    to_play = EpisodesToPlay(entry, EnvConfig(), episodes, seed=0, number=CHECK_EVALUATIONS, num_envs=num_envs)
+    return evaluate_policy(policy or FirstAction(), to_play).evaluation()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -111,7 +108,7 @@ def test_an_evaluation_can_be_stopped() -> None:
 
     entry = EnvEntry("toy", "tests.toys:make", kwargs={"scripts": [SHORT]})
     with pytest.raises(StopEvaluationError):
-        evaluate_policy(FirstAction(), entry, EnvConfig(), episodes=10, num_envs=2, seed=0, number=0, on_step=stop)
+        evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 10, 0, 0, num_envs=2), on_step=stop)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
-from a3c_zoo.runs.scenes import Scene, play_scenes
+from a3c_zoo.runs.evaluation import EpisodesToPlay, Scene, play_scenes
 from tests.test_evaluate import FirstAction
 from tests.toys import ToyVectorEnv
 from tests.toys_runs import command_line
@@ -316,7 +316,7 @@ def make_drawn(num_envs: int, seed: int, pictures: int, render_mode: str | None 
 
 def play_toy(factory: str, **kwargs: Any) -> list[Scene]:
     entry = EnvEntry("toy", factory, kwargs=kwargs)
-    return list(play_scenes(FirstAction(), entry, EnvConfig(), episodes=1, seed=0, number=0, deterministic=True))
+    return list(play_scenes(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 1, seed=0, number=0), deterministic=True))
 
 
 def test_an_environment_that_draws_nothing() -> None:

@@ -18,7 +18,7 @@ from a3c_zoo.runs.train import RunSetup, train_new, train_on
 from a3c_zoo.seeds import USER_EVALUATIONS
 
 if TYPE_CHECKING:
-    from a3c_zoo.runs.scenes import Scene
+    from a3c_zoo.runs.evaluation import EpisodesToPlay, Scene
 
 
 def train(
@@ -116,13 +116,17 @@ def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Pa
     return _load(run, checkpoint, runs_dir)[0]
 
 
-def _load(run: str | Path, checkpoint: str, runs_dir: str | Path) -> tuple[Policy, RunSetup]:
-    from a3c_zoo.runs.evaluation import load_policy
+def _load(
+    run: str | Path, checkpoint: str, runs_dir: str | Path, episodes: int = 1, seed: int | None = None
+) -> tuple[Policy, EpisodesToPlay]:
+    from a3c_zoo.runs.evaluation import EpisodesToPlay, load_policy
 
     registry, directory = get_registry(), find_run(run, Path(runs_dir))
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
-    agent_state = load_policy_state(directory, checkpoint).agent
-    return load_policy(setup.agent.load, setup.entry, setup.network, setup.config, agent_state), setup
+    config, agent_state = setup.config, load_policy_state(directory, checkpoint).agent
+    policy = load_policy(setup.agent.load, setup.entry, setup.network, config, agent_state)
+    seed, num_envs = config.run.seed if seed is None else seed, config.run.evaluation_envs
+    return policy, EpisodesToPlay(setup.entry, config.env, episodes, seed, USER_EVALUATIONS, num_envs)
 
 
 def evaluate(
@@ -143,18 +147,8 @@ def evaluate(
     """
     from a3c_zoo.runs.evaluation import evaluate_policy
 
-    policy, setup = _load(run, checkpoint, runs_dir)
-    return evaluate_policy(
-        policy,
-        setup.entry,
-        setup.config.env,
-        episodes=episodes,
-        num_envs=setup.config.run.evaluation_envs,
-        seed=setup.config.run.seed if seed is None else seed,
-        number=USER_EVALUATIONS,
-        deterministic=deterministic,
-        on_step=on_step,
-    ).evaluation()
+    policy, to_play = _load(run, checkpoint, runs_dir, episodes, seed)
+    return evaluate_policy(policy, to_play, deterministic, on_step).evaluation()
 
 
 def play(
@@ -174,15 +168,6 @@ def play(
     Raises:
         ZooError: the environment cannot be drawn.
     """
-    from a3c_zoo.runs.scenes import play_scenes
+    from a3c_zoo.runs.evaluation import play_scenes
 
-    policy, setup = _load(run, checkpoint, runs_dir)
-    return play_scenes(
-        policy,
-        setup.entry,
-        setup.config.env,
-        episodes=episodes,
-        seed=setup.config.run.seed if seed is None else seed,
-        number=USER_EVALUATIONS,
-        deterministic=deterministic,
-    )
+    return play_scenes(*_load(run, checkpoint, runs_dir, episodes, seed), deterministic)

@@ -1,11 +1,15 @@
-"""Evaluations: episodes that a fixed policy plays on seeds of their own, scored with the environment's raw rewards."""
+"""Evaluations: episodes that a fixed policy plays on seeds of their own, scored with the environment's raw rewards.
+
+Episodes to watch are an evaluation of one environment, with a picture of every step.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -14,6 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from a3c_zoo.config import Config, EnvConfig
+from a3c_zoo.errors import ZooError
+from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import one_torch_thread
@@ -28,6 +34,34 @@ if TYPE_CHECKING:
 #: Greedy: the most probable action. Sampled: an action drawn from the policy's distribution.
 Mode = Literal["greedy", "sampled"]
 MODES: tuple[Mode, ...] = ("greedy", "sampled")
+#: Pictures a second of a game that does not say.
+DEFAULT_FPS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodesToPlay:
+    """The episodes of an evaluation.
+
+    Attributes:
+        count: how many episodes. num_envs: environments side by side; no more than `count` are made.
+        seed, number: the run's seed and the evaluation's number, which together seed the environments.
+    """
+
+    entry: EnvEntry
+    config: EnvConfig
+    count: int
+    seed: int
+    number: int
+    num_envs: int = 1
+
+    @property
+    def env_seed(self) -> int:
+        """Seeds the environments."""
+        return seed_for(self.seed, SEED_EVALUATION, self.number)
+
+    def make_env(self, render_mode: str | None = None) -> VectorEnv[Any, Any, Any]:
+        """The environments that play them."""
+        return make_vector_env(self.entry, self.config, min(self.num_envs, self.count), self.env_seed, render_mode)
 
 
 class PlayedEpisode(NamedTuple):
@@ -104,20 +138,9 @@ def play_task(task: EvaluationTask, on_step: Callable[[int], None]) -> PlayedTas
     cpu_s = _cpu_seconds()
     saved = read_policy(task.checkpoint)
     policy = load_policy(task.load, task.entry, task.network, task.config, saved.agent)
-    by_mode = {
-        mode: evaluate_policy(
-            policy,
-            task.entry,
-            task.config.env,
-            episodes=task.episodes,
-            num_envs=task.num_envs,
-            seed=task.config.run.seed,
-            number=task.number,
-            deterministic=mode == "greedy",
-            on_step=on_step,
-        )
-        for mode in task.modes
-    }
+    run, env = task.config.run, task.config.env
+    to_play = EpisodesToPlay(task.entry, env, task.episodes, run.seed, task.number, task.num_envs)
+    by_mode = {mode: evaluate_policy(policy, to_play, mode == "greedy", on_step) for mode in task.modes}
     return PlayedTask(by_mode, saved.state.seconds.get("training"), _cpu_seconds() - cpu_s)
 
 
@@ -141,55 +164,37 @@ def load_policy(
 
 def evaluate_policy(
     policy: Policy,
-    entry: EnvEntry,
-    config: EnvConfig,
-    *,
-    episodes: int,
-    num_envs: int,
-    seed: int,
-    number: int,
+    to_play: EpisodesToPlay,
     deterministic: bool = False,
     on_step: Callable[[int], None] = lambda played: None,
 ) -> PlayedEpisodes:
-    """Plays `episodes` episodes with a policy.
-
-    Each environment plays a quota that is fixed beforehand. If the first episodes to finish counted instead, short
-    episodes would count too often.
+    """Plays episodes with a policy.
 
     Args:
-        num_envs: environments side by side; no more than `episodes` are made.
-        seed, number: the run's seed and the evaluation's number, which together seed the environments.
         on_step: called after each step with the number of episodes played so far; may raise StopEvaluationError.
     """
     start_s = time.monotonic()
-    num_envs = min(num_envs, episodes)
-    env_seed = seed_for(seed, SEED_EVALUATION, number)
-    env = make_vector_env(entry, config, num_envs, env_seed)
-    try:
-        quotas = np.full(num_envs, episodes // num_envs)
-        quotas[: episodes % num_envs] += 1
-        played: list[PlayedEpisode] = []
-        with one_torch_thread():
-            for ended in play_episodes(policy, env, quotas, env_seed, deterministic):
-                played += ended
-                on_step(len(played))
+    played: list[PlayedEpisode] = []
+    with closing(to_play.make_env()) as env, one_torch_thread():
+        for ended in play_episodes(policy, env, to_play, deterministic):
+            played += ended
+            on_step(len(played))
         return PlayedEpisodes(played, deterministic, time.monotonic() - start_s)
-    finally:
-        env.close()
 
 
 def play_episodes(
-    policy: Policy,
-    env: VectorEnv[Any, Any, Any],
-    quotas: NDArray[np.int64],
-    seed: int,
-    deterministic: bool,
+    policy: Policy, env: VectorEnv[Any, Any, Any], to_play: EpisodesToPlay, deterministic: bool
 ) -> Iterator[list[PlayedEpisode]]:
-    """Plays `quotas[n]` episodes in environment n. Yields after each step the episodes that ended with it."""
+    """Plays episodes. Yields after each step the episodes that ended with it.
+
+    Each environment plays a quota that is fixed beforehand. If the first episodes to finish counted instead, short
+    episodes would count too often.
+    """
     autoreset, is_over = autoreset_of(env), episode_over(env)
-    observation, _ = env.reset(seed=seed)
+    observation, _ = env.reset(seed=to_play.env_seed)
     state, starts = None, np.ones(env.num_envs, np.bool_)
-    left, running = quotas.copy(), np.zeros(env.num_envs, np.float64)
+    left, running = np.full(env.num_envs, to_play.count // env.num_envs), np.zeros(env.num_envs, np.float64)
+    left[: to_play.count % env.num_envs] += 1
     length, ignored = np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs, np.bool_)
     while left.any():
         actions, state = policy.predict(observation, state, starts, deterministic)
@@ -204,3 +209,55 @@ def play_episodes(
         observation = autoreset.restart(observation, ended)
         # An episode starts with this observation, or with the one after the ignored step.
         starts, ignored = (ignored, ended) if autoreset.ignores_a_step else (ended, ignored)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One step of play.
+
+    Attributes:
+        picture: `[height, width, 3]`, uint8, red, green and blue. fps: pictures a second at the game's own speed.
+        episodes: those that ended with this step: none, or one.
+    """
+
+    picture: NDArray[np.uint8]
+    fps: float
+    episodes: list[PlayedEpisode]
+
+
+def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) -> Generator[Scene]:
+    """Plays episodes in one environment, one scene after each step.
+
+    Raises:
+        ZooError: the environment cannot be drawn.
+    """
+    with _silent_sdl(), one_torch_thread(), closing(replace(to_play, num_envs=1).make_env("rgb_array")) as env:
+        for ended in play_episodes(policy, env, to_play, deterministic):
+            fps = float(env.metadata.get("render_fps") or DEFAULT_FPS)
+            yield Scene(_picture(env, to_play.entry.name), fps, ended)
+
+
+@contextmanager
+def _silent_sdl() -> Iterator[None]:
+    """Keeps SDL, with which many environments draw, from looking for devices and complaining that there are none."""
+    dummies = {"SDL_AUDIODRIVER": "dummy"} | ({} if has_display() else {"SDL_VIDEODRIVER": "dummy"})
+    added = {name: value for name, value in dummies.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
+    from gymnasium.error import DependencyNotInstalled
+
+    try:
+        pictures = env.render()
+    except DependencyNotInstalled as error:
+        raise ZooError(f"environment '{name}' cannot be drawn: {error}. Or: pip install 'a3c-zoo[play]'") from error
+    picture: Any = pictures[0] if pictures is not None and len(pictures) else None
+    if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.shape[2:] != (3,):
+        raise ZooError(f"environment '{name}' cannot be drawn: its render() returns no pictures (rgb_array)")
+    return picture

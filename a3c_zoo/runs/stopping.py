@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from a3c_zoo.records import Evaluation, Reason, Snapshot, score
 from a3c_zoo.runs.checkpoints import RunState
-from a3c_zoo.runs.evaluation import evaluate_policy
+from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
 from a3c_zoo.runs.progress import WINDOW, RunProgress
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK_SAMPLING, seed_for
@@ -69,21 +69,15 @@ class Stopping:
         """Plays fresh seeds: is the run solved by their mean return, too?"""
         run, number, watch = self._run, CHECK_EVALUATIONS + self.evaluations, self._watch
         assert self.target is not None
+        env, count = self._setup.config.env, run.evaluation_episodes
         watch.observer.message(
-            f"the last {WINDOW} episodes reached {self.target:g}: playing {run.evaluation_episodes} on fresh seeds"
+            f"the last {WINDOW} episodes reached {self.target:g}: playing {count} on fresh seeds"
         )
+        to_play = EpisodesToPlay(self._setup.entry, env, count, run.seed, number, run.evaluation_envs)
+        policy = snapshot.policy(seed_for(run.seed, SEED_CHECK_SAMPLING, number))
         try:
             with watch.clock.during("evaluation"):
-                self.evaluation = evaluate_policy(
-                    snapshot.policy(seed_for(run.seed, SEED_CHECK_SAMPLING, number)),
-                    self._setup.entry,
-                    self._setup.config.env,
-                    episodes=run.evaluation_episodes,
-                    num_envs=run.evaluation_envs,
-                    seed=run.seed,
-                    number=number,
-                    on_step=watch.stop.stop_evaluation,
-                ).evaluation()
+                self.evaluation = evaluate_policy(policy, to_play, on_step=watch.stop.stop_evaluation).evaluation()
         except StopEvaluationError:
             return  # a resumed run begins with this check
         self.next_check = self._progress.episodes + WINDOW
