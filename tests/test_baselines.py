@@ -22,7 +22,7 @@ import a3c_zoo
 from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs.api import evaluate as evaluate_run
-from a3c_zoo.runs.observer import SilentObserver
+from a3c_zoo.runs.setup import SilentObserver
 from tests.toys_baselines import BASELINES, Watcher, agent_state, one_thread, toys_installed, train
 
 

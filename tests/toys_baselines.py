@@ -15,7 +15,7 @@ from a3c_zoo.config import EnvConfig
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.checkpoints import newest_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
-from a3c_zoo.runs.observer import SilentObserver
+from a3c_zoo.runs.setup import SilentObserver
 from a3c_zoo.testing import plugin_distribution
 
 BASELINES = ("random", "sb3-a2c", "sb3-ppo")

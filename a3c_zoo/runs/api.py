@@ -6,15 +6,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ZooError
-from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Outcome, Policy
 from a3c_zoo.runs.checkpoints import load_policy_state
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run
-from a3c_zoo.runs.observer import Observer, SilentObserver
-from a3c_zoo.runs.train import RunSetup, train_new, train_on
+from a3c_zoo.runs.setup import Observer, RunSetup, SilentObserver
+from a3c_zoo.runs.train import train_new, train_on
 from a3c_zoo.seeds import USER_EVALUATIONS
 
 if TYPE_CHECKING:
@@ -45,15 +44,14 @@ def train(
     In a script, call it below `if __name__ == "__main__":`; workers import the script.
 
     Args:
-        env: name of an environment; may be left out with `resume`.
-        agent: name of an agent; by default the environment's.
+        env, agent: names. By default the agent is the environment's; with `resume` both are the run's.
         hyperparams: name of a set in place of the default one, or a YAML file on top of it.
         overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
         workers, device, seed, steps, episodes, time_limit_s, stop_return: the keys of the `run` section of the same name.
         serial: workers in turn in this process: slow, but exactly reproducible.
         resume: a run directory to go on with, or its name.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.
-        observer: is told how the run goes; see `a3c_zoo.runs.observer.Observer`.
+        observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`.
 
     Raises:
         ZooError: for what the caller did wrong, in one line; WorkerError where a worker failed.
@@ -64,26 +62,14 @@ def train(
     if resume is not None:
         others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
         return train_on(_run_to_resume(resume, folder, env), registry, given, observer, others)
-    config = _resolved(registry, env, agent, hyperparams, overrides, given)
-    return train_new(RunSetup.of(registry, config, serial), folder, name, observer)
-
-
-def _resolved(
-    registry: Registry,
-    env: str | None,
-    agent: str | None,
-    hyperparams: str | Path | None,
-    overrides: Mapping[str, Any] | Sequence[str],
-    given: Mapping[str, tuple[Any, str]],
-) -> Config:
-    """The configuration of a new run."""
     if env is None:
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
     if isinstance(overrides, Mapping):  # as on the command line, where None is written as in YAML
         overrides = [f"{key}={'null' if value is None else value}" for key, value in overrides.items()]
-    entry, name = registry.env(env), None if hyperparams is None else str(hyperparams)
+    entry, chosen = registry.env(env), None if hyperparams is None else str(hyperparams)
     agent_entry = registry.agent(agent or entry.default_agent)
-    return resolve_config(registry, entry, agent_entry, hyperparams=name, overrides=overrides, flags=given)
+    config = resolve_config(registry, entry, agent_entry, hyperparams=chosen, overrides=overrides, flags=given)
+    return train_new(RunSetup.of(registry, config, serial), folder, name, observer)
 
 
 def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:

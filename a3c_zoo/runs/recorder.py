@@ -15,11 +15,10 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Episode, EvaluatorResult, Progress, RunInfo
 from a3c_zoo.runs.checkpoints import RunState
 from a3c_zoo.runs.directory import RunDirectory, disk_errors
+from a3c_zoo.runs.setup import RunSetup, Watch
 
 if TYPE_CHECKING:
     from tensorboard.summary.writer.record_writer import RecordWriter
-
-    from a3c_zoo.runs.train import RunSetup, Watch
 
 #: Importing TensorBoard takes 0.2 s of a core, more than a tenth of a short run: the first events wait in memory.
 TENSORBOARD_FLUSH_S = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.records import Outcome, Reason, Report, Snapshot
@@ -16,11 +16,9 @@ from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
 from a3c_zoo.runs.progress import RunProgress
 from a3c_zoo.runs.recorder import Publisher
+from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.runs.stopping import Stopping
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
-
-if TYPE_CHECKING:
-    from a3c_zoo.runs.train import RunSetup, Watch
 
 
 class Session:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from a3c_zoo.records import Evaluation, Reason, Snapshot, score
 from a3c_zoo.runs.checkpoints import RunState
 from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
 from a3c_zoo.runs.progress import WINDOW, RunProgress
+from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK_SAMPLING, seed_for
-
-if TYPE_CHECKING:
-    from a3c_zoo.runs.train import RunSetup, Watch
 
 
 class Stopping:

@@ -2,101 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.config.sets import dump_config, plugins_of
+from a3c_zoo.config.sets import dump_config
 from a3c_zoo.errors import RunDirectoryError, ZooError
-from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_object
-from a3c_zoo.processes.start import warm_up
+from a3c_zoo.plugins.entries import load_object
+from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.runs.checkpoints import Checkpoint, newest_checkpoint
-from a3c_zoo.runs.directory import RUN_FORMAT, RunDirectory, describe_host, write_atomically
+from a3c_zoo.runs.directory import RunDirectory, write_atomically
 from a3c_zoo.runs.progress import Clock
-from a3c_zoo.runs.resources import Meter
+from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
-    from a3c_zoo.config import Config
-    from a3c_zoo.plugins.registry import Registry
-    from a3c_zoo.records import Outcome, Reason
-    from a3c_zoo.runs.observer import Observer
     from a3c_zoo.runs.session import Session
 
 #: Keys that may change when a run is resumed: how long it goes on, and where. `run.steps` may be what a schedule falls
 #: over.
 RESUMABLE_KEYS = ("run.device", "run.steps", "run.episodes", "run.time_limit_s", "run.stop_return")
-
-
-@dataclass(frozen=True, slots=True)
-class RunSetup:
-    """All that a run needs to know before it starts.
-
-    Attributes:
-        network, optimizer: the entries that the configuration names; None for an agent without that section.
-    """
-
-    registry: Registry
-    entry: EnvEntry
-    agent: AgentEntry
-    network: NetworkEntry | None
-    optimizer: OptimizerEntry | None
-    config: Config
-    serial: bool
-
-    @classmethod
-    def of(cls, registry: Registry, config: Config, serial: bool) -> RunSetup:
-        """With the entries that the configuration names."""
-        network = registry.network(config.network.name) if config.network else None
-        optimizer = registry.optimizer(config.optimizer.name) if config.optimizer else None
-        env, agent = registry.env(config.env_name), registry.agent(config.agent_name)
-        return cls(registry, env, agent, network, optimizer, config, serial)
-
-    @property
-    def title(self) -> str:
-        """The run in a line."""
-        config = self.config
-        parallel = "serial" if self.serial else f"{config.run.workers} workers"
-        workers = "one process" if self.agent.one_process else parallel
-        return f"{config.agent_name} on {config.env_name}, seed {config.run.seed}, {workers}"
-
-    def meta(self) -> dict[str, Any]:
-        """What meta.json holds."""
-        return {
-            "format": RUN_FORMAT,
-            "env": self.config.env_name,
-            "agent": self.config.agent_name,
-            "kind": self.agent.kind,
-            "serial": self.serial,
-            "seed": self.config.run.seed,
-            "plugins": plugins_of(self.registry, self.config),
-            "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
-            "command": sys.argv,
-            **describe_host(),
-        }
-
-    def warm_up(self) -> None:
-        """Starts the fork server if there will be processes, and refuses a device that is not there."""
-        if not self.serial and (self.config.run.has_evaluator or not self.agent.one_process):
-            warm_up(self.config.run.start_method)
-        if (device := self.config.run.device) != "cpu":  # only this needs torch before there is a directory
-            from a3c_zoo.learning.networks import check_device
-
-            check_device(device)
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """What goes along with one session: who is told, who may stop it, its seconds and its costs."""
-
-    observer: Observer
-    stop: StopRequest
-    clock: Clock = field(default_factory=Clock)
-    meter: Meter = field(default_factory=Meter)
 
 
 def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Observer) -> Outcome:

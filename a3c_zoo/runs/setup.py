@@ -1,0 +1,107 @@
+"""What a run gets before it starts: its entries and configuration, and who watches it: a panel, a notebook, nobody."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from a3c_zoo.config import Config, RunConfig
+from a3c_zoo.config.sets import plugins_of
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
+from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.processes.start import warm_up
+from a3c_zoo.records import Progress
+from a3c_zoo.runs.directory import RUN_FORMAT, describe_host
+from a3c_zoo.runs.progress import Clock
+from a3c_zoo.runs.resources import Meter
+from a3c_zoo.runs.signals import StopRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RunSetup:
+    """All that a run needs to know before it starts.
+
+    Attributes:
+        network, optimizer: the entries that the configuration names; None for an agent without that section.
+    """
+
+    registry: Registry
+    entry: EnvEntry
+    agent: AgentEntry
+    network: NetworkEntry | None
+    optimizer: OptimizerEntry | None
+    config: Config
+    serial: bool
+
+    @classmethod
+    def of(cls, registry: Registry, config: Config, serial: bool) -> RunSetup:
+        """With the entries that the configuration names."""
+        network = registry.network(config.network.name) if config.network else None
+        optimizer = registry.optimizer(config.optimizer.name) if config.optimizer else None
+        env, agent = registry.env(config.env_name), registry.agent(config.agent_name)
+        return cls(registry, env, agent, network, optimizer, config, serial)
+
+    @property
+    def title(self) -> str:
+        """The run in a line."""
+        config = self.config
+        parallel = "serial" if self.serial else f"{config.run.workers} workers"
+        workers = "one process" if self.agent.one_process else parallel
+        return f"{config.agent_name} on {config.env_name}, seed {config.run.seed}, {workers}"
+
+    def meta(self) -> dict[str, Any]:
+        """What meta.json holds."""
+        return {
+            "format": RUN_FORMAT,
+            "env": self.config.env_name,
+            "agent": self.config.agent_name,
+            "kind": self.agent.kind,
+            "serial": self.serial,
+            "seed": self.config.run.seed,
+            "plugins": plugins_of(self.registry, self.config),
+            "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
+            "command": sys.argv,
+            **describe_host(),
+        }
+
+    def warm_up(self) -> None:
+        """Starts the fork server if there will be processes, and refuses a device that is not there."""
+        if not self.serial and (self.config.run.has_evaluator or not self.agent.one_process):
+            warm_up(self.config.run.start_method)
+        if (device := self.config.run.device) != "cpu":  # only this needs torch before there is a directory
+            from a3c_zoo.learning.networks import check_device
+
+            check_device(device)
+
+
+class Observer(Protocol):
+    """Is told how a run goes. A subclass may leave methods out."""
+
+    def starting(self, title: str, target: float | None, run: RunConfig, path: Path) -> None:
+        """Before the workers start. target: mean return at which the run is checked, None if it never is."""
+        return
+
+    def progress(self, progress: Progress) -> None:
+        """Called several times a second."""
+        return
+
+    def message(self, text: str) -> None:
+        """Something worth a line."""
+        return
+
+
+class SilentObserver(Observer):
+    """Watches a run and says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What goes along with one session: who is told, who may stop it, its seconds and its costs."""
+
+    observer: Observer
+    stop: StopRequest
+    clock: Clock = field(default_factory=Clock)
+    meter: Meter = field(default_factory=Meter)
