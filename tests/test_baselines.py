@@ -143,7 +143,7 @@ def test_an_evaluation_in_between_changes_nothing(a2c_run: Path, tmp_path: Path)
     # Every 100 episodes from the first 100 on an evaluation is due, which never agrees with so low a target.
     options: dict[str, Any] = {"stop_return": 15.0, "observer": Listener()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("a3c_zoo.runs.stopping.evaluate_policy", never_good_enough)
+        patch.setattr("a3c_zoo.runs.progress.evaluate_policy", never_good_enough)
         run = train(tmp_path, "sb3-a2c", 4000, seed=5, overrides={"run.evaluation_episodes": 2}, **options)
     assert any("on fresh seeds" in text for text in seen)
     assert_same_policy(run, agent_state(a2c_run)["policy"])

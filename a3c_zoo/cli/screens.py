@@ -59,7 +59,7 @@ class Pace:
         self._end_s: float | None = None
 
     def wait(self, fps: float) -> None:
-        """Waits until 1 / `fps` seconds after the last picture's end. Lost time is not made up for."""
+        """Waits until 1 / `fps` seconds after the last picture's end. A late picture does not shorten the next one."""
         now = time.monotonic()
         self._end_s = max((self._end_s or now) + 1 / fps, now)
         time.sleep(self._end_s - now)
@@ -233,7 +233,7 @@ class VideoFile:
         command = [self._program, "-v", "error", *pictures, *ENCODING[self._path.suffix.lower()], "-y"]
         try:
             self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
-            self._path.open("xb").close()  # from here on, nobody else can make it
+            self._path.open("xb").close()  # fails if another process has just made it
         except OSError as error:
             raise self._unwritable(error.strerror or str(error)) from error
         # Not imageio_ffmpeg.write_frames: it ignores the exit status of ffmpeg and does not return its error message.
@@ -259,7 +259,7 @@ class VideoFile:
         with suppress(OSError):  # ffmpeg has ended; its status is checked below
             ffmpeg.stdin.close()
         with self._complaints as complaints:
-            try:  # after a second Ctrl-C, ffmpeg finishes the film without us
+            try:  # if a second Ctrl-C ends the wait, ffmpeg still finishes the film
                 status = ffmpeg.wait(FINISH_S)
                 reason = _first_line(complaints) or f"ffmpeg ended with status {status}"
             except subprocess.TimeoutExpired:

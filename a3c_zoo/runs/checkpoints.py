@@ -1,4 +1,4 @@
-"""What a checkpoint holds, and its files. Nothing else knows keys or names of files. No torch before a file is opened.
+"""What a checkpoint holds, and its files. Nothing else knows its keys. No torch before a file is opened.
 
 A file is a dictionary with three keys: `format`; `agent`, which the agent writes and `AgentEntry.load` gets back;
 `session`, the run's part. A file is whole or not there, and loads with `torch.load(weights_only=True)`.
@@ -11,15 +11,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Evaluation
-from a3c_zoo.runs.directory import write_atomically
+from a3c_zoo.runs.directory import RunDirectory, write_atomically
 from a3c_zoo.saved_state import from_plain, to_plain
-
-if TYPE_CHECKING:
-    from a3c_zoo.runs.directory import RunDirectory
 
 #: Rises when a checkpoint of an older version can no longer be read.
 CHECKPOINT_FORMAT = 1
@@ -136,23 +133,13 @@ def checkpoint_steps(directory: RunDirectory) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def best_file(directory: RunDirectory) -> Path:
-    """Where the best policy is kept, if the evaluator has found one."""
-    return directory.checkpoints / f"{BEST}.pt"
-
-
-def evaluated_file(directory: RunDirectory) -> Path:
-    """Where the policy lies that the evaluator beside training plays."""
-    return directory.checkpoints / ".evaluated.pt"
-
-
 def checkpoint_file(directory: RunDirectory, which: str) -> Path:
     """The file of the newest checkpoint ("final"), of the "best", or of the one at a given step.
 
     Raises:
         RunDirectoryError: there is none; the message says what there is.
     """
-    known, best = checkpoint_steps(directory), best_file(directory)
+    known, best = checkpoint_steps(directory), directory.best_file
     if which == BEST and best.exists():
         return best
     if not known:

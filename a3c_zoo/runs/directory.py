@@ -77,12 +77,14 @@ class RunDirectory:
     Attributes:
         path: the directory. It holds `config.yml`, `meta.json`, `monitor.csv`, `evaluations.csv`, `tensorboard/`,
             `checkpoints/`, `outcome.json`, and `run.lock`, which is locked while the run lives.
+        best_file: the best policy that the evaluator beside training has found. evaluated_file: the one that it plays.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config_file, self.meta_file = path / "config.yml", path / "meta.json"
         self.outcome_file, self.checkpoints = path / "outcome.json", path / "checkpoints"
+        self.best_file, self.evaluated_file = self.checkpoints / "best.pt", self.checkpoints / ".evaluated.pt"
         self._lock = filelock.FileLock(path / "run.lock")
 
     @classmethod

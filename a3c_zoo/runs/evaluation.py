@@ -152,11 +152,7 @@ def _cpu_seconds() -> float:
 def load_policy(
     load: str, entry: EnvEntry, network: NetworkEntry | None, config: Config, agent_state: Mapping[str, Any]
 ) -> Policy:
-    """Rebuilds a policy from the agent's part of a checkpoint.
-
-    Args:
-        load: the agent's `AgentEntry.load`.
-    """
+    """Rebuilds a policy from the agent's part of a checkpoint. load: the agent's `AgentEntry.load`."""
     with torch.random.fork_rng(devices=[]):  # a network draws initial weights before it gets the saved ones
         policy: Policy = load_object(load)(entry, network, config, agent_state)
     return policy

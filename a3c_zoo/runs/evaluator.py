@@ -14,11 +14,11 @@ from datetime import datetime
 
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.records import EvaluatorResult, Snapshot
-from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, best_file, read_policy, write_checkpoint
+from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, read_policy, write_checkpoint
 from a3c_zoo.runs.directory import RunDirectory, disk_errors
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, play_task
 from a3c_zoo.runs.evaluation_process import EvaluationFault, EvaluationProcess
-from a3c_zoo.runs.progress import Clock
+from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.recorder import RowFile
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
@@ -79,7 +79,7 @@ class Evaluator:
         self._file = RowFile(directory.path / "evaluations.csv", saved.position if saved else None)
         self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
         self._best: tuple[float, int] | None = None  # mean return and step
-        if (path := best_file(directory)).exists():  # from before a resume; it may be newer than the checkpoint
+        if (path := directory.best_file).exists():  # from before a resume; it may be newer than the checkpoint
             best = read_policy(path).state
             self._best = best.sampled_return or 0.0, best.steps
         self._evaluated: tuple[int, float] | None = None  # steps and seconds of what is being evaluated
@@ -126,7 +126,7 @@ class Evaluator:
         if self._best is None or sampled > self._best[0]:
             agent = read_policy(self._task.checkpoint).agent
             state = PolicyState(step, greedy_return=greedy, sampled_return=sampled)
-            write_checkpoint(best_file(self._directory), agent, state)
+            write_checkpoint(self._directory.best_file, agent, state)
             self._best = sampled, step
         self._file.append("".join(rows) if self._file.position else HEADER + "".join(rows))
         self._state = EvaluatorState(self._state.number + 1, step, at_s, self._file.position)

@@ -1,64 +1,25 @@
-"""How far a run has come: the seconds of its parts, its counts, its last 100 episodes, its metrics and its speed."""
+"""How far a run has come, and when it ends: on a signal, by its budgets, because a plugin says so, or when it is solved.
+
+`RunProgress` has the counts, the last 100 episodes, the metrics and the speed. `Stopping` decides by them.
+"""
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from a3c_zoo.records import Episode, EvaluatorResult, Progress, Report
+from a3c_zoo.records import Episode, Evaluation, EvaluatorResult, Progress, Reason, Report, Snapshot, score
 from a3c_zoo.runs.checkpoints import RunState, WindowState
+from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
+from a3c_zoo.runs.resources import Clock
+from a3c_zoo.runs.setup import RunSetup, Watch
+from a3c_zoo.runs.signals import StopEvaluationError
+from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK_SAMPLING, seed_for
 
 #: Episodes in a mean return.
 WINDOW = 100
 #: The speed is a mean over this time.
 SPEED_WINDOW_S = 5.0
-
-
-@dataclass(slots=True)
-class Clock:
-    """Adds up the seconds of each part, over all sessions of a run. Training seconds are without the other parts.
-
-    Attributes:
-        seconds: part ("startup", "training", "evaluation", "checkpoint") → seconds of its finished stretches.
-    """
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    _part: str = "startup"
-    _since_s: float = field(default_factory=time.monotonic)
-
-    def switch(self, part: str) -> None:
-        """Ends the current part and begins another."""
-        now = time.monotonic()
-        self.seconds[self._part] = self.seconds.get(self._part, 0.0) + now - self._since_s
-        self._part, self._since_s = part, now
-
-    def go_on_from(self, seconds: Mapping[str, float]) -> None:
-        """Adds the seconds of earlier sessions."""
-        for part, earlier_s in seconds.items():
-            self.seconds[part] = self.seconds.get(part, 0.0) + earlier_s
-
-    @contextmanager
-    def during(self, part: str) -> Iterator[None]:
-        """Counts the body as `part`, then goes on with what was counted before."""
-        before = self._part
-        self.switch(part)
-        try:
-            yield
-        finally:
-            self.switch(before)
-
-    def of(self, part: str, at_s: float | None = None) -> float:
-        """Seconds of a part until `at_s` (`time.monotonic()`), by default until now."""
-        running = (time.monotonic() if at_s is None else at_s) - self._since_s if part == self._part else 0.0
-        return self.seconds.get(part, 0.0) + running
-
-    @property
-    def total_s(self) -> float:
-        """Seconds of all parts."""
-        return sum(self.seconds.values()) + time.monotonic() - self._since_s
 
 
 class EpisodeWindow:
@@ -137,3 +98,84 @@ class RunProgress:
             metrics=self.metrics,
             evaluator=evaluator,
         )
+
+
+class Stopping:
+    """The decision of one session.
+
+    Attributes:
+        target: mean return of the last 100 episodes at which the run is checked; None if it never is.
+        evaluation: the newest solved check. evaluations: solved checks so far, in all sessions.
+        next_check: episodes at which the next check may come. plugin_stop: why a plugin wants the run to end.
+        ended: why the run has ended, and more about it; None while it goes on.
+    """
+
+    def __init__(self, setup: RunSetup, watch: Watch, progress: RunProgress, saved: RunState | None) -> None:
+        self._setup, self._run, self._watch, self._progress = setup, setup.config.run, watch, progress
+        threshold = self._run.stop_return if self._run.stop_return is not None else setup.entry.threshold
+        self.target = threshold if self._run.stop_when_solved else None
+        self.evaluation: Evaluation | None = saved.evaluation if saved else None
+        self.evaluations = saved.evaluations if saved else 0
+        self.next_check = saved.next_check if saved else WINDOW
+        self.plugin_stop: str | None = None
+        self.ended: tuple[Reason, str] | None = None
+
+    def why(self) -> tuple[Reason, str] | None:
+        """Why the run must end now, but for being solved; None if it need not."""
+        run, progress = self._run, self._progress
+        if self._watch.stop.detail:
+            return "interrupted", self._watch.stop.detail
+        if run.steps is not None and progress.steps >= run.steps:
+            return "steps", f"{run.steps:,} steps done"
+        if run.episodes is not None and progress.episodes >= run.episodes:
+            return "episodes", f"{run.episodes:,} episodes done"
+        if run.time_limit_s is not None and self._watch.clock.of("training") >= run.time_limit_s:
+            return "time-limit", f"{run.time_limit_s:g} s are over"
+        return ("plugin", self.plugin_stop) if self.plugin_stop else None
+
+    def is_check_due(self) -> bool:
+        """Whether the last 100 episodes have reached the target."""
+        window = self._progress.window
+        return (
+            self.target is not None
+            and self._progress.episodes >= self.next_check
+            and window.is_full
+            and window.mean_return is not None
+            and window.mean_return >= self.target
+        )
+
+    def decide(self, snapshot: Snapshot) -> None:
+        """Plays a check that is due, and fills in `ended`. Training stands still."""
+        if self.is_check_due():
+            self._check(snapshot)
+        self.ended = self.ended or self.why()
+
+    def _check(self, snapshot: Snapshot) -> None:
+        """Plays fresh seeds: is the run solved by their mean return, too?"""
+        run, number, watch = self._run, CHECK_EVALUATIONS + self.evaluations, self._watch
+        assert self.target is not None
+        env, count = self._setup.config.env, run.evaluation_episodes
+        watch.observer.message(
+            f"the last {WINDOW} episodes reached {self.target:g}: playing {count} on fresh seeds"
+        )
+        to_play = EpisodesToPlay(self._setup.entry, env, count, run.seed, number, run.evaluation_envs)
+        policy = snapshot.policy(seed_for(run.seed, SEED_CHECK_SAMPLING, number))
+        try:
+            with watch.clock.during("evaluation"):
+                self.evaluation = evaluate_policy(policy, to_play, on_step=watch.stop.stop_evaluation).evaluation()
+        except StopEvaluationError:
+            return  # a resumed run begins with this check
+        self.next_check = self._progress.episodes + WINDOW
+        self.evaluations += 1
+        mean = self.evaluation.mean_return
+        if mean >= self.target:
+            self.ended = ("solved" if run.stop_return is None else "stop-return"), f"evaluation mean {score(mean)}"
+        else:
+            watch.observer.message(f"their mean is {score(mean)}: training goes on")
+
+    def is_solved(self, reason: Reason) -> bool:
+        """Whether a run that ends for this reason has reached its environment's threshold, in training and check."""
+        threshold, mean, evaluation = self._setup.entry.threshold, self._progress.window.mean_return, self.evaluation
+        if reason not in ("solved", "stop-return") or threshold is None or mean is None or evaluation is None:
+            return False
+        return min(mean, evaluation.mean_return) >= threshold

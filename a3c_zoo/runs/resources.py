@@ -1,6 +1,7 @@
-"""CPU seconds and memory of a run: this process and all its descendants, the fork server and workers included.
+"""What a run costs: the seconds of its parts, and its CPU seconds and memory.
 
-Linux tells both for every process; elsewhere they are None. Runs in threads of one process count each other's.
+CPU seconds and memory are those of this process and all its descendants, the fork server and workers included. Linux
+tells both for every process; elsewhere they are None. Runs in threads of one process count each other's.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from a3c_zoo.runs.checkpoints import ResourceState
@@ -20,6 +22,50 @@ if TYPE_CHECKING:
 SAMPLE_EVERY_S = 1.0
 #: Share of one core that samples may take. Reading a process's page tables takes milliseconds; many are read less often.
 SAMPLE_SHARE = 0.004
+
+
+@dataclass(slots=True)
+class Clock:
+    """Adds up the seconds of each part, over all sessions of a run. Training seconds are without the other parts.
+
+    Attributes:
+        seconds: part ("startup", "training", "evaluation", "checkpoint") → seconds of its finished stretches.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    _part: str = "startup"
+    _since_s: float = field(default_factory=time.monotonic)
+
+    def switch(self, part: str) -> None:
+        """Ends the current part and begins another."""
+        now = time.monotonic()
+        self.seconds[self._part] = self.seconds.get(self._part, 0.0) + now - self._since_s
+        self._part, self._since_s = part, now
+
+    def go_on_from(self, seconds: Mapping[str, float]) -> None:
+        """Adds the seconds of earlier sessions."""
+        for part, earlier_s in seconds.items():
+            self.seconds[part] = self.seconds.get(part, 0.0) + earlier_s
+
+    @contextmanager
+    def during(self, part: str) -> Iterator[None]:
+        """Counts the body as `part`, then goes on with what was counted before."""
+        before = self._part
+        self.switch(part)
+        try:
+            yield
+        finally:
+            self.switch(before)
+
+    def of(self, part: str, at_s: float | None = None) -> float:
+        """Seconds of a part until `at_s` (`time.monotonic()`), by default until now."""
+        running = (time.monotonic() if at_s is None else at_s) - self._since_s if part == self._part else 0.0
+        return self.seconds.get(part, 0.0) + running
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of all parts."""
+        return sum(self.seconds.values()) + time.monotonic() - self._since_s
 
 
 def with_descendants(root: psutil.Process) -> list[psutil.Process]:

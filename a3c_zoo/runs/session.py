@@ -9,15 +9,14 @@ from typing import Any
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.records import Outcome, Reason, Report, Snapshot
-from a3c_zoo.runs.checkpoints import Checkpoint, RunState, evaluated_file, save_checkpoint
+from a3c_zoo.runs.checkpoints import Checkpoint, RunState, save_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
-from a3c_zoo.runs.progress import RunProgress
+from a3c_zoo.runs.progress import RunProgress, Stopping
 from a3c_zoo.runs.recorder import Publisher
 from a3c_zoo.runs.setup import RunSetup, Watch
-from a3c_zoo.runs.stopping import Stopping
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
 
 
@@ -56,7 +55,7 @@ class Session:
             self.network,
             self.config,
             setup.agent.load,
-            evaluated_file(self.directory),
+            self.directory.evaluated_file,
             number=EVALUATOR_EVALUATIONS,
             episodes=run.evaluator_episodes,
             num_envs=run.evaluation_envs,

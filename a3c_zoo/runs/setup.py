@@ -15,8 +15,7 @@ from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.records import Progress
 from a3c_zoo.runs.directory import RUN_FORMAT, describe_host
-from a3c_zoo.runs.progress import Clock
-from a3c_zoo.runs.resources import Meter
+from a3c_zoo.runs.resources import Clock, Meter
 from a3c_zoo.runs.signals import StopRequest
 
 

@@ -14,7 +14,7 @@ from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.runs.checkpoints import Checkpoint, newest_checkpoint
 from a3c_zoo.runs.directory import RunDirectory, write_atomically
-from a3c_zoo.runs.progress import Clock
+from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 
