@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: Greedy: the most probable action. Sampled: an action drawn from the policy's distribution.
 Mode = Literal["greedy", "sampled"]
 MODES: tuple[Mode, ...] = ("greedy", "sampled")
-#: Pictures a second of a game that does not say.
+#: Pictures a second where the environment names no speed.
 DEFAULT_FPS = 30.0
 
 
@@ -43,6 +43,7 @@ class EpisodesToPlay:
     """The episodes of an evaluation.
 
     Attributes:
+        entry, config: the environment and its configuration.
         count: how many episodes. num_envs: environments side by side; no more than `count` are made.
         seed, number: the run's seed and the evaluation's number, which together seed the environments.
     """
@@ -56,11 +57,11 @@ class EpisodesToPlay:
 
     @property
     def env_seed(self) -> int:
-        """Seeds the environments."""
+        """The seed of the environments."""
         return seed_for(self.seed, SEED_EVALUATION, self.number)
 
     def make_env(self, render_mode: str | None = None) -> VectorEnv[Any, Any, Any]:
-        """The environments that play them."""
+        """Makes the environments. Raises as `make_vector_env`."""
         return make_vector_env(self.entry, self.config, min(self.num_envs, self.count), self.env_seed, render_mode)
 
 
