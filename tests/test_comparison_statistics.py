@@ -16,6 +16,7 @@ from scipy import stats
 
 from a3c_zoo.comparison.curves import area_under_curve
 from a3c_zoo.comparison.statistics import (
+    RESAMPLES,
     STATISTICS,
     Durations,
     Estimate,
@@ -30,8 +31,8 @@ from a3c_zoo.comparison.statistics import (
     performance_profile,
     probability_of_earlier,
     probability_of_improvement,
-    share_unknown,
     survival,
+    time_to_threshold,
 )
 
 RLIABLE = json.loads((Path(__file__).parent / "data" / "rliable.json").read_text(encoding="utf-8"))
@@ -109,19 +110,22 @@ def test_a_run_is_drawn_with_all_its_checkpoints() -> None:
 
 def test_bands_are_those_of_each_checkpoint_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = np.random.default_rng(0).normal(size=(5, 2, 7))
-    whole = band(curves, resamples=200)
+    whole = band(curves, resamples=RESAMPLES)
     monkeypatch.setattr("a3c_zoo.comparison.statistics._CHUNK", 1)  # one checkpoint at a time
-    again = band(curves, resamples=200)
+    again = band(curves, resamples=RESAMPLES)
     assert (whole.low == again.low).all()
     assert (whole.high == again.high).all()
     for number in range(7):
-        alone = estimate(curves[:, :, number], resamples=200)
+        alone = estimate(curves[:, :, number])
         assert (whole.value[number], whole.low[number], whole.high[number]) == alone
 
 
-def test_the_same_seed_draws_the_same() -> None:
+def test_the_same_seed_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = np.random.default_rng(1).normal(size=(9, 1))
-    assert estimate(scores, seed=1) == estimate(scores, seed=1) != estimate(scores, seed=2)
+    first = estimate(scores)
+    assert first == estimate(scores)
+    monkeypatch.setattr("a3c_zoo.comparison.statistics.SEED", 1)
+    assert first != estimate(scores)
 
 
 @pytest.mark.parametrize(
@@ -176,10 +180,11 @@ def durations(*reached_at: float | None, end: float = 100.0) -> Durations:
 
 
 def test_survival_by_hand() -> None:
-    found = survival(Durations.of([1.0, 2.0, None, 4.0], [9.0, 9.0, 3.0, 9.0]))
-    assert found.times.tolist() == [1, 2, 3, 4]
-    assert found.share.tolist() == [0.75, 0.5, 0.5, 0.0]  # the third run leaves; of the one that is left all get there
-    assert found.median == 2.0
+    runs = Durations.of([1.0, 2.0, None, 4.0], [9.0, 9.0, 3.0, 9.0])
+    times, found = survival(runs)
+    assert times.tolist() == [1, 2, 3, 4]
+    assert found.value.tolist() == [0.75, 0.5, 0.5, 0.0]  # the third run leaves; of the one that is left all get there
+    assert time_to_threshold(runs)[:3] == (3, 4, 2.0)  # three of four runs reach it, half of them by 2
     # At 1: log(−log ¾) ± 1.96 √(1 / 12) / log ¾, back from there.
     reach = 1.959964 * math.sqrt(1 / 12) / abs(math.log(0.75))
     assert found.low[0] == pytest.approx(0.75 ** math.exp(reach), abs=1e-6)
@@ -188,24 +193,24 @@ def test_survival_by_hand() -> None:
 
 
 def test_runs_that_never_get_there() -> None:
-    found = survival(durations(10.0, None, None, end=50.0))
-    assert found.share.tolist() == pytest.approx([2 / 3, 2 / 3])
-    assert (found.median, found.median_high) == (None, None)
-    nobody = survival(durations(None, None))
-    assert (nobody.share.tolist(), nobody.low.tolist(), nobody.high.tolist()) == ([1.0], [1.0], [1.0])
-    assert (nobody.median, nobody.median_low) == (None, None)
+    one = durations(10.0, None, None, end=50.0)
+    assert survival(one)[1].value.tolist() == pytest.approx([2 / 3, 2 / 3])
+    assert (time_to_threshold(one).median, time_to_threshold(one).high) == (None, None)
+    _, nobody = survival(durations(None, None))
+    assert (nobody.value.tolist(), nobody.low.tolist(), nobody.high.tolist()) == ([1.0], [1.0], [1.0])
+    assert time_to_threshold(durations(None, None)) == (0, 2, None, None, None)
 
 
 def test_the_interval_of_a_median_time() -> None:
-    found = survival(durations(*[float(n) for n in range(1, 11)]))
-    assert found.median == 5.0
+    ten = durations(*[float(n) for n in range(1, 11)])
+    _, found = survival(ten)
     # The share's interval crosses one half where ten runs go down to 0.9, whose interval begins at 0.473, and to 0.2,
     # whose interval ends at 0.475; at 0.3 it ends at 0.578.
     assert found.low[0] == pytest.approx(0.473, abs=5e-4)
     assert found.high[6:8] == pytest.approx([0.578, 0.475], abs=5e-4)
-    assert (found.median_low, found.median_high) == (1.0, 8.0)
-    alone = survival(durations(3.0))
-    assert (alone.median, alone.high.tolist()) == (3.0, [1.0])
+    assert time_to_threshold(ten) == (10, 10, 5.0, 1.0, 8.0)
+    assert time_to_threshold(durations(3.0)).median == 3.0
+    assert survival(durations(3.0))[1].high.tolist() == [1.0]
 
 
 def test_survival_says_nothing_on_stderr() -> None:
@@ -224,7 +229,7 @@ def test_who_is_earlier_by_hand() -> None:
     # longer than 5, so it is not known. Who had not got there at 4 is later than 3, and of the other nothing is known.
     assert probability_of_earlier(ours, theirs).value == (2 + 2 + 0.5 + 0.5) / 8
     assert probability_of_earlier(theirs, ours).value == (0 + 0 + 1 + 1 + 0 + 0 + 0.5 + 0.5) / 8
-    assert share_unknown(ours, theirs) == share_unknown(theirs, ours) == 2 / 8
+    assert probability_of_earlier(ours, theirs).unknown == probability_of_earlier(theirs, ours).unknown == 2 / 8
     # At the same moment, to get there is earlier than to end.
     assert probability_of_earlier(durations(3.0), durations(None, end=3.0)).value == 1.0
     assert probability_of_earlier(durations(None, end=3.0), durations(3.0)).value == 0.0
@@ -234,17 +239,20 @@ def test_who_is_earlier_by_hand() -> None:
 def test_a_fast_method_that_fails_is_not_known_to_be_later() -> None:
     """Five of ten are there after 10 s, five end after 30 s without; of the other method all are there after 100 s."""
     fast, slow = Durations.of([10.0] * 5 + [None] * 5, [30.0] * 10), durations(*[100.0] * 10)
-    assert probability_of_earlier(fast, slow).value == 0.75  # of between 0.5 and 1
-    assert share_unknown(fast, slow) == 0.5
-    assert probability_of_earlier(fast, slow, unknown=0).value == 0.5
-    assert probability_of_earlier(fast, slow, unknown=1).value == 1.0
-    assert share_unknown(slow, slow) == 0
+    chance = probability_of_earlier(fast, slow)
+    assert (chance.value, chance.unknown) == (0.75, 0.5)  # between 0.5 and 1
+    # If all pairs of unknown order are lost, the share of the five in a draw of ten, see `test_an_interval_by_hand`.
+    assert (chance.low_if_lost, chance.low) == pytest.approx((0.2, (0.2 + 1) / 2))
+    assert (chance.high, chance.high_if_won) == pytest.approx(((0.8 + 1) / 2, 1.0))
+    assert probability_of_earlier(slow, slow).unknown == 0
 
 
 def test_without_censoring_earlier_is_an_improvement() -> None:
     rng = np.random.default_rng(5)
     x, y = rng.integers(0, 9, 6).astype(float), rng.integers(0, 9, 8).astype(float)
-    assert probability_of_earlier(durations(*x), durations(*y)) == probability_of_improvement(column(*-x), column(*-y))
+    found = probability_of_earlier(durations(*x), durations(*y))
+    assert found[:3] == probability_of_improvement(column(*-x), column(*-y))
+    assert (found.unknown, found.low_if_lost, found.high_if_won) == (0, found.low, found.high)
 
 
 def test_an_area_by_hand() -> None:
@@ -286,9 +294,10 @@ def test_improvement_is_rliables() -> None:
 
 
 @pytest.mark.parametrize("method", SCORES)
-def test_profiles_are_rliables(method: str) -> None:
+def test_profiles_are_rliables(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a3c_zoo.comparison.statistics.CURVE_RESAMPLES", 20_000)
     value, low, high = map(np.array, RLIABLE["outputs"]["performance_profile"][method])
-    found = performance_profile(SCORES[method], RLIABLE["thresholds"], resamples=20_000)
+    found = performance_profile(SCORES[method], RLIABLE["thresholds"])
     assert found.value == pytest.approx(value, abs=1e-9)
     one_run = 1 / SCORES[method].size
     assert found.low == pytest.approx(low, abs=one_run + 1e-9)

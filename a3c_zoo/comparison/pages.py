@@ -13,15 +13,8 @@ from markupsafe import Markup
 
 from a3c_zoo.comparison.drawing import Panel
 from a3c_zoo.comparison.measures import UNITS
-from a3c_zoo.comparison.results import (
-    COSTS,
-    DURATIONS,
-    SCORES,
-    EnvironmentResults,
-    PairResults,
-    TimeToThreshold,
-)
-from a3c_zoo.comparison.statistics import OVER_ENVIRONMENTS, STATISTICS
+from a3c_zoo.comparison.results import COSTS, DURATIONS, SCORES, EnvironmentResults, PairResults
+from a3c_zoo.comparison.statistics import OVER_ENVIRONMENTS, STATISTICS, TimeToThreshold
 from a3c_zoo.records import score
 from a3c_zoo.version import __version__
 
@@ -158,7 +151,7 @@ def costs(found: EnvironmentResults) -> TextTable:
     rows = []
     for name, method in found.methods.items():
         spreads = [(method.costs.get(key), show_for(key)) for key in COSTS]
-        texts = (NONE if each is None else ranged(each.median, each.min, each.max, show) for each, show in spreads)
+        texts = (NONE if each is None else ranged(*each, show) for each, show in spreads)
         rows.append([name, *texts])
     return TextTable(("method", *COSTS.values()), rows, "Speed and cost of a run: medians, and the range of all runs")
 

@@ -5,26 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from a3c_zoo.comparison import statistics
 from a3c_zoo.comparison.measures import UNITS, MeasuredRun, SettingRow, machine_of, settings_side_by_side
 from a3c_zoo.comparison.reading import threshold_of
-from a3c_zoo.comparison.statistics import (
-    CONFIDENCE,
-    MIN_SEEDS,
-    RESAMPLES,
-    Durations,
-    Estimate,
-    Floats,
-    caution,
-    estimates,
-    probability_of_earlier,
-    probability_of_improvement,
-    share_unknown,
-    survival,
-)
+from a3c_zoo.comparison.statistics import Durations, EarlierChance, Estimate, Floats, TimeToThreshold
 
 #: Rises when the meaning of a key of results.json changes.
 RESULTS_FORMAT: Final = 1
@@ -51,41 +39,12 @@ DURATIONS: Final[Mapping[str, tuple[str, str]]] = {
 SCALE: Final = "0 and 1: the worst and the best final return of all runs on an environment"
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(NamedTuple):
     """Median and range of a figure over runs."""
 
     median: float
     min: float
     max: float
-
-
-@dataclass(frozen=True, slots=True)
-class TimeToThreshold:
-    """How many of the runs reached the threshold, and the median time with its interval; None: see `Survival`."""
-
-    reached: int
-    runs: int
-    median: float | None
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierChance:
-    """The probability that a run of one method reaches the threshold earlier than a run of another.
-
-    Attributes:
-        unknown: the share of pairs of runs whose order is unknown; each counts half.
-        low_if_lost, high_if_won: the bounds of the interval if these pairs were all lost, or all won.
-    """
-
-    value: float
-    low: float
-    high: float
-    unknown: float
-    low_if_lost: float
-    high_if_won: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +145,7 @@ def results_of(runs: Sequence[MeasuredRun], left_out: Mapping[str, str], as_foun
         runs=tuple(runs),
         left_out=left_out,
         as_found=as_found,
-        caution=caution(fewest),
+        caution=statistics.caution(fewest),
         environments=environments,
         overall=_overall(environments, present) if len(environments) > 1 else None,
         machine=machine_of(records),
@@ -211,9 +170,9 @@ def _method(found: Iterable[MeasuredRun], threshold: float | None) -> MethodResu
     runs = tuple(sorted(found, key=lambda run: run.measures.seed or 0))
     return MethodResults(
         runs,
-        {name: estimates(values[:, None]) for name in SCORES if len(values := values_of(runs, name))},
+        {name: statistics.estimates(values[:, None]) for name in SCORES if len(values := values_of(runs, name))},
         {name: _spread(values) for name in COSTS if len(values := values_of(runs, name))},
-        {} if threshold is None else {name: _time_to_threshold(runs, name) for name in DURATIONS},
+        {} if threshold is None else {name: statistics.time_to_threshold(_durations(runs, name)) for name in DURATIONS},
     )
 
 
@@ -221,42 +180,32 @@ def _spread(values: Floats) -> Spread:
     return Spread(float(np.median(values)), float(values.min()), float(values.max()))
 
 
-def _time_to_threshold(runs: Sequence[MeasuredRun], name: str) -> TimeToThreshold:
-    durations = _durations(runs, name)
-    found = survival(durations)
-    return TimeToThreshold(int(durations.reached.sum()), len(runs), found.median, found.median_low, found.median_high)
-
-
 def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> PairResults:
     """If both methods have five runs or more, scores that fewer runs of one have are left out."""
     runs, others = methods[method].runs, methods[other].runs
-    needed = min(MIN_SEEDS, len(runs), len(others))
+    needed = min(statistics.MIN_SEEDS, len(runs), len(others))
     scores = {}
     for name in SCORES:
         mine, theirs = values_of(runs, name), values_of(others, name)
         if min(len(mine), len(theirs)) >= needed:
-            scores[name] = probability_of_improvement(mine[:, None], theirs[:, None])
-    times = {name: _chance(_durations(runs, name), _durations(others, name)) for name in methods[method].times}
+            scores[name] = statistics.probability_of_improvement(mine[:, None], theirs[:, None])
+    times = {
+        name: statistics.probability_of_earlier(_durations(runs, name), _durations(others, name))
+        for name in methods[method].times
+    }
     return PairResults(method, other, scores, times)
-
-
-def _chance(durations: Durations, others: Durations) -> EarlierChance:
-    return EarlierChance(
-        *probability_of_earlier(durations, others),
-        unknown=share_unknown(durations, others),
-        low_if_lost=probability_of_earlier(durations, others, unknown=0).low,
-        high_if_won=probability_of_earlier(durations, others, unknown=1).high,
-    )
 
 
 def _overall(environments: Mapping[str, EnvironmentResults], methods: Sequence[str]) -> OverallResults:
     found = ((method, _normalised(environments, method)) for method in methods)
     scores = {method: matrix for method, matrix in found if matrix is not None}
     pairs = (
-        PairResults(a, b, {"final_return": probability_of_improvement(scores[a], scores[b])}, {})
+        PairResults(a, b, {"final_return": statistics.probability_of_improvement(scores[a], scores[b])}, {})
         for a, b in itertools.combinations(scores, 2)
     )
-    return OverallResults(scores, {method: estimates(matrix) for method, matrix in scores.items()}, tuple(pairs))
+    return OverallResults(
+        scores, {method: statistics.estimates(matrix) for method, matrix in scores.items()}, tuple(pairs)
+    )
 
 
 def _normalised(environments: Mapping[str, EnvironmentResults], method: str) -> Floats | None:
@@ -295,7 +244,7 @@ def to_json(results: Results) -> dict[str, Any]:
     return {
         "format": RESULTS_FORMAT,
         "units": dict(UNITS),
-        "interval": {"confidence": CONFIDENCE, "bootstrap_resamples": RESAMPLES, "unit": "seed"},
+        "interval": {"confidence": statistics.CONFIDENCE, "bootstrap_resamples": statistics.RESAMPLES, "unit": "seed"},
         "caution": results.caution,
         "environments": {
             name: {
@@ -319,7 +268,7 @@ def to_json(results: Results) -> dict[str, Any]:
         and {
             "unit": "s",
             "runs": len(values_of(results.runs, "calibration_s")),
-            **asdict(noise),
+            **noise._asdict(),
             "max_over_min": noise.max / noise.min,
         },
         "settings": {
@@ -339,8 +288,6 @@ def _pair_to_json(pair: PairResults) -> dict[str, Any]:
     return {"method": pair.method, "other": pair.other, **_plain(pair.scores), **_plain(pair.times)}
 
 
-def _plain(found: Any) -> Any:
-    """Plain data of a record, or of a mapping of such."""
-    if isinstance(found, Mapping):
-        return {name: _plain(each) for name, each in found.items()}
-    return found._asdict() if isinstance(found, Estimate) else asdict(found)
+def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Named tuples as dictionaries, in a mapping or in a mapping of such mappings."""
+    return {name: _plain(each) if isinstance(each, Mapping) else each._asdict() for name, each in found.items()}

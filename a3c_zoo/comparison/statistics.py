@@ -31,6 +31,8 @@ MIN_SEEDS: Final = 5
 RESAMPLES: Final = 10_000
 #: Resamples at each point of a curve.
 CURVE_RESAMPLES: Final = 2_000
+#: Every interval begins its draws with this seed: the same scores have the same interval.
+SEED: Final = 0
 #: How many numbers are resampled at a time: 8 MiB.
 _CHUNK: Final = 2**20
 
@@ -73,24 +75,38 @@ class Durations:
         return cls(values, np.array([at is not None for at in reached_at], np.bool_))
 
 
-@dataclass(frozen=True, slots=True)
-class Survival:
-    """The share of runs that have not reached the threshold, over time (Kaplan and Meier's estimate).
+class TimeToThreshold(NamedTuple):
+    """How long the runs of a method take to reach a threshold.
 
     Attributes:
-        times: `[K]`, rising: the moments at which a run reached the threshold or ended.
-        share: `[K]`, from each moment on. low, high: its interval.
+        reached: how many runs reached it. runs: how many there are.
         median: the first moment at which half of the runs or more have reached it; None if there is none.
-        median_low, median_high: its interval; None for an end that these runs do not determine.
+        low, high: its interval; None for an end that these runs do not determine.
     """
 
-    times: Floats
-    share: Floats
-    low: Floats
-    high: Floats
+    reached: int
+    runs: int
     median: float | None
-    median_low: float | None
-    median_high: float | None
+    low: float | None
+    high: float | None
+
+
+class EarlierChance(NamedTuple):
+    """The probability that a run of one method reaches a threshold earlier than a run of another.
+
+    Attributes:
+        low, high: its interval.
+        unknown: the share of pairs of runs whose order is unknown; each counts half. It depends on the method: with a
+            budget of steps, a fast method that fails ends before the other reaches anything.
+        low_if_lost, high_if_won: the bounds of the interval if these pairs were all lost, or all won.
+    """
+
+    value: float
+    low: float
+    high: float
+    unknown: float
+    low_if_lost: float
+    high_if_won: float
 
 
 # Statistics of all runs of a method, over all environments. Missing runs are left out.
@@ -149,21 +165,17 @@ def estimates(scores: ArrayLike) -> dict[str, Estimate]:
     return {name: estimate(scores, statistic) for name, statistic in STATISTICS.items()}
 
 
-def estimate(
-    scores: ArrayLike, statistic: Statistic = interquartile_mean, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
+def estimate(scores: ArrayLike, statistic: Statistic = interquartile_mean) -> Estimate:
     """A statistic of `[S, E]` scores, with its interval.
 
     Raises:
         ValueError: an environment has no run, or the shape is wrong.
     """
-    found = band(np.asarray(scores, np.float64)[..., None], statistic, resamples=resamples, seed=seed)
+    found = band(np.asarray(scores, np.float64)[..., None], statistic, resamples=RESAMPLES)
     return Estimate(float(found.value[0]), float(found.low[0]), float(found.high[0]))
 
 
-def band(
-    curves: ArrayLike, statistic: Statistic = interquartile_mean, *, resamples: int = CURVE_RESAMPLES, seed: int = 0
-) -> Band:
+def band(curves: ArrayLike, statistic: Statistic = interquartile_mean, *, resamples: int = CURVE_RESAMPLES) -> Band:
     """A statistic of `[S, E, C]` scores at each of C checkpoints, with its interval.
 
     Raises:
@@ -171,7 +183,7 @@ def band(
     """
     by_point = np.moveaxis(_checked(curves, 3), 2, 0)  # [C, S, E]
     _, S, E = by_point.shape
-    drawn = _draw(~np.isnan(by_point[0]), resamples, np.random.default_rng(seed))
+    drawn = _draw(~np.isnan(by_point[0]), resamples, np.random.default_rng(SEED))
     columns, low, high = np.arange(E), [], []
     chunk = max(1, _CHUNK // (resamples * S * E))
     for start in range(0, len(by_point), chunk):
@@ -218,9 +230,7 @@ def _draw_counts(runs: int, resamples: int, rng: np.random.Generator) -> Floats:
 # One method against another
 
 
-def probability_of_improvement(
-    scores: ArrayLike, others: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
+def probability_of_improvement(scores: ArrayLike, others: ArrayLike) -> Estimate:
     """P(X > Y) + ½ P(X = Y) for a run X of `scores` and a run Y of `others`, averaged over environments.
 
     In one environment this is Mann and Whitney's U divided by the number of pairs. `[S, E]` and `[S', E]`.
@@ -229,31 +239,20 @@ def probability_of_improvement(
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"{x.shape[1]} environments against {y.shape[1]}")
     columns = [(a[~np.isnan(a)][:, None], b[~np.isnan(b)]) for a, b in zip(x.T, y.T, strict=True)]
-    return _mean_win([(a > b) + (a == b) / 2 for a, b in columns], resamples, seed)
+    return _mean_win([(a > b) + (a == b) / 2 for a, b in columns])
 
 
-def probability_of_earlier(
-    durations: Durations, others: Durations, *, unknown: float = 0.5, resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
+def probability_of_earlier(durations: Durations, others: Durations) -> EarlierChance:
     """P(X < Y) + ½ P(the order is unknown) for the times that a run X and a run Y take to reach a threshold.
 
     A run that never reached it is later than every run that reached it before the first one's end. The order of two
     runs is unknown if neither reached the threshold, or if one ended before the other reached it. Gehan 1965, "A
     generalized Wilcoxon test for comparing arbitrarily singly-censored samples".
-
-    Args:
-        unknown: the value of a pair of unknown order. 0 and 1 give the least and the greatest possible probability.
     """
     wins = _wins(durations, others)
-    return _mean_win([np.where(np.isnan(wins), unknown, wins)], resamples, seed)
-
-
-def share_unknown(durations: Durations, others: Durations) -> float:
-    """The share of pairs of runs whose order is unknown.
-
-    It depends on the method: with a budget of steps, a fast method that fails ends before the other reaches anything.
-    """
-    return float(np.isnan(_wins(durations, others)).mean())
+    is_unknown = np.isnan(wins)
+    lost, half, won = (_mean_win([np.where(is_unknown, value, wins)]) for value in (0.0, 0.5, 1.0))
+    return EarlierChance(*half, float(is_unknown.mean()), lost.low, won.high)
 
 
 def _wins(durations: Durations, others: Durations) -> Floats:
@@ -266,23 +265,21 @@ def _wins(durations: Durations, others: Durations) -> Floats:
     return np.select([wins, losses, x_reached & y_reached], [1.0, 0.0, 0.5], np.nan)
 
 
-def _mean_win(tables: Sequence[Floats], resamples: int, seed: int) -> Estimate:
+def _mean_win(tables: Sequence[Floats]) -> Estimate:
     """The mean over environments of the means of tables `[runs, other runs]` of 1 (won), ½ and 0; and its interval."""
-    rng, drawn = np.random.default_rng(seed), np.zeros(resamples)
+    rng, drawn = np.random.default_rng(SEED), np.zeros(RESAMPLES)
     for table in tables:
-        rows, columns = (_draw_counts(size, resamples, rng) for size in table.shape)
+        rows, columns = (_draw_counts(size, RESAMPLES, rng) for size in table.shape)
         drawn += ((rows @ table) * columns).sum(axis=1) / table.size
     low, high = _percentiles(drawn / len(tables), axis=0)
     return Estimate(float(np.mean([table.mean() for table in tables])), float(low), float(high))
 
 
-def performance_profile(
-    scores: ArrayLike, thresholds: ArrayLike, *, resamples: int = CURVE_RESAMPLES, seed: int = 0
-) -> Band:
+def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Band:
     """The share of all runs whose score is greater than τ, for each τ in `thresholds` `[points]`."""
-    runs, rng = _checked(scores, 2), np.random.default_rng(seed)
+    runs, rng = _checked(scores, 2), np.random.default_rng(SEED)
     columns = [column[~np.isnan(column)] for column in runs.T]
-    counts = np.concatenate([_draw_counts(len(column), resamples, rng) for column in columns], axis=1)
+    counts = np.concatenate([_draw_counts(len(column), CURVE_RESAMPLES, rng) for column in columns], axis=1)
     above = (np.concatenate(columns)[:, None] > np.asarray(thresholds, np.float64)).astype(np.float64)
     low, high = _percentiles(counts @ above / len(above), axis=0)
     return Band(above.mean(axis=0), low, high)
@@ -291,11 +288,28 @@ def performance_profile(
 # Time to a threshold
 
 
-def survival(durations: Durations) -> Survival:
-    """The share of runs that have not reached a threshold, over time, and the median time to reach it.
+def time_to_threshold(durations: Durations) -> TimeToThreshold:
+    """The median time to reach a threshold.
 
-    The interval is Greenwood's on the scale of log(−log), as scipy computes it. The interval of the median ends where
-    that interval crosses one half (Brookmeyer and Crowley 1982, "A confidence interval for the median survival time").
+    Its interval ends where that of `survival` crosses one half (Brookmeyer and Crowley 1982, "A confidence interval for
+    the median survival time").
+
+    Raises:
+        ValueError: there is no run.
+    """
+    times, share = survival(durations)
+    halves = (np.flatnonzero(curve <= 0.5) for curve in (share.value, share.low, share.high))
+    ends = (float(times[below[0]]) if len(below) else None for below in halves)
+    return TimeToThreshold(int(durations.reached.sum()), len(durations.values), *ends)
+
+
+def survival(durations: Durations) -> tuple[Floats, Band]:
+    """The share of runs that have not reached a threshold, over time: Kaplan and Meier's estimate.
+
+    The interval is Greenwood's on the scale of log(−log), as scipy computes it.
+
+    Returns:
+        The moments at which a run reached the threshold or ended, `[K]`, rising; and the share from each of them on.
 
     Raises:
         ValueError: there is no run.
@@ -313,13 +327,7 @@ def survival(durations: Durations) -> Survival:
     high = np.where(share == 1, 1.0, ends.high.probabilities)
     if share[-1] == 0:  # all runs have reached it; the last moment takes the bound of the one before it
         high[-1] = high[-2] if len(high) > 1 else 1.0
-    times = np.asarray(found.quantiles, np.float64)
-    return Survival(times, share, low, high, *(_first_half(times, curve) for curve in (share, low, high)))
-
-
-def _first_half(times: Floats, share: Floats) -> float | None:
-    below = np.flatnonzero(share <= 0.5)
-    return float(times[below[0]]) if len(below) else None
+    return np.asarray(found.quantiles, np.float64), Band(share, low, high)
 
 
 # Claims
