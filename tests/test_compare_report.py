@@ -15,12 +15,12 @@ import pytest
 
 from a3c_zoo.comparison import statistics
 from a3c_zoo.comparison.curves import Curve, Line
-from a3c_zoo.comparison.drawing import group_of, on_grid
+from a3c_zoo.comparison.drawing import group_of, on_grid, to_inline_svg
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, chosen_steps, evaluations_of
 from a3c_zoo.comparison.measures import labels_of, measure, settings_side_by_side
 from a3c_zoo.comparison.pages import markdown, plain
 from a3c_zoo.comparison.reading import RunRecord
-from a3c_zoo.comparison.report import notes, page_of, panels_of, svg_of, verdict, write_report
+from a3c_zoo.comparison.report import notes, page_of, panels_of, verdict, write_report
 from a3c_zoo.comparison.results import Results, results_of, to_json
 from a3c_zoo.records import Evaluation, Outcome
 from tests.waits import LIMIT_S
@@ -332,8 +332,8 @@ def test_the_page_needs_no_other_file(page: Path) -> None:
 
 def test_the_same_runs_give_the_same_picture(ten: Results) -> None:
     panel = panels_of(ten, "cartpole")[1][0]
-    assert svg_of(panel) == svg_of(panel)
-    assert svg_of(panel) != svg_of(panels_of(ten, "cartpole")[1][1])
+    assert to_inline_svg(panel) == to_inline_svg(panel)
+    assert to_inline_svg(panel) != to_inline_svg(panels_of(ten, "cartpole")[1][1])
 
 
 def browse(page: Path, folder: Path) -> tuple[str, list[str], set[str]]:

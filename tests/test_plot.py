@@ -165,8 +165,8 @@ def line(*points: tuple[float, float]) -> Line:
     return Line(np.array(x, np.float64), np.array(y, np.float64))
 
 
-def drawn_plot(**groups: list[Line]) -> Any:
-    return draw_plot(Panel("", "x", "y", {label: group_of(lines) for label, lines in groups.items()}, threshold=4.0))
+def panel(**groups: list[Line]) -> Panel:
+    return Panel("", "x", "y", {label: group_of(lines) for label, lines in groups.items()}, threshold=4.0)
 
 
 def test_a_group_is_drawn_as_far_as_all_of_it_goes() -> None:
@@ -181,7 +181,8 @@ def test_a_group_is_drawn_as_far_as_all_of_it_goes() -> None:
 
 def test_single_runs_bands_and_colours() -> None:
     apart = [line((0, 0), (1, 1)), line((2, 2), (3, 3))]
-    figure = drawn_plot(one=[line((0, 1), (2, 2))], two=[line((0, 1), (2, 3)), line((0, 2), (2, 5))], three=apart)
+    groups = panel(one=[line((0, 1), (2, 2))], two=[line((0, 1), (2, 3)), line((0, 2), (2, 5))], three=apart)
+    figure: Any = draw_plot(groups)
     (axes,) = figure.axes
     drawn = {each.get_label(): each for each in axes.lines}
     assert [drawn[label].get_color() for label in ("one", "two (2 runs)", "three (2 runs)")] == list(COLOURS[:3])
@@ -193,12 +194,12 @@ def test_single_runs_bands_and_colours() -> None:
 
 
 def test_the_same_figure_gives_the_same_file() -> None:
-    files = [to_bytes(drawn_plot(a=[line((0, 1), (2, 2))]), ".svg") for _ in range(2)]
+    files = [to_bytes(draw_plot(panel(a=[line((0, 1), (2, 2))])), ".svg") for _ in range(2)]
     assert files[0] == files[1]
 
 
 def test_a_picture_for_a_page_takes_the_colours_of_the_page() -> None:
-    svg = to_inline_svg(drawn_plot(a=[line((0, 1), (2, 2))]))
+    svg = to_inline_svg(panel(a=[line((0, 1), (2, 2))]))
     root = ElementTree.fromstring(svg)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert "width" not in root.attrib

@@ -205,18 +205,19 @@ def style() -> Iterator[None]:
 
 def to_bytes(figure: Figure, suffix: str) -> bytes:
     """The picture as the contents of a file, ".png" or ".svg", on white."""
-    written = io.BytesIO()
-    with style():
-        metadata = {"Date": None} if suffix == ".svg" else None  # the same figure gives the same file
-        figure.savefig(written, format=suffix.removeprefix("."), dpi=160, facecolor="white", metadata=metadata)
-    return written.getvalue()
+    return _written(figure, suffix.removeprefix("."), dpi=160, facecolor="white")
 
 
-def to_inline_svg(figure: Figure) -> str:
-    """The picture as an `<svg>` element for a page: as wide as its place, transparent, in the colour of the text."""
-    written = io.BytesIO()
-    with style():
-        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
-    text = written.getvalue().decode().replace(_INK, "currentColor")
+def to_inline_svg(panel: Panel) -> str:
+    """The panel as an `<svg>` element for a page: as wide as its place, transparent, in the colour of the text."""
+    text = _written(draw_grid([[panel]]), "svg", transparent=True).decode().replace(_INK, "currentColor")
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     return re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'role="img"', text[text.index("<svg") :], count=1)
+
+
+def _written(figure: Figure, format: str, **options: Any) -> bytes:
+    written = io.BytesIO()
+    with style():
+        metadata = {"Date": None} if format == "svg" else None  # the same figure gives the same file
+        figure.savefig(written, format=format, metadata=metadata, **options)
+    return written.getvalue()

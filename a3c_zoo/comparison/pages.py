@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Final
 
 import jinja2
 from markupsafe import Markup
 
-from a3c_zoo.comparison.drawing import Panel
+from a3c_zoo.comparison.drawing import Panel, to_inline_svg
 from a3c_zoo.comparison.measures import UNITS
 from a3c_zoo.comparison.results import COSTS, DURATIONS, SCORES, EnvironmentResults, PairResults
 from a3c_zoo.comparison.statistics import OVER_ENVIRONMENTS, STATISTICS, TimeToThreshold
@@ -44,20 +44,12 @@ class TextTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A plot as an `<svg>` element, and its description."""
-
-    svg: Markup
-    caption: str
-
-
-@dataclass(frozen=True, slots=True)
 class ReportSection:
-    """A part of a page under a title: paragraphs, pictures, tables, and lines of code."""
+    """A part of a page under a title: paragraphs, description → plot, tables, and lines of code."""
 
     title: str
     texts: Sequence[str] = ()
-    figures: Sequence[Picture] = ()
+    figures: Mapping[str, Panel] = field(default_factory=dict)
     tables: Sequence[TextTable] = ()
     codes: Sequence[str] = ()
 
@@ -186,7 +178,7 @@ def markdown(page: ReportPage) -> str:
 
 def _render(name: str, page: ReportPage, autoescape: bool) -> str:
     environment = jinja2.Environment(autoescape=autoescape, undefined=jinja2.StrictUndefined)
-    environment.filters["plain"] = plain
+    environment.filters |= {"plain": plain, "svg": lambda panel: Markup(to_inline_svg(panel))}
     template = environment.from_string(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
     return template.render(page=page, version=__version__)
 

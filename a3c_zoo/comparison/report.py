@@ -8,39 +8,13 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from markupsafe import Markup
 
+from a3c_zoo.comparison import drawing, pages
 from a3c_zoo.comparison.curves import Axis
-from a3c_zoo.comparison.drawing import (
-    Group,
-    Panel,
-    draw_grid,
-    ends_differ,
-    group_of,
-    interval,
-    spread,
-    to_bytes,
-    to_inline_svg,
-)
+from a3c_zoo.comparison.drawing import Group, Panel
 from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.measures import evaluation_curve, training_curve
-from a3c_zoo.comparison.pages import (
-    NONE,
-    Picture,
-    ReportPage,
-    ReportSection,
-    TextTable,
-    chances,
-    costs,
-    html,
-    markdown,
-    ranged,
-    scores,
-    seconds,
-    show_for,
-    shown,
-    times,
-)
+from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
 from a3c_zoo.comparison.plan import listed
 from a3c_zoo.comparison.results import DURATIONS, SCALE, MethodResults, PairResults, Results, to_json, values_of
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
@@ -70,11 +44,11 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
     """Writes the report's files into a directory: curves, page and results.json."""
     with disk_errors(out, "write", "--out"):
         out.mkdir(parents=True, exist_ok=True)
-        curves = draw_grid(page.curves)
+        curves = drawing.draw_grid(page.curves)
         for suffix in (".png", ".svg"):
-            (out / f"curves{suffix}").write_bytes(to_bytes(curves, suffix))
-        (out / "report.html").write_text(html(page), encoding="utf-8")
-        (out / "report.md").write_text(markdown(page), encoding="utf-8")
+            (out / f"curves{suffix}").write_bytes(drawing.to_bytes(curves, suffix))
+        (out / "report.html").write_text(pages.html(page), encoding="utf-8")
+        (out / "report.md").write_text(pages.markdown(page), encoding="utf-8")
     write_json(out / "results.json", to_json(results))
 
 
@@ -167,47 +141,43 @@ def _about_pair(env: str, pair: PairResults) -> list[str]:
 
 def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) -> ReportSection:
     found = results.environments[env]
-    figures = [Picture(svg_of(panel), f"{panel.title} by {panel.x_label}") for row in rows for panel in row]
+    figures = {f"{panel.title} by {panel.x_label}": panel for row in rows for panel in row}
     values = {name: values_of(method.runs, "final_return")[:, None] for name, method in found.methods.items()}
     if all(map(len, values.values())):
-        figures.append(_profile(values, f"{env}: share of runs above a final return", "final return"))
+        figures |= _profile(values, f"{env}: share of runs above a final return", "final return")
     middle = "mean, within their range" if results.caution else "interquartile mean, with its 95 % interval"
     return ReportSection(
         env,
         texts=[f"Thin: single runs. Thick: their {middle}. Dotted: the threshold."],
         figures=figures,
-        tables=[scores(found), *times(found), costs(found), *chances(found.pairs)],
+        tables=[pages.scores(found), *pages.times(found), pages.costs(found), *pages.chances(found.pairs)],
     )
 
 
 def panels_of(results: Results, env: str) -> list[list[Panel]]:
     """A row of training returns and a row of evaluation returns, each by steps and by seconds."""
-    found, summary = results.environments[env], spread if results.caution else interval
+    found, summary = results.environments[env], drawing.spread if results.caution else drawing.interval
     kinds = {"mean of the last 100 training episodes": training_curve, "evaluation of checkpoints": evaluation_curve}
     rows = []
     for title, curve in kinds.items():
         row = []
         for by, axis in AXES.items():
             lines = {name: [curve(run.record, by) for run in method.runs] for name, method in found.methods.items()}
-            is_log = by == "seconds" and ends_differ(lines)
-            groups = {name: group_of(each, summary, is_log) for name, each in lines.items()}
+            is_log = by == "seconds" and drawing.ends_differ(lines)
+            groups = {name: drawing.group_of(each, summary, is_log) for name, each in lines.items()}
             has_points = curve is evaluation_curve
             row.append(Panel(f"{env}: {title}", axis, "return", groups, found.threshold, has_points, is_log))
         rows.append(row)
     return rows
 
 
-def svg_of(panel: Panel) -> Markup:
-    """A panel as an `<svg>` element for a page."""
-    return Markup(to_inline_svg(draw_grid([[panel]])))
-
-
-def _profile(values: Mapping[str, Floats], title: str, x_label: str) -> Picture:
+def _profile(values: Mapping[str, Floats], title: str, x_label: str) -> dict[str, Panel]:
+    """Title → panel: the share of a method's runs above each score, from its scores `[seeds, environments]`."""
     everything = np.concatenate([each[~np.isnan(each)] for each in values.values()])
     span = np.ptp(everything) or 1.0
     points = np.linspace(everything.min() - 0.02 * span, everything.max() + 0.02 * span, PROFILE_POINTS)
     groups = {name: Group((), points, performance_profile(matrix, points)) for name, matrix in values.items()}
-    return Picture(svg_of(Panel(title, x_label, "share of runs", groups, begins_at_zero=False)), title)
+    return {title: Panel(title, x_label, "share of runs", groups, begins_at_zero=False)}
 
 
 def _overall(results: Results) -> list[ReportSection]:
@@ -222,8 +192,8 @@ def _overall(results: Results) -> list[ReportSection]:
         ReportSection(
             "All environments",
             texts=[f"Scores: {SCALE}."],
-            figures=[_profile(found.scores, title, "score")] if found.scores else [],
-            tables=[table, *chances(found.pairs)],
+            figures=_profile(found.scores, title, "score") if found.scores else {},
+            tables=[table, *pages.chances(found.pairs)],
         )
     ]
 
@@ -236,8 +206,8 @@ def _single_runs(results: Results) -> ReportSection:
         [
             run.run,
             run.method,
-            shown(run.seed, str),
-            *(shown(getattr(run, name), show_for(name)) for name in COLUMNS.values()),
+            pages.shown(run.seed, str),
+            *(pages.shown(getattr(run, name), pages.show_for(name)) for name in COLUMNS.values()),
         ]
         for run in (each.measures for each in results.shown_runs)
     ]
