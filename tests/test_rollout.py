@@ -469,6 +469,19 @@ def test_integer_rewards_and_flags_are_numbers_too() -> None:
     assert episodes(collector(Integers(1), 2).collect(TinyNetwork())) == [(3, 2, 1)]
 
 
+@pytest.mark.parametrize("flag", ["terminated", "truncated"])
+def test_flags_of_floating_point_are_refused(flag: str) -> None:
+    class Floats(ToyVectorEnv):
+        def step(self, actions: np.ndarray) -> Any:
+            observation, rewards, terminated, truncated, info = super().step(actions)
+            flags = {"terminated": terminated, "truncated": truncated}
+            flags[flag] = flags[flag].astype(np.float32)
+            return observation, rewards, flags["terminated"], flags["truncated"], info
+
+    with pytest.raises(EnvironmentContractError, match=rf"wrong {flag}: float32 \[1\], where its spaces promise bool"):
+        collector(Floats(1), 2).collect(TinyNetwork())
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_discrete_observations(mode: str) -> None:
     """FrozenLake's states are integers; a truncated one's final state arrives as an integer too."""

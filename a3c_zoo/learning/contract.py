@@ -14,6 +14,9 @@ from a3c_zoo.errors import EnvironmentContractError, ObservationError
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import ObservationSpec, row_of
 
+#: NumPy's letters for the kinds of dtype that a reward and a flag may have.
+NUMBERS, FLAGS = "biuf", "biu"
+
 
 class CheckedEnvironment:
     """A vector environment with its name for messages, and checks of its observations, rewards and flags.
@@ -44,10 +47,11 @@ class CheckedEnvironment:
         return checked
 
     def check_step(self, reward: Any, terminated: Any, truncated: Any) -> None:
-        """Checks that all three are arrays of N numbers."""
-        for what, array in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
-            if not isinstance(array, np.ndarray) or array.shape != self._shape or array.dtype.kind not in "biuf":
-                raise self._broken(what, array, self._shape, None)
+        """Checks that rewards are an array of N numbers, and both flags arrays of N bools or integers."""
+        checks = (("reward", reward, NUMBERS), ("terminated", terminated, FLAGS), ("truncated", truncated, FLAGS))
+        for what, array, kinds in checks:
+            if not isinstance(array, np.ndarray) or array.shape != self._shape or array.dtype.kind not in kinds:
+                raise self._broken(what, array, self._shape, "bool" if kinds is FLAGS else "numbers")
 
     def final_observation(self, finals: Any, n: int) -> NDArray[Any]:
         """Returns row n of `Autoreset.final_observations` as `[*spec.shape]`, checked."""
@@ -93,13 +97,11 @@ class CheckedEnvironment:
                 f"environment '{self.name}' returned a wrong observation: {error}"
             ) from error
 
-    def _broken(
-        self, what: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any] | None
-    ) -> EnvironmentContractError:
+    def _broken(self, what: str, array: Any, shape: tuple[int, ...], dtype: object) -> EnvironmentContractError:
         found = f"{getattr(array, 'dtype', type(array).__name__)} {list(getattr(array, 'shape', ()))}"
         return EnvironmentContractError(
             f"environment '{self.name}' returned a wrong {what}: {found}, "
-            f"where its spaces promise {dtype or 'numbers'} {list(shape)}"
+            f"where its spaces promise {dtype} {list(shape)}"
         )
 
     def _not_finite(self, what: str, value: Any, t: int, n: int) -> EnvironmentContractError:
