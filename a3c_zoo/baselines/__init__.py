@@ -1,3 +1,1 @@
 """Baselines, which agents are compared with: other libraries' algorithms and random actions, as agent entries."""
-
-from __future__ import annotations

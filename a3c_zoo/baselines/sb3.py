@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from a3c_zoo.config import Config
+from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ZooError, type_and_message
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.spaces import observation_spec
@@ -41,8 +41,6 @@ from a3c_zoo.baselines.sb3_model import SB3Policy, build_model, make_stack, rest
 
 #: Time between reports if no episode has ended, in seconds.
 REPORT_EVERY_S = 0.1
-#: Number of steps for `learn`; the run decides its end between rollouts.
-FOR_EVER = 2**62
 
 #: SB3's name of a metric → the agents' name, and the factor between them.
 METRICS = {
@@ -152,7 +150,8 @@ def run(context: RunContext) -> None:
         if saved:
             restore(model, saved)
         try:
-            model.learn(FOR_EVER, callback, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
+            # The run decides its end between rollouts.
+            model.learn(NEVER, callback, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
         except RunOverError:
             return
         except (Exception, KeyboardInterrupt) as error:

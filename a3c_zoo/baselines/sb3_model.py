@@ -39,6 +39,9 @@ WRAPPER_KEYS = {
     "sticky_actions": "action_repeat_probability",
 }
 
+#: Key of a schedule → SB3's attribute with the schedule.
+SCHEDULES = {"learning_rate_schedule": "lr_schedule", "clip_range_schedule": "clip_range"}
+
 #: Our keys that SB3's constructors do not have.
 NOT_SB3 = {
     "net_arch",
@@ -49,22 +52,6 @@ NOT_SB3 = {
     "clip_rewards",
     "rms_prop_tf_like",
 }
-
-
-class LinearSchedule:
-    """Falls linearly from `initial` to 0 over `steps` agent steps of the whole run, like RL Zoo's `lin_`.
-
-    SB3 passes to its schedules the share of `learn`'s steps that is left. Here `learn` does not know its end, and a
-    resume calls it again. So `done` returns the number of agent steps from SB3's counter.
-    """
-
-    def __init__(self, initial: float, steps: int) -> None:
-        self.initial, self.steps = initial, steps
-        self.done: Callable[[], int] = lambda: 0
-
-    def __call__(self, progress_remaining: float) -> float:
-        """Returns the present value."""
-        return self.initial * max(0.0, 1.0 - self.done() / self.steps)
 
 
 def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> VecEnv:
@@ -135,8 +122,10 @@ def build_model(
     agent = config.agent
     assert isinstance(agent, SB3Config)
     arguments = agent.model_dump(exclude=NOT_SB3)
-    schedules = {name: _schedule(name, arguments, config) for name in ("learning_rate", "clip_range")}
-    arguments |= {name: schedule for name, schedule in schedules.items() if schedule is not None}
+    linear = [key for key in SCHEDULES if arguments.pop(key, None) == "linear"]
+    steps = agent.schedule_steps or config.run.steps
+    if linear and steps is None:
+        raise ConfigError(f"agent.{linear[0]}: linear — needs agent.schedule_steps, or a budget: --steps N")
     algorithm: type[OnPolicyAlgorithm] = PPO if isinstance(agent, SB3PPOConfig) else A2C
     try:
         model = algorithm(env=env, policy_kwargs=_policy_kwargs(agent), seed=seed, device=device, **arguments)
@@ -146,23 +135,20 @@ def build_model(
             f"agent '{config.agent_name}' with agent.policy={agent.policy} doesn't fit environment '{entry.name}': "
             f"{reason}"
         ) from error
-    for schedule in schedules.values():
-        if isinstance(schedule, LinearSchedule):
-            schedule.done = lambda: model.num_timesteps
+    for key in linear:
+        assert steps is not None
+        setattr(model, SCHEDULES[key], _linear(model, arguments[key.removesuffix("_schedule")], steps))
     model.set_logger(Logger(None, []))  # SB3's default logger makes a folder with TensorBoard files
     return model
 
 
-def _schedule(name: str, arguments: dict[str, Any], config: Config) -> float | LinearSchedule | None:
-    """Removes `NAME_schedule` from the arguments; returns the schedule, None if the algorithm has no such key."""
-    assert isinstance(config.agent, SB3Config)
-    kind = arguments.pop(f"{name}_schedule", None)
-    if kind != "linear":
-        return arguments.get(name)
-    steps = config.agent.schedule_steps or config.run.steps
-    if steps is None:
-        raise ConfigError(f"agent.{name}_schedule: linear — needs agent.schedule_steps, or a budget: --steps N")
-    return LinearSchedule(arguments[name], steps)
+def _linear(model: OnPolicyAlgorithm, initial: float, steps: int) -> Callable[[float], float]:
+    """Returns a schedule that falls linearly from `initial` to 0 over `steps` agent steps, like RL Zoo's `lin_`.
+
+    SB3 passes to its schedules the share of `learn`'s steps that is left. Here `learn` does not know its end, and a
+    resume calls it again. So the schedule reads SB3's counter of agent steps.
+    """
+    return lambda progress_remaining: initial * max(0.0, 1.0 - model.num_timesteps / steps)
 
 
 def _policy_kwargs(agent: SB3Config) -> dict[str, Any]:

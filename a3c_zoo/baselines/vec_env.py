@@ -31,7 +31,8 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvS
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ConfigError, EnvironmentContractError
 from a3c_zoo.learning.autoreset import Autoreset, EpisodeOver, NextStep, autoreset_mode, autoreset_of, episode_over
-from a3c_zoo.learning.contract import CheckedEnvironment
+from a3c_zoo.learning.collector import EpisodeAccounts
+from a3c_zoo.learning.contract import CheckedEnvironment, is_finite
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.spaces import ObservationSpec
 from a3c_zoo.plugins.entries import EnvEntry
@@ -84,18 +85,16 @@ class ZooVecEnv(VecEnv):
         if isinstance(action_space, spaces.Discrete):
             self.first_action = int(action_space.start)
             action_space = spaces.Discrete(int(action_space.n))
-        self._returns, self._lengths = np.zeros(num_envs, np.float64), np.zeros(num_envs, np.int64)
         self._shape, self._dtype = (num_envs, *spec.shape), spec.dtype
+        self._valid = np.ones((1, num_envs), np.bool_)  # no step is ignored
         super().__init__(num_envs, observation_space, action_space)
 
     def reset(self) -> NDArray[Any]:
         """Starts new episodes in all environments; returns their first observations `[N, ...]`."""
         observations = np.empty(self._shape, self._dtype)
         for part in self._parts:
-            with part.checked.raising_in("reset"):
-                observation, _ = part.checked.env.reset(seed=self._seeds[part.place.start])
-            observations[part.place] = part.checked.observation(observation)
-        self._returns[:], self._lengths[:] = 0, 0
+            observations[part.place] = part.checked.reset(self._seeds[part.place.start])
+        self._accounts = EpisodeAccounts(self.num_envs)
         self._reset_seeds()
         self._reset_options()
         return observations
@@ -123,24 +122,15 @@ class ZooVecEnv(VecEnv):
                 if over[place].any():
                     observation = _restart(part, observation, info, over[place], ends)
             observations[place] = part.checked.observation(observation)
-        self._check_finite("observation", observations)
-        self._check_finite("reward", rewards)
+        for what, array in (("observation", observations), ("reward", rewards)):
+            if not is_finite(array):
+                raise EnvironmentContractError(f"environment '{self._name}' returned a non-finite {what}")
         for n in np.flatnonzero(dones & ~over):
             infos[n]["terminal_observation"] = observations[n].copy()
-        self._account(rewards, over, infos)
+        finished = self._accounts.add(rewards[np.newaxis], self._valid, over[np.newaxis])
+        for n, episode in zip(np.flatnonzero(over), finished, strict=True):
+            infos[n]["episode"] = {"r": episode.episode_return, "l": episode.length}
         return observations, (np.sign(rewards) if self._clip_rewards else rewards), dones, infos
-
-    def _account(self, rewards: NDArray[np.float32], over: NDArray[np.bool_], infos: list[dict[str, Any]]) -> None:
-        self._returns += rewards
-        self._lengths += 1
-        for n in np.flatnonzero(over):
-            infos[n]["episode"] = {"r": float(self._returns[n]), "l": int(self._lengths[n])}
-        self._returns[over], self._lengths[over] = 0, 0
-
-    def _check_finite(self, what: str, array: NDArray[Any]) -> None:
-        # The sum is finite if every element is, unless the sum overflows: then each element is checked.
-        if not np.isfinite(array.sum()) and not np.isfinite(array).all():
-            raise EnvironmentContractError(f"environment '{self._name}' returned a non-finite {what}")
 
     def close(self) -> None:
         """Closes the vector environments."""
@@ -149,7 +139,8 @@ class ZooVecEnv(VecEnv):
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         """Returns the vector environment's attribute for each of its environments."""
-        return [getattr(self._env_of(n), attr_name) for n in self._get_indices(indices)]
+        owners = [env for env in self.envs for _ in range(env.num_envs)]
+        return [getattr(owners[n], attr_name) for n in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         """Refused: environments of a VectorEnv share their attributes."""
@@ -164,9 +155,6 @@ class ZooVecEnv(VecEnv):
     def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
         """Returns False for each: a VectorEnv has no wrappers of single environments."""
         return [False for _ in self._get_indices(indices)]
-
-    def _env_of(self, index: int) -> VectorEnv[Any, Any, Any]:
-        return next(part.checked.env for part in self._parts if index < part.place.stop)
 
 
 def _restart(
