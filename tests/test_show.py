@@ -57,7 +57,7 @@ def test_show_on_a_terminal_fits_its_width(monkeypatch: pytest.MonkeyPatch, caps
     registry = load_registry(Selection(allowed=frozenset()))
     config = resolve_config(registry, registry.env("cartpole"), registry.agent("a3c"))
     rows = describe(config)
-    module._print_sections("cartpole, agent a3c", rows)
+    module._print_sections("cartpole, agent a3c", [(r.key, str(r.value), r.source, r.description) for r in rows])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
     text = " ".join(" ".join(lines).split())

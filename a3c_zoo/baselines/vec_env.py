@@ -133,7 +133,6 @@ class ZooVecEnv(VecEnv):
         return observations, (np.sign(rewards) if self._clip_rewards else rewards), dones, infos
 
     def close(self) -> None:
-        """Closes the vector environments."""
         for env in self.envs:
             env.close()
 
@@ -143,13 +142,11 @@ class ZooVecEnv(VecEnv):
         return [getattr(owners[n], attr_name) for n in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Refused: environments of a VectorEnv share their attributes."""
         raise NotImplementedError("environments of a VectorEnv cannot be changed one by one")
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Refused: environments of a VectorEnv share their methods."""
         raise NotImplementedError("environments of a VectorEnv cannot be called one by one")
 
     def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:

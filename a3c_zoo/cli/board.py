@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from rich.table import Table
 
 from a3c_zoo.cli.panel import LiveDisplay, duration
 from a3c_zoo.comparison.plan import Plan, PlannedRun
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Look, Trained
 from a3c_zoo.records import score
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 
 @dataclass(slots=True)
@@ -47,13 +45,11 @@ class Board(ComparisonWatcher):
         self._said_s = 0.0
 
     def planned(self, plan: Plan) -> None:
-        """Reads the plan, before the first run."""
         for run in plan.runs:
             self._rows.setdefault((run.env, run.method), _Row()).runs += 1
         self._left = [run.guess_s for run in plan.missing]
 
     def running(self, run: PlannedRun, look: Look | None) -> None:
-        """Shows the run that trains now; called about once a second."""
         row = self._rows[run.env, run.method]
         row.now, share = f"seed {run.seed}", 0.0
         if look is not None:
@@ -66,7 +62,6 @@ class Board(ComparisonWatcher):
         self._show(f"about {duration(sum(self._left) - share * self._left[0])} of training left")
 
     def trained(self, trained: Trained) -> None:
-        """Counts a run that has ended or was finished before."""
         row = self._rows[trained.run.env, trained.run.method]
         row.now = ""
         row.done += trained.fault is None
@@ -80,7 +75,6 @@ class Board(ComparisonWatcher):
         self._show("")
 
     def evaluating(self, done: int, total: int) -> None:
-        """Shows how many checkpoints have been played."""
         self._show(f"evaluating: {done} of {total} checkpoints")
         now = time.monotonic()
         if not self._display.is_live and (now - self._said_s > 10 or done in (0, total)):
@@ -96,9 +90,7 @@ class Board(ComparisonWatcher):
         if self._display.is_live:
             self._display.draw(self._table())
 
-    def _table(self) -> RenderableType:
-        from rich.table import Table
-
+    def _table(self) -> Table:
         table = Table(box=None, padding=(0, 2, 0, 0), caption=self._footer, caption_justify="left")
         table.add_column("environment")
         table.add_column("method")

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -137,9 +134,12 @@ def print_plain(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def print_fitted(
-    header: Sequence[str], rows: Iterable[Sequence[str | Text]], unbroken: str, title: str | None = None
+    header: Sequence[str], rows: Iterable[Sequence[str | tuple[str, str]]], unbroken: str, title: str | None = None
 ) -> None:
-    """Prints a table that fits the terminal; long cells are wrapped, except in the column `unbroken`."""
+    """Prints a table that fits the terminal; long cells are wrapped, except in the column `unbroken`.
+
+    A cell is a text, or a text and its style.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

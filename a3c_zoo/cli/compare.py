@@ -27,19 +27,13 @@ if TYPE_CHECKING:
     from a3c_zoo.comparison.plan import Plan
 
 
-class Seeds(click.ParamType[Sequence[int]]):
-    """`5` for the seeds 1 to 5, or a list such as `3,7,11`."""
-
-    name = "seeds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Sequence[int]:
-        if isinstance(value, tuple | range):
-            return value
-        parts = [part.strip() for part in str(value).split(",")]
-        if not all(part.isdecimal() for part in parts) or parts == ["0"]:
-            self.fail(f"'{value}' is no number of seeds and no list of them; write 10, or 3,7,11", param, ctx)
-        numbers = tuple(map(int, parts))
-        return numbers if len(numbers) > 1 else range(1, min(numbers[0], 1_000_000) + 1)  # a plan refuses so many
+def parse_seeds(text: str) -> Sequence[int]:
+    """Returns the seeds of a list such as `3,7,11`, or 1 to 5 for `5`; for `type=` of an option."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts) or parts == ["0"]:
+        raise click.BadParameter(f"'{text}' is no number of seeds and no list of them; write 10, or 3,7,11")
+    numbers = tuple(map(int, parts))
+    return numbers if len(numbers) > 1 else range(1, min(numbers[0], 1_000_000) + 1)  # a plan refuses so many
 
 
 @click.command(
@@ -63,7 +57,9 @@ class Seeds(click.ParamType[Sequence[int]]):
     shell_complete=complete_agent,
     help="Baseline; may be repeated. NAME@zoo trains it on the zoo's environments.",
 )
-@click.option("--seeds", type=Seeds(), default="5", show_default=True, metavar="N|LIST", help="1 to N, or a list: 3,7.")
+@click.option(
+    "--seeds", type=parse_seeds, default="5", show_default=True, metavar="N|LIST", help="1 to N, or a list: 3,7."
+)
 @click.option(
     "--steps", type=click.IntRange(1), metavar="N", help="Agent steps of each run.  [default: the environment's]"
 )
@@ -180,8 +176,5 @@ def _confirm(plan: Plan, yes: bool, to_stderr: bool) -> None:
 
 
 def _tell(comparison: Comparison, as_json: bool) -> int:
-    if as_json:
-        click.echo(json.dumps(comparison.results, indent=2))
-    else:
-        click.echo(comparison.summary())
+    click.echo(json.dumps(comparison.results, indent=2) if as_json else comparison.summary())
     return 1 if comparison.failed else 0

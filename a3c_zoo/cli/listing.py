@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 
@@ -24,9 +24,6 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.records import Reason
-
-if TYPE_CHECKING:
-    from a3c_zoo.runs.directory import RunSummary
 
 Row = Mapping[str, Any]
 
@@ -75,8 +72,14 @@ def _rows(what: str, registry: Registry) -> Sequence[Row]:
 def _runs(runs_dir: Path, wanted: Mapping[str, Any]) -> list[Row]:
     from a3c_zoo.runs.directory import list_runs
 
-    runs = (run for run in list_runs(runs_dir) if _is_wanted(run, wanted))
-    return [{**{field: getattr(run, field) for field in RUN_FIELDS}, "path": str(run.path)} for run in runs]
+    since: datetime | None = wanted.get("since")
+    same = {name: value for name, value in wanted.items() if name != "since"}
+    return [
+        {**{field: getattr(run, field) for field in RUN_FIELDS}, "path": str(run.path)}
+        for run in list_runs(runs_dir)
+        if all(getattr(run, name) == value for name, value in same.items())
+        and (since is None or (run.started and datetime.fromisoformat(run.started).astimezone() >= since))
+    ]
 
 
 class _What(click.Choice[str]):
@@ -99,13 +102,6 @@ def _parse_time(text: str) -> datetime:
     except (ValueError, OverflowError):
         message = f"'{text}' is no time; write 30m, 2h, 7d or a date such as 2026-01-31"
         raise click.BadParameter(message) from None
-
-
-def _is_wanted(run: RunSummary, wanted: Mapping[str, Any]) -> bool:
-    since: datetime | None = wanted.get("since")
-    if since is not None and not (run.started and datetime.fromisoformat(run.started).astimezone() >= since):
-        return False
-    return all(getattr(run, name) == value for name, value in wanted.items() if name != "since")
 
 
 @click.command(

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from a3c_zoo.cli.common import INTERRUPTED, complete_run, playing_options, runs_dir_option
-from a3c_zoo.errors import ZooError
-from a3c_zoo.hardware import has_display
-
-if TYPE_CHECKING:
-    from a3c_zoo.cli.screens import Terminal, VideoFile, Window
-    from a3c_zoo.runs.evaluation import PlayedEpisode
 
 
 @click.command(
@@ -42,40 +34,24 @@ def command(run: str, window: bool, terminal: bool, video: Path | None, fps: flo
 
     Ctrl-C, or closing the window, ends it; a video then holds what was played until there.
     """
-    from a3c_zoo.cli.screens import ClosedError
+    from a3c_zoo.cli.screens import ClosedError, open_screens
     from a3c_zoo.runs import api
     from a3c_zoo.runs.signals import stop_on_signals
 
     if fps is not None and math.isnan(fps):  # no range refuses it
         raise click.BadParameter("nan is no speed.", param_hint="'--fps'")
-    played: list[PlayedEpisode] = []
+    played = []
     try:
         # The first Ctrl-C waits for the end of a step, so neither the terminal nor a video is cut in the middle.
         with stop_on_signals() as stop, ExitStack() as stack, suppress(ClosedError):
-            screens = [stack.enter_context(closing(screen)) for screen in _screens(window, terminal, video)]
+            screens = [stack.enter_context(closing(screen)) for screen in open_screens(window, terminal, video)]
             for scene in stack.enter_context(closing(api.play(run, **options))):
                 for screen in screens:
                     screen.show(scene.picture, fps or scene.fps)
-                played += scene.episodes
+                played.extend(scene.episodes)
                 if stop.detail:
                     return INTERRUPTED
     finally:  # also after Ctrl-C, when a terminal shows again what it showed before
         for number, episode in enumerate(played, start=1):
             click.echo(f"episode {number}: return {episode.episode_return:g}, {episode.length} steps")
     return 0
-
-
-def _screens(window: bool, terminal: bool, video: Path | None) -> Iterator[VideoFile | Window | Terminal]:
-    from a3c_zoo.cli import screens
-
-    if not (window or terminal or video):
-        window = has_display()
-        terminal = not window
-        if terminal and not sys.stdout.isatty():
-            raise ZooError("there is no display, and stdout is no terminal; give --video FILE.mp4 or FILE.gif")
-    if video:
-        yield screens.VideoFile(video)
-    if window:
-        yield screens.Window()
-    if terminal:
-        yield screens.Terminal()

@@ -1,6 +1,7 @@
-"""Screens show pictures of play, one after the other: the terminal, a window, a video file.
+"""Screens show the pictures of a game: the terminal, a window, a video file.
 
-A picture is `[H, W, 3]`, uint8, RGB. `show` shows it for 1 / `fps` seconds; `close` ends the show.
+A picture is `[H, W, 3]`, uint8, RGB. Each screen has two methods: `show` shows a picture for 1 / `fps` seconds, and
+`close` closes the screen.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from a3c_zoo.hardware import has_display
 HEIGHT = 420
 #: Most pictures per second in a GIF. Viewers slow down a faster one.
 GIF_FPS = 50
-#: Longest time that ffmpeg may take to finish a film after its last picture, in seconds.
+#: Longest time that ffmpeg may take to finish a video after its last picture, in seconds.
 FINISH_S = 60
 
 ENCODING = {
     # Every player shows these colours; height and width must be even.
     ".mp4": ["-c:v", "libx264", "-pix_fmt", "yuv420p"],
-    # Each picture has its own palette: a common palette would need all pictures first.
+    # Each picture has its own palette: one palette for all would need all pictures in memory.
     ".gif": [
         "-vf",
         f"fps='min(source_fps,{GIF_FPS})',split[a][b];[a]palettegen=stats_mode=single[c];[b][c]paletteuse=new=1:dither=none",
@@ -53,26 +54,26 @@ class ClosedError(Exception):
 
 
 class Pace:
-    """Waits until a picture's time is over; the time that drawing took is part of it."""
+    """Waits after each picture until its time is over. Drawing takes part of this time."""
 
     def __init__(self) -> None:
         self._end_s: float | None = None
 
     def wait(self, fps: float) -> None:
-        """Waits until 1 / `fps` seconds after the last picture's end. A late picture does not shorten the next one."""
+        """Waits until 1 / `fps` seconds after the end of the last picture. A delay does not shorten later pictures."""
         now = time.monotonic()
         self._end_s = max((self._end_s or now) + 1 / fps, now)
         time.sleep(self._end_s - now)
 
 
 def enlarge(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Repeats each pixel of a small picture, up to about `HEIGHT` pixels of height."""
+    """Enlarges a small picture by a whole factor, to a height of about `HEIGHT` pixels."""
     times = max(1, round(HEIGHT / len(picture)))
     return picture.repeat(times, axis=0).repeat(times, axis=1)
 
 
 def resize(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """Returns the picture in another size. Pixels that fall together are averaged, so no thin line is lost."""
+    """Returns the picture in another size. Pixels that share a place are averaged, so no thin line is lost."""
     result = picture.astype(np.float32)
     for axis, size in enumerate((height, width)):
         edges = np.arange(size + 1) * picture.shape[axis] // size
@@ -85,9 +86,9 @@ def resize(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.ui
 
 
 class HalfBlocks:
-    """A picture for rich: two pixels in each character, the upper half block ▀ in front of the lower one's colour.
+    """A picture for rich, as large as fits. Its proportions are right if characters are twice as high as wide.
 
-    It is made as large as fits, with its proportions: a character is taken to be twice as high as wide.
+    Each character shows two pixels: ▀ has the colour of the upper one, its background that of the lower one.
     """
 
     def __init__(self, picture: NDArray[np.uint8]) -> None:
@@ -107,12 +108,12 @@ class HalfBlocks:
 
 @functools.lru_cache(maxsize=4096)
 def half_block(colours: tuple[int, ...]) -> Style:
-    """Returns the style of a half block for red, green and blue of the upper pixel, then of the lower one."""
+    """Returns the style of ▀ for six numbers: red, green and blue of the upper pixel, then of the lower one."""
     return Style(color=Color.from_rgb(*colours[:3]), bgcolor=Color.from_rgb(*colours[3:]))
 
 
 class Terminal:
-    """Draws in the terminal, on a page of its own, at the game's speed.
+    """Draws over the terminal. `close` restores what the terminal showed before.
 
     Raises:
         ZooError: stdout is no terminal.
@@ -125,7 +126,6 @@ class Terminal:
         self._pace = Pace()
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
-        """Draws a picture over the last one."""
         if self._live is None:
             self._live = Live(screen=True, auto_refresh=False)
             self._live.start()
@@ -133,7 +133,6 @@ class Terminal:
         self._pace.wait(fps)
 
     def close(self) -> None:
-        """Shows again what the terminal showed before."""
         if self._live is not None:
             self._live.stop()
 
@@ -142,10 +141,10 @@ class Terminal:
 
 
 class Window:
-    """Shows pictures in a window, at the game's speed, until it is closed.
+    """Shows pictures in a window.
 
     Raises:
-        ZooError: there is no display, or pygame is missing.
+        ZooError: there is no display, or pygame is missing. `show` raises ClosedError after the user closed the window.
     """
 
     def __init__(self) -> None:
@@ -163,7 +162,6 @@ class Window:
         self._pace = Pace()
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
-        """Shows a picture. Raises ClosedError after the window was closed."""
         pygame = self._pygame
         picture = enlarge(picture)
         if self._surface is None:
@@ -184,7 +182,6 @@ class Window:
         return surface
 
     def close(self) -> None:
-        """Closes the window."""
         if self._surface is not None:
             self._pygame.display.quit()
 
@@ -194,6 +191,8 @@ class Window:
 
 class VideoFile:
     """Writes a new video, .mp4 (H.264) or .gif. ffmpeg encodes each picture at once, so a long game costs no memory.
+
+    The first picture decides the size and the speed of the video. `close` finishes the file.
 
     Raises:
         ZooError: the file exists or has another ending, or imageio-ffmpeg is missing. `show` and `close` raise it if
@@ -209,14 +208,13 @@ class VideoFile:
             import imageio_ffmpeg
 
             self._program: str = imageio_ffmpeg.get_ffmpeg_exe()
-        except (ImportError, RuntimeError) as error:  # RuntimeError: it brings none for this kind of machine
+        except (ImportError, RuntimeError) as error:  # RuntimeError: it has no ffmpeg for this kind of machine
             raise ZooError(f"--video needs imageio-ffmpeg ({error}): pip install 'a3c-zoo[play]'") from error
         self._path = path
         self._shape: tuple[int, ...] | None = None
         self._ffmpeg: subprocess.Popen[bytes] | None = None
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
-        """Adds a picture `[H, W, 3]`. The first one fixes the size and the speed of the film."""
         if self._ffmpeg is None:
             self._shape, self._ffmpeg = picture.shape, self._start(padded(picture).shape, fps)
         if picture.shape != self._shape:
@@ -239,19 +237,21 @@ class VideoFile:
         # Not imageio_ffmpeg.write_frames: it ignores the exit status of ffmpeg and does not return its error message.
         try:
             return subprocess.Popen(
-                [*command, f"file:{self._path}"],  # `file:`, because a name may begin with a dash or a protocol
+                [
+                    *command,
+                    f"file:{self._path}",
+                ],  # `file:` for names like `-x` and `http:x`
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=self._complaints,
-                start_new_session=True,  # only this process gets Ctrl-C; it ends the film
-                restore_signals=False,  # a limit of the file's size is an error, not a signal that ends ffmpeg
+                start_new_session=True,  # Ctrl-C reaches only this process, which then finishes the video
+                restore_signals=False,  # at the limit of a file's size ffmpeg then gets an error, not a signal
             )
         except OSError as error:
             self._path.unlink()
             raise self._unwritable(f"{self._program}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Finishes the file, which can then be played."""
         ffmpeg, self._ffmpeg = self._ffmpeg, None
         if ffmpeg is None:
             return
@@ -259,7 +259,7 @@ class VideoFile:
         with suppress(OSError):  # ffmpeg has ended; its status is checked below
             ffmpeg.stdin.close()
         with self._complaints as complaints:
-            try:  # if a second Ctrl-C ends the wait, ffmpeg still finishes the film
+            try:  # a second Ctrl-C ends only this wait; ffmpeg still finishes the video
                 status = ffmpeg.wait(FINISH_S)
                 reason = _first_line(complaints) or f"ffmpeg ended with status {status}"
             except subprocess.TimeoutExpired:
@@ -284,3 +284,18 @@ def _first_line(complaints: IO[bytes]) -> str:
     """Returns the first line that ffmpeg wrote, without the address in front of it."""
     complaints.seek(0)
     return re.sub(rb"^\[.*?\] ", b"", complaints.readline()).decode(errors="replace").strip()
+
+
+def open_screens(window: bool, terminal: bool, video: Path | None) -> Iterator[Window | Terminal | VideoFile]:
+    """Opens the chosen screens. If none is chosen, opens a window, or draws in the terminal if there is no display."""
+    if not (window or terminal or video):
+        window = has_display()
+        terminal = not window
+        if terminal and not sys.stdout.isatty():
+            raise ZooError("there is no display, and stdout is no terminal; give --video FILE.mp4 or FILE.gif")
+    if video:
+        yield VideoFile(video)
+    if window:
+        yield Window()
+    if terminal:
+        yield Terminal()

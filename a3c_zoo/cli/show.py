@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from a3c_zoo.cli.common import complete_env, configuration_options, print_fitted, print_plain, warn_about_faults
 from a3c_zoo.plugins.registry import get_registry
-
-if TYPE_CHECKING:
-    from a3c_zoo.config.sets import Row
 
 HEADER = ("key", "value", "source", "meaning")
 
@@ -44,26 +40,23 @@ def hyperparams(
     rows = describe(resolve_config(registry, entry, agent_entry, hyperparams=hyperparams, overrides=overrides))
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=2))
-    elif sys.stdout.isatty():
-        _print_sections(f"{entry.name}, agent {agent_entry.name}", rows)
+        return
+    cells = [(row.key, display(row.value, limit=0), row.source, row.description) for row in rows]
+    if sys.stdout.isatty():
+        _print_sections(f"{entry.name}, agent {agent_entry.name}", cells)
     else:
-        print_plain(HEADER, [(row.key, display(row.value, limit=0), row.source, row.description) for row in rows])
+        print_plain(HEADER, cells)
 
 
-def _print_sections(title: str, rows: Sequence[Row]) -> None:
+def _print_sections(title: str, rows: Sequence[tuple[str, str, str, str]]) -> None:
     """Prints a table by sections, with the values that are not defaults in bold."""
-    from rich.text import Text
-
-    from a3c_zoo.config.yaml import display
-
-    lines: list[tuple[str | Text, ...]] = []
+    lines: list[tuple[str | tuple[str, str], ...]] = []
     previous = ""
-    for row in rows:
-        section, _, key = row.key.partition(".")
+    for name, value, source, meaning in rows:
+        section, _, key = name.partition(".")
         if section != previous:
-            lines.append((Text(section, style="bold cyan"), "", "", ""))
+            lines.append(((section, "bold cyan"), "", "", ""))
             previous = section
-        style = "dim" if row.source == "default" else "bold"
-        value = Text(display(row.value, limit=0), style=style)
-        lines.append((f"  {key}", value, Text(row.source, style=style), row.description))
+        style = "dim" if source == "default" else "bold"
+        lines.append((f"  {key}", (value, style), (source, style), meaning))
     print_fitted(HEADER, lines, unbroken="key", title=title)

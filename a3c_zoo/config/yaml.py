@@ -40,12 +40,12 @@ def _read_float(text: str) -> float:
     return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
-#: Type → pattern, possible first characters, reader.
-_SCALARS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
-    "null": (r"~|null|Null|NULL|", "~nN", lambda text: None),
-    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF", lambda text: text.lower() == "true"),
-    "int": (r"[-+]?[0-9]+(?:_[0-9]+)*", "-+0123456789", int),
-    "float": (_FLOAT, "-+0123456789.", _read_float),
+#: Type → pattern, reader.
+_SCALARS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "null": (r"~|null|Null|NULL|", lambda text: None),
+    "bool": (r"true|True|TRUE|false|False|FALSE", lambda text: text.lower() == "true"),
+    "int": (r"[-+]?[0-9]+(?:_[0-9]+)*", int),
+    "float": (_FLOAT, _read_float),
 }
 
 
@@ -99,10 +99,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 # The dumper quotes a string that YAML 1.1 or this module would read as another type.
-for _name, (_pattern, _first, _) in _SCALARS.items():
+for _name, (_pattern, _) in _SCALARS.items():
     for _class in (_Loader, _Dumper):
-        _firsts = [*_first, ""] if _name == "null" else list(_first)
-        _class.add_implicit_resolver(_PREFIX + _name, re.compile(rf"^(?:{_pattern})$", re.X), _firsts)
+        _class.add_implicit_resolver(_PREFIX + _name, re.compile(rf"^(?:{_pattern})$", re.X), None)
 _Dumper.add_representer(list, lambda dumper, items: dumper.represent_sequence(_PREFIX + "seq", items, flow_style=True))
 
 
@@ -124,7 +123,7 @@ class _Builder:
         if isinstance(node, yaml.SequenceNode):
             items = [self.build(item, (*location, i)) for i, item in enumerate(node.value)]
             return [item for item in items if item is not _UNUSABLE]
-        _, _, read = _SCALARS.get(node.tag.removeprefix(_PREFIX), ("", "", str))
+        _, read = _SCALARS.get(node.tag.removeprefix(_PREFIX), ("", str))
         try:
             return read(node.value)
         except ValueError:  # Python limits the digits of an integer

@@ -37,7 +37,6 @@ def _baseline(
     )
 
 
-#: Baselines, which agents are compared with.
 BASELINES = (
     _baseline("random", "RandomConfig", "uniformly random actions; learns nothing", "random", stacks=("zoo",)),
     _baseline("sb3-a2c", "SB3A2CConfig", "stable-baselines3's A2C"),
@@ -59,7 +58,6 @@ def _agent(
     )
 
 
-#: Agents.
 AGENTS = (
     _agent("a3c", "A3CConfig", "Hogwild: every worker updates the shared parameters, without locks"),
     _agent("a3c-data", "A3CDataConfig", "data parallel: workers collect samples, a learner computes the updates"),
@@ -71,7 +69,6 @@ AGENTS = (
 
 @hookimpl
 def zoo_agents() -> list[AgentEntry]:
-    """The core's agents and baselines."""
     return [*AGENTS, *BASELINES]
 
 
@@ -87,7 +84,6 @@ def _image_network(name: str, description: str) -> NetworkEntry:
 
 @hookimpl
 def zoo_networks() -> list[NetworkEntry]:
-    """The core's networks."""
     return [
         NetworkEntry(
             name="mlp",
@@ -109,7 +105,6 @@ def zoo_networks() -> list[NetworkEntry]:
 
 @hookimpl
 def zoo_optimizers() -> list[OptimizerEntry]:
-    """The core's optimizers."""
     module = "a3c_zoo.learning.optimizers"
     return [
         OptimizerEntry("adam", f"{module}:Adam", description="Adam, its moments shared or private"),
@@ -119,5 +114,4 @@ def zoo_optimizers() -> list[OptimizerEntry]:
 
 @hookimpl
 def zoo_commands() -> tuple[CommandEntry, ...]:
-    """The built-in commands."""
     return COMMANDS

@@ -30,8 +30,6 @@ FIRST_PARTY_DISTRIBUTION = "a3c-zoo"
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))
 
-Status = Literal["loaded", "blocked", "faulty"]
-
 # Python's messages when a plugin gives an entry arguments that this version does not have.
 _UNKNOWN_FIELD = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 _MISSING_FIELDS = re.compile(r"(\w+)\.__init__\(\) missing \d+ required positional arguments?: (.+)")
@@ -60,7 +58,7 @@ class PluginInfo:
     hooks: tuple[str, ...] = ()
     import_s: float = 0.0
     fault: str | None = None
-    status: Status = "loaded"
+    status: Literal["loaded", "blocked", "faulty"] = "loaded"
 
     def __str__(self) -> str:
         return f"plugin '{self.name}' ({self.distribution} {self.version})"

@@ -71,11 +71,9 @@ class Registry:
         prefix, colon, rest = name.partition(":")
         if colon and prefix in self.families:
             return self._resolve(self.families[prefix], name, rest)
-        if name in self.envs:
-            return self.envs[name]
-        known = [*self.envs, *(example for family in self.families.values() for example in family.examples)]
-        known += [f"{prefix}:{rest}" for prefix in self.families if colon]
-        raise self._unknown("environment", name, known)
+        near = [example for family in self.families.values() for example in family.examples]
+        near += [f"{prefix}:{rest}" for prefix in self.families if colon]
+        return self._find("environment", name, self.envs, near)
 
     def agent(self, name: str) -> AgentEntry:
         """Returns the agent or baseline `name`. Raises UnknownNameError if there is none."""
@@ -97,10 +95,15 @@ class Registry:
     def _by_name(self, kind: type[_E]) -> dict[str, _E]:
         return {name: entry for (_, name), (entry, _) in self._entries.items() if isinstance(entry, kind)}
 
-    def _find(self, namespace: str, name: str, known: Mapping[str, _E]) -> _E:
+    def _find(self, namespace: str, name: str, known: Mapping[str, _E], near: Iterable[str] = ()) -> _E:
+        """Returns an entry by its name. The error of an unknown name suggests one of `known` or `near`."""
         if name in known:
             return known[name]
-        raise self._unknown(namespace, name, known)
+        listing = f"a3c-zoo list {namespace.replace('environment', 'env')}s"
+        error = unknown_name(namespace, name, [*known, *near], listing=listing)
+        faulty = ", ".join(map(str, self.faults))
+        # A faulty plugin may be the one that offers the name.
+        raise UnknownNameError(f"{error} (left out as faulty: {faulty}: a3c-zoo list plugins)") if faulty else error
 
     def _clash(self, plugin: Plugin) -> str | None:
         """Returns why the plugin's names cannot be registered, None if they can."""
@@ -129,13 +132,6 @@ class Registry:
         if fault := fault_of_resolved(family, resolved):
             raise PluginError(f"environment '{name}' of {culprit} resolves to {fault}")
         return resolved
-
-    def _unknown(self, namespace: str, name: str, known: Iterable[str]) -> UnknownNameError:
-        listing = f"a3c-zoo list {namespace.replace('environment', 'env')}s"
-        error = unknown_name(namespace, name, known, listing=listing)
-        faulty = ", ".join(map(str, self.faults))
-        # A faulty plugin may be the one that offers the name.
-        return UnknownNameError(f"{error} (left out as faulty: {faulty}: a3c-zoo list plugins)") if faulty else error
 
 
 def _key(entry: Entry) -> tuple[str, str]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from ale_py import Action, ALEInterface, LoggerMode, roms
 from ale_py.vector_env import AtariVectorEnv
+from numpy.typing import NDArray
 
 from a3c_zoo_envs.env_configs import AtariConfig
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Emulator frames in a second of play.
 FRAMES_PER_S = 60
@@ -56,7 +54,6 @@ class AtariGames(AtariVectorEnv):
         self._pictures: NDArray[np.uint8] | None = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts new games."""
         if self._twin is not None:
             if seed is None and self._pictures is None:  # each of the two would draw one of its own
                 seed = int(np.random.default_rng().integers(2**31))
@@ -67,7 +64,6 @@ class AtariGames(AtariVectorEnv):
         return observation, info
 
     def step(self, actions: NDArray[np.int64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Plays one step in every game."""
         if self._fire is not None:
             actions = np.where(self._lost, self._fire, actions)
         if self._twin is not None:
@@ -94,7 +90,6 @@ class AtariGames(AtariVectorEnv):
         return over | truncated
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Closes the twin too."""
         super().close_extras(**kwargs)
         if self._twin is not None:
             self._twin.close()

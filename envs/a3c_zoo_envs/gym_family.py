@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from a3c_zoo import EnvEntry, ZooError
 from a3c_zoo.errors import type_and_message, unknown_name
-
-if TYPE_CHECKING:
-    from gymnasium import Env
 
 
 def resolve(env_id: str) -> EnvEntry:
@@ -49,7 +45,7 @@ def _variant(name: str) -> str:
     import gymnasium
 
     try:
-        env: Env[Any, Any] = gymnasium.make(name)
+        env = gymnasium.make(name)
     except Exception:  # any error: training makes it again and raises it
         return ""
     try:
