@@ -13,7 +13,9 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import filelock
@@ -30,7 +32,7 @@ from a3c_zoo.comparison.evaluations import (
     missing_tasks,
 )
 from a3c_zoo.comparison.plan import Plan, listed, make_plan
-from a3c_zoo.comparison.trainings import ComparisonWatcher, look_at, train_plan
+from a3c_zoo.comparison.trainings import ComparisonWatcher, look_at, new_name, train_plan
 from a3c_zoo.errors import ZooError
 from tests.toys_runs import Running, command_line, environ, episodes, toy_installed
 from tests.waits import LIMIT_S
@@ -254,7 +256,7 @@ def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path, monkeypat
     damaged = copies / inside.runs[0].name
     (damaged / "monitor.csv").write_text("")
     (missing,) = (planned := plan(runs_dir=copies)).missing  # trained anew, and not in silence
-    assert [(run.path, run.reason[:22]) for run in planned.left_out] == [(damaged, "monitor.csv is damaged")]
+    assert [(run, reason[:22]) for run, reason in planned.left_out.items()] == [(damaged, "monitor.csv is damaged")]
     assert (missing.method, missing.seed) == ("a3c", 1)
     monkeypatch.delenv("OMP_NUM_THREADS")  # other variables, another speed
     assert len(plan().missing) == 4
@@ -571,6 +573,17 @@ def test_the_trained_configuration_is_the_planned_one(inside: Compared) -> None:
 
 def test_names_in_words() -> None:
     assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
+
+
+def test_two_comparisons_in_the_same_second_choose_different_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = iter([datetime(2026, 11, 22, 12, 0, 5, microsecond) for microsecond in (7, 8)])
+    monkeypatch.setattr("a3c_zoo.comparison.trainings.datetime", SimpleNamespace(now=lambda: next(moments)))
+    run = plan(runs_dir=tmp_path, baselines=["sb3-a2c@zoo"], steps=100_000).runs[1]
+    assert [new_name(run), new_name(run)] == [
+        f"cartpole-sb3-a2c@zoo-s1-20261122-120005-00000{microsecond}" for microsecond in (7, 8)
+    ]
 
 
 def test_the_commands_default_is_the_functions() -> None:

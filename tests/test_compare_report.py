@@ -216,7 +216,7 @@ def test_runs_of_one_method_with_other_settings_show(ten: Results) -> None:
     settings = [{"agent.gamma": gamma} for gamma in (0.9, 0.99)]
     found = settings_side_by_side([record("a3c", seed, settings=each) for seed, each in enumerate(settings)])
     assert found[0].values == {"a3c": "0.9 or 0.99"}
-    other = record("a3c", 6, config_hash="another")
+    other = record("a3c", 6, settings={"run.seed": 6, "agent.gamma": 0.9})
     (note,) = notes(together([*(each.record for each in ten.runs), other]))
     assert note == "cartpole: the runs of a3c do not have the same settings; see below."
     assert not notes(ten)

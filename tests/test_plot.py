@@ -92,7 +92,7 @@ def test_a_long_run_is_a_few_hundred_rows_from_its_first_episode_to_its_last(tmp
 
 def test_from_a_program(runs: Path) -> None:
     drawn = a3c_zoo.plot([runs / "a2c_1", "ppo_1"], runs / "out.png", window=5, runs_dir=runs)
-    assert (drawn.path, len(drawn.runs), drawn.left_out) == (runs / "out.png", 2, [])
+    assert (drawn.path, len(drawn.runs), drawn.left_out) == (runs / "out.png", 2, {})
 
 
 def test_nothing_is_overwritten_unasked(runs: Path, capsys: Captured) -> None:

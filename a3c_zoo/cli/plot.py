@@ -56,6 +56,6 @@ def command(runs: tuple[str, ...], **options: Any) -> None:
     from a3c_zoo.comparison.plot import plot
 
     plotted = plot(runs, **options)
-    for path, reason in plotted.left_out:
+    for path, reason in plotted.left_out.items():
         click.echo(f"Warning: {path} is left out: {reason}", err=True)
     click.echo(f"{len(plotted.runs)} {'run' if len(plotted.runs) == 1 else 'runs'} in {plotted.path}")

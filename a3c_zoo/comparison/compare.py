@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, Final
 from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES, evaluate_runs
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.plan import Plan, make_plan
-from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs
+from a3c_zoo.comparison.reading import RunRecord, read_runs
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.errors import ZooError
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR
@@ -130,8 +130,9 @@ def carry_out(plan: Plan, episodes: int, out: Path, watcher: ComparisonWatcher) 
         usable = [each.path for each in trained if each.fault is None]
         faults = evaluate_runs(usable, episodes, watcher.evaluating)
     records, left_out = read_runs([path for path in usable if path not in faults])
-    left_out += [*plan.left_out, *(LeftOut(path, reason) for path, reason in {**failed, **faults}.items())]
-    return _report(*_measure(records, left_out), out, failed=tuple(path.name for path in failed))
+    return _report(
+        *_measure(records, left_out | plan.left_out | failed | faults), out, failed=tuple(path.name for path in failed)
+    )
 
 
 def read(folders: Iterable[Path], envs: Sequence[str], out: Path) -> Comparison:
@@ -152,11 +153,11 @@ def read(folders: Iterable[Path], envs: Sequence[str], out: Path) -> Comparison:
     return _report(measured, left_out, out, as_found=True)
 
 
-def _measure(records: Sequence[RunRecord], left_out: Sequence[LeftOut]) -> tuple[list[MeasuredRun], dict[str, str]]:
+def _measure(records: Sequence[RunRecord], left_out: Mapping[Path, str]) -> tuple[list[MeasuredRun], dict[str, str]]:
     """Measures runs. Returns them, and name → reason for those that cannot be used."""
-    labels = labels_of([*(each.path for each in records), *(each.path for each in left_out)])
+    labels = labels_of([*(each.path for each in records), *left_out])
     measured = [measure(record, labels[record.path]) for record in records]
-    return measured, {labels[each.path]: each.reason for each in left_out}
+    return measured, {labels[path]: reason for path, reason in left_out.items()}
 
 
 def _refuse_twins(measured: Sequence[MeasuredRun]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,16 +174,14 @@ def _rows(name: str, lines: list[str], wanted: list[int], width: int) -> Floats:
         for cells in csv.reader(lines):
             if len(cells) != width:
                 raise ValueError(f"{len(cells)} columns")
-            rows.append([float(cells[index]) for index in wanted])
-        table = np.array(rows, np.float64).reshape(-1, len(wanted))
-        bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
-        if len(bad):
-            del rows[bad[0] :]
-            raise ValueError("not finite")
+            row = [float(cells[index]) for index in wanted]
+            if not all(map(math.isfinite, row)):
+                raise ValueError("not finite")
+            rows.append(row)
     except (ValueError, csv.Error) as error:
         line = lines[len(rows)][:40]
         raise RunDirectoryError(f"{name} is damaged: line {len(rows) + 3} reads {line!r}") from error
-    return table
+    return np.array(rows, np.float64).reshape(-1, len(wanted))
 
 
 def monitor_files(folder: Path) -> list[Path]:
@@ -203,7 +202,8 @@ def read_monitors(folder: Path, frame_skip: int | None = None) -> tuple[str, Cur
     """
     monitors = [read_monitor(file, torn_end=True) for file in monitor_files(folder)]
     if not monitors:
-        raise RunDirectoryError("no run and no monitor.csv lies in it")
+        reason = "no run and no monitor.csv lies in it" if folder.is_dir() else "there is no such folder"
+        raise RunDirectoryError(reason)
     ids = sorted({monitor.env_id for monitor in monitors})
     if len(ids) > 1:
         raise RunDirectoryError(f"its monitors are of different environments: {', '.join(ids)}")

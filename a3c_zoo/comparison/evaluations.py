@@ -38,8 +38,8 @@ CHECKPOINTS: Final = 10
 DEFAULT_EPISODES: Final = 20
 #: The most environments side by side. Their frames lie in memory.
 MAX_ENVS: Final = 32
-#: How often the parent looks for a process that hangs, in seconds.
-LOOK_EVERY_S: Final = 0.5
+#: How often the parent checks whether a process hangs, in seconds.
+CHECK_EVERY_S: Final = 0.5
 #: How long one comparison waits while another writes the evaluations of the same run, in seconds.
 LOCK_LIMIT_S: Final = 60.0
 
@@ -196,7 +196,7 @@ def evaluate_runs(
     players = [_play(child, waiting, faults, count) for child in children]
     try:
         while busy := [connection for player in players if (connection := next(player, None)) is not None]:
-            wait(busy, LOOK_EVERY_S)
+            wait(busy, CHECK_EVERY_S)
     finally:
         for child in children:
             child.stop()

@@ -154,33 +154,24 @@ class SettingRow:
         return len({value for value in self.values.values() if value is not None}) > 1
 
 
-def settings_side_by_side(records: Iterable[RunRecord]) -> list[SettingRow]:
+def settings_side_by_side(records: Sequence[RunRecord]) -> list[SettingRow]:
     """Every setting of every method but the seed. If the runs of a method differ, all of their values."""
-    records = list(records)
     methods = list(dict.fromkeys(record.method for record in records))
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[str, dict[str, dict[str, None]]] = {}  # key → method → its values, in order
     ours = {theirs: own for own, theirs in SAME_MEANING.items()}
     for record in records:
-        for key, value in record.settings.items():
-            texts = found.setdefault(ours.get(key, key), {}).setdefault(record.method, [])
-            if (text := display(value)) not in texts:
-                texts.append(text)
+        for key, value in record.settings_but_seed.items():
+            found.setdefault(ours.get(key, key), {}).setdefault(record.method, {})[display(value)] = None
     return [
         SettingRow(
             f"{key} ({SAME_MEANING[key]})" if key in SAME_MEANING else key,
             {method: " or ".join(values[method]) if method in values else None for method in methods},
         )
         for key, values in found.items()
-        if key != "run.seed"
     ]
 
 
 def machine_of(records: Iterable[RunRecord]) -> dict[str, list[str]]:
     """The machine and the packages that runs were made with: name → its values, more than one if runs differ."""
-    found: dict[str, list[str]] = {}
-    for record in records:
-        for name, value in (*record.host.items(), *record.versions.items()):
-            values = found.setdefault(name, [])
-            if value not in values:
-                values.append(value)
-    return found
+    pairs = dict.fromkeys(pair for record in records for pair in (*record.host.items(), *record.versions.items()))
+    return {name: [value for other, value in pairs if other == name] for name, _ in pairs}

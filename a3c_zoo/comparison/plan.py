@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from a3c_zoo.comparison.evaluations import CHECKPOINTS
-from a3c_zoo.comparison.reading import LeftOut, method_name, read_run, speed_variables, timing_of
+from a3c_zoo.comparison.reading import method_name, read_run, speed_variables, timing_of
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import dump_config, plugins_of, resolve_config
 from a3c_zoo.errors import ConfigError, RunDirectoryError, ZooError, unknown_name
@@ -79,12 +79,12 @@ class Plan:
     """All runs of a comparison, in the order in which they are trained.
 
     Attributes:
-        left_out: finished runs that would have been used, but are damaged.
+        left_out: damaged run that would have been used → reason.
     """
 
     runs: tuple[PlannedRun, ...]
     runs_dir: Path
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: dict[Path, str] = field(default_factory=dict)
 
     @property
     def missing(self) -> list[PlannedRun]:
@@ -138,7 +138,7 @@ def make_plan(
             runs += found
     if len({run.method for run in runs}) < 2:
         raise ZooError(f"there is nothing to compare {runs[0].method} with: give a --baseline, or a second --agent")
-    return Plan(tuple(runs), runs_dir, tuple(known.left_out))
+    return Plan(tuple(runs), runs_dir, known.left_out)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -253,7 +253,7 @@ class _KnownRuns:
     """The finished runs of a directory, oldest first. Without `reuse` they only tell how fast a method is."""
 
     def __init__(self, runs_dir: Path, reuse: bool) -> None:
-        self.left_out: list[LeftOut] = []
+        self.left_out: dict[Path, str] = {}
         self._host, self._reuse = describe_host(), reuse
         found = [run for path in run_paths(runs_dir) if (run := _known_run(path)) is not None]
         self._runs = sorted(found, key=lambda run: run.started)
@@ -271,7 +271,7 @@ class _KnownRuns:
             try:
                 return read_run(run.directory.path).path
             except RunDirectoryError as error:  # damaged since it ended; it is trained again
-                self.left_out.append(LeftOut(run.directory.path, str(error)))
+                self.left_out[run.directory.path] = str(error)
         return None
 
     def guess(self, env: str, agent: str, budget: Budget) -> tuple[float, bool]:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from a3c_zoo.comparison.curves import Axis, Line, read_evaluations, running_mean
 from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, thinned, to_bytes
 from a3c_zoo.comparison.measures import evaluation_curve
-from a3c_zoo.comparison.reading import LeftOut, RunRecord, read_runs, threshold_of
+from a3c_zoo.comparison.reading import RunRecord, read_runs, threshold_of
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
@@ -34,11 +34,11 @@ NOTE: Final = "thick: interquartile mean and its 95 % interval, as far as all ru
 
 
 class Plot(NamedTuple):
-    """The file that was written, the runs in it, and the runs that could not be drawn."""
+    """The file that was written, the runs in it, and run → reason for those that could not be drawn."""
 
     path: Path
     runs: list[RunRecord]
-    left_out: list[LeftOut]
+    left_out: dict[Path, str]
 
 
 class DrawnRun(NamedTuple):
@@ -86,10 +86,9 @@ def plot(
         )
     paths = [_find(run, Path(runs_dir)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     records, left_out = read_runs(paths, strict=False, frame_skip=frame_skip)
-    drawn, not_drawn = _drawn(records, kind, x, window)
-    left_out += not_drawn
+    drawn = _drawn(records, kind, x, window, left_out)
     if not drawn:
-        raise ZooError("; ".join(f"{path}: {reason}" for path, reason in left_out) or "name a run to plot")
+        raise ZooError("; ".join(f"{path}: {reason}" for path, reason in left_out.items()) or "name a run to plot")
     envs = sorted({run.record.env for run in drawn})
     if len(envs) > 1:
         raise ZooError(f"runs of different environments cannot share a plot: {', '.join(envs)}")
@@ -125,21 +124,20 @@ def _find(run: str | Path, runs_dir: Path) -> Path:
 
 
 def _drawn(
-    records: Iterable[RunRecord], kind: Kind, x: Axis, window: int | None
-) -> tuple[list[DrawnRun], list[LeftOut]]:
-    lines, left_out = [], []
+    records: Iterable[RunRecord], kind: Kind, x: Axis, window: int | None, left_out: dict[Path, str]
+) -> list[DrawnRun]:
+    """The runs with a line. The others go to `left_out`, each with its reason."""
+    lines = []
     for record in records:
         try:
             line = _line(record, kind, x, window)
-        except RunDirectoryError as error:
-            left_out.append(LeftOut(record.path, str(error)))
-            continue
-        if len(line.x):
+            if not len(line.x):
+                raise RunDirectoryError(f"it has no {'evaluation' if kind == 'evaluation' else 'episode'}")
             lines.append((record, line))
-        else:
-            left_out.append(LeftOut(record.path, f"it has no {'evaluation' if kind == 'evaluation' else 'episode'}"))
+        except RunDirectoryError as error:
+            left_out[record.path] = str(error)
     labels = label_runs([record for record, _ in lines])
-    return [DrawnRun(record, label, line) for label, (record, line) in zip(labels, lines, strict=True)], left_out
+    return [DrawnRun(record, label, line) for label, (record, line) in zip(labels, lines, strict=True)]
 
 
 def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line:

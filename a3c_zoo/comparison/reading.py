@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -10,7 +9,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from a3c_zoo.comparison.curves import Curve, monitor_files, read_monitor, read_monitors
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, evaluations_of
@@ -52,7 +51,6 @@ class RunRecord:
         seed: None if it is not known.
         curve: every training episode.
         settings: every value of the configuration, "section.key" → value.
-        config_hash: hash of all settings but `run.seed`: equal for runs that differ only in their seed.
         host, versions: name → value, from meta.json: the machine, and the packages.
         command: the command line that made the run, in words.
         outcome: None for a run that has not ended.
@@ -66,7 +64,6 @@ class RunRecord:
     seed: int | None
     curve: Curve
     settings: Mapping[str, Any] = field(default_factory=dict)
-    config_hash: str = ""
     host: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
@@ -80,6 +77,11 @@ class RunRecord:
         return bool(self.settings)
 
     @property
+    def settings_but_seed(self) -> dict[str, Any]:
+        """All settings but `run.seed`: equal for runs that differ only in their seed."""
+        return {key: value for key, value in self.settings.items() if key != "run.seed"}
+
+    @property
     def command_line(self) -> str:
         """The command line that trained it, with the variables that were set; "" if it is not known."""
         if not self.command:
@@ -87,13 +89,6 @@ class RunRecord:
         variables = self.timing.variables if self.timing else {}
         words = [*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), "a3c-zoo"]
         return " ".join([*words, shlex.join(self.command[1:])])
-
-
-class LeftOut(NamedTuple):
-    """A run that cannot be used, and the reason in one line."""
-
-    path: Path
-    reason: str
 
 
 # Rules of names
@@ -122,44 +117,33 @@ def threshold_of(env: str) -> float | None:
 
 def read_runs(
     paths: Iterable[str | Path], *, strict: bool = True, frame_skip: int | None = None
-) -> tuple[list[RunRecord], list[LeftOut]]:
-    """Reads every run at or below `paths`, sorted by path within each. Returns the runs, and those it could not use.
+) -> tuple[list[RunRecord], dict[Path, str]]:
+    """Reads every run at or below `paths`, sorted by path within each.
 
     Args:
         strict, frame_skip: see `read_run`.
+
+    Returns:
+        The runs; and path → reason in one line, for each run that it could not use.
     """
-    runs, left_out, seen = [], [], set()
-    for path in map(Path, paths):
-        try:
-            folders = run_folders(path)
-        except RunDirectoryError as error:
-            left_out.append(LeftOut(path, str(error)))
+    runs, left_out, seen = [], {}, set()
+    for folder in (folder for path in paths for folder in _run_folders(Path(path))):
+        if folder.resolve() in seen:  # named twice
             continue
-        for folder in folders:
-            if folder.resolve() in seen:  # named twice
-                continue
-            seen.add(folder.resolve())
-            try:
-                runs.append(read_run(folder, strict=strict, frame_skip=frame_skip))
-            except RunDirectoryError as error:
-                left_out.append(LeftOut(folder, str(error)))
+        seen.add(folder.resolve())
+        try:
+            runs.append(read_run(folder, strict=strict, frame_skip=frame_skip))
+        except RunDirectoryError as error:
+            left_out[folder] = str(error)
     return runs, left_out
 
 
-def run_folders(path: Path) -> list[Path]:
-    """`path` itself if it is a run, otherwise all runs below it, sorted.
-
-    Raises:
-        RunDirectoryError: there is none.
-    """
+def _run_folders(path: Path) -> list[Path]:
+    """All runs below `path`, sorted; `path` itself if it is a run, or if there is none."""
     if _is_run(path):
         return [path]
     marks = ("meta.json", "config.yml", "monitor.csv", "*.monitor.csv")
-    found = sorted({each.parent for mark in marks for each in path.rglob(mark) if _is_run(each.parent)})
-    if not found:
-        what = "there is no such folder" if not path.is_dir() else "no run and no monitor.csv lies in it"
-        raise RunDirectoryError(what)
-    return found
+    return sorted({each.parent for mark in marks for each in path.rglob(mark) if _is_run(each.parent)}) or [path]
 
 
 def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) -> RunRecord:
@@ -214,7 +198,6 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
         seed=settings.get("run.seed"),
         curve=Curve.ordered(steps, seconds, returns, lengths),
         settings=settings,
-        config_hash=config_hash(settings),
         host=_texts(meta.get("host")),
         versions=versions,
         command=tuple(map(str, meta.get("command", ()))),
@@ -249,12 +232,6 @@ def _settings(file: Path) -> dict[str, Any]:
         fault = document.faults[0].message if document.faults else "it has no section 'run'"
         raise RunDirectoryError(f"{file.name} is damaged: {fault}")
     return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
-
-
-def config_hash(settings: Mapping[str, Any]) -> str:
-    """SHA-256 of all settings but the seed, in hexadecimal."""
-    kept = {key: value for key, value in settings.items() if key != "run.seed"}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def speed_variables() -> dict[str, str]:

@@ -97,7 +97,7 @@ def notes(results: Results) -> list[str]:
         f"{env}: the runs of {name} do not have the same settings; see below."
         for env, each in results.environments.items()
         for name, method in each.methods.items()
-        if len({run.record.config_hash for run in method.runs}) > 1
+        if any(run.record.settings_but_seed != method.runs[0].record.settings_but_seed for run in method.runs)
     ]
     hosts = (run.record.host for run in results.runs)
     machines = {f"{host['cpu']}, {host['cores']} cores" for host in hosts if {"cpu", "cores"} <= host.keys()}

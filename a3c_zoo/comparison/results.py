@@ -99,7 +99,6 @@ class Results:
     Attributes:
         runs: in the order in which they were read. left_out: run → reason.
         as_found: the runs were not made for this comparison.
-        caution: the warning about few seeds, None if all methods have enough.
         overall: None for a single environment.
         machine: what the runs were made with: name → its values, more than one if runs differ.
         calibration: seconds of the fixed loop before the runs; None if no run has such a time.
@@ -108,7 +107,6 @@ class Results:
     runs: tuple[MeasuredRun, ...]
     left_out: Mapping[str, str]
     as_found: bool
-    caution: str | None
     environments: Mapping[str, EnvironmentResults]
     overall: OverallResults | None
     machine: Mapping[str, Sequence[str]]
@@ -117,7 +115,14 @@ class Results:
     @property
     def methods(self) -> list[str]:
         """All methods, in the order in which they are shown."""
-        return list(dict.fromkeys(name for each in self.environments.values() for name in each.methods))
+        return _methods(self.environments)
+
+    @property
+    def caution(self) -> str | None:
+        """The warning about few seeds; None if all methods have enough in every environment."""
+        environments = [each.methods for each in self.environments.values()]
+        counts = {name: [len(each[name].runs) if name in each else 0 for each in environments] for name in self.methods}
+        return statistics.caution({name: min(each) for name, each in counts.items()})
 
     @property
     def shown_runs(self) -> list[MeasuredRun]:
@@ -135,19 +140,13 @@ def results_of(runs: Sequence[MeasuredRun], left_out: Mapping[str, str], as_foun
     records = [each.record for each in runs]
     names = list(dict.fromkeys(record.method for record in records))
     environments = {env: _environment(runs, env, names) for env in dict.fromkeys(record.env for record in records)}
-    present = list(dict.fromkeys(name for each in environments.values() for name in each.methods))
-    fewest = {
-        name: min(len(each.methods[name].runs) if name in each.methods else 0 for each in environments.values())
-        for name in present
-    }
     seconds = values_of(runs, "calibration_s")
     return Results(
         runs=tuple(runs),
         left_out=left_out,
         as_found=as_found,
-        caution=statistics.caution(fewest),
         environments=environments,
-        overall=_overall(environments, present) if len(environments) > 1 else None,
+        overall=_overall(environments) if len(environments) > 1 else None,
         machine=machine_of(records),
         calibration=_spread(seconds) if len(seconds) else None,
     )
@@ -196,8 +195,12 @@ def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> Pair
     return PairResults(method, other, scores, times)
 
 
-def _overall(environments: Mapping[str, EnvironmentResults], methods: Sequence[str]) -> OverallResults:
-    found = ((method, _normalised(environments, method)) for method in methods)
+def _methods(environments: Mapping[str, EnvironmentResults]) -> list[str]:
+    return list(dict.fromkeys(name for each in environments.values() for name in each.methods))
+
+
+def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
+    found = ((method, _normalised(environments, method)) for method in _methods(environments))
     scores = {method: matrix for method, matrix in found if matrix is not None}
     pairs = (
         PairResults(a, b, {"final_return": statistics.probability_of_improvement(scores[a], scores[b])}, {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import re
 import signal
 import subprocess
@@ -23,7 +22,8 @@ from a3c_zoo.comparison.reading import TIMING_FILE, speed_variables
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs.directory import RunDirectory
 
-LOOK_EVERY_S: Final = 1.0
+#: How often the watcher is told how far a run is, in seconds.
+TELL_EVERY_S: Final = 1.0
 #: How long a run may take to save its state after it was told to stop.
 STOP_GRACE_S: Final = 60.0
 #: Bytes at the end of monitor.csv that hold the last hundred episodes.
@@ -87,7 +87,7 @@ def train_plan(plan: Plan, watcher: ComparisonWatcher) -> list[Trained]:
 
 
 def _train(run: PlannedRun, runs_dir: Path, watcher: ComparisonWatcher) -> Trained:
-    path = runs_dir / _free_name(run, runs_dir)
+    path = runs_dir / new_name(run)
     command = [sys.executable, "-m", "a3c_zoo", "train", *run.options, "--quiet", "--name", path.name]
     calibration_s, start_s = calibrate(), time.monotonic()
     with tempfile.TemporaryFile() as output:
@@ -103,7 +103,7 @@ def _train(run: PlannedRun, runs_dir: Path, watcher: ComparisonWatcher) -> Train
         try:
             while process.poll() is None:
                 try:
-                    process.wait(LOOK_EVERY_S)
+                    process.wait(TELL_EVERY_S)
                 except subprocess.TimeoutExpired:
                     watcher.running(run, look_at(path / "monitor.csv"))
         except BaseException:
@@ -146,10 +146,9 @@ def _fault(status: int, path: Path, output: IO[bytes]) -> str | None:
     return None
 
 
-def _free_name(run: PlannedRun, runs_dir: Path) -> str:
-    stem = re.sub(r"[^\w.+=@-]", "_", f"{run.env}-{run.method}-s{run.seed}-{datetime.now():%Y%m%d-%H%M%S}")
-    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-    return next(name for name in names if not (runs_dir / name).exists())
+def new_name(run: PlannedRun) -> str:
+    """A name for a run's directory. With its microseconds, another comparison does not choose it in the same second."""
+    return re.sub(r"[^\w.+=@-]", "_", f"{run.env}-{run.method}-s{run.seed}-{datetime.now():%Y%m%d-%H%M%S-%f}")
 
 
 def look_at(monitor: Path) -> Look | None:
