@@ -112,6 +112,16 @@ def test_after_a_fault_the_next_task_is_played(
     assert (pid_of(process) == before) == survives
 
 
+def test_the_first_task_pays_for_the_start_of_its_process(
+    process: EvaluationProcess, tasks: list[EvaluationTask]
+) -> None:
+    """So that the evaluator keeps to its share of the cores. A spawned process imports torch: more than a second."""
+    config = tasks[0].config
+    task = replace(tasks[0], config=replace(config, run=config.run.model_copy(update={"start_method": "spawn"})))
+    first, second = played(process, task).cpu_s, played(process, task).cpu_s
+    assert 0 <= second < 0.5 * first
+
+
 def test_a_checkpoint_that_cannot_be_read_is_a_fault(
     process: EvaluationProcess, tasks: list[EvaluationTask], tmp_path: Path
 ) -> None:

@@ -359,6 +359,19 @@ def test_a_better_policy_from_before_a_resume_is_not_lost(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("_toy")
+def test_a_best_policy_of_unknown_return_is_replaced(tmp_path: Path) -> None:
+    """Even by one whose return is negative."""
+    overrides = {**EVALUATED, "run.evaluation_every_steps": 100, "env.evaluation_reward": -1.0}
+    outcome, _ = train(tmp_path, overrides=overrides, serial=True, steps=300)
+    best = outcome.run / "checkpoints/best.pt"
+    content = torch.load(best, weights_only=True)
+    del content["session"]["sampled_return"]
+    torch.save(content, best)
+    a3c_zoo.train(resume=outcome.run, steps=600)
+    assert checkpoint(outcome.run, "best")["session"]["sampled_return"] == -1.0
+
+
+@pytest.mark.usefixtures("_toy")
 def test_a_run_without_a_best_policy_says_what_it_has(tmp_path: Path) -> None:
     outcome, _ = train(tmp_path, overrides=EVALUATED, serial=True, steps=100)
     with pytest.raises(RunDirectoryError) as raised:

@@ -19,7 +19,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.errors import PluginError
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.records import Outcome, Progress, Report
+from a3c_zoo.records import Outcome, Policy, Progress, Report, Snapshot
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.session import Session
@@ -76,6 +76,25 @@ def test_solved_only_when_the_evaluation_agrees(tmp_path: Path) -> None:
     assert len(listener.messages) == 1
     assert json.loads((outcome.run / "outcome.json").read_text())["evaluation"]["episodes"] == 100
     assert outcome.evaluation_s == pytest.approx(outcome.evaluation.seconds, abs=0.2)
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_check_counts_as_evaluation_with_the_making_of_its_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle = Session.settle
+
+    def with_slow_policies(self: Session, snapshot: Snapshot) -> bool:
+        def slow(seed: int) -> Policy:
+            time.sleep(0.5)
+            return snapshot.policy(seed)
+
+        return settle(self, replace(snapshot, policy=slow))
+
+    monkeypatch.setattr(Session, "settle", with_slow_policies)
+    outcome, _ = train(tmp_path)
+    assert outcome.reason == "solved"
+    assert outcome.evaluation_s >= 0.5
 
 
 @pytest.mark.usefixtures("_toy")

@@ -1,4 +1,4 @@
-"""The first steps of every process that a run starts, and the message on its end."""
+"""A supervised child process of a run, from both sides: its start, its first steps, and its end."""
 
 from __future__ import annotations
 
@@ -6,30 +6,93 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from multiprocessing import connection, current_process, parent_process
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
 
 import torch
 
-from a3c_zoo.processes.start import LIFELINE
+from a3c_zoo.processes.start import process_context, start_process, warm_up
 
 if sys.platform == "linux":
     import fcntl
 
-
-def settle_in() -> None:
-    """Leaves signals to the parent, ends with the parent, and makes torch use one thread."""
-    _leave_signals_to_parent()
-    _leave_with_parent()
-    torch.set_num_threads(1)
+#: How long a process may take to end after SIGKILL, in seconds.
+KILL_GRACE_S = 2.0
 
 
-def how_it_ended(exit_code: int | None) -> str:
-    """Says how a process without a message of its own ended: "was ended by signal SIGKILL (out of memory?)"."""
-    if exit_code is not None and exit_code < 0:
-        name = signal.Signals(-exit_code).name
+class ChildProcess:
+    """The parent's side of a child process. The parent alone judges it: by its ticks and by the end of its pipe.
+
+    Args:
+        name: in listings of processes. target: runs in the child as `target(pipe, *args)`.
+        is_duplex: whether the parent sends messages, too.
+
+    Attributes:
+        pipe: the parent's end; it ends with the child.
+        working_s: `time.monotonic()` when the child began to work or was last seen to make a tick.
+
+    Raises:
+        EOFError, OSError: the process cannot be started.
+    """
+
+    def __init__(
+        self, start_method: str, name: str, target: Callable[..., None], *args: Any, is_duplex: bool = False
+    ) -> None:
+        warm_up(start_method)  # does nothing if the fork server runs already
+        context: Any = process_context(start_method)
+        pipes: tuple[Connection, Connection] = context.Pipe(is_duplex)
+        self.pipe, theirs = pipes
+        lifeline, self._lifeline = context.Pipe(duplex=False)  # nothing is sent on it
+        self.process: BaseProcess = context.Process(
+            target=_child_main, args=(lifeline, target, theirs, *args), name=name, daemon=True
+        )
+        start_process(self.process)
+        theirs.close()  # the child's copy must be the last, so that the pipe ends with the child
+        self._tick, self.working_s = -1, 0.0
+
+    def is_hung(self, tick: int, limit_s: float) -> bool:
+        """Whether the child has made no tick for too long. tick: how many it has made so far."""
+        now = time.monotonic()
+        if tick != self._tick:
+            self._tick, self.working_s = tick, now
+        return now - self.working_s > limit_s
+
+    def how_it_ended(self) -> str:
+        """Says how a child ended without a message of its own: "was ended by signal SIGKILL (out of memory?)"."""
+        self.process.join(KILL_GRACE_S)
+        code = self.process.exitcode
+        if code is None or code >= 0:
+            return f"ended by itself with exit status {code}"
+        name = signal.Signals(-code).name
         return f"was ended by signal {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
-    return f"ended by itself with exit status {exit_code}"
+
+
+def end_children(children: Sequence[ChildProcess], grace_s: float) -> None:
+    """Waits for children that were told to stop, and kills those that have not ended after `grace_s` seconds."""
+    for child in children:
+        child.pipe.close()  # ends a child that waits for a message, or for room to send one
+    _join(children, grace_s)
+    for child in children:
+        child.process.kill()
+    _join(children, KILL_GRACE_S)
+
+
+def _join(children: Sequence[ChildProcess], limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    for child in children:
+        child.process.join(max(0.0, deadline - time.monotonic()))
+
+
+def _child_main(lifeline: Connection, target: Callable[..., None], *args: Any) -> None:
+    """The child from its first line: leaves signals to the parent, ends with it, and lets torch use one thread."""
+    _leave_signals_to_parent()
+    _leave_with_parent(lifeline)
+    torch.set_num_threads(1)
+    target(*args)
 
 
 def _leave_signals_to_parent() -> None:
@@ -41,14 +104,10 @@ def _leave_signals_to_parent() -> None:
             signal.signal(getattr(signal, name), lambda number, frame: None)
 
 
-def _leave_with_parent() -> None:
+def _leave_with_parent(lifeline: Connection) -> None:
     """Ends this process when its parent has ended, for any reason (about 10 ms after a SIGKILL)."""
-    parent = parent_process()
-    if parent is None:
-        return
     if sys.platform == "linux":
         # The kernel does it: no thread of this process runs while an environment holds Python's global lock.
-        lifeline = vars(current_process())[LIFELINE]
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
@@ -56,8 +115,8 @@ def _leave_with_parent() -> None:
             os._exit(1)
     else:
 
-        def watch(sentinel: int, leave: Callable[[int], None] = os._exit) -> None:
-            connection.wait([sentinel])
+        def watch(leave: Callable[[int], None] = os._exit) -> None:
+            connection.wait([lifeline])
             leave(1)
 
-        threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()
+        threading.Thread(target=watch, daemon=True).start()

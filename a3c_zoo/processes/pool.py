@@ -10,10 +10,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from multiprocessing import connection, util
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch
@@ -23,28 +20,22 @@ from a3c_zoo.config import NEVER
 from a3c_zoo.errors import WorkerError
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.parameters import share
-from a3c_zoo.processes.child import how_it_ended
+from a3c_zoo.processes.child import ChildProcess, end_children
 from a3c_zoo.processes.crew import WorkerFactory
-from a3c_zoo.processes.start import process_context, start_process, warm_up
 from a3c_zoo.processes.worker_process import STOP, worker_main
 from a3c_zoo.records import Report
 from a3c_zoo.store_order import memory_barrier
 
 #: How long the parent waits for messages at a time, in seconds.
 POLL_S = 0.1
-#: How long workers have to end by themselves, and then after SIGKILL, in seconds.
-STOP_GRACE_S, KILL_GRACE_S = 5.0, 2.0
+#: How long workers have to end by themselves, in seconds. They check the command after every environment step.
+STOP_GRACE_S = 5.0
 
 
-@dataclass(slots=True)
-class _Member:
+class _Member(ChildProcess):
     """The parent's side of one worker. `state` is its state at a standstill, else None."""
 
-    process: BaseProcess
-    pipe: Connection
-    last_tick: int = -1
-    last_tick_s: float = field(default_factory=time.monotonic)
-    is_ready: bool = False
+    is_ready = False
     state: dict[str, Any] | None = None
 
 
@@ -75,9 +66,7 @@ class WorkerPool:
         max_episodes: int = NEVER,
     ) -> None:
         self._factory, self._worker_context, self._counters = factory, worker_context, counters
-        self._initial_states = states
-        warm_up(start_method)  # a run has done it long before
-        self._multiprocessing = process_context(start_method)
+        self._initial_states, self._start_method = states, start_method
         self._timeout_s, self._next_pause, self._max_episodes = timeout_s, next_pause, max_episodes
         self._num_collecting = len(counters.tensor) - has_learner
         self._cells = torch.ones((len(counters.tensor), 3), dtype=torch.int64)
@@ -90,22 +79,14 @@ class WorkerPool:
         # If the interpreter ends before the run does (in a daemon thread), it would wait for the workers.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
         for rank in range(len(self._counters.tensor)):
-            receiver, sender = self._multiprocessing.Pipe(duplex=False)
             # Pickled here and plainly: multiprocessing would send each tensor as a file descriptor.
             state = pickle.dumps(self._initial_states[rank] if self._initial_states else None)
-            shared = (self._cells[rank], self._counters.tensor)
-            process = self._multiprocessing.Process(  # type: ignore[attr-defined]
-                target=worker_main,
-                args=(sender, *shared, self._factory, self._worker_context, rank, state),
-                name=f"a3c-zoo {self._name(rank)}",
-                daemon=True,
-            )
+            args = (self._cells[rank], self._counters.tensor, self._factory, self._worker_context, rank, state)
             try:
-                start_process(process)
+                member = _Member(self._start_method, f"a3c-zoo {self._name(rank)}", worker_main, *args)
             except (EOFError, OSError) as error:
                 raise WorkerError(f"{self._name(rank)} cannot be started: {type(error).__name__}: {error}") from error
-            sender.close()  # otherwise the pipe would not end with the worker
-            self._members.append(_Member(process, receiver))
+            self._members.append(member)
         while not all(member.is_ready for member in self._members):
             self.poll()
 
@@ -115,7 +96,7 @@ class WorkerPool:
             return
         for member in self._members:
             member.state = None
-            member.last_tick_s = time.monotonic()
+            member.working_s = time.monotonic()
         begin_work(self._cells, self._num_collecting, self._next_pause(self._counters.steps), self._max_episodes)
 
     def poll(self) -> list[Report]:
@@ -147,12 +128,7 @@ class WorkerPool:
     def stop(self) -> None:
         """Tells the workers to end, and kills those that do not within 5 s."""
         self._cells[:, 0] = STOP
-        self._await_end(STOP_GRACE_S)
-        for member in self._members:
-            member.process.kill()
-        self._await_end(KILL_GRACE_S)
-        for member in self._members:
-            member.pipe.close()
+        end_children(self._members, STOP_GRACE_S)
         if self._at_exit is not None:
             self._at_exit.cancel()
 
@@ -162,18 +138,6 @@ class WorkerPool:
 
     def _name(self, rank: int) -> str:
         return f"worker {rank}" if rank < self._num_collecting else "the learner"
-
-    def _await_end(self, limit_s: float) -> None:
-        """Waits for the processes to end, and reads their pipes: a worker that still writes would wait for a reader."""
-        deadline = time.monotonic() + limit_s
-        while (alive := [m for m in self._members if m.process.is_alive()]) and time.monotonic() < deadline:
-            ready = connection.wait([m.pipe for m in alive] + [m.process.sentinel for m in alive], timeout=POLL_S)
-            for member in alive:
-                if member.pipe in ready:
-                    try:
-                        member.pipe.recv_bytes()
-                    except (EOFError, OSError):
-                        member.process.join(POLL_S)
 
     def _take(self, rank: int, member: _Member, kind: str, content: Any) -> list[Report]:
         if kind == "error":
@@ -190,19 +154,14 @@ class WorkerPool:
         return [content]
 
     def _ended(self, rank: int) -> WorkerError:
-        process = self._members[rank].process
-        process.join(KILL_GRACE_S)
-        code = process.exitcode
-        silent = code is not None and code >= 0 and not self._members[rank].is_ready
-        hint = " before it began; its output is above" if silent else ""
-        return WorkerError(f"{self._name(rank)} {how_it_ended(code)}{hint}")
+        member = self._members[rank]
+        how, code = member.how_it_ended(), member.process.exitcode
+        silent = code is not None and code >= 0 and not member.is_ready
+        return WorkerError(f"{self._name(rank)} {how}{' before it began; its output is above' if silent else ''}")
 
     def _check_ticks(self) -> None:
-        now = time.monotonic()
         for rank, (member, tick) in enumerate(zip(self._members, self._counters.ticks.tolist(), strict=True)):
-            if tick != member.last_tick or member.state is not None:
-                member.last_tick, member.last_tick_s = tick, now
-            elif now - member.last_tick_s > self._timeout_s:
+            if member.state is None and member.is_hung(tick, self._timeout_s):
                 hint = ": does its environment hang?" if rank < self._num_collecting else ""
                 raise WorkerError(
                     f"{self._name(rank)} has made no step for {self._timeout_s:g} s{hint} (limit: run.worker_timeout_s)"

@@ -37,8 +37,8 @@ WORKER_ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 27),
 }
 
-#: Attribute of a process: its end of a pipe on which nothing is sent. The pipe ends with the parent (`settle_in`).
-LIFELINE = "a3c_zoo_lifeline"
+#: Runs in threads of one process start their processes in turn: what a start changes meanwhile belongs to them all.
+_start_lock = threading.Lock()
 
 
 def process_context(start_method: str = "auto") -> context.BaseContext:
@@ -62,27 +62,22 @@ def warm_up(start_method: str = "auto") -> None:
     if process_context(start_method).get_start_method() != "forkserver":
         return
     forkserver.set_forkserver_preload(PRELOAD)
-    with _environment(WORKER_ENVIRONMENT), _ctrl_c_ignored():
+    with _start_lock, environment(WORKER_ENVIRONMENT), _ctrl_c_ignored():
         forkserver.ensure_running()
 
 
 def start_process(process: BaseProcess) -> None:
     """Starts a process of a run, with one thread and the allocator settings of workers.
 
-    A process from the fork server has them already, from `warm_up`. A spawned one takes them from here. The process
-    object holds this process's end of the lifeline, so it must be kept.
+    A process from the fork server has them already, from `warm_up`. A spawned one takes them from here.
     """
-    theirs, ours = multiprocessing.Pipe(duplex=False)
-    vars(process)[LIFELINE] = theirs  # multiprocessing hands the attributes of a process to the child
-    with _environment(WORKER_ENVIRONMENT), _importable_main():
+    with _start_lock, environment(WORKER_ENVIRONMENT), _importable_main():
         process.start()
-    vars(process)[LIFELINE] = ours
-    theirs.close()
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Processes that start meanwhile see these variables."""
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """While the body runs, this process and those that it starts see these environment variables."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -90,7 +85,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name, value in before.items():
             if value is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = value
 

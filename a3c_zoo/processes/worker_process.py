@@ -17,7 +17,6 @@ from torch import Tensor
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.learning.counters import TICKS, Counters
-from a3c_zoo.processes.child import settle_in
 from a3c_zoo.processes.crew import REPORT_EVERY_S, Worker, WorkerFactory
 from a3c_zoo.store_order import memory_barrier
 
@@ -40,12 +39,11 @@ def worker_main(
     rank: int,
     state: bytes,
 ) -> None:
-    """A worker process from its first line to its last.
+    """What runs in the process of a worker.
 
     Args:
         pipe: to the parent. cells: the worker's commands. counters: of all workers. state: pickled.
     """
-    settle_in()
     commands, all_counters = cells.numpy(), Counters(counters)
     row = all_counters.row(rank)
 

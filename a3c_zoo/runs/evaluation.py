@@ -122,12 +122,12 @@ class PlayedTask:
 
     Attributes:
         by_mode: mode → what was played. training_s: seconds of training before the checkpoint; None if it does not say.
-        cpu_s: CPU seconds that the task took its process, loading and environments included.
+        cpu_s: CPU seconds that the task took a process of its own, with all around it; 0 where the parent played.
     """
 
     by_mode: Mapping[Mode, PlayedEpisodes]
     training_s: float | None
-    cpu_s: float
+    cpu_s: float = 0.0
 
     def evaluation(self, mode: Mode) -> Evaluation:
         """The figures of one mode."""
@@ -136,18 +136,12 @@ class PlayedTask:
 
 def play_task(task: EvaluationTask, on_step: Callable[[int], None]) -> PlayedTask:
     """Plays a task; all modes play the same seeds. Raises StopEvaluationError if `on_step` does."""
-    cpu_s = _cpu_seconds()
     saved = read_policy(task.checkpoint)
     policy = load_policy(task.load, task.entry, task.network, task.config, saved.agent)
     run, env = task.config.run, task.config.env
     to_play = EpisodesToPlay(task.entry, env, task.episodes, run.seed, task.number, task.num_envs)
     by_mode = {mode: evaluate_policy(policy, to_play, mode == "greedy", on_step) for mode in task.modes}
-    return PlayedTask(by_mode, saved.state.seconds.get("training"), _cpu_seconds() - cpu_s)
-
-
-def _cpu_seconds() -> float:
-    """User and system seconds of this process and of its children that have ended."""
-    return sum(os.times()[:4])
+    return PlayedTask(by_mode, saved.state.seconds.get("training"))
 
 
 def load_policy(
@@ -176,7 +170,7 @@ def evaluate_policy(
         for ended in play_episodes(policy, env, to_play, deterministic):
             played += ended
             on_step(len(played))
-        return PlayedEpisodes(played, deterministic, time.monotonic() - start_s)
+    return PlayedEpisodes(played, deterministic, time.monotonic() - start_s)
 
 
 def play_episodes(

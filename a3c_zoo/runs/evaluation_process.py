@@ -13,19 +13,18 @@ import time
 import traceback
 from collections.abc import MutableSequence
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing import util
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 
-from a3c_zoo.config import RunConfig
 from a3c_zoo.errors import ZooError, one_line
-from a3c_zoo.processes.child import how_it_ended, settle_in
-from a3c_zoo.processes.start import process_context, start_process, warm_up
+from a3c_zoo.processes.child import ChildProcess, end_children
+from a3c_zoo.processes.start import process_context
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask, play_task
 from a3c_zoo.runs.signals import StopEvaluationError
 
-STOP_GRACE_S = 0.5  # the child looks at the stop cell after each environment step
-KILL_GRACE_S = 1.0
+#: How long the process has to end by itself, in seconds. It checks the stop cell after every environment step.
+STOP_GRACE_S = 0.5
 #: The cells in shared memory: whether the child must stop, and how many environment steps it has made.
 STOP, TICKS = 0, 1
 
@@ -59,18 +58,20 @@ class EvaluationProcess:
 
     def __init__(self, name: str, is_silent: bool = False) -> None:
         self._name, self._is_silent = name, is_silent
-        self._process: BaseProcess | None = None
-        self._pipe: Connection | None = None
+        self._child: ChildProcess | None = None
         self._cells: MutableSequence[int] = [0, 0]
         self._timeout_s = 0.0
-        self._last_tick, self._last_tick_s = 0, 0.0
         self._at_exit: util.Finalize | None = None
 
     @property
     def connection(self) -> Connection:
         """Ready when `result` has news, for `multiprocessing.connection.wait`. A hung process never makes it ready."""
-        assert self._pipe is not None
-        return self._pipe
+        return self._running.pipe
+
+    @property
+    def _running(self) -> ChildProcess:
+        assert self._child is not None
+        return self._child
 
     def begin(self, task: EvaluationTask) -> None:
         """Starts to play a task; the one before must have ended.
@@ -78,29 +79,24 @@ class EvaluationProcess:
         Raises:
             EvaluationFault: the process cannot be started, or has ended.
         """
+        run = task.config.run
         try:
-            if self._process is None:
-                self._start(task.config.run)
-            self.connection.send_bytes(pickle.dumps(task))
+            if self._child is None:
+                self._child = self._start(run.start_method)
+            self._child.pipe.send_bytes(pickle.dumps(task))
         except (EOFError, OSError) as error:
-            if self._process is not None:
+            if self._child is not None:
                 raise self._ended() from error
             raise EvaluationFault(f"it cannot be started: {one_line(error)}") from error
-        self._timeout_s, self._last_tick_s = task.config.run.worker_timeout_s, time.monotonic()
+        self._timeout_s, self._child.working_s = run.worker_timeout_s, time.monotonic()
 
-    def _start(self, run: RunConfig) -> None:
-        warm_up(run.start_method)  # does nothing where the workers' fork server runs already
-        context = process_context(run.start_method)
-        cells = context.RawArray("q", 2)
-        pipe, theirs = context.Pipe()
-        process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-            target=evaluation_main, args=(theirs, cells, self._is_silent), name=self._name, daemon=True
-        )
+    def _start(self, start_method: str) -> ChildProcess:
+        self._cells = process_context(start_method).RawArray("q", 2)
         # As for workers: an interpreter that ends before the run does would wait for this process.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
-        start_process(process)
-        theirs.close()  # the child's copy must be the last, so that the pipe ends with the child
-        self._process, self._pipe, self._cells, self._last_tick = process, pipe, cells, 0
+        return ChildProcess(
+            start_method, self._name, evaluation_main, self._cells, self._is_silent, is_duplex=True
+        )
 
     def result(self) -> PlayedTask | None:
         """What was played; None while it is being played. Never waits.
@@ -120,17 +116,12 @@ class EvaluationProcess:
         raise EvaluationFault(*result)
 
     def _ended(self) -> EvaluationFault:
-        assert self._process is not None
-        self._process.join(KILL_GRACE_S)
-        fault = EvaluationFault(f"it {how_it_ended(self._process.exitcode)}")
+        fault = EvaluationFault(f"it {self._running.how_it_ended()}")
         self.stop()
         return fault
 
     def _check_ticks(self) -> None:
-        tick, now = self._cells[TICKS], time.monotonic()
-        if tick != self._last_tick:
-            self._last_tick, self._last_tick_s = tick, now
-        elif now - self._last_tick_s > self._timeout_s:
+        if self._running.is_hung(self._cells[TICKS], self._timeout_s):
             self.stop()
             raise EvaluationFault(
                 f"it has made no step for {self._timeout_s:g} s: does its environment hang? "
@@ -138,22 +129,17 @@ class EvaluationProcess:
             )
 
     def stop(self) -> None:
-        """Ends the process, in the middle of an episode or not; never raises, takes two seconds at most."""
+        """Ends the process, in the middle of an episode or not; never raises, takes three seconds at most."""
         self._cells[STOP] = 1
-        pipe, process, self._pipe, self._process = self._pipe, self._process, None, None
-        if pipe is not None:
-            pipe.close()
-        if process is not None:
-            process.join(STOP_GRACE_S)
-            process.kill()
-            process.join(KILL_GRACE_S)
+        if self._child is not None:
+            end_children([self._child], STOP_GRACE_S)
+            self._child = None
         if self._at_exit is not None:
             self._at_exit.cancel()
 
 
 def evaluation_main(pipe: Connection, cells: MutableSequence[int], is_silent: bool) -> None:
-    """The child process from its first line to its last."""
-    settle_in()
+    """What runs in the child process."""
     if is_silent:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
@@ -164,11 +150,14 @@ def evaluation_main(pipe: Connection, cells: MutableSequence[int], is_silent: bo
         if cells[STOP]:
             raise StopEvaluationError
 
+    used_s = 0.0
     with suppress(EOFError, ConnectionError, StopEvaluationError):  # told to end, or the parent listens no more
         while True:
             message = pipe.recv_bytes()
             try:
-                result: PlayedTask | tuple[str, str] = play_task(pickle.loads(message), on_step)
+                played = play_task(pickle.loads(message), on_step)
+                before_s, used_s = used_s, sum(os.times()[:4])  # user and system, of this process and its children
+                result: PlayedTask | tuple[str, str] = replace(played, cpu_s=used_s - before_s)
             except StopEvaluationError:
                 raise
             except BaseException as error:

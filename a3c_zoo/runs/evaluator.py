@@ -42,7 +42,7 @@ class EvaluationInTurn:
         self._played = None
         try:
             with self._clock.during("evaluation"):
-                self._played = replace(play_task(task, self._on_step), cpu_s=0.0)  # no core is shared with training
+                self._played = play_task(task, self._on_step)
         except StopEvaluationError:
             return
         except Exception as error:
@@ -81,7 +81,7 @@ class Evaluator:
         self._best: tuple[float, int] | None = None  # mean return and step
         if (path := directory.best_file).exists():  # from before a resume; it may be newer than the checkpoint
             best = read_policy(path).state
-            self._best = best.sampled_return or 0.0, best.steps
+            self._best = None if best.sampled_return is None else (best.sampled_return, best.steps)
         self._evaluated: tuple[int, float] | None = None  # steps and seconds of what is being evaluated
         self._started_s = self._not_before_s = 0.0
         self._is_stopped = False

@@ -159,9 +159,9 @@ class Stopping:
             f"the last {WINDOW} episodes reached {self.target:g}: playing {count} on fresh seeds"
         )
         to_play = EpisodesToPlay(self._setup.entry, env, count, run.seed, number, run.evaluation_envs)
-        policy = snapshot.policy(seed_for(run.seed, SEED_CHECK_SAMPLING, number))
         try:
             with watch.clock.during("evaluation"):
+                policy = snapshot.policy(seed_for(run.seed, SEED_CHECK_SAMPLING, number))
                 self.evaluation = evaluate_policy(policy, to_play, on_step=watch.stop.stop_evaluation).evaluation()
         except StopEvaluationError:
             return  # a resumed run begins with this check

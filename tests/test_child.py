@@ -1,0 +1,63 @@
+"""A child process of a run starts alone, and ends with its parent."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a3c_zoo.processes.child import ChildProcess
+from a3c_zoo.processes.start import start_process
+from tests.waits import LIMIT_S, wait_until
+
+
+class Late:
+    """An argument of a child that arrives when a file is there. Until then the child's first line does not run."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> Any:
+        return wait_until, (self.file.exists,)
+
+
+def leave_a_trace(pipe: Any, late: Any, folder: Path) -> None:
+    (folder / "lived on").touch()
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_a_child_whose_parent_died_before_its_first_line_ends(start_method: str, tmp_path: Path) -> None:
+    """The kernel tells of the end of a pipe only those that asked for it before."""
+    child = ChildProcess(start_method, "late", leave_a_trace, Late(tmp_path / "begin"), tmp_path)
+    child._lifeline.close()  # as the kernel does when the parent ends
+    (tmp_path / "begin").touch()
+    child.process.join(LIMIT_S)
+    assert child.process.exitcode == 1
+    assert not (tmp_path / "lived on").exists()
+
+
+def test_runs_in_threads_start_their_processes_in_turn() -> None:
+    """A start changes the environment of the whole process for a moment, and must find it as it was before."""
+    inside, most = 0, 0
+
+    class Starting:
+        def start(self) -> None:
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.1)
+            inside -= 1
+
+    before = dict(os.environ)
+    process: Any = Starting()
+    threads = [threading.Thread(target=start_process, args=(process,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert dict(os.environ) == before
