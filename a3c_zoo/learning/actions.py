@@ -6,13 +6,26 @@ parameters. A rollout stores actions in a form of the distribution's own (`shape
 
 torch.distributions has the same ones. They take no generator, draw for one step at a time, and check and allocate for
 every call: on small networks that costs more than the forward pass.
+
+All distributions (`ActionDistribution`) offer the same, for B observations at a time:
+
+    num_logits              K, how many numbers of noise a sample takes. The network gives as many logits for each
+                            observation (`[B, K]`); for a Gaussian it gives K means, and K logarithms of deviations
+                            follow them (`[B, 2K]`)
+    shape, dtype            of one action, as a rollout stores it
+    noise                   fills `out` `[..., K]`, float32, with the noise that samples are made of, and returns it
+    sample                  writes one action per row into `out` `[B, *shape]`, from noise `[B, K]`
+    mode                    the most probable action per row, `[B, *shape]`
+    log_prob_and_entropy    log π(a) and the entropy in nats, both `[B]`, for actions `[B, *shape]`
+    to_env                  the environment's actions `[B, *space.shape]`, in its dtype, for actions `[B, *shape]`
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from functools import cached_property
 from math import e, log, pi, prod
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -28,41 +41,7 @@ LOG_ROOT_2_PI = 0.5 * log(2 * pi)
 NORMAL_ENTROPY = 0.5 * log(2 * pi * e)
 
 
-class ActionDistribution(Protocol):
-    """A distribution over the actions of one space, for B observations at a time.
-
-    Attributes:
-        num_logits: K, how many numbers of noise a sample takes. The network gives as many logits for each observation
-            (`[B, K]`); for a Gaussian it gives K means, and K logarithms of deviations follow them (`[B, 2K]`).
-        shape, dtype: of one action, as a rollout stores it.
-    """
-
-    @property
-    def num_logits(self) -> int: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> torch.dtype: ...
-
-    def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
-        """Fills `out` `[..., K]`, float32, with the noise that samples are made of, and returns it."""
-
-    def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
-        """Writes one action per row into `out` `[B, *shape]`, from noise `[B, K]`."""
-
-    def mode(self, logits: Tensor) -> Tensor:
-        """The most probable action per row, `[B, *shape]`."""
-
-    def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Log π(a) and the entropy in nats, both `[B]`, for actions `[B, *shape]`."""
-
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """The environment's actions `[B, *space.shape]`, in its dtype, for actions `[B, *shape]`."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Categorical:
     """Over the actions of a Discrete space, which are stored as indices.
 
@@ -75,7 +54,8 @@ class Categorical:
     shape: ClassVar[tuple[int, ...]] = ()
     dtype: ClassVar[torch.dtype] = torch.int64
 
-    def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
+    @staticmethod
+    def noise(out: Tensor, generator: torch.Generator) -> Tensor:
         """Gumbel(0, 1)."""
         return out.exponential_(generator=generator).log_().neg_()
 
@@ -86,17 +66,18 @@ class Categorical:
     def mode(self, logits: Tensor) -> Tensor:
         return logits.argmax(dim=-1)
 
-    def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+    @staticmethod
+    def log_prob_and_entropy(logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """log p(a), and H = −Σ p log p."""
         log_p = torch.log_softmax(logits, dim=-1)
         entropy = -(log_p.exp() * log_p).sum(dim=-1)
         return log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1), entropy
 
-    def to_env(self, actions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         return actions + self.start if self.start else actions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MultiCategorical:
     """Over the K independent choices of a MultiDiscrete space. Their logits follow each other.
 
@@ -110,7 +91,7 @@ class MultiCategorical:
     space_shape: tuple[int, ...]
     space_dtype: str = "<i8"
     dtype: ClassVar[torch.dtype] = torch.int64
-    noise = Categorical.noise
+    noise = staticmethod(Categorical.noise)
 
     @property
     def num_logits(self) -> int:
@@ -132,17 +113,16 @@ class MultiCategorical:
         """Sums over the choices, which are independent."""
         log_prob, entropy = torch.zeros(()), torch.zeros(())
         for part, chosen in zip(torch.split(logits, list(self.sizes), dim=-1), actions.unbind(dim=-1), strict=True):
-            log_p = torch.log_softmax(part, dim=-1)
-            log_prob = log_prob + log_p.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
-            entropy = entropy - (log_p.exp() * log_p).sum(dim=-1)
+            of_choice = Categorical.log_prob_and_entropy(part, chosen)
+            log_prob, entropy = log_prob + of_choice[0], entropy + of_choice[1]
         return log_prob, entropy
 
-    def to_env(self, actions: NDArray[np.int64]) -> NDArray[Any]:
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         shifted = actions + np.asarray(self.start, np.int64)
         return shifted.reshape(len(actions), *self.space_shape).astype(self.space_dtype, copy=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bernoulli:
     """Over the independent bits of a MultiBinary space; a logit is log(p / (1 − p)) for a 1."""
 
@@ -176,11 +156,11 @@ class Bernoulli:
         entropy = functional.binary_cross_entropy_with_logits(logits, p, reduction="none")
         return log_prob.sum(dim=-1), entropy.sum(dim=-1)
 
-    def to_env(self, actions: NDArray[np.float32]) -> NDArray[Any]:
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         return actions.reshape(len(actions), *self.space_shape).astype(self.space_dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Gaussian:
     """Diagonal Gaussian over the actions of a Box. The deviations are parameters of their own.
 
@@ -200,16 +180,15 @@ class Gaussian:
     space_shape: tuple[int, ...]
     space_dtype: str = "<f4"
     squash: bool = False
-    _bounds: tuple[NDArray[Any], ...] = field(init=False, compare=False, repr=False)
     dtype: ClassVar[torch.dtype] = torch.float32
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _bounds(self) -> tuple[NDArray[Any], ...]:
         low, high = (np.asarray(bound, self.space_dtype) for bound in (self.low, self.high))
         finite = np.isfinite(low) & np.isfinite(high)
         with np.errstate(invalid="ignore"):
             middle, half = np.where(finite, low / 2 + high / 2, 0), np.where(finite, high / 2 - low / 2, 1)
-        bounds = (middle.astype(low.dtype), half.astype(low.dtype), low, high)
-        object.__setattr__(self, "_bounds", bounds)
+        return middle.astype(low.dtype), half.astype(low.dtype), low, high
 
     @property
     def num_logits(self) -> int:
@@ -238,7 +217,7 @@ class Gaussian:
         log_prob = (-0.5 * distance.square() - log_std - LOG_ROOT_2_PI).sum(dim=-1)
         return log_prob, (log_std + NORMAL_ENTROPY).sum(dim=-1)
 
-    def to_env(self, actions: NDArray[np.float32]) -> NDArray[Any]:
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Squashed by tanh, or clipped; always within the bounds."""
         middle, half, low, high = self._bounds
         scaled = middle + half * (np.tanh(actions) if self.squash else actions)
@@ -246,7 +225,7 @@ class Gaussian:
         return bounded.reshape(len(actions), *self.space_shape).astype(self.space_dtype, copy=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UniformBox(Gaussian):
     """Uniform over a Box with finite bounds, for random actions; the logits have no influence."""
 
@@ -260,6 +239,9 @@ class UniformBox(Gaussian):
     def mode(self, logits: Tensor) -> Tensor:
         """The middle, since all are equally probable."""
         return torch.zeros_like(logits)
+
+
+ActionDistribution = Categorical | MultiCategorical | Bernoulli | Gaussian
 
 
 def action_distribution(space: Space[Any], *, squash: bool = False, uniform: bool = False) -> ActionDistribution:
@@ -305,14 +287,12 @@ KINDS: dict[str, type[Any]] = {
 def distribution_state(distribution: ActionDistribution) -> list[Any]:
     """Returns the kind of a distribution and its fields as plain numbers, strings and lists."""
     kind = next(name for name, each in KINDS.items() if each is type(distribution))
-    values = [getattr(distribution, each.name) for each in fields(KINDS[kind]) if each.init]
+    values = [getattr(distribution, each.name) for each in fields(distribution)]
     return [kind, *(list(value) if isinstance(value, tuple) else value for value in values)]
 
 
 def distribution_from(state: list[Any]) -> ActionDistribution:
     """Returns the distribution from its `distribution_state`."""
     kind, *values = state
-    distribution: ActionDistribution = KINDS[kind](
-        *(tuple(value) if isinstance(value, list) else value for value in values)
-    )
+    distribution: ActionDistribution = KINDS[kind](*(tuple(v) if isinstance(v, list) else v for v in values))
     return distribution
