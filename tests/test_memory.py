@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 import a3c_zoo
 from a3c_zoo import hardware
+from a3c_zoo.agents.learner import make_ring
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning.memory import IMAGE_ENVIRONMENT_BYTES, check_handover_memory, check_memory
+from a3c_zoo.learning.memory import IMAGE_ENVIRONMENT_BYTES, check_memory
 from a3c_zoo.learning.spaces import observation_spec
 from tests.toys_runs import command_line
 
@@ -48,10 +50,10 @@ def test_vectors_have_no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     # 3 workers with 4 slots of 100 bytes each, and 2 slots' worth that the learner gathers.
     free(monkeypatch, 3 * 4 * 100 + 2 * 100)
-    check_handover_memory(100, workers=3, slots=4, batch_slots=2)
+    make_ring(3, 4, {"samples": ((25,), torch.float32)}, 2, False)
     free(monkeypatch, 3 * 4 * 100 + 2 * 100 - 1)
     with pytest.raises(ConfigError, match="hand over to the learner needs"):
-        check_handover_memory(100, workers=3, slots=4, batch_slots=2)
+        make_ring(3, 4, {"samples": ((25,), torch.float32)}, 2, False)
 
 
 def test_a_ring_larger_than_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,6 +204,6 @@ def run(context: RunContext) -> None:
     def exchange(model: Model) -> dict[str, Tensor]:
         slot = layout(model, config)
         batch_slots = agent.batch_size // slot["observations"][0][0]
-        return make_ring(config, slots, slot, batch_slots, not context.serial)
+        return make_ring(config.run.workers, slots, slot, batch_slots, not context.serial)
 
     train(context, partial(HandoverWorker, TRANSFERS[agent.transfer]), DataLearner, exchange)

@@ -90,6 +90,6 @@ def run(context: RunContext) -> None:
     assert isinstance(agent, A3CGradConfig)
 
     def exchange(model: Model) -> dict[str, Tensor]:
-        return make_ring(config, agent.slots, layout(model), 1, not context.serial)
+        return make_ring(config.run.workers, agent.slots, layout(model), 1, not context.serial)
 
     train(context, partial(HandoverWorker, hand_over_gradient), GradientLearner, exchange)

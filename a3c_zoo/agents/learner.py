@@ -11,8 +11,7 @@ from torch import Tensor
 from a3c_zoo.agents.configs import HandoverConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext, loading
 from a3c_zoo.agents.worker import Applier, Member, RolloutWorker
-from a3c_zoo.config import Config
-from a3c_zoo.learning.memory import check_handover_memory
+from a3c_zoo.learning.memory import check_fits, giga
 from a3c_zoo.learning.windows import Windows
 from a3c_zoo.processes.ring import LONGEST_WAIT_S, SHORTEST_WAIT_S, Layout, Ring, ring_memory
 from a3c_zoo.records import Report
@@ -142,7 +141,7 @@ class Learner(Member):
         return report
 
 
-def make_ring(config: Config, slots: int, layout: Layout, batch_slots: int, is_shared: bool) -> dict[str, Tensor]:
+def make_ring(workers: int, slots: int, layout: Layout, batch_slots: int, is_shared: bool) -> dict[str, Tensor]:
     """Returns the memory of the ring (`ring_memory`).
 
     Args:
@@ -152,5 +151,10 @@ def make_ring(config: Config, slots: int, layout: Layout, batch_slots: int, is_s
         ConfigError: there is not enough memory.
     """
     size = sum(prod(shape) * dtype.itemsize for shape, dtype in layout.values())
-    check_handover_memory(size, workers=config.run.workers, slots=slots, batch_slots=batch_slots)
-    return ring_memory(config.run.workers, slots, layout, is_shared)
+    check_fits(
+        "what workers hand over to the learner needs",
+        (workers * slots + batch_slots) * size,
+        f"{workers} × {slots} slots of {giga(size)}, and {giga(batch_slots * size)} that the learner gathers",
+        "agent.slots, agent.n_steps, agent.batch_size or env.num_envs",
+    )
+    return ring_memory(workers, slots, layout, is_shared)

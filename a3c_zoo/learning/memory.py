@@ -1,4 +1,4 @@
-"""Checks that the environments of a run fit into memory, before they are made."""
+"""Checks that a run fits into memory, before anything large is made."""
 
 from __future__ import annotations
 
@@ -37,36 +37,29 @@ def check_memory(
     size, elements = spec.dtype.itemsize * prod(spec.shape), prod(spec.shape)
     own = size + (IMAGE_ENVIRONMENT_BYTES if spec.kind == "image" else 0)
     rollout, update = (stored_steps + 1) * num_envs * size, update_samples * elements * number_bytes
-    needed, available = workers * (rollout + update + num_envs * own), hardware.available_memory()
-    if needed <= available:
-        return
-    cures = "env.num_envs, agent.n_steps or run.workers" if workers > 1 else "env.num_envs or agent.n_steps"
-    raise ConfigError(
-        f"{workers} × {num_envs} environments need at least {_giga(needed)} of memory, {_giga(available)} are free "
-        f"(each worker: {_giga(rollout)} for the observations of a rollout, {_giga(update)} for those of an update, "
-        f"{_giga(num_envs * own)} for the environments). Lower {cures}"
+    check_fits(
+        f"{workers} × {num_envs} environments need at least",
+        workers * (rollout + update + num_envs * own),
+        f"each worker: {giga(rollout)} for the observations of a rollout, {giga(update)} for those of an update, "
+        f"{giga(num_envs * own)} for the environments",
+        "env.num_envs, agent.n_steps or run.workers" if workers > 1 else "env.num_envs or agent.n_steps",
     )
 
 
-def check_handover_memory(layout_bytes: int, *, workers: int, slots: int, batch_slots: int) -> None:
-    """The same check for the ring between workers and a learner, and for the learner's batch.
+def check_fits(subject: str, needed: int, parts: str, cures: str) -> None:
+    """Compares the memory that something needs, in bytes, with the memory that is free.
 
     Args:
-        layout_bytes: size of one slot. slots: number of slots of each worker.
-        batch_slots: number of slots that the learner gathers.
+        subject, parts, cures: of the message: what needs it, what it consists of, and the keys to lower.
 
     Raises:
-        ConfigError: they cannot fit.
+        ConfigError: it does not fit.
     """
-    ring, batch, available = workers * slots * layout_bytes, batch_slots * layout_bytes, hardware.available_memory()
-    if ring + batch <= available:
-        return
-    raise ConfigError(
-        f"what workers hand over to the learner needs {_giga(ring + batch)} of memory, {_giga(available)} are free "
-        f"({workers} × {slots} slots of {_giga(layout_bytes)}, and {_giga(batch)} that the learner gathers). "
-        "Lower agent.slots, agent.n_steps, agent.batch_size or env.num_envs"
-    )
+    available = hardware.available_memory()
+    if needed > available:
+        raise ConfigError(f"{subject} {giga(needed)} of memory, {giga(available)} are free ({parts}). Lower {cures}")
 
 
-def _giga(number: int) -> str:
+def giga(number: int) -> str:
+    """A number of bytes for a message."""
     return f"{number / 1e9:,.1f} GB"
