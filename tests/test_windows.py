@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from a3c_zoo.learning.returns import window_ends
+from a3c_zoo.learning.returns import n_step_returns
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.windows import Windows
 
@@ -53,10 +53,12 @@ def returns(made: Windows) -> list[float]:
 
 
 def test_where_windows_end() -> None:
+    """Rewards of 1 without a discount add up to the number of steps."""
     ended = np.array([[0, 0, 1, 0, 0, 0, 0]], np.bool_).T
-    assert window_ends(ended, 3)[:, 0].tolist() == [2, 2, 2, 5, 6, 6, 6]
-    assert window_ends(ended, 2)[:, 0].tolist() == [1, 2, 2, 4, 5, 6, 6]
-    assert window_ends(ended, 1)[:, 0].tolist() == list(range(7))
+    ones, zeros = np.ones(ended.shape, np.float32), np.zeros(ended.shape, np.float32)
+    for n, ends in ((3, [2, 2, 2, 5, 6, 6, 6]), (2, [1, 2, 2, 4, 5, 6, 6]), (1, list(range(7)))):
+        steps = n_step_returns(ones, zeros, ended, np.zeros_like(ended), 1.0, n)[:, 0]
+        assert (np.arange(7) + steps - 1).tolist() == ends
 
 
 def test_every_window_has_its_three_steps() -> None:

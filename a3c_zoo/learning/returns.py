@@ -72,17 +72,3 @@ def monte_carlo_returns(rewards: Floats, terminated: Bools, truncated: Bools, ga
     for t in range(len(rewards) - 1, -1, -1):
         returns[t] = following = rewards[t] + gamma * following * ~ended[t]
     return returns
-
-
-def window_ends(ended: Bools, n: int) -> NDArray[np.int64]:
-    """For the window of `n_step_returns` that starts in each row, its last row t + m − 1, `[T, N]`.
-
-    Args:
-        ended: where an episode was terminated or truncated, `[T, N]`.
-    """
-    ends = np.empty(ended.shape, np.int64)
-    last = np.full(ended.shape[1:], len(ended) - 1)
-    for t in range(len(ended) - 1, -1, -1):
-        last = np.where(ended[t], t, last)
-        ends[t] = np.minimum(last, t + n - 1)
-    return ends

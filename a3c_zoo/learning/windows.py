@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from a3c_zoo.learning.returns import Bools, Floats, n_step_returns, window_ends
+from a3c_zoo.learning.returns import Bools, Floats, n_step_returns
 from a3c_zoo.learning.rollout import Rollout
 
 
@@ -94,7 +94,8 @@ class Windows:
         rollout = self.rollout
         zeros, ones = np.zeros_like(rollout.rewards), np.ones_like(rollout.rewards)
         sums, discounts = self._sums(self._rewards(), zeros), self._sums(zeros, ones)
-        ends = window_ends(rollout.terminated | rollout.truncated, self._n)[: self.num_steps]
+        steps = self._sums(ones, zeros, gamma=1.0)  # rewards of 1 add up to the number of steps
+        ends = np.arange(self.num_steps)[:, None] + steps.astype(np.int64) - 1
         following = rollout.observations.numpy()[ends + 1, np.arange(ends.shape[1])]
         for (t, n), final in rollout.finals.items():
             following[ends[:, n] == t, n] = final
@@ -104,10 +105,10 @@ class Windows:
         rewards = self.rollout.rewards if self._scale == 1 else self.rollout.rewards * np.float32(self._scale)
         return np.clip(rewards, -1, 1) if self._clip else rewards
 
-    def _sums(self, rewards: Floats, next_values: Floats) -> Floats:
-        rollout = self.rollout
-        returns = n_step_returns(rewards, next_values, rollout.terminated, rollout.truncated, self._gamma, self._n)
-        return returns[: self.num_steps]
+    def _sums(self, rewards: Floats, next_values: Floats, gamma: float | None = None) -> Floats:
+        discount = self._gamma if gamma is None else gamma
+        terminated, truncated = self.rollout.terminated, self.rollout.truncated
+        return n_step_returns(rewards, next_values, terminated, truncated, discount, self._n)[: self.num_steps]
 
     def state_dict(self) -> dict[str, Any]:
         """The steps of windows that are not complete yet."""
