@@ -117,9 +117,6 @@ def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
     return np.asarray(((y[..., 1:] + y[..., :-1]) / 2 * np.diff(x)).sum(axis=-1) / (x[-1] - x[0]))
 
 
-# Files
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class MonitorFile:
     """The contents of a monitor.csv.

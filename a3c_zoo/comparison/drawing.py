@@ -68,9 +68,6 @@ class Panel:
     begins_at_zero: bool = True
 
 
-# Groups
-
-
 def interval(values: Floats) -> Band:
     """The interquartile mean of runs `[R, P]` with its 95 % interval."""
     return band(values[:, None, :])
@@ -111,9 +108,6 @@ def thinned(line: Line, points: int = POINTS) -> Line:
     last = len(line.x) - 1
     kept = np.unique(np.linspace(0, last, min(last + 1, points)).round().astype(np.int64))
     return Line(line.x[kept], line.y[kept])
-
-
-# Pictures
 
 
 def draw_plot(panel: Panel, note: str = "") -> Figure:

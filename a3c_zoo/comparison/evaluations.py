@@ -126,9 +126,6 @@ def chosen_steps(known: Sequence[int]) -> list[int]:
     return sorted({min(known, key=lambda step: abs(step - target)) for target in targets})
 
 
-# Playing
-
-
 def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
     """Agent steps → task, for the checkpoints of a run that have not played this number of episodes.
 

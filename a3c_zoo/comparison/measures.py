@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -13,21 +13,6 @@ from a3c_zoo.comparison.curves import THRESHOLD_WINDOW, Axis, Floats, Line, area
 from a3c_zoo.comparison.reading import RunRecord, threshold_of
 from a3c_zoo.config.yaml import display
 
-#: Field of `Measures` → its unit.
-UNITS: Final[Mapping[str, str]] = {
-    "final_return": "return",
-    "final_return_greedy": "return",
-    "mean_return": "return",
-    "steps_to_threshold": "agent steps",
-    "seconds_to_threshold": "s of training",
-    "steps": "agent steps",
-    "training_s": "s",
-    "total_s": "s",
-    "steps_per_s": "agent steps / s",
-    "cpu_s": "CPU s",
-    "peak_memory_mib": "MiB",
-    "calibration_s": "s",
-}
 #: Our keys → keys of stable-baselines3 with the same meaning.
 SAME_MEANING: Final[Mapping[str, str]] = {
     "agent.entropy_coefficient": "agent.ent_coef",
@@ -41,7 +26,7 @@ SAME_MEANING: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The figures of one run, in the units of `UNITS`; None if there is no such figure.
+    """The figures of one run, each annotated with its unit; None if there is no such figure.
 
     Attributes:
         run: the name of the run in the report.
@@ -58,18 +43,26 @@ class Measures:
     env: str
     method: str
     seed: int | None
-    final_return: float | None
-    final_return_greedy: float | None
-    mean_return: float | None
-    steps_to_threshold: int | None
-    seconds_to_threshold: float | None
-    steps: int
-    training_s: float
-    total_s: float | None
-    steps_per_s: float
-    cpu_s: float | None
-    peak_memory_mib: float | None
-    calibration_s: float | None
+    final_return: Annotated[float | None, "return"]
+    final_return_greedy: Annotated[float | None, "return"]
+    mean_return: Annotated[float | None, "return"]
+    steps_to_threshold: Annotated[int | None, "agent steps"]
+    seconds_to_threshold: Annotated[float | None, "s of training"]
+    steps: Annotated[int, "agent steps"]
+    training_s: Annotated[float, "s"]
+    total_s: Annotated[float | None, "s"]
+    steps_per_s: Annotated[float, "agent steps / s"]
+    cpu_s: Annotated[float | None, "CPU s"]
+    peak_memory_mib: Annotated[float | None, "MiB"]
+    calibration_s: Annotated[float | None, "s"]
+
+
+#: Field of `Measures` → its unit.
+UNITS: Final[Mapping[str, str]] = {
+    name: get_args(hint)[1]
+    for name, hint in get_type_hints(Measures, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,9 +129,6 @@ def labels_of(paths: Sequence[Path]) -> dict[Path, str]:
     """The name of each run in the report: its directory's, or its whole path if two directories have the same name."""
     names = [path.resolve().name for path in paths]
     return {path: name if names.count(name) == 1 else str(path) for path, name in zip(paths, names, strict=True)}
-
-
-# Where they come from
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,6 @@ class ReportPage:
     curves: Sequence[Sequence[Panel]]
 
 
-# Figures as text
-
-
 def seconds(value: float) -> str:
     """A time: seconds up to ten minutes, then minutes."""
     return f"{value:.3g} s" if value < 600 else f"{value / 60:.1f} min"
@@ -97,9 +94,6 @@ def show_for(name: str) -> Callable[[float], str]:
     """How a field of `Measures` is written, by its unit."""
     times = dict.fromkeys(("s", "CPU s", "s of training"), seconds)
     return {"return": score, **times}.get(UNITS[name], number)
-
-
-# Tables of figures
 
 
 def scores(found: EnvironmentResults) -> TextTable:
@@ -161,9 +155,6 @@ def chances(pairs: Sequence[PairResults]) -> list[TextTable]:
     caption += "half. So does a pair whose order is unknown because a run ended too early."
     columns = ("", "in what", "probability, 95 % interval", "not known")
     return [TextTable(columns, rows, caption, words=4)] if rows else []
-
-
-# Files
 
 
 def html(page: ReportPage) -> str:

@@ -91,9 +91,6 @@ class RunRecord:
         return " ".join([*words, shlex.join(self.command[1:])])
 
 
-# Rules of names
-
-
 def method_name(agent: str, stack: str | None) -> str:
     """The name of a run's method: the agent's, with `@zoo` for a library's algorithm on the zoo's environments.
 
@@ -110,9 +107,6 @@ def threshold_of(env: str) -> float | None:
         return get_registry().env(env).threshold
     except ZooError:
         return None
-
-
-# Runs
 
 
 def read_runs(
@@ -169,9 +163,6 @@ def _is_run(path: Path) -> bool:
 
 def _is_ours(path: Path) -> bool:
     return (path / "meta.json").is_file() or ((path / "config.yml").is_file() and (path / "checkpoints").is_dir())
-
-
-# Run directories
 
 
 def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
@@ -246,9 +237,6 @@ def timing_of(run: Path) -> Timing | None:
         return Timing(float(content["calibration_s"]), _texts(content.get("variables", {})))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-# Runs of other programs
 
 
 def _read_theirs(path: Path, frame_skip: int | None) -> RunRecord:

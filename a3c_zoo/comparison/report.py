@@ -72,9 +72,6 @@ def page_of(results: Results) -> ReportPage:
     )
 
 
-# Words
-
-
 def verdict(results: Results) -> list[str]:
     """What the runs say, one sentence each. The warning about few seeds comes first."""
     lines = [results.caution] if results.caution else []
@@ -136,9 +133,6 @@ def _about_pair(env: str, pair: PairResults) -> list[str]:
     return lines
 
 
-# An environment
-
-
 def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) -> ReportSection:
     found = results.environments[env]
     figures = {f"{panel.title} by {panel.x_label}": panel for row in rows for panel in row}
@@ -198,9 +192,6 @@ def _overall(results: Results) -> list[ReportSection]:
     ]
 
 
-# Single runs
-
-
 def _single_runs(results: Results) -> ReportSection:
     rows = [
         [
@@ -217,9 +208,6 @@ def _single_runs(results: Results) -> ReportSection:
 def _left_out(results: Results) -> list[ReportSection]:
     rows = [[name, reason] for name, reason in results.left_out.items()]
     return [ReportSection("Left out", tables=[TextTable(("run", "why"), rows, words=2)])] if rows else []
-
-
-# Where it comes from
 
 
 def _settings(results: Results) -> ReportSection:

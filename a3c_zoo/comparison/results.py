@@ -238,9 +238,6 @@ def _durations(runs: Iterable[MeasuredRun], name: str) -> Durations:
     return Durations.of([getattr(each, name) for each in measures], [float(getattr(each, end)) for each in measures])
 
 
-# results.json
-
-
 def to_json(results: Results) -> dict[str, Any]:
     """The contents of results.json: every figure, with its unit, as plain data."""
     overall, noise = results.overall, results.calibration

@@ -157,9 +157,6 @@ def _sorted_runs(scores: Floats) -> Floats:
     return runs[..., : runs.shape[-1] - missing]
 
 
-# Their intervals
-
-
 def estimates(scores: ArrayLike) -> dict[str, Estimate]:
     """Every statistic in `STATISTICS` of `[S, E]` scores, by name. Raises what `estimate` does."""
     return {name: estimate(scores, statistic) for name, statistic in STATISTICS.items()}
@@ -227,9 +224,6 @@ def _draw_counts(runs: int, resamples: int, rng: np.random.Generator) -> Floats:
     return np.bincount(drawn.ravel(), minlength=resamples * runs).reshape(resamples, runs).astype(np.float64)
 
 
-# One method against another
-
-
 def probability_of_improvement(scores: ArrayLike, others: ArrayLike) -> Estimate:
     """P(X > Y) + ½ P(X = Y) for a run X of `scores` and a run Y of `others`, averaged over environments.
 
@@ -285,9 +279,6 @@ def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Band:
     return Band(above.mean(axis=0), low, high)
 
 
-# Time to a threshold
-
-
 def time_to_threshold(durations: Durations) -> TimeToThreshold:
     """The median time to reach a threshold.
 
@@ -328,9 +319,6 @@ def survival(durations: Durations) -> tuple[Floats, Band]:
     if share[-1] == 0:  # all runs have reached it; the last moment takes the bound of the one before it
         high[-1] = high[-2] if len(high) > 1 else 1.0
     return np.asarray(found.quantiles, np.float64), Band(share, low, high)
-
-
-# Claims
 
 
 def caution(seeds: Mapping[str, int]) -> str | None:

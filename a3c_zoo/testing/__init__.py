@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from a3c_zoo.testing.conformance import check_env
-from a3c_zoo.testing.distributions import plugin_distribution
 
 __all__ = ["check_env", "plugin_distribution"]
+
+
+def plugin_distribution(
+    path: Path, name: str, module_source: str, version: str = "1.0", entry_point: str | None = None
+) -> Path:
+    """Writes a distribution with one module, as an installer does, and returns its folder.
+
+    The plugin is installed if this folder is on `sys.path` or `PYTHONPATH`.
+
+    Args:
+        path: the folder, which is made if it does not exist; it may hold several distributions.
+        name: the distribution's name; the name of its module has underscores.
+        module_source: the module's source text.
+        version: the distribution's version.
+        entry_point: the plugin's name; by default the name of the distribution.
+    """
+    module = name.replace("-", "_")
+    metadata = path / f"{module}-{version}.dist-info"
+    metadata.mkdir(parents=True)
+    (path / f"{module}.py").write_text(module_source, encoding="utf-8")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+    (metadata / "entry_points.txt").write_text(f"[a3c_zoo]\n{entry_point or name} = {module}\n", encoding="utf-8")
+    return path

@@ -10,20 +10,18 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
 
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
 from a3c_zoo.plugins import offers
-from a3c_zoo.plugins.entries import load_object
+from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.testing.subject import Subject, Trajectory
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from a3c_zoo.plugins.entries import EnvEntry
 
 
 def check_env(
@@ -106,8 +104,6 @@ def _random_actions(subject: Subject, steps: int, seed: int) -> NDArray[Any]:
 
 
 def _check_spaces(subject: Subject) -> None:
-    from gymnasium.vector.utils import batch_space
-
     from a3c_zoo.learning.actions import action_distribution
     from a3c_zoo.learning.spaces import observation_spec
 
@@ -153,8 +149,6 @@ def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajecto
 
 def _check_ignored_step(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
     """NEXT_STEP: checks that the step after an end only resets."""
-    from gymnasium.spaces import Discrete
-
     ignored = np.zeros_like(trajectory.ended)
     ignored[1:] = trajectory.ended[:-1]
     for fault, message in (

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 
+from a3c_zoo.config import EnvConfig
 from a3c_zoo.learning.autoreset import autoreset_mode, episode_over
 from a3c_zoo.learning.environments import make_vector_env
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
-    from numpy.typing import NDArray
-
-    from a3c_zoo.config import EnvConfig
-    from a3c_zoo.plugins.entries import EnvEntry
-
+from a3c_zoo.plugins.entries import EnvEntry
 
 #: What a step returns for each environment, beside the observation, and whether it ended the episode.
 STEP = np.dtype([("reward", "f8"), ("terminated", "?"), ("truncated", "?"), ("ended", "?")])
