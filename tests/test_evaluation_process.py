@@ -79,7 +79,7 @@ def test_one_process_plays_checkpoints_of_several_runs(process: EvaluationProces
         reward = reward_of(seed_for(seed, SEED_EVALUATION, COMPARED_EVALUATIONS))
         assert tuple(result.by_mode) == task.modes
         for mode in task.modes:
-            figures = result.evaluation(mode)
+            figures = result.by_mode[mode].evaluation()
             assert (figures.episodes, figures.deterministic) == (5, mode == "greedy")
             assert figures.mean_return == pytest.approx(reward)
             assert 0 < figures.seconds < 60
@@ -108,7 +108,7 @@ def test_after_a_fault_the_next_task_is_played(
         played(process, with_env(tasks[0], limit_s, evaluation_fault=fault))
     assert str(raised.value).startswith(line)
     assert ("Traceback (most recent call last)" in raised.value.trace) == survives
-    assert played(process, tasks[1]).evaluation("greedy").episodes == 5
+    assert len(played(process, tasks[1]).by_mode["greedy"].episodes) == 5
     assert (pid_of(process) == before) == survives
 
 

@@ -31,8 +31,8 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 
 def test_stable_baselines_reads_the_monitor(tmp_path: Path) -> None:
-    monitor = Monitor(tmp_path / "monitor.csv", "cartpole")
-    monitor.start()
+    monitor = Monitor(tmp_path / "monitor.csv")
+    monitor.start("cartpole")
     monitor.write([])
     monitor.write([ROW, (-2.0000001, 5, 0.5, 15, 1)])
     monitor.close()
@@ -47,21 +47,21 @@ def test_stable_baselines_reads_the_monitor(tmp_path: Path) -> None:
 
 
 def started_and_closed(path: Path) -> None:
-    monitor = Monitor(path, "cartpole")
-    monitor.start()
+    monitor = Monitor(path)
+    monitor.start("cartpole")
     monitor.close()
 
 
 def test_the_monitor_is_never_overwritten(tmp_path: Path) -> None:
     started_and_closed(tmp_path / "monitor.csv")
     with pytest.raises(RunDirectoryError, match="File exists"):
-        Monitor(tmp_path / "monitor.csv", "cartpole")
+        Monitor(tmp_path / "monitor.csv")
 
 
 def test_the_monitor_goes_on_at_the_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "monitor.csv"
-    monitor = Monitor(path, "cartpole")
-    monitor.start()
+    monitor = Monitor(path)
+    monitor.start("cartpole")
     monitor.write([ROW])
     position = monitor.position
     assert position == path.stat().st_size
@@ -69,7 +69,7 @@ def test_the_monitor_goes_on_at_the_checkpoint(tmp_path: Path) -> None:
     monitor.close()
     with path.open("a") as file:
         file.write("7.0,1,")  # the writer was killed here
-    again = Monitor(path, "cartpole", position)
+    again = Monitor(path, position)
     again.write([(2.0, 3, 0.5, 20, 0)])
     again.close()
     assert path.read_text().splitlines()[2:] == ["1.5,3,0.250000,10,0", "2.0,3,0.500000,20,0"]
@@ -82,14 +82,14 @@ def test_a_shortened_monitor_is_refused(damage: str, tmp_path: Path) -> None:
     if damage == "removed":
         path.unlink()
     with pytest.raises(RunDirectoryError, match="shorter than its checkpoint says"):
-        Monitor(path, "cartpole", 100_000)
+        Monitor(path, 100_000)
     assert path.exists() == (damage == "shortened")
 
 
 def test_a_full_disk_leaves_whole_rows_only(tmp_path: Path) -> None:
     path = tmp_path / "monitor.csv"
-    monitor = Monitor(path, "cartpole")
-    monitor.start()
+    monitor = Monitor(path)
+    monitor.start("cartpole")
     monitor.write([ROW])
     before = path.read_bytes()
     with file_size_limit(len(before) + 30), pytest.raises(RunDirectoryError, match=r"cannot write .*monitor.csv: File"):

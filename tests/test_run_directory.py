@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -144,21 +145,22 @@ def test_a_lock_is_held_by_one_process_and_ends_with_it(tmp_path: Path) -> None:
     assert [run.status for run in list_runs(tmp_path)] == ["solved"]
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     path.write_text("old")
 
-    def fail(file: Any) -> None:
-        file.write(b"half of the new")
+    def fail(descriptor: int) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(path, fail)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        with pytest.raises(KeyboardInterrupt):
+            write_atomically(path, b"half of the new")
     with file_size_limit(2), pytest.raises(RunDirectoryError, match="cannot write"):
-        write_atomically(path, lambda file: file.write(b"the new"))
+        write_atomically(path, b"the new")
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
     assert path.read_text() == "old"
-    write_atomically(path, lambda file: file.write(b"new"))
+    write_atomically(path, b"new")
     assert path.read_text() == "new"
 
 

@@ -112,8 +112,7 @@ def kept_evaluations(run: Path, episodes: int) -> tuple[CheckpointEvaluation, ..
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Writes one JSON object, completely or not at all."""
-    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode()))
+    write_atomically(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
 
 def chosen_steps(known: Sequence[int]) -> list[int]:
@@ -229,7 +228,7 @@ def _play(
                     yield child.connection
                 if (at_s := played.training_s) is None:
                     raise RunDirectoryError(f"{task.checkpoint.name} does not say when in training it was made")
-                found = [CheckpointEvaluation(step, at_s, played.evaluation(mode)) for mode in task.modes]
+                found = [CheckpointEvaluation(step, at_s, played.by_mode[mode].evaluation()) for mode in task.modes]
                 keep_evaluations(run, task.episodes, found, task.config.run.seed)
                 count()
         except (EvaluationFault, ZooError) as fault:

@@ -124,7 +124,7 @@ def write_checkpoint(path: Path, agent: Mapping[str, Any], state: RunState | Pol
 
     whole = io.BytesIO()  # torch would turn the OSError of a full disk into a RuntimeError
     torch.save({"format": CHECKPOINT_FORMAT, "agent": dict(agent), "session": to_plain(state)}, whole)
-    write_atomically(path, lambda file: file.write(whole.getbuffer()))
+    write_atomically(path, whole.getbuffer())
 
 
 def checkpoint_steps(directory: RunDirectory) -> list[int]:

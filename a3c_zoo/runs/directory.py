@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -56,13 +56,13 @@ def disk_errors(path: Path, doing: str, option: str = "--runs-dir") -> Iterator[
         ) from error
 
 
-def write_atomically(path: Path, write: Callable[[Any], None]) -> None:
+def write_atomically(path: Path, content: bytes | memoryview) -> None:
     """Writes a temporary file and renames it, so that `path` is always whole, with the old or the new content."""
     with disk_errors(path, "write"):
         temporary = path.with_name(f".{path.name}.tmp")  # no other process writes here: the run is locked
         try:
             with temporary.open("wb") as file:
-                write(file)
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -155,8 +155,7 @@ class RunDirectory:
         """Writes outcome.json."""
         content = asdict(outcome)
         del content["run"]
-        text = json.dumps(content, indent=2) + "\n"
-        write_atomically(self.outcome_file, lambda file: file.write(text.encode()))
+        write_atomically(self.outcome_file, (json.dumps(content, indent=2) + "\n").encode())
 
     def outcome(self) -> Outcome | None:
         """Reads outcome.json; None if there is no such file."""
@@ -173,31 +172,21 @@ class RunDirectory:
 def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
     with disk_errors(runs_dir, "make"):
         runs_dir.mkdir(parents=True, exist_ok=True)
-    if name is not None:
-        if not re.fullmatch(r"[\w.+=@-]+", name) or name.startswith("."):
-            raise RunDirectoryError(f"--name {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
-        if not _make_one(path := runs_dir / name):
-            raise RunDirectoryError(
-                f"{path} exists already; nothing is overwritten. Choose another --name, or go on with it: --resume {name}"
-            )
-        return path
+    if name is not None and (not re.fullmatch(r"[\w.+=@-]+", name) or name.startswith(".")):
+        raise RunDirectoryError(f"--name {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
     stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
     stem = re.sub(r"[^\w.+=@-]", "_", f"{config.env_name}-{config.agent_name}-s{config.run.seed}-{stamp}")
-    names = (stem, *(f"{stem}-{number}" for number in range(2, 10_000)))
+    names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))] if name is None else [name]
     for path in (runs_dir / each for each in names):
-        if _make_one(path):
-            return path
-    raise RunDirectoryError(f"cannot find a free name for {stem} in {runs_dir}")
-
-
-def _make_one(path: Path) -> bool:
-    """Makes a directory; False if there is something of that name."""
-    with disk_errors(path, "make"):
-        try:
+        with disk_errors(path, "make"), suppress(FileExistsError):
             path.mkdir()
-        except FileExistsError:
-            return False
-    return True
+            return path
+    if name is None:
+        raise RunDirectoryError(f"cannot find a free name for {stem} in {runs_dir}")
+    raise RunDirectoryError(
+        f"{runs_dir / name} exists already; nothing is overwritten. Choose another --name, or go on with it: "
+        f"--resume {name}"
+    )
 
 
 def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR) -> RunDirectory:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -24,6 +24,7 @@ from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_object
+from a3c_zoo.processes.start import environment
 from a3c_zoo.records import Evaluation, Policy
 from a3c_zoo.runs.checkpoints import read_policy
 from a3c_zoo.seeds import SEED_EVALUATION, seed_for
@@ -129,10 +130,6 @@ class PlayedTask:
     training_s: float | None
     cpu_s: float = 0.0
 
-    def evaluation(self, mode: Mode) -> Evaluation:
-        """The figures of one mode."""
-        return self.by_mode[mode].evaluation()
-
 
 def play_task(task: EvaluationTask, on_step: Callable[[int], None]) -> PlayedTask:
     """Plays a task; all modes play the same seeds. Raises StopEvaluationError if `on_step` does."""
@@ -228,17 +225,10 @@ def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) ->
             yield Scene(_picture(env, to_play.entry.name), fps, ended)
 
 
-@contextmanager
-def _silent_sdl() -> Iterator[None]:
+def _silent_sdl() -> AbstractContextManager[None]:
     """Keeps SDL, with which many environments draw, from looking for devices and complaining that there are none."""
     dummies = {"SDL_AUDIODRIVER": "dummy"} | ({} if has_display() else {"SDL_VIDEODRIVER": "dummy"})
-    added = {name: value for name, value in dummies.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
+    return environment({name: value for name, value in dummies.items() if name not in os.environ})
 
 
 def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:

@@ -74,14 +74,10 @@ class RowFile:
 class Monitor(RowFile):
     """monitor.csv in stable-baselines3's format, plus the columns `step` (of the run) and `worker`."""
 
-    def __init__(self, path: Path, env_name: str, resume_at: int | None = None) -> None:
-        super().__init__(path, resume_at)
-        self._env_name = env_name
-
-    def start(self) -> None:
+    def start(self, env_name: str) -> None:
         """Training starts now: t_start + t is the time of day at which an episode ends."""
         if self.position == 0:
-            header = json.dumps({"t_start": time.time(), "env_id": self._env_name})
+            header = json.dumps({"t_start": time.time(), "env_id": env_name})
             self.append(f"#{header}\nr,l,t,step,worker\n")
 
     def write(self, rows: Sequence[tuple[float, int, float, int, int]]) -> None:
@@ -110,16 +106,13 @@ class TensorBoard:
         if time.monotonic() >= self._next_flush_s:
             self.flush()
 
-    def flush(self) -> None:
-        """Writes waiting points to disk, except the newest ones, which may still be replaced."""
-        whole, newest, self._waiting = self._waiting[:-1], self._waiting[-1:], []
-        self._write_out(whole)
-        self._waiting = newest
-
-    def _write_out(self, points: list[tuple[dict[str, float], int, float]]) -> None:
+    def flush(self, keep: int = 1) -> None:
+        """Writes waiting points to disk. keep: 1 for all but the newest ones, which may still be replaced; 0 for all."""
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
+        count = max(len(self._waiting) - keep, 0)
+        points, newest, self._waiting = self._waiting[:count], self._waiting[count:], []
         with disk_errors(self._folder, "write"):
             if self._writer is None:
                 self._writer = self._open()
@@ -128,7 +121,7 @@ class TensorBoard:
                 event = Event(wall_time=wall_time_s, step=step, summary=Summary(value=values))
                 self._writer.write(event.SerializeToString())
             self._writer.flush()
-        self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
+        self._next_flush_s, self._waiting = time.monotonic() + TENSORBOARD_FLUSH_S, newest
 
     def _open(self) -> RecordWriter:
         """Starts an event file for this session.
@@ -152,8 +145,7 @@ class TensorBoard:
     def close(self) -> None:
         """Writes waiting points, and closes."""
         try:
-            points, self._waiting = self._waiting, []
-            self._write_out(points)
+            self.flush(keep=0)
         finally:
             if self._writer is not None:
                 with disk_errors(self._folder, "write"):
@@ -171,16 +163,14 @@ class Publisher:
         config = setup.config
         self._watch, self.hooks = watch, setup.registry.hooks
         self.run = RunInfo(directory.path, config.env_name, config.agent_name, config)
-        self._monitor = Monitor(
-            directory.path / "monitor.csv", config.env_name, saved.monitor_position if saved else None
-        )
+        self._monitor = Monitor(directory.path / "monitor.csv", saved.monitor_position if saved else None)
         self._tensorboard = TensorBoard(directory.path / "tensorboard", saved.steps + 1 if saved else None)
         self._published = (saved.steps, saved.episodes) if saved else (0, 0)
         self._next_s = 0.0
 
     def start(self) -> None:
         """Training starts now."""
-        self._monitor.start()
+        self._monitor.start(self.run.env_name)
 
     def write(self, episodes: Sequence[Episode]) -> None:
         """Writes finished episodes to monitor.csv, in the order in which they ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +29,11 @@ RESUMABLE_KEYS = ("run.device", "run.steps", "run.episodes", "run.time_limit_s",
 def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Observer) -> Outcome:
     """Trains a fresh run in a directory of its own."""
     clock = Clock()
-    with stop_on_signals() as stop:
+    with stop_on_signals() as stop, ExitStack() as stack:
         setup.warm_up()
         watch = Watch(observer, stop, clock)
         directory = RunDirectory.create(runs_dir, setup.config, setup.meta(), name)
+        stack.callback(directory.unlock)
         return _train(setup, directory, None, watch)
 
 
@@ -57,41 +58,34 @@ def train_on(
     if refused:
         raise ZooError(f"--resume goes on with the run as it was; leave out {', '.join(refused)}")
     clock = Clock()
-    with stop_on_signals() as stop:
+    with stop_on_signals() as stop, ExitStack() as stack:
         directory.lock()
-        try:
-            setup = RunSetup.of(registry, directory.config(registry, flags), directory.meta()["serial"])
-            setup.warm_up()
-            watch = Watch(observer, stop, clock)
-            saved = newest_checkpoint(directory)
-            if flags:
-                text = dump_config(setup.config)
-                write_atomically(directory.config_file, lambda file: file.write(text.encode()))
-        except BaseException:
-            directory.unlock()
-            raise
+        stack.callback(directory.unlock)
+        setup = RunSetup.of(registry, directory.config(registry, flags), directory.meta()["serial"])
+        setup.warm_up()
+        watch = Watch(observer, stop, clock)
+        saved = newest_checkpoint(directory)
+        if flags:
+            write_atomically(directory.config_file, dump_config(setup.config).encode())
         return _train(setup, directory, saved, watch)
 
 
 def _train(setup: RunSetup, directory: RunDirectory, saved: Checkpoint | None, watch: Watch) -> Outcome:
-    """Runs the agent under a session. However it ends, the files are closed and the lock is given back."""
-    try:
-        from a3c_zoo.runs.session import Session
+    """Runs the agent under a session. However it ends, the files are closed."""
+    from a3c_zoo.runs.session import Session
 
-        session = Session(directory, setup, watch, saved)
-        # The run begins for sure. If it is killed, the outcome of an earlier session must not seem to be its own.
-        directory.outcome_file.unlink(missing_ok=True)
-        try:
-            with watch.meter.watching():
-                outcome = _run_agent(setup, session, watch.stop)
-        except BaseException:
-            with suppress(RunDirectoryError):  # the first error matters more
-                session.close()
-            raise
-        session.close()
-        return outcome
-    finally:
-        directory.unlock()
+    session = Session(directory, setup, watch, saved)
+    # The run begins for sure. If it is killed, the outcome of an earlier session must not seem to be its own.
+    directory.outcome_file.unlink(missing_ok=True)
+    try:
+        with watch.meter.watching():
+            outcome = _run_agent(setup, session, watch.stop)
+    except BaseException:
+        with suppress(RunDirectoryError):  # the first error matters more
+            session.close()
+        raise
+    session.close()
+    return outcome
 
 
 def _run_agent(setup: RunSetup, session: Session, stop: StopRequest) -> Outcome:
