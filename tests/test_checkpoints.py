@@ -23,7 +23,7 @@ from a3c_zoo.runs.checkpoints import (
     load_policy_state,
     newest_checkpoint,
     read_policy,
-    save_checkpoint,
+    step_file,
     write_checkpoint,
 )
 from a3c_zoo.runs.directory import RunDirectory
@@ -74,14 +74,15 @@ WRITER = """
 import sys, torch
 from dataclasses import replace
 from pathlib import Path
-from a3c_zoo.runs.checkpoints import save_checkpoint
+from a3c_zoo.runs.checkpoints import step_file, write_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from tests.test_checkpoints import STATE
 
 directory, step = RunDirectory(Path(sys.argv[1])), 0
 while True:
     step += 1
-    save_checkpoint(directory, {"tensor": torch.full((1_000_000,), step)}, replace(STATE, steps=step))
+    agent = {"tensor": torch.full((1_000_000,), step)}
+    write_checkpoint(step_file(directory, step), agent, replace(STATE, steps=step))
 """
 
 
@@ -92,7 +93,9 @@ def directory(tmp_path: Path) -> RunDirectory:
 
 
 def save(directory: RunDirectory, step: int, **agent: Any) -> Path:
-    return save_checkpoint(directory, agent, replace(STATE, steps=step))
+    path = step_file(directory, step)
+    write_checkpoint(path, agent, replace(STATE, steps=step))
+    return path
 
 
 def test_save_and_load(directory: RunDirectory) -> None:
@@ -105,7 +108,7 @@ def test_save_and_load(directory: RunDirectory) -> None:
     assert saved.agent.pop("tensor").tolist() == [0, 1, 2]
     assert saved.agent == {"more": [1, {"a": None}]}
     assert saved.state == PolicyState(7, STATE.seconds)
-    assert newest_checkpoint(directory).run == replace(STATE, steps=12)
+    assert newest_checkpoint(directory).state == replace(STATE, steps=12)
     assert load_policy_state(directory).state == load_policy_state(directory, "000012").state
 
 
@@ -119,9 +122,9 @@ def test_format_1_is_read_and_written_key_by_key(directory: RunDirectory) -> Non
     path = directory.checkpoints / "step-000000000007.pt"
     torch.save(FORMAT_1, path)
     checkpoint = newest_checkpoint(directory)
-    assert checkpoint.run == STATE
+    assert checkpoint.state == STATE
     assert checkpoint.agent["numbers"] == FORMAT_1["agent"]["numbers"]
-    save_checkpoint(directory, checkpoint.agent, checkpoint.run)
+    write_checkpoint(path, checkpoint.agent, checkpoint.state)
     written = torch.load(path, weights_only=True)
     assert {**written, "agent": None} == {**FORMAT_1, "agent": None}
     assert written["agent"].keys() == FORMAT_1["agent"].keys()

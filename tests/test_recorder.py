@@ -13,8 +13,11 @@ from stable_baselines3.common.monitor import load_results
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.runs.progress import EpisodeWindow
+from a3c_zoo.records import Episode
+from a3c_zoo.runs.checkpoints import ResourceState, RunState, WindowState
+from a3c_zoo.runs.progress import RunProgress
 from a3c_zoo.runs.recorder import Monitor, TensorBoard
+from a3c_zoo.runs.resources import Clock
 
 ROW = (1.5, 3, 0.25, 10, 0)
 
@@ -153,16 +156,20 @@ def test_events_on_a_full_disk(tmp_path: Path, capfd: pytest.CaptureFixture[str]
 
 
 def test_the_window_covers_the_last_hundred_episodes() -> None:
-    window = EpisodeWindow()
-    assert window.mean_return is None
-    assert window.mean_length is None
-    for number in range(99):
-        window.add(float(number), number)
-    assert not window.is_full
-    for number in range(99, 150):
-        window.add(float(number), number)
-    assert window.is_full
-    assert window.mean_return == window.mean_length == sum(range(50, 150)) / 100 == 99.5
-    other = EpisodeWindow(window.state())
-    other.add(150.0, 150)
-    assert other.mean_return == 100.5
+    progress = RunProgress(Clock(), None)
+    assert progress.now().mean_return_100 is None
+    assert progress.now().mean_length_100 is None
+    progress.add([], [episode(number) for number in range(99)])
+    assert progress.now().window == 99
+    progress.add([], [episode(number) for number in range(99, 150)])
+    now = progress.now()
+    assert (now.window, now.episodes) == (100, 150)
+    assert now.mean_return_100 == now.mean_length_100 == sum(range(50, 150)) / 100 == 99.5
+    window = WindowState([*progress.returns], [*progress.lengths])
+    resumed = RunProgress(Clock(), RunState(150, 150, 0, 0, 100, window, 0, {}, ResourceState(None, None)))
+    resumed.add([], [episode(150)])
+    assert resumed.now().mean_return_100 == 100.5
+
+
+def episode(number: int) -> Episode:
+    return Episode(float(number), number, step=0, time_s=0.0, worker=0)

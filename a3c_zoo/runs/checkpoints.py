@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Evaluation
 from a3c_zoo.runs.directory import RunDirectory, write_atomically
-from a3c_zoo.saved_state import from_plain, to_plain
+from a3c_zoo.saved_state import State, from_plain, to_plain
 
 #: Rises when a checkpoint of an older version can no longer be read.
 CHECKPOINT_FORMAT = 1
@@ -96,26 +96,16 @@ class PolicyState:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A whole checkpoint, from which training goes on."""
+class Checkpoint(Generic[State]):
+    """A checkpoint as it is read.
+
+    Attributes:
+        agent: for `AgentEntry.load`, or for `AgentEntry.run` to go on from.
+        state: the run's part: a `RunState` to go on with training, a `PolicyState` to act.
+    """
 
     agent: dict[str, Any]
-    run: RunState
-
-
-@dataclass(frozen=True, slots=True)
-class SavedPolicy:
-    """The part of a checkpoint that acting needs; `agent` is for `AgentEntry.load`."""
-
-    agent: dict[str, Any]
-    state: PolicyState
-
-
-def save_checkpoint(directory: RunDirectory, agent: Mapping[str, Any], run: RunState) -> Path:
-    """Writes a checkpoint, whole or not at all, and returns its file."""
-    path = _file(directory, run.steps)
-    write_checkpoint(path, agent, run)
-    return path
+    state: State
 
 
 def write_checkpoint(path: Path, agent: Mapping[str, Any], state: RunState | PolicyState) -> None:
@@ -145,37 +135,36 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
     if not known:
         raise RunDirectoryError(f"run {directory.path.name} has no checkpoint{' but best' if best.exists() else ''}")
     if which == "final":
-        return _file(directory, known[-1])
+        return step_file(directory, known[-1])
     if which.isdecimal() and int(which) in known:
-        return _file(directory, int(which))
+        return step_file(directory, int(which))
     names = ["final", *([BEST] if best.exists() else []), *(str(step) for step in known[-8:])]
     hint = " (best: of a run with run.evaluation_every_s or _steps)" if which == BEST else ""
     raise RunDirectoryError(f"run {directory.path.name} has no checkpoint '{which}'; it has: {', '.join(names)}{hint}")
 
 
-def _file(directory: RunDirectory, step: int) -> Path:
+def step_file(directory: RunDirectory, step: int) -> Path:
+    """Where the checkpoint at a step is, or will be."""
     return directory.checkpoints / f"step-{step:012d}.pt"
 
 
-def newest_checkpoint(directory: RunDirectory) -> Checkpoint:
+def newest_checkpoint(directory: RunDirectory) -> Checkpoint[RunState]:
     """Reads the newest checkpoint, to go on with training.
 
     Raises:
         RunDirectoryError: there is none, or it is damaged or of another format.
     """
-    path = checkpoint_file(directory, "final")
-    return Checkpoint(*_read(path, RunState, _older(directory)))
+    return _read(checkpoint_file(directory, "final"), RunState, _older(directory))
 
 
-def load_policy_state(directory: RunDirectory, which: str = "final") -> SavedPolicy:
+def load_policy_state(directory: RunDirectory, which: str = "final") -> Checkpoint[PolicyState]:
     """Reads one checkpoint of a run, to act with; `which` as in `checkpoint_file`. Raises as `newest_checkpoint`."""
-    path = checkpoint_file(directory, which)
-    return SavedPolicy(*_read(path, PolicyState, _older(directory) if which == "final" else ""))
+    return _read(checkpoint_file(directory, which), PolicyState, _older(directory) if which == "final" else "")
 
 
-def read_policy(path: Path) -> SavedPolicy:
+def read_policy(path: Path) -> Checkpoint[PolicyState]:
     """Reads any checkpoint's file, to act with. Raises as `newest_checkpoint`."""
-    return SavedPolicy(*_read(path, PolicyState))
+    return _read(path, PolicyState)
 
 
 def _older(directory: RunDirectory) -> str:
@@ -184,8 +173,8 @@ def _older(directory: RunDirectory) -> str:
     return f". The one before it is at step {steps[-1]}; to go on from there, delete this one" if steps else ""
 
 
-def _read(path: Path, kind: type[Any], hint: str = "") -> tuple[dict[str, Any], Any]:
-    """The agent's part, and the run's as a `kind`. hint: the end of the message where the file is damaged."""
+def _read(path: Path, kind: type[State], hint: str = "") -> Checkpoint[State]:
+    """Reads a file. kind: of the run's part. hint: the end of the message where the file is damaged."""
     import torch
 
     try:
@@ -195,7 +184,7 @@ def _read(path: Path, kind: type[Any], hint: str = "") -> tuple[dict[str, Any], 
             for key in ("agent", "session"):
                 if not isinstance(content.get(key), dict):
                     raise ValueError(f"it has no {key}")
-            return content["agent"], from_plain(kind, content["session"], "session")
+            return Checkpoint(content["agent"], from_plain(kind, content["session"], "session"))
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise RunDirectoryError(f"checkpoint {path} cannot be read: {reason}{hint}") from error

@@ -20,6 +20,7 @@ from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, play_task
 from a3c_zoo.runs.evaluation_process import EvaluationFault, EvaluationProcess
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.recorder import RowFile
+from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
 
@@ -60,8 +61,7 @@ class Evaluator:
     """Decides when to evaluate, and records what was played.
 
     Args:
-        task: the evaluation that is repeated; its checkpoint is written anew each time. player: plays it.
-        saved: `state()` of an earlier session, to go on from.
+        player: plays an evaluation; its checkpoint is written anew each time. saved: `state()` of an earlier session, to go on from.
 
     Attributes:
         result: the newest, None before the first. fault: why the evaluator has ended, None while it has not.
@@ -70,12 +70,21 @@ class Evaluator:
     def __init__(
         self,
         directory: RunDirectory,
-        task: EvaluationTask,
+        setup: RunSetup,
         player: EvaluationProcess | EvaluationInTurn,
         saved: EvaluatorState | None,
     ) -> None:
-        self._directory, self._task, self._player = directory, task, player
-        self._run = task.config.run
+        self._directory, self._player, self._run = directory, player, setup.config.run
+        self._task = EvaluationTask(
+            setup.entry,
+            setup.network,
+            setup.config,
+            setup.agent.load,
+            directory.evaluated_file,
+            number=EVALUATOR_EVALUATIONS,
+            episodes=self._run.evaluator_episodes,
+            num_envs=self._run.evaluation_envs,
+        )
         self._file = RowFile(directory.path / "evaluations.csv", saved.position if saved else None)
         self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
         self._best: tuple[float, int] | None = None  # mean return and step
@@ -88,20 +97,20 @@ class Evaluator:
         self.result: EvaluatorResult | None = None
         self.fault: str | None = None
 
-    def look(self, snapshot: Snapshot, steps: int, training_s: float) -> bool:
-        """Begins an evaluation that is due, or takes in one that has ended. Returns whether `result` is new."""
+    def look(self, snapshot: Snapshot, steps: int, training_s: float) -> EvaluatorResult | None:
+        """Begins an evaluation that is due, or takes in one that has ended. Returns `result` if it is new."""
         if self._is_stopped:
-            return False
+            return None
         try:
             if self._evaluated is None and self._is_due(steps, training_s):
                 self._begin(snapshot, steps, training_s)
             if self._evaluated is None or (played := self._player.result()) is None:
-                return False
+                return None
         except EvaluationFault as fault:
             self._give_up(fault)
-            return False
+            return None
         self._take(played, *self._evaluated)
-        return True
+        return self.result
 
     def _is_due(self, steps: int, training_s: float) -> bool:
         every_s, every_steps = self._run.evaluation_every_s, self._run.evaluation_every_steps

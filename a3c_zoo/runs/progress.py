@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from a3c_zoo.records import Episode, Evaluation, EvaluatorResult, Progress, Reason, Report, Snapshot, score
-from a3c_zoo.runs.checkpoints import RunState, WindowState
+from a3c_zoo.runs.checkpoints import RunState
 from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import RunSetup, Watch
@@ -22,61 +22,37 @@ WINDOW = 100
 SPEED_WINDOW_S = 5.0
 
 
-class EpisodeWindow:
-    """The last 100 episodes, in the order in which they ended."""
-
-    def __init__(self, saved: WindowState | None = None) -> None:
-        self.returns: deque[float] = deque(saved.returns if saved else (), WINDOW)
-        self.lengths: deque[int] = deque(saved.lengths if saved else (), WINDOW)
-
-    def add(self, episode_return: float, length: int) -> None:
-        """Takes in one more episode."""
-        self.returns.append(episode_return)
-        self.lengths.append(length)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it covers 100 episodes."""
-        return len(self.returns) == WINDOW
-
-    @property
-    def mean_return(self) -> float | None:
-        """Mean return, None while empty."""
-        return sum(self.returns) / len(self.returns) if self.returns else None
-
-    @property
-    def mean_length(self) -> float | None:
-        """Mean length in steps, None while empty."""
-        return sum(self.lengths) / len(self.lengths) if self.lengths else None
-
-    def state(self) -> WindowState:
-        """For a checkpoint."""
-        return WindowState(list(self.returns), list(self.lengths))
-
-
 class RunProgress:
     """Adds up what the agent reports, over all sessions of the run.
 
     Attributes:
         steps: agent steps. episodes: finished episodes. updates: optimizer steps. metrics: the newest value of each.
+        returns, lengths: those of the last 100 episodes, in the order in which they ended.
     """
 
     def __init__(self, clock: Clock, saved: RunState | None) -> None:
         self._clock = clock
         self.steps, self.episodes, self.updates = (saved.steps, saved.episodes, saved.updates) if saved else (0, 0, 0)
-        self.window = EpisodeWindow(saved.window if saved else None)
+        self.returns: deque[float] = deque(saved.window.returns if saved else (), WINDOW)
+        self.lengths: deque[int] = deque(saved.window.lengths if saved else (), WINDOW)
         self.metrics: dict[str, float] = {}
         self._speeds: deque[tuple[float, int]] = deque()  # (training seconds, steps) of the last seconds
 
     def add(self, reports: Sequence[Report], episodes: Sequence[Episode]) -> None:
         """Takes in reports, and their episodes in the order in which they ended."""
         for episode in episodes:  # as plain numbers: a checkpoint that holds NumPy's cannot be read
-            self.window.add(float(episode.episode_return), int(episode.length))
+            self.returns.append(float(episode.episode_return))
+            self.lengths.append(int(episode.length))
         self.episodes += len(episodes)
         for report in reports:
             self.steps = max(self.steps, int(report.steps))
             self.updates = max(self.updates, int(report.updates))
             self.metrics.update(report.metrics)
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the last 100 episodes, None before the first."""
+        return sum(self.returns) / len(self.returns) if self.returns else None
 
     def now(self, evaluator: EvaluatorResult | None = None) -> Progress:
         """Where the run stands. evaluator: the newest result of the evaluator beside training."""
@@ -92,9 +68,9 @@ class RunProgress:
             updates=self.updates,
             training_s=training_s,
             steps_per_s=steps / seconds if seconds > 0 else 0.0,
-            mean_return_100=self.window.mean_return,
-            mean_length_100=self.window.mean_length,
-            window=len(self.window.returns),
+            mean_return_100=self.mean_return,
+            mean_length_100=sum(self.lengths) / len(self.lengths) if self.lengths else None,
+            window=len(self.returns),
             metrics=self.metrics,
             evaluator=evaluator,
         )
@@ -135,14 +111,8 @@ class Stopping:
 
     def is_check_due(self) -> bool:
         """Whether the last 100 episodes have reached the target."""
-        window = self._progress.window
-        return (
-            self.target is not None
-            and self._progress.episodes >= self.next_check
-            and window.is_full
-            and window.mean_return is not None
-            and window.mean_return >= self.target
-        )
+        mean, is_allowed = self._progress.mean_return, self._progress.episodes >= self.next_check
+        return is_allowed and self.target is not None and mean is not None and mean >= self.target
 
     def decide(self, snapshot: Snapshot) -> None:
         """Plays a check that is due, and fills in `ended`. Training stands still."""
@@ -175,7 +145,7 @@ class Stopping:
 
     def is_solved(self, reason: Reason) -> bool:
         """Whether a run that ends for this reason has reached its environment's threshold, in training and check."""
-        threshold, mean, evaluation = self._setup.entry.threshold, self._progress.window.mean_return, self.evaluation
+        threshold, mean, evaluation = self._setup.entry.threshold, self._progress.mean_return, self.evaluation
         if reason not in ("solved", "stop-return") or threshold is None or mean is None or evaluation is None:
             return False
         return min(mean, evaluation.mean_return) >= threshold

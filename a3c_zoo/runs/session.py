@@ -9,15 +9,13 @@ from typing import Any
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.records import Outcome, Reason, Report, Snapshot
-from a3c_zoo.runs.checkpoints import Checkpoint, RunState, save_checkpoint
+from a3c_zoo.runs.checkpoints import Checkpoint, RunState, WindowState, step_file, write_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
-from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
 from a3c_zoo.runs.progress import RunProgress, Stopping
 from a3c_zoo.runs.recorder import Publisher
 from a3c_zoo.runs.setup import RunSetup, Watch
-from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
 
 
 class Session:
@@ -27,13 +25,13 @@ class Session:
         directory: the run's, locked. watch: what goes along with the session. saved: the checkpoint to go on from.
     """
 
-    def __init__(self, directory: RunDirectory, setup: RunSetup, watch: Watch, saved: Checkpoint | None) -> None:
+    def __init__(self, directory: RunDirectory, setup: RunSetup, watch: Watch, saved: Checkpoint[RunState] | None) -> None:
         self.directory, self.entry, self.config = directory, setup.entry, setup.config
         self.network, self.optimizer = setup.network, setup.optimizer
         self.supported_spaces: Sequence[str] = setup.agent.spaces
         self.serial = setup.serial
         self.checkpoint: Mapping[str, Any] | None = saved.agent if saved else None
-        state = saved.run if saved else None
+        state = saved.state if saved else None
         self._watch, self._clock = watch, watch.clock
         if state:
             watch.clock.go_on_from(state.seconds)
@@ -41,28 +39,16 @@ class Session:
         self._progress = RunProgress(watch.clock, state)
         self._stopping = Stopping(setup, watch, self._progress, state)
         self._publisher = Publisher(directory, setup, watch, state)
-        self._evaluator = self._make_evaluator(setup, state) if self.config.run.has_evaluator else None
+        self._evaluator: Evaluator | None = None
+        if self.config.run.has_evaluator:
+            in_turn = EvaluationInTurn(watch.clock, watch.stop.stop_evaluation)
+            player = in_turn if self.serial else EvaluationProcess("a3c-zoo evaluator")
+            self._evaluator = Evaluator(directory, setup, player, state.evaluator if state else None)
         self._snapshot: Snapshot | None = None
         self._saved_steps = self._progress.steps
         self._next_checkpoint_s = 0.0
         self._next_pause = self.config.run.next_pause(self._progress.steps)
         watch.observer.starting(setup.title, self._stopping.target, self.config.run, directory.path)
-
-    def _make_evaluator(self, setup: RunSetup, state: RunState | None) -> Evaluator:
-        run = self.config.run
-        task = EvaluationTask(
-            self.entry,
-            self.network,
-            self.config,
-            setup.agent.load,
-            self.directory.evaluated_file,
-            number=EVALUATOR_EVALUATIONS,
-            episodes=run.evaluator_episodes,
-            num_envs=run.evaluation_envs,
-        )
-        in_turn = EvaluationInTurn(self._clock, self._watch.stop.stop_evaluation) if self.serial else None
-        player = in_turn or EvaluationProcess("a3c-zoo evaluator")
-        return Evaluator(self.directory, task, player, state.evaluator if state else None)
 
     # What an agent calls (`RunContext`)
 
@@ -118,8 +104,8 @@ class Session:
         evaluator, snapshot = self._evaluator, self._snapshot
         if evaluator is None or evaluator.fault or snapshot is None or self._stopping.why():
             return
-        if evaluator.look(snapshot, self._progress.steps, self._clock.of("training")) and evaluator.result:
-            self._publisher.evaluated(evaluator.result)
+        if result := evaluator.look(snapshot, self._progress.steps, self._clock.of("training")):
+            self._publisher.evaluated(result)
         if evaluator.fault:
             log = self.directory.path / "evaluator.log"
             self._watch.observer.message(f"the evaluator has failed, training goes on: {evaluator.fault} (see {log})")
@@ -132,7 +118,7 @@ class Session:
         with self._clock.during("checkpoint"):
             self._watch.meter.sample()
             agent_state = snapshot.state()
-            save_checkpoint(self.directory, agent_state, self._state())
+            write_checkpoint(step_file(self.directory, self._progress.steps), agent_state, self._state())
         self._saved_steps = self._progress.steps
         self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
         self._next_pause = self.config.run.next_pause(self._progress.steps)
@@ -147,7 +133,7 @@ class Session:
             evaluations=stopping.evaluations,
             next_check=stopping.next_check,
             evaluation=stopping.evaluation,
-            window=progress.window.state(),
+            window=WindowState([*progress.returns], [*progress.lengths]),
             monitor_position=self._publisher.sync(),
             seconds={**self._clock.seconds},
             evaluator=self._evaluator.state() if self._evaluator else None,
@@ -180,7 +166,7 @@ class Session:
             startup_s=self._clock.of("startup"),
             total_s=self._clock.total_s,
             steps_per_s=progress.steps / training_s if training_s > 0 else 0.0,
-            mean_return_100=progress.window.mean_return,
+            mean_return_100=progress.mean_return,
             evaluation=self._stopping.evaluation,
             cpu_s=self._watch.meter.cpu_s,
             peak_memory_mib=self._watch.meter.peak_memory_mib,

@@ -12,7 +12,7 @@ from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.records import Outcome, Reason
-from a3c_zoo.runs.checkpoints import Checkpoint, newest_checkpoint
+from a3c_zoo.runs.checkpoints import Checkpoint, RunState, newest_checkpoint
 from a3c_zoo.runs.directory import RunDirectory, write_atomically
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
@@ -70,7 +70,7 @@ def train_on(
         return _train(setup, directory, saved, watch)
 
 
-def _train(setup: RunSetup, directory: RunDirectory, saved: Checkpoint | None, watch: Watch) -> Outcome:
+def _train(setup: RunSetup, directory: RunDirectory, saved: Checkpoint[RunState] | None, watch: Watch) -> Outcome:
     """Runs the agent under a session. However it ends, the files are closed."""
     from a3c_zoo.runs.session import Session
 
