@@ -96,7 +96,7 @@ def test_measures_of_a_run() -> None:
 
 
 def test_an_earlier_checkpoint_is_not_a_runs_end() -> None:
-    """An evaluation was interrupted, or the run went on after it: of five such runs nothing is claimed."""
+    """An evaluation was interrupted, or the run went on after it: the report claims nothing about such runs."""
     whole = record("a3c", 1)
     partly = [record("a3c", seed, evaluations=whole.evaluations[:4]) for seed in range(2, 6)]
     figures = measure(partly[0], "x").measures
@@ -254,8 +254,8 @@ def test_the_verdict_claims_only_what_runs_can_show(ten: Results) -> None:
     assert line.endswith("; these runs show no difference.")
 
 
-def test_a_difference_that_hangs_on_pairs_of_which_nothing_is_known_is_none() -> None:
-    """Eight of ten runs get there after 20.5 s, two end after 40 s without; all of the slow ones do after 100 s."""
+def test_a_difference_that_depends_on_pairs_of_unknown_order_is_none() -> None:
+    """Eight of ten runs reach the threshold after 20.5 s and two end after 40 s; all slow runs reach it after 100 s."""
     fast = [record("a3c", seed, reached_at=110 if seed < 8 else None) for seed in range(10)]
     slow = [record("sb3-a2c", seed, reached_at=110) for seed in range(10)]
     slow = [replace(each, curve=replace(each.curve, seconds=each.curve.seconds * 5)) for each in slow]

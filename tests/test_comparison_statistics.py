@@ -53,7 +53,7 @@ def column(*values: float) -> Any:
     [
         (column(1, 2, 3, 4, 5, 6, 7, 8), (4.5, 4.5, 4.5)),  # the middle half is 3 4 5 6
         (column(0, 3, 2, 1, 100), (2.0, 2.0, 21.2)),  # one goes at each end: (1 + 2 + 3) / 3
-        (column(9, 1, 2), (4.0, 2.0, 4.0)),  # three quarters of a run are none
+        (column(9, 1, 2), (4.0, 2.0, 4.0)),  # ⌊3 / 4⌋ = 0 runs go at each end
         (column(7), (7.0, 7.0, 7.0)),
         (np.array([[0.0, 10.0], [4.0, 30.0]]), (7.0, 7.0, 11.0)),  # 0 and 30 go
     ],
@@ -93,13 +93,13 @@ def test_an_interval_is_that_of_every_draw_there_is() -> None:
 
 
 def test_draws_are_stratified_by_environment() -> None:
-    # However runs are drawn, half of them are of the environment where all scores are 10.
+    # In every draw, half of the runs are of the environment where all scores are 10.
     scores = np.array([[0.0, 10.0]] * 5)
     assert estimate(scores, mean) == Estimate(5.0, 5.0, 5.0)
 
 
 def test_a_run_is_drawn_with_all_its_checkpoints() -> None:
-    # At each checkpoint the same runs, in another order of size: a mean over both is 2.5 whatever is drawn.
+    # The second checkpoint has the same scores in reverse order: the two means of a draw always sum to 5.
     first = np.array([1.0, 2.0, 3.0, 4.0])
     curves = np.stack([first, 5 - first], axis=1)[:, None, :]
     found = band(curves, mean)
@@ -183,7 +183,7 @@ def test_survival_by_hand() -> None:
     runs = Durations.of([1.0, 2.0, None, 4.0], [9.0, 9.0, 3.0, 9.0])
     times, found = survival(runs)
     assert times.tolist() == [1, 2, 3, 4]
-    assert found.value.tolist() == [0.75, 0.5, 0.5, 0.0]  # the third run leaves; of the one that is left all get there
+    assert found.value.tolist() == [0.75, 0.5, 0.5, 0.0]  # the third run is censored; the last run of all reaches it
     assert time_to_threshold(runs)[:3] == (3, 4, 2.0)  # three of four runs reach it, half of them by 2
     # At 1: log(−log ¾) ± 1.96 √(1 / 12) / log ¾, back from there.
     reach = 1.959964 * math.sqrt(1 / 12) / abs(math.log(0.75))
@@ -225,19 +225,20 @@ def test_survival_says_nothing_on_stderr() -> None:
 def test_who_is_earlier_by_hand() -> None:
     ours = Durations.of([1.0, 5.0, None, 2.0], [9.0, 9.0, 4.0, 9.0])
     theirs = Durations.of([3.0, None], [9.0, 3.0])
-    # 1 and 2 are earlier than 3 and than whoever had not got there at 3. 5 is later than 3; the other may have taken
-    # longer than 5, so it is not known. Who had not got there at 4 is later than 3, and of the other nothing is known.
+    # 1 and 2 are earlier than 3, and earlier than the run that ended at 3. 5 is later than 3; the run that ended at 3
+    # may have reached the threshold before or after 5, so the order is unknown. Our run that ended at 4 is later than
+    # 3; its order with the run that ended at 3 is unknown.
     assert probability_of_earlier(ours, theirs).value == (2 + 2 + 0.5 + 0.5) / 8
     assert probability_of_earlier(theirs, ours).value == (0 + 0 + 1 + 1 + 0 + 0 + 0.5 + 0.5) / 8
     assert probability_of_earlier(ours, theirs).unknown == probability_of_earlier(theirs, ours).unknown == 2 / 8
-    # At the same moment, to get there is earlier than to end.
+    # At the same moment, a run that reaches the threshold is earlier than a run that ends.
     assert probability_of_earlier(durations(3.0), durations(None, end=3.0)).value == 1.0
     assert probability_of_earlier(durations(None, end=3.0), durations(3.0)).value == 0.0
     assert probability_of_earlier(durations(3.0), durations(3.0)).value == 0.5
 
 
 def test_a_fast_method_that_fails_is_not_known_to_be_later() -> None:
-    """Five of ten are there after 10 s, five end after 30 s without; of the other method all are there after 100 s."""
+    """Five of ten runs reach it after 10 s and five end after 30 s; every run of the other does after 100 s."""
     fast, slow = Durations.of([10.0] * 5 + [None] * 5, [30.0] * 10), durations(*[100.0] * 10)
     chance = probability_of_earlier(fast, slow)
     assert (chance.value, chance.unknown) == (0.75, 0.5)  # between 0.5 and 1

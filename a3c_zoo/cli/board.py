@@ -71,7 +71,8 @@ class Board(ComparisonWatcher):
         what = "finished before" if trained.run.done else "trained" if trained.fault is None else "FAILED"
         if not self._display.is_live or trained.fault is not None:
             fault = f": {trained.fault}" if trained.fault else ""
-            self._display.say(f"{trained.run.title}: {what}{fault} → {trained.path}")
+            run = trained.run
+            self._display.say(f"{run.method} on {run.env}, seed {run.seed}: {what}{fault} → {trained.path}")
         self._show("")
 
     def evaluating(self, done: int, total: int) -> None:

@@ -1,1 +1,1 @@
-"""Comparisons: what is trained, how it is evaluated, and what can be said about it."""
+"""Comparisons: plan, training, evaluation, statistics and report of several methods."""

@@ -19,9 +19,9 @@ from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR
 from a3c_zoo.runs.signals import stop_on_signals
 
 DEFAULT_SEEDS: Final = 5
-#: The folder of reports that the caller named no place for.
+#: The folder of reports for which the caller named none.
 DEFAULT_OUT_DIR: Final = Path("comparisons")
-#: If the names of the environments are longer, a report's folder has their number in its name.
+#: If the environments' names are longer together, the name of the report's folder has their number instead.
 MAX_STEM: Final = 100
 #: The files of a report.
 REPORT_FILES: Final = ("report.md", "report.html", "results.json", "curves.png", "curves.svg")
@@ -35,7 +35,7 @@ class Comparison:
         results: every figure with its unit; the contents of `results.json`.
         left_out: run → why its figures are not in the results.
         out: the folder of the report: `report.html`, `report.md`, `results.json`, `curves.png`, `curves.svg`.
-        verdict: what the runs say, one sentence each.
+        verdict: the conclusions, one sentence each.
         failed: the names of the runs whose training failed.
     """
 

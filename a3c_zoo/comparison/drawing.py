@@ -40,7 +40,7 @@ Summary = Callable[[Floats], Band]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """What shares a colour: single runs, and their middle with a band, at `points` `[P]`; None if it has none."""
+    """The runs of one colour, and their middle with a band at `points` `[P]`; both are None if there is no band."""
 
     runs: Sequence[Line]
     points: Floats | None = None

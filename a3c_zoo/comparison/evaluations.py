@@ -21,6 +21,7 @@ from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation
+from a3c_zoo.runs.checkpoints import checkpoint_file, checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory, disk_errors, write_atomically
 from a3c_zoo.seeds import COMPARED_EVALUATIONS
 
@@ -58,7 +59,7 @@ class CheckpointEvaluation:
 
     @property
     def key(self) -> tuple[int, bool]:
-        """What the evaluations of a run differ in: agent steps, and whether actions were greedy."""
+        """Agent steps, and whether actions were greedy. No two evaluations of a run have the same key."""
         return self.steps, self.evaluation.deterministic
 
 
@@ -116,11 +117,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def chosen_steps(known: Sequence[int]) -> list[int]:
-    """The steps of a run's checkpoints that are evaluated: those nearest to ten equal parts of the last.
-
-    Args:
-        known: the steps of all its checkpoints, rising.
-    """
+    """Chooses the checkpoints to evaluate, those nearest to ten equal parts of the last. known: all steps, rising."""
     targets = [known[-1] * part / CHECKPOINTS for part in range(1, CHECKPOINTS + 1)]
     return sorted({min(known, key=lambda step: abs(step - target)) for target in targets})
 
@@ -131,8 +128,7 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
     Raises:
         ZooError: the run has no checkpoint, or its configuration cannot be read.
     """
-    from a3c_zoo.runs.checkpoints import checkpoint_file, checkpoint_steps  # torch: reading needs none
-    from a3c_zoo.runs.evaluation import EvaluationTask
+    from a3c_zoo.runs.evaluation import EvaluationTask  # torch: reading needs none
 
     directory, registry = RunDirectory(run), get_registry()
     known = checkpoint_steps(directory)
@@ -204,12 +200,10 @@ def _waiting(runs: Sequence[Path], episodes: int, faults: dict[Path, str]) -> _W
     waiting: _Waiting = deque()
     for run in runs:
         try:
-            tasks = missing_tasks(run, episodes)
+            if tasks := missing_tasks(run, episodes):
+                waiting.append((run, tasks))
         except ZooError as error:
             faults[run] = str(error)
-            continue
-        if tasks:
-            waiting.append((run, tasks))
     return waiting
 
 

@@ -86,11 +86,7 @@ def evaluation_curve(record: RunRecord, by: Axis, deterministic: bool = False) -
 
 
 def measure(record: RunRecord, label: str) -> MeasuredRun:
-    """Measures a run.
-
-    Args:
-        label: its name in the report.
-    """
+    """Measures a run. label: its name in the report."""
     outcome, curve = record.outcome, record.curve
     threshold = threshold_of(record.env)
     moment = None if threshold is None else reached(curve, threshold)

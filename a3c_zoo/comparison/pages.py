@@ -37,11 +37,6 @@ class TextTable:
     marked: frozenset[int] = frozenset()
     words: int = 1
 
-    @property
-    def is_words(self) -> bool:
-        """Whether no column holds figures. The text of its cells may then wrap."""
-        return self.words >= len(self.columns)
-
 
 @dataclass(frozen=True, slots=True)
 class ReportSection:

@@ -1,4 +1,4 @@
-"""What a comparison is going to run: every method, environment and seed, and which of these runs exist already."""
+"""The plan of a comparison: every method, environment and seed, and which of these runs exist already."""
 
 from __future__ import annotations
 
@@ -68,19 +68,10 @@ class PlannedRun:
     guess_s: float
     is_guessed: bool
 
-    @property
-    def title(self) -> str:
-        """The run in words."""
-        return f"{self.method} on {self.env}, seed {self.seed}"
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All runs of a comparison, in the order in which they are trained.
-
-    Attributes:
-        left_out: damaged run that would have been used → reason.
-    """
+    """All runs of a comparison, in the order of training. left_out: damaged run that would have been used → reason."""
 
     runs: tuple[PlannedRun, ...]
     runs_dir: Path
@@ -215,7 +206,7 @@ def _plan_run(
 
 
 def _settings(registry: Registry, entry: EnvEntry, method: Method, budget: Budget) -> dict[str, Any]:
-    """What a comparison sets beside seed and budget, "section.key" → value.
+    """The settings of every run of a comparison beside seed and budget, "section.key" → value.
 
     A run ends with its budget and nowhere else. Checkpoints come at equal parts of it. Nothing plays beside training.
     """

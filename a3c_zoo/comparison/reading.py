@@ -94,8 +94,7 @@ class RunRecord:
 def method_name(agent: str, stack: str | None) -> str:
     """The name of a run's method: the agent's, with `@zoo` for a library's algorithm on the zoo's environments.
 
-    Args:
-        stack: the value of `env.stack`: whose environments the agent was trained on.
+    stack: the value of `env.stack`; it says whose environments the agent was trained on.
     """
     entry = get_registry().agents.get(agent)
     return f"{agent}@zoo" if entry is not None and "own" in entry.stacks and stack == "zoo" else agent

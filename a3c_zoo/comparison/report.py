@@ -73,7 +73,7 @@ def page_of(results: Results) -> ReportPage:
 
 
 def verdict(results: Results) -> list[str]:
-    """What the runs say, one sentence each. The warning about few seeds comes first."""
+    """The conclusions, one sentence each. The warning about few seeds comes first."""
     lines = [results.caution] if results.caution else []
     if results.left_out:
         lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below.")
@@ -87,7 +87,7 @@ def verdict(results: Results) -> list[str]:
 
 
 def notes(results: Results) -> list[str]:
-    """What makes runs hard to compare, one sentence each."""
+    """Differences and gaps that make runs hard to compare, one sentence each."""
     unplayed = [run.measures.run for run in results.runs if run.measures.final_return is None]
     found = [f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing."] if unplayed else []
     found += [

@@ -1,4 +1,4 @@
-"""What several runs say together: the record behind results.json and behind the report."""
+"""The results of several runs together: the record behind results.json and behind the report."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ COSTS: Final[Mapping[str, str]] = {
     "cpu_s": "CPU time",
     "peak_memory_mib": "peak memory, MiB",
 }
-#: The time that a run takes to the threshold → the run's end in the same unit (both fields of `Measures`), and how an
-#: earlier run reaches the threshold, in words.
+#: Field of `Measures` with a time to the threshold → the field with the run's end in the same unit, and how an earlier
+#: run reaches the threshold, in words.
 DURATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "seconds_to_threshold": ("training_s", "in less time"),
     "steps_to_threshold": ("steps", "in fewer steps"),
@@ -136,7 +136,7 @@ class Results:
 
 
 def results_of(runs: Sequence[MeasuredRun], left_out: Mapping[str, str], as_found: bool = False) -> Results:
-    """Computes what runs say together."""
+    """Computes the results of runs. left_out: run → reason. as_found: the runs were not made for this comparison."""
     records = [each.record for each in runs]
     names = list(dict.fromkeys(record.method for record in records))
     environments = {env: _environment(runs, env, names) for env in dict.fromkeys(record.env for record in records)}
@@ -180,7 +180,7 @@ def _spread(values: Floats) -> Spread:
 
 
 def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> PairResults:
-    """If both methods have five runs or more, scores that fewer runs of one have are left out."""
+    """If both methods have five runs or more, a score that fewer than five runs of a method have is left out."""
     runs, others = methods[method].runs, methods[other].runs
     needed = min(statistics.MIN_SEEDS, len(runs), len(others))
     scores = {}

@@ -322,11 +322,7 @@ def survival(durations: Durations) -> tuple[Floats, Band]:
 
 
 def caution(seeds: Mapping[str, int]) -> str | None:
-    """The sentence that a report must say if a method has too few seeds; None if all have enough.
-
-    Args:
-        seeds: method → the smallest number of its seeds in an environment.
-    """
+    """The warning about methods with too few seeds; None if all have enough. seeds: method → its fewest seeds."""
     few = {method: count for method, count in seeds.items() if count < MIN_SEEDS}
     if not few:
         return None
