@@ -61,10 +61,14 @@ def worker_main(
     except StopWork:
         pass  # the parent says stop, or has gone
     except BaseException as error:
+        trace = traceback.format_exc()
         # A fault of the user travels as itself, any other as its traceback.
-        content = (_portable(error) if isinstance(error, ZooError) else None, traceback.format_exc())
+        portable = None
+        if isinstance(error, ZooError):
+            with suppress(Exception):  # a plugin's exception class may be one that cannot be pickled
+                portable = pickle.loads(pickle.dumps(error))
         with suppress(BrokenPipeError):
-            pipe.send_bytes(pickle.dumps(("error", content)))
+            pipe.send_bytes(pickle.dumps(("error", (portable, trace))))
         raise SystemExit(1) from None
 
 
@@ -103,11 +107,3 @@ def _send(pipe: Connection, kind: str, content: Any) -> None:
         pipe.send_bytes(pickle.dumps((kind, content)))
     except BrokenPipeError:  # of this pipe; an environment's own broken pipe is its failure
         raise StopWork from None
-
-
-def _portable(error: ZooError) -> ZooError | None:
-    """The error as the parent will see it; None if a plugin's exception class cannot be pickled."""
-    try:
-        return pickle.loads(pickle.dumps(error))  # type: ignore[no-any-return]
-    except Exception:
-        return None

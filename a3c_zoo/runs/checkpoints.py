@@ -154,12 +154,12 @@ def newest_checkpoint(directory: RunDirectory) -> Checkpoint[RunState]:
     Raises:
         RunDirectoryError: there is none, or it is damaged or of another format.
     """
-    return _read(checkpoint_file(directory, "final"), RunState, _older(directory))
+    return _read(checkpoint_file(directory, "final"), RunState, newest_of=directory)
 
 
 def load_policy_state(directory: RunDirectory, which: str = "final") -> Checkpoint[PolicyState]:
     """Reads one checkpoint of a run, to act with; `which` as in `checkpoint_file`. Raises as `newest_checkpoint`."""
-    return _read(checkpoint_file(directory, which), PolicyState, _older(directory) if which == "final" else "")
+    return _read(checkpoint_file(directory, which), PolicyState, directory if which == "final" else None)
 
 
 def read_policy(path: Path) -> Checkpoint[PolicyState]:
@@ -167,14 +167,8 @@ def read_policy(path: Path) -> Checkpoint[PolicyState]:
     return _read(path, PolicyState)
 
 
-def _older(directory: RunDirectory) -> str:
-    """The end of a message about a damaged newest checkpoint."""
-    steps = checkpoint_steps(directory)[:-1]
-    return f". The one before it is at step {steps[-1]}; to go on from there, delete this one" if steps else ""
-
-
-def _read(path: Path, kind: type[State], hint: str = "") -> Checkpoint[State]:
-    """Reads a file. kind: of the run's part. hint: the end of the message where the file is damaged."""
+def _read(path: Path, kind: type[State], newest_of: RunDirectory | None = None) -> Checkpoint[State]:
+    """Reads a file. kind: of the run's part. newest_of: the run of which this is the newest checkpoint."""
     import torch
 
     try:
@@ -187,5 +181,7 @@ def _read(path: Path, kind: type[State], hint: str = "") -> Checkpoint[State]:
             return Checkpoint(content["agent"], from_plain(kind, content["session"], "session"))
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        older = checkpoint_steps(newest_of)[:-1] if newest_of else []
+        hint = f". The one before it is at step {older[-1]}; to go on from there, delete this one" if older else ""
         raise RunDirectoryError(f"checkpoint {path} cannot be read: {reason}{hint}") from error
     raise RunDirectoryError(f"checkpoint {path} has format {found}; this version reads {CHECKPOINT_FORMAT}")

@@ -66,12 +66,8 @@ class EvaluationProcess:
     @property
     def connection(self) -> Connection:
         """Ready when `result` has news, for `multiprocessing.connection.wait`. A hung process never makes it ready."""
-        return self._running.pipe
-
-    @property
-    def _running(self) -> ChildProcess:
         assert self._child is not None
-        return self._child
+        return self._child.pipe
 
     def begin(self, task: EvaluationTask) -> None:
         """Starts to play a task; the one before must have ended.
@@ -86,7 +82,7 @@ class EvaluationProcess:
             self._child.pipe.send_bytes(pickle.dumps(task))
         except (EOFError, OSError) as error:
             if self._child is not None:
-                raise self._ended() from error
+                raise self._fault(self._child.how_it_ended()) from error
             raise EvaluationFault(f"it cannot be started: {one_line(error)}") from error
         self._timeout_s, self._child.working_s = run.worker_timeout_s, time.monotonic()
 
@@ -104,29 +100,25 @@ class EvaluationProcess:
         Raises:
             EvaluationFault: the task has failed, or the process has ended or has made no step for too long.
         """
+        assert self._child is not None
         try:
-            if not self.connection.poll():
-                self._check_ticks()
+            if self._child.pipe.poll():
+                result = pickle.loads(self._child.pipe.recv_bytes())
+            elif self._child.is_hung(self._cells[TICKS], self._timeout_s):
+                line = f"has made no step for {self._timeout_s:g} s: does its environment hang?"
+                raise self._fault(f"{line} (limit: run.worker_timeout_s)")
+            else:
                 return None
-            result = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError):
-            raise self._ended() from None
+            raise self._fault(self._child.how_it_ended()) from None
         if isinstance(result, PlayedTask):
             return result
         raise EvaluationFault(*result)
 
-    def _ended(self) -> EvaluationFault:
-        fault = EvaluationFault(f"it {self._running.how_it_ended()}")
+    def _fault(self, what: str) -> EvaluationFault:
+        """Ends the process, and says why."""
         self.stop()
-        return fault
-
-    def _check_ticks(self) -> None:
-        if self._running.is_hung(self._cells[TICKS], self._timeout_s):
-            self.stop()
-            raise EvaluationFault(
-                f"it has made no step for {self._timeout_s:g} s: does its environment hang? "
-                "(limit: run.worker_timeout_s)"
-            )
+        return EvaluationFault(f"it {what}")
 
     def stop(self) -> None:
         """Ends the process, in the middle of an episode or not; never raises, takes three seconds at most."""

@@ -68,17 +68,12 @@ class Clock:
         return sum(self.seconds.values()) + time.monotonic() - self._since_s
 
 
-def with_descendants(root: psutil.Process) -> list[psutil.Process]:
-    """A process and all its descendants."""
-    return [root, *root.children(recursive=True)]
-
-
 def cpu_seconds(root: psutil.Process) -> float:
     """User and system seconds of a process and its descendants. Those that have ended count in their parents."""
     import psutil
 
     seconds = 0.0
-    for process in with_descendants(root):
+    for process in (root, *root.children(recursive=True)):
         with suppress(psutil.Error):  # it has just ended
             times = process.cpu_times()
             seconds += times.user + times.system + times.children_user + times.children_system
@@ -90,7 +85,7 @@ def memory_mib(root: psutil.Process) -> float:
     import psutil
 
     total = 0
-    for process in with_descendants(root):
+    for process in (root, *root.children(recursive=True)):
         with suppress(psutil.Error, OSError):  # it has just ended, or is another user's
             total += process.memory_full_info().pss
     return total / 2**20
@@ -140,17 +135,17 @@ class Meter:
     def watching(self) -> Iterator[None]:
         """While the body runs, a thread takes samples."""
         ended = threading.Event()
-        thread = threading.Thread(target=self._watch, args=(ended,), name="a3c-zoo memory", daemon=True)
+
+        def watch() -> None:
+            wait_s = SAMPLE_EVERY_S
+            while not ended.wait(wait_s):
+                start_s = time.thread_time()
+                self.sample()
+                wait_s = max(SAMPLE_EVERY_S, (time.thread_time() - start_s) / SAMPLE_SHARE)
+
         if sys.platform == "linux":
-            thread.start()
+            threading.Thread(target=watch, name="a3c-zoo memory", daemon=True).start()
         try:
             yield
         finally:
             ended.set()
-
-    def _watch(self, ended: threading.Event) -> None:
-        wait_s = SAMPLE_EVERY_S
-        while not ended.wait(wait_s):
-            start_s = time.thread_time()
-            self.sample()
-            wait_s = max(SAMPLE_EVERY_S, (time.thread_time() - start_s) / SAMPLE_SHARE)
