@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,40 +35,15 @@ class UniformNetwork(ActorCritic):
         return torch.zeros(len(observations), self._num_logits)
 
 
-@dataclass(frozen=True, slots=True)
-class _Inputs:
-    """What the one worker gets.
+class RandomWorker:
+    """Collects rollouts and learns nothing.
 
-    Attributes:
-        steps: agent steps so far, `[1]`, int64.
-        resumes: how often the run was resumed.
+    Args:
+        steps: agent steps of the run so far, `[1]`, int64.
     """
 
-    entry: EnvEntry
-    config: Config
-    spaces: Spaces
-    steps: Tensor
-    resumes: int
-
-
-class RandomWorker:
-    """Collects rollouts and learns nothing."""
-
-    def __init__(self, inputs: _Inputs, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
-        config, spaces, seed = inputs.config, inputs.spaces, inputs.config.run.seed
-        assert isinstance(config.agent, RandomConfig)
-        self._network, self._report, self._steps = UniformNetwork(spaces.actions.num_logits), Report(), inputs.steps
-        env = make_vector_env(inputs.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
-        self._collector = Collector(
-            CheckedEnvironment(env, inputs.entry.name, spaces.observations),
-            spaces.actions,
-            config.agent.n_steps,
-            seed_for(seed, SEED_ENV, rank, inputs.resumes),
-            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank)),
-            on_tick,
-        )
-        if state:
-            self._collector.load_state_dict(state["collector"])
+    def __init__(self, collector: Collector, network: UniformNetwork, steps: Tensor) -> None:
+        self._collector, self._network, self._steps, self._report = collector, network, steps, Report()
 
     def work(self) -> None:
         """Collects one rollout."""
@@ -95,15 +69,30 @@ class RandomWorker:
 
 def run(context: RunContext) -> None:
     """Plays until the run ends; `AgentEntry.run`."""
-    config, saved = context.config, context.checkpoint
+    entry, config, saved, seed = context.entry, context.config, context.checkpoint, context.config.run.seed
     assert isinstance(config.agent, RandomConfig)
-    spaces = probe_spaces(context.entry, None, config, context.supported_spaces)
-    check_memory(spaces.observations, workers=1, num_envs=config.env.num_envs, stored_steps=config.agent.n_steps)
+    num_steps, num_envs = config.agent.n_steps, config.env.num_envs
+    spaces = probe_spaces(entry, None, config, context.supported_spaces)
+    check_memory(spaces.observations, workers=1, num_envs=num_envs, stored_steps=num_steps)
     network = UniformNetwork(spaces.actions.num_logits)
     resumes = saved["session"] + 1 if saved else 0
     steps = torch.tensor([saved["steps"] if saved else 0])
-    inputs = _Inputs(context.entry, config, spaces, steps, resumes)
-    crew = SerialCrew(RandomWorker, inputs, 1, saved["workers"] if saved else None)
+
+    def worker(_: None, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> RandomWorker:
+        env = make_vector_env(entry, config.env, num_envs, seed_for(seed, SEED_ENV, rank))
+        collector = Collector(
+            CheckedEnvironment(env, entry.name, spaces.observations),
+            spaces.actions,
+            num_steps,
+            seed_for(seed, SEED_ENV, rank, resumes),
+            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank)),
+            on_tick,
+        )
+        if state:
+            collector.load_state_dict(state["collector"])
+        return RandomWorker(collector, network, steps)
+
+    crew = SerialCrew(worker, None, 1, saved["workers"] if saved else None)
 
     def state() -> dict[str, Any]:
         return {"spaces": spaces.state_dict(), "session": resumes, "steps": int(steps), "workers": crew.states()}

@@ -121,14 +121,6 @@ class RunCallback(BaseCallback):
         return {name: sign * float(values[key]) for key, (name, sign) in METRICS.items() if key in values}
 
 
-def sb3_seed(seed: int, resumes: int) -> int:
-    """Returns SB3's seed, of 32 bits as NumPy requires.
-
-    It is the run's seed, so SB3's users find their own results again; after a resume it is another one.
-    """
-    return seed_for(seed, SEED_ENV, resumes) if resumes else seed % 2**32
-
-
 def run(context: RunContext) -> None:
     """Trains until the run ends; `AgentEntry.run`.
 
@@ -141,7 +133,8 @@ def run(context: RunContext) -> None:
     """
     entry, config, saved = context.entry, context.config, context.checkpoint
     resumes = saved["session"] + 1 if saved else 0
-    seed = sb3_seed(config.run.seed, resumes)
+    # The run's own seed, of 32 bits as NumPy requires: SB3's users find their own results again.
+    seed = seed_for(config.run.seed, SEED_ENV, resumes) if resumes else config.run.seed % 2**32
     _check_memory(entry, config)
     env = make_stack(entry, config, config.env.num_envs, seed)
     try:

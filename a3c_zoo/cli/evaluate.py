@@ -13,10 +13,7 @@ from a3c_zoo.cli.common import complete_run, playing_options, runs_dir_option
 from a3c_zoo.records import score
 
 
-@click.command(
-    short_help="Play episodes with a trained agent.",
-    epilog="Example: a3c-zoo evaluate runs/cartpole-a3c-s1-20260101-120000 --episodes 20 --deterministic",
-)
+@click.command(epilog="Example: a3c-zoo evaluate runs/cartpole-a3c-s1-20260101-120000 --episodes 20 --deterministic")
 @click.argument("run", shell_complete=complete_run)
 @click.option(
     "--episodes", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="Episodes to play."

@@ -104,10 +104,7 @@ def _parse_time(text: str) -> datetime:
         raise click.BadParameter(message) from None
 
 
-@click.command(
-    short_help="List environments, agents, plugins, runs and more.",
-    epilog="Example: a3c-zoo list envs",
-)
+@click.command(epilog="Example: a3c-zoo list envs")
 @click.argument("what", metavar="WHAT", type=_What(WHAT))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
 @kept_runs_option

@@ -34,7 +34,6 @@ class ZooGroup(click.Group):
         return _BUILTIN | dict(sorted(item for item in get_registry().commands.items() if item[0] not in _BUILTIN))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns the names of all commands, built-in ones first."""
         return list(self.entries())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -45,7 +44,6 @@ class ZooGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Returns the command that the arguments begin with."""
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
             raise unknown_name("command", args[0], self.entries(), listing="a3c-zoo --help")
         return super().resolve_command(ctx, args)

@@ -149,7 +149,6 @@ class RunPanel:
         self._run: RunConfig | None = None
 
     def starting(self, title: str, target: float | None, run: RunConfig, path: Path) -> None:
-        """Prints the first line, before the workers start."""
         self._title, self._target, self._run = title, target, run
         if not self._quiet:
             click.echo(f"{title} → {path}")
@@ -169,7 +168,6 @@ class RunPanel:
             click.echo(self._line(progress))
 
     def message(self, text: str) -> None:
-        """Prints a line, above the panel."""
         if not self._quiet:
             self.display.say(text)
 

@@ -12,10 +12,7 @@ import click
 from a3c_zoo.cli.common import INTERRUPTED, complete_run, playing_options, runs_dir_option
 
 
-@click.command(
-    short_help="Watch a trained agent.",
-    epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4",
-)
+@click.command(epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4")
 @click.argument("run", shell_complete=complete_run)
 @click.option("--window", is_flag=True, help="Show it in a window.  [default if there is a display]")
 @click.option("--terminal", is_flag=True, help="Draw it in the terminal.  [default if there is none]")

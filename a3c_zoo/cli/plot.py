@@ -10,10 +10,7 @@ import click
 from a3c_zoo.cli.common import complete_run, runs_dir_option
 
 
-@click.command(
-    short_help="Draw the curves of runs.",
-    epilog="Example: a3c-zoo plot runs/cartpole-a3c-s1-20260101-120000 --x seconds --out curve.svg",
-)
+@click.command(epilog="Example: a3c-zoo plot runs/cartpole-a3c-s1-20260101-120000 --x seconds --out curve.svg")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_run)
 @click.option(
     "--kind",

@@ -17,10 +17,7 @@ from a3c_zoo.cli.common import (
 )
 
 
-@click.command(
-    short_help="Train an agent until it is solved.",
-    epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m",
-)
+@click.command(epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m")
 @click.argument("env", required=False, shell_complete=complete_env)
 @configuration_options
 @click.option("--workers", type=int, metavar="N", help="Number of worker processes.")

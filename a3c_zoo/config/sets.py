@@ -7,7 +7,6 @@ Order, the later wins: defaults < set < `--hyperparams FILE` < `-o KEY=VALUE` < 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, resources
@@ -206,17 +205,10 @@ def plugins_of(registry: Registry, config: Config) -> dict[str, str]:
     return {kind: str(registry.owner(entry)) for kind, entry in entries.items()}
 
 
-def is_file(hyperparams: str) -> bool:
-    """Returns whether `--hyperparams` names a file, not a set."""
-    return os.sep in hyperparams or "/" in hyperparams or hyperparams.endswith((".yml", ".yaml"))
-
-
 def _documents(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> list[Document]:
-    if hyperparams is not None and not is_file(hyperparams):
-        chosen: HyperparamSet | None = find_set(registry, env, hyperparams)
-    else:
-        chosen = default_set(registry, env, agent.name)
-    documents = [] if chosen is None else [yaml.read_document(chosen.file, chosen.source)]
-    if hyperparams is not None and is_file(hyperparams):
-        documents.append(yaml.read_document(Path(hyperparams), hyperparams))
-    return documents
+    if hyperparams is not None and "/" not in hyperparams and not hyperparams.endswith((".yml", ".yaml")):
+        chosen = find_set(registry, env, hyperparams)
+        return [yaml.read_document(chosen.file, chosen.source)]
+    default = default_set(registry, env, agent.name)
+    documents = [] if default is None else [yaml.read_document(default.file, default.source)]
+    return documents if hyperparams is None else [*documents, yaml.read_document(Path(hyperparams), hyperparams)]
