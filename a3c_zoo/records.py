@@ -187,7 +187,6 @@ class Policy(Protocol):
         deterministic: bool = False,
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
         """Returns the actions for a batch of observations (or one), and the next recurrent state."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,20 +225,15 @@ class RunContext(Protocol):
 
     def record(self, reports: Sequence[Report]) -> None:
         """Takes in reports: monitor.csv, TensorBoard, hooks, the panel."""
-        ...
 
     def due(self) -> bool:
         """Whether training must stand still for `settle`."""
-        ...
 
     def settle(self, snapshot: Snapshot) -> bool:
         """Evaluates, saves and decides at a standstill. Returns True to go on training, False to end."""
-        ...
 
     def started(self, snapshot: Snapshot) -> None:
         """The first rollout begins now: the training clock starts."""
-        ...
 
     def rescue(self, snapshot: Snapshot, error: BaseException) -> None:
         """Training has failed or was cut short: saves a checkpoint of the agent as it is."""
-        ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,8 +13,7 @@ State = TypeVar("State")
 
 def to_plain(state: Any) -> dict[str, Any]:
     """A dataclass as dictionaries of what its fields hold. Tensors are not copied."""
-    kind: Any = type(state)
-    plain: dict[str, Any] = _adapter(kind).dump_python(state, by_alias=True)
+    plain: dict[str, Any] = TypeAdapter(type(state)).dump_python(state, by_alias=True)
     return plain
 
 
@@ -29,17 +27,10 @@ def from_plain(kind: type[State], content: Any, name: str) -> State:
     Raises:
         RunDirectoryError: a key is missing or has another type; the message names it.
     """
-    dataclass: Any = kind
     try:
-        state: State = _adapter(dataclass).validate_python(content)
+        return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         key = ".".join([name, *map(str, first["loc"])])
         problem = f"it has no {key}" if first["type"] == "missing" else f"{key}: {first['msg']}"
         raise RunDirectoryError(problem) from None
-    return state
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)

@@ -23,6 +23,7 @@ from a3c_zoo.errors import ZooError, type_and_message
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
+from a3c_zoo.processes.crew import REPORT_EVERY_S
 from a3c_zoo.records import Episode, Report, RunContext, Snapshot
 from a3c_zoo.seeds import SEED_ENV, seed_for
 
@@ -38,9 +39,6 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3PPOConfig
 from a3c_zoo.baselines.sb3_model import SB3Policy, build_model, make_stack, restore, saved_state
-
-#: Time between reports if no episode has ended, in seconds.
-REPORT_EVERY_S = 0.1
 
 #: SB3's name of a metric → the agents' name, and the factor between them.
 METRICS = {

@@ -43,15 +43,7 @@ WRAPPER_KEYS = {
 SCHEDULES = {"learning_rate_schedule": "lr_schedule", "clip_range_schedule": "clip_range"}
 
 #: Our keys that SB3's constructors do not have.
-NOT_SB3 = {
-    "net_arch",
-    "activation",
-    "ortho_init",
-    "log_std_init",
-    "schedule_steps",
-    "clip_rewards",
-    "rms_prop_tf_like",
-}
+NOT_SB3 = {"net_arch", "activation", "ortho_init", "log_std_init", "schedule_steps", "clip_rewards", "rms_prop_tf_like"}
 
 
 def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> VecEnv:

@@ -112,7 +112,10 @@ def command(
         return _tell(read(sources, options["envs"], out), as_json)
     plan = make_plan(**options)
     click.echo(_announce(plan, episodes), err=as_json)
-    _confirm(plan, yes, as_json)
+    if plan.missing and not yes:
+        if not sys.stdin.isatty():
+            raise ZooError(f"{len(plan.missing)} runs must be trained, and there is no terminal to ask: give --yes")
+        click.confirm("Go on?", default=True, abort=True, err=as_json)
     try:
         with closing(Board(to_stderr=as_json)) as board:
             comparison = carry_out(plan, episodes, out, board)
@@ -161,15 +164,6 @@ def _announce(plan: Plan, episodes: int) -> str:
     count = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,}"
     lines.append(f"then checkpoints are evaluated, {episodes} episodes each, sampled and greedy: {count} at most")
     return "\n".join(lines)
-
-
-def _confirm(plan: Plan, yes: bool, to_stderr: bool) -> None:
-    if yes or not plan.missing:
-        return
-    if not sys.stdin.isatty():
-        raise ZooError(f"{len(plan.missing)} runs must be trained, and there is no terminal to ask: give --yes")
-    if not click.confirm("Go on?", default=True, err=to_stderr):
-        raise click.Abort
 
 
 def _tell(comparison: Comparison, as_json: bool) -> int:

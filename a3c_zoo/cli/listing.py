@@ -37,23 +37,19 @@ def _row(registry: Registry, entry: Any, **fields: Any) -> Row:
     return {**fields, "plugin": registry.owner(entry).name, "description": entry.description}
 
 
-def _envs(registry: Registry) -> list[Row]:
-    rows = [
-        _row(registry, entry, name=entry.name, threshold=entry.threshold, agent=entry.default_agent)
-        for entry in registry.envs.values()
-    ]
-    for family in registry.families.values():
-        row = _row(registry, family, name=f"{family.prefix}:*", threshold=None, agent=None)
-        examples = f" ({', '.join(family.examples)})" if family.examples else ""
-        rows.append({**row, "description": family.description + examples})
-    return rows
-
-
 def _rows(what: str, registry: Registry) -> Sequence[Row]:
     """Returns the rows of a listing of what plugins offer."""
     match what:
         case "envs":
-            return _envs(registry)
+            rows = [
+                _row(registry, entry, name=entry.name, threshold=entry.threshold, agent=entry.default_agent)
+                for entry in registry.envs.values()
+            ]
+            for family in registry.families.values():
+                row = _row(registry, family, name=f"{family.prefix}:*", threshold=None, agent=None)
+                examples = f" ({', '.join(family.examples)})" if family.examples else ""
+                rows.append({**row, "description": family.description + examples})
+            return rows
         case "agents" | "baselines":
             entries = (entry for entry in registry.agents.values() if f"{entry.kind}s" == what)
             return [_row(registry, entry, name=entry.name, spaces=entry.spaces) for entry in entries]

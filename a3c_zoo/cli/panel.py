@@ -37,13 +37,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def sparkline(values: list[float]) -> str:
-    """Returns a row of bars, one for each value, scaled from the least value to the greatest."""
-    low, high = min(values), max(values)
-    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(BARS[round((value - low) * scale)] for value in values)
-
-
 class Trend:
     """The mean return over time in at most 24 points, and its change."""
 
@@ -71,8 +64,11 @@ class Trend:
     def __str__(self) -> str:
         if not self._points:
             return ""
+        low, high = min(self._points), max(self._points)
+        scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
+        bars = "".join(BARS[round((point - low) * scale)] for point in self._points)
         arrow = "▲" if self.change > 0 else "▼" if self.change < 0 else "▶"
-        return f"{arrow} {self.change:+.3g}  {sparkline(self._points)}"
+        return f"{arrow} {self.change:+.3g}  {bars}"
 
 
 def share_done(run: RunConfig, progress: Progress) -> float | None:

@@ -17,10 +17,7 @@ from a3c_zoo.cli.common import INTERRUPTED, complete_run, playing_options, runs_
 @click.option("--window", is_flag=True, help="Show it in a window.  [default if there is a display]")
 @click.option("--terminal", is_flag=True, help="Draw it in the terminal.  [default if there is none]")
 @click.option(
-    "--video",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write a new .mp4 or .gif file; needs no display.",
+    "--video", type=click.Path(path_type=Path), metavar="FILE", help="Write a new .mp4 or .gif file; needs no display."
 )
 @click.option("--episodes", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Episodes to play.")
 @playing_options

@@ -56,8 +56,7 @@ class ClosedError(Exception):
 class Pace:
     """Waits after each picture until its time is over. Drawing takes part of this time."""
 
-    def __init__(self) -> None:
-        self._end_s: float | None = None
+    _end_s = 0.0
 
     def wait(self, fps: float) -> None:
         """Waits until 1 / `fps` seconds after the end of the last picture. A delay does not shorten later pictures."""
@@ -80,9 +79,6 @@ def resize(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.ui
         counts = np.maximum(np.diff(edges), 1).reshape([-1 if axis == each else 1 for each in range(3)])
         result = np.add.reduceat(result, edges[:-1], axis) / counts
     return result.round().astype(np.uint8)
-
-
-# The terminal
 
 
 class HalfBlocks:
@@ -137,9 +133,6 @@ class Terminal:
             self._live.stop()
 
 
-# A window
-
-
 class Window:
     """Shows pictures in a window.
 
@@ -165,28 +158,21 @@ class Window:
         pygame = self._pygame
         picture = enlarge(picture)
         if self._surface is None:
-            self._surface = self._open(picture.shape[1::-1])
+            try:
+                pygame.display.init()
+                self._surface = pygame.display.set_mode(picture.shape[1::-1])
+            except pygame.error as error:
+                raise ZooError(f"--window: {error}; --terminal and --video FILE.mp4 need none") from error
+            pygame.display.set_caption("a3c-zoo")
         pygame.surfarray.blit_array(self._surface, picture.swapaxes(0, 1))  # pygame's first axis is x
         pygame.display.flip()
         if any(event.type == pygame.QUIT for event in pygame.event.get()):
             raise ClosedError
         self._pace.wait(fps)
 
-    def _open(self, size: tuple[int, ...]) -> Any:
-        try:
-            self._pygame.display.init()
-            surface = self._pygame.display.set_mode(size)
-        except self._pygame.error as error:
-            raise ZooError(f"--window: {error}; --terminal and --video FILE.mp4 need none") from error
-        self._pygame.display.set_caption("a3c-zoo")
-        return surface
-
     def close(self) -> None:
         if self._surface is not None:
             self._pygame.display.quit()
-
-
-# A video file
 
 
 class VideoFile:
@@ -237,10 +223,7 @@ class VideoFile:
         # Not imageio_ffmpeg.write_frames: it ignores the exit status of ffmpeg and does not return its error message.
         try:
             return subprocess.Popen(
-                [
-                    *command,
-                    f"file:{self._path}",
-                ],  # `file:` for names like `-x` and `http:x`
+                [*command, f"file:{self._path}"],  # `file:` for names like `-x` and `http:x`
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=self._complaints,

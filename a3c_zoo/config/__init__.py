@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from a3c_zoo.config.models import (
     NEVER,
-    SECTIONS,
     AgentConfig,
     Config,
     EnvConfig,
@@ -19,7 +18,6 @@ from a3c_zoo.config.models import (
 
 __all__ = [
     "NEVER",
-    "SECTIONS",
     "AgentConfig",
     "Config",
     "EnvConfig",

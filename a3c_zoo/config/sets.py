@@ -33,9 +33,8 @@ class HyperparamSet:
     Attributes:
         env: the environment, or the prefix of the family, that it is for.
         name: its name for `--hyperparams`.
-        package: the package that holds it.
+        package: the package that holds it. file: the file in it.
         source: its name in messages, such as `cartpole/a3c.yml`.
-        file: the file.
     """
 
     env: str

@@ -72,9 +72,7 @@ class _Loader(yaml.SafeLoader):
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own name
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.depth = 0
+    depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Reads a node. Refuses anchors, aliases and deep nesting, and marks explicit tags."""

@@ -14,7 +14,10 @@ from a3c_zoo.records import Episode, Outcome, Progress, RunInfo
 class RunHooks:
     """The run hooks of all plugins, with types. They are called in the parent process only.
 
-    Each method raises `PluginError` with the plugin's name when a plugin raises.
+    `hookspecs` says when each hook is called.
+
+    Raises:
+        PluginError: a plugin failed in a hook; the message has its name. Every method can raise this.
     """
 
     def __init__(self, manager: pluggy.PluginManager) -> None:
@@ -23,15 +26,12 @@ class RunHooks:
         self.wants_episodes: bool = bool(manager.hook.zoo_episode.get_hookimpls())
 
     def run_start(self, run: RunInfo) -> None:
-        """The run directory exists; no worker has started."""
         self._call(self._hook.zoo_run_start, run=run)
 
     def episode(self, run: RunInfo, episode: Episode) -> None:
-        """A training episode has ended."""
         self._call(self._hook.zoo_episode, run=run, episode=episode)
 
     def metrics(self, run: RunInfo, progress: Progress) -> None:
-        """New training figures have been written."""
         self._call(self._hook.zoo_metrics, run=run, progress=progress)
 
     def should_stop(self, run: RunInfo, progress: Progress) -> str | None:
@@ -40,7 +40,6 @@ class RunHooks:
         return str(reason) if reason else None
 
     def run_end(self, run: RunInfo, outcome: Outcome) -> None:
-        """All files of the run are written."""
         self._call(self._hook.zoo_run_end, run=run, outcome=outcome)
 
     def _call(self, hook: pluggy.HookCaller, **arguments: Any) -> Any:
