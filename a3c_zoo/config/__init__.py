@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from a3c_zoo.config.models import (
     NEVER,
+    SECTIONS,
     AgentConfig,
     Config,
     EnvConfig,
@@ -18,6 +19,7 @@ from a3c_zoo.config.models import (
 
 __all__ = [
     "NEVER",
+    "SECTIONS",
     "AgentConfig",
     "Config",
     "EnvConfig",
