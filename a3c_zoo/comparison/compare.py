@@ -21,7 +21,7 @@ from a3c_zoo.runs.signals import stop_on_signals
 DEFAULT_SEEDS: Final = 5
 #: The folder of reports for which the caller named none.
 DEFAULT_OUT_DIR: Final = Path("comparisons")
-#: If the environments' names are longer together, the name of the report's folder has their number instead.
+#: If the environments' names have more characters, the name of a report's folder has the number of names instead.
 MAX_STEM: Final = 100
 #: The files of a report.
 REPORT_FILES: Final = ("report.md", "report.html", "results.json", "curves.png", "curves.svg")

@@ -322,7 +322,10 @@ def survival(durations: Durations) -> tuple[Floats, Band]:
 
 
 def caution(seeds: Mapping[str, int]) -> str | None:
-    """The warning about methods with too few seeds; None if all have enough. seeds: method → its fewest seeds."""
+    """The warning about methods with too few seeds; None if all have enough.
+
+    seeds: method → the fewest seeds that it has in an environment.
+    """
     few = {method: count for method, count in seeds.items() if count < MIN_SEEDS}
     if not few:
         return None
