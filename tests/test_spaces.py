@@ -65,6 +65,12 @@ class TestObservations:
         assert encoded.dtype == torch.float32
         assert encoded.tolist() == [[0, 0, 1], [1, 0, 0]]
 
+    @pytest.mark.parametrize("number", [-1, 3])
+    def test_a_discrete_number_outside_of_its_space(self, number: int) -> None:
+        spec = observation_spec(spaces.Discrete(3))
+        with pytest.raises(ObservationError, match="a number outside of its space, 0 to 2: "):
+            spec.encode(torch.tensor([number]))
+
     def test_discrete_of_another_integer_type_is_stored_as_such(self) -> None:
         # A vector environment's observations then have that type, and no other is accepted.
         spec = observation_spec(spaces.Discrete(3, dtype=np.int32))

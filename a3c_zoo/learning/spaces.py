@@ -87,9 +87,18 @@ class ObservationSpec:
         return self.one_hot or int(np.prod(self.shape))
 
     def encode(self, observations: Tensor) -> Tensor:
-        """Turns stored observations `[B, *shape]` into float32 vectors `[B, num_features]`."""
+        """Turns stored observations `[B, *shape]` into float32 vectors `[B, num_features]`.
+
+        Raises:
+            ObservationError: an integer is outside of its space.
+        """
         if self.one_hot:
-            return torch.nn.functional.one_hot(observations.long(), self.one_hot).float()
+            try:
+                return torch.nn.functional.one_hot(observations.long(), self.one_hot).float()
+            except RuntimeError as error:
+                raise ObservationError(
+                    f"an observation has a number outside of its space, 0 to {self.one_hot - 1}: {error}"
+                ) from error
         if not self.shape:
             observations = observations.unsqueeze(-1)
         elif len(self.shape) != 1:
