@@ -66,8 +66,7 @@ class Categorical:
     def mode(self, logits: Tensor) -> Tensor:
         return logits.argmax(dim=-1)
 
-    @staticmethod
-    def log_prob_and_entropy(logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+    def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """log p(a), and H = −Σ p log p."""
         log_p = torch.log_softmax(logits, dim=-1)
         entropy = -(log_p.exp() * log_p).sum(dim=-1)
@@ -113,8 +112,9 @@ class MultiCategorical:
         """Sums over the choices, which are independent."""
         log_prob, entropy = torch.zeros(()), torch.zeros(())
         for part, chosen in zip(torch.split(logits, list(self.sizes), dim=-1), actions.unbind(dim=-1), strict=True):
-            of_choice = Categorical.log_prob_and_entropy(part, chosen)
-            log_prob, entropy = log_prob + of_choice[0], entropy + of_choice[1]
+            log_p = torch.log_softmax(part, dim=-1)
+            log_prob = log_prob + log_p.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+            entropy = entropy - (log_p.exp() * log_p).sum(dim=-1)
         return log_prob, entropy
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:

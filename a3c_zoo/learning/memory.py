@@ -47,14 +47,7 @@ def check_memory(
 
 
 def check_fits(subject: str, needed: int, parts: str, cures: str) -> None:
-    """Compares the memory that something needs, in bytes, with the memory that is free.
-
-    Args:
-        subject, parts, cures: of the message: what needs it, what it consists of, and the keys to lower.
-
-    Raises:
-        ConfigError: it does not fit.
-    """
+    """Raises ConfigError if fewer bytes are free than `subject` needs; `cures` names the keys to lower."""
     available = hardware.available_memory()
     if needed > available:
         raise ConfigError(f"{subject} {giga(needed)} of memory, {giga(available)} are free ({parts}). Lower {cures}")
