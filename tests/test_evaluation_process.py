@@ -16,7 +16,7 @@ import a3c_zoo
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
-from a3c_zoo.runs.evaluation_process import EvaluationFault, EvaluationProcess
+from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
 from a3c_zoo.seeds import COMPARED_EVALUATIONS, SEED_EVALUATION, seed_for
 from tests.toys_runs import reward_of, toy_installed
 from tests.waits import LIMIT_S
@@ -104,7 +104,7 @@ def test_after_a_fault_the_next_task_is_played(
 ) -> None:
     played(process, tasks[0])
     before = pid_of(process)
-    with pytest.raises(EvaluationFault) as raised:
+    with pytest.raises(EvaluationError) as raised:
         played(process, with_env(tasks[0], limit_s, evaluation_fault=fault))
     assert str(raised.value).startswith(line)
     assert ("Traceback (most recent call last)" in raised.value.trace) == survives
@@ -127,7 +127,7 @@ def test_a_checkpoint_that_cannot_be_read_is_a_fault(
 ) -> None:
     damaged = tmp_path / "damaged.pt"
     damaged.write_bytes(b"no checkpoint")
-    with pytest.raises(EvaluationFault, match=r"^checkpoint .*damaged\.pt cannot be read"):
+    with pytest.raises(EvaluationError, match=r"^checkpoint .*damaged\.pt cannot be read"):
         played(process, replace(tasks[0], checkpoint=damaged))
 
 

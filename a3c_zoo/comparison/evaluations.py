@@ -211,7 +211,7 @@ def _play(
     child: EvaluationProcess, waiting: _Waiting, faults: dict[Path, str], count: Callable[[], None]
 ) -> Iterator[Connection]:
     """Lets a process play one run after the other. Yields its connection whenever there is nothing to do but wait."""
-    from a3c_zoo.runs.evaluation_process import EvaluationFault
+    from a3c_zoo.runs.evaluation_process import EvaluationError
 
     while waiting:
         run, tasks = waiting.popleft()
@@ -225,5 +225,5 @@ def _play(
                 found = [CheckpointEvaluation(step, at_s, played.by_mode[mode].evaluation()) for mode in task.modes]
                 keep_evaluations(run, task.episodes, found, task.config.run.seed)
                 count()
-        except (EvaluationFault, ZooError) as fault:
+        except (EvaluationError, ZooError) as fault:
             faults[run] = f"its evaluation failed: {fault}"

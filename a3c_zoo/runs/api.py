@@ -47,7 +47,7 @@ def train(
         env, agent: names. By default the agent is the environment's; with `resume` both are the run's.
         hyperparams: name of a set in place of the default one, or a YAML file on top of it.
         overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
-        workers, device, seed, steps, episodes, time_limit_s, stop_return: the keys of the `run` section of the same name.
+        workers, device, seed, steps, episodes, time_limit_s, stop_return: keys of the `run` section with these names.
         serial: workers in turn in this process: slow, but exactly reproducible.
         resume: a run directory to go on with, or its name.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.

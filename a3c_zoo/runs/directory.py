@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -145,7 +144,7 @@ class RunDirectory:
         return dict(meta)
 
     def config(self, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None) -> Config:
-        """The run's configuration. flags: "section.key" → a value that replaces it, and the flag that gave the value."""
+        """The run's configuration. flags: "section.key" → a value that replaces it, and the flag that gave it."""
         from a3c_zoo.config.sets import load_config
 
         self.meta()

@@ -29,7 +29,7 @@ STOP_GRACE_S = 0.5
 STOP, TICKS = 0, 1
 
 
-class EvaluationFault(Exception):
+class EvaluationError(Exception):
     """An evaluation has failed. The message is one line.
 
     Attributes:
@@ -41,7 +41,7 @@ class EvaluationFault(Exception):
         self.trace = trace
 
     @classmethod
-    def of(cls, error: BaseException) -> EvaluationFault:
+    def of(cls, error: BaseException) -> EvaluationError:
         """The fault for an error that is being handled."""
         return cls(str(error) if isinstance(error, ZooError) else one_line(error), traceback.format_exc())
 
@@ -73,7 +73,7 @@ class EvaluationProcess:
         """Starts to play a task; the one before must have ended.
 
         Raises:
-            EvaluationFault: the process cannot be started, or has ended.
+            EvaluationError: the process cannot be started, or has ended.
         """
         run = task.config.run
         try:
@@ -83,22 +83,20 @@ class EvaluationProcess:
         except (EOFError, OSError) as error:
             if self._child is not None:
                 raise self._fault(self._child.how_it_ended()) from error
-            raise EvaluationFault(f"it cannot be started: {one_line(error)}") from error
+            raise EvaluationError(f"it cannot be started: {one_line(error)}") from error
         self._timeout_s, self._child.working_s = run.worker_timeout_s, time.monotonic()
 
     def _start(self, start_method: str) -> ChildProcess:
         self._cells = process_context(start_method).RawArray("q", 2)
         # As for workers: an interpreter that ends before the run does would wait for this process.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
-        return ChildProcess(
-            start_method, self._name, evaluation_main, self._cells, self._is_silent, is_duplex=True
-        )
+        return ChildProcess(start_method, self._name, evaluation_main, self._cells, self._is_silent, is_duplex=True)
 
     def result(self) -> PlayedTask | None:
         """What was played; None while it is being played. Never waits.
 
         Raises:
-            EvaluationFault: the task has failed, or the process has ended or has made no step for too long.
+            EvaluationError: the task has failed, or the process has ended or has made no step for too long.
         """
         assert self._child is not None
         try:
@@ -113,12 +111,12 @@ class EvaluationProcess:
             raise self._fault(self._child.how_it_ended()) from None
         if isinstance(result, PlayedTask):
             return result
-        raise EvaluationFault(*result)
+        raise EvaluationError(*result)
 
-    def _fault(self, what: str) -> EvaluationFault:
+    def _fault(self, what: str) -> EvaluationError:
         """Ends the process, and says why."""
         self.stop()
-        return EvaluationFault(f"it {what}")
+        return EvaluationError(f"it {what}")
 
     def stop(self) -> None:
         """Ends the process, in the middle of an episode or not; never raises, takes three seconds at most."""
@@ -153,6 +151,6 @@ def evaluation_main(pipe: Connection, cells: MutableSequence[int], is_silent: bo
             except StopEvaluationError:
                 raise
             except BaseException as error:
-                fault = EvaluationFault.of(error)
+                fault = EvaluationError.of(error)
                 result = (str(fault), fault.trace)
             pipe.send_bytes(pickle.dumps(result))

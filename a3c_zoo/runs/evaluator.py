@@ -17,9 +17,9 @@ from a3c_zoo.records import EvaluatorResult, Snapshot
 from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, read_policy, write_checkpoint
 from a3c_zoo.runs.directory import RunDirectory, disk_errors
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, play_task
-from a3c_zoo.runs.evaluation_process import EvaluationFault, EvaluationProcess
-from a3c_zoo.runs.resources import Clock
+from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
 from a3c_zoo.runs.recorder import RowFile
+from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
@@ -39,7 +39,7 @@ class EvaluationInTurn:
         self._played: PlayedTask | None = None
 
     def begin(self, task: EvaluationTask) -> None:
-        """Plays the whole task. Raises EvaluationFault for any error of the environment or the network."""
+        """Plays the whole task. Raises EvaluationError for any error of the environment or the network."""
         self._played = None
         try:
             with self._clock.during("evaluation"):
@@ -47,7 +47,7 @@ class EvaluationInTurn:
         except StopEvaluationError:
             return
         except Exception as error:
-            raise EvaluationFault.of(error) from error
+            raise EvaluationError.of(error) from error
 
     def result(self) -> PlayedTask | None:
         """What `begin` played; None if it was stopped."""
@@ -61,7 +61,8 @@ class Evaluator:
     """Decides when to evaluate, and records what was played.
 
     Args:
-        player: plays an evaluation; its checkpoint is written anew each time. saved: `state()` of an earlier session, to go on from.
+        player: plays the same task again and again; the task's checkpoint is written anew each time.
+        saved: `state()` of an earlier session, to go on from.
 
     Attributes:
         result: the newest, None before the first. fault: why the evaluator has ended, None while it has not.
@@ -106,7 +107,7 @@ class Evaluator:
                 self._begin(snapshot, steps, training_s)
             if self._evaluated is None or (played := self._player.result()) is None:
                 return None
-        except EvaluationFault as fault:
+        except EvaluationError as fault:
             self._give_up(fault)
             return None
         self._take(played, *self._evaluated)
@@ -142,7 +143,7 @@ class Evaluator:
         self._not_before_s = self._started_s + played.cpu_s / (self._run.evaluation_cpu_share * available_cores())
         self.result = EvaluatorResult(step, greedy, sampled, *self._best)
 
-    def _give_up(self, fault: EvaluationFault) -> None:
+    def _give_up(self, fault: EvaluationError) -> None:
         self.fault = str(fault)
         self.stop()
         log = self._directory.path / "evaluator.log"

@@ -1,4 +1,4 @@
-"""How far a run has come, and when it ends: on a signal, by its budgets, because a plugin says so, or when it is solved.
+"""How far a run has come, and when it ends: on a signal, by its budgets, because a plugin says so, or once solved.
 
 `RunProgress` has the counts, the last 100 episodes, the metrics and the speed. `Stopping` decides by them.
 """
@@ -125,9 +125,7 @@ class Stopping:
         run, number, watch = self._run, CHECK_EVALUATIONS + self.evaluations, self._watch
         assert self.target is not None
         env, count = self._setup.config.env, run.evaluation_episodes
-        watch.observer.message(
-            f"the last {WINDOW} episodes reached {self.target:g}: playing {count} on fresh seeds"
-        )
+        watch.observer.message(f"the last {WINDOW} episodes reached {self.target:g}: playing {count} on fresh seeds")
         to_play = EpisodesToPlay(self._setup.entry, env, count, run.seed, number, run.evaluation_envs)
         try:
             with watch.clock.during("evaluation"):

@@ -107,7 +107,7 @@ class TensorBoard:
             self.flush()
 
     def flush(self, keep: int = 1) -> None:
-        """Writes waiting points to disk. keep: 1 for all but the newest ones, which may still be replaced; 0 for all."""
+        """Writes waiting points to disk. keep: 1 if the newest ones wait on, because they may be replaced; 0 if not."""
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import psutil
 
 SAMPLE_EVERY_S = 1.0
-#: Share of one core that samples may take. Reading a process's page tables takes milliseconds; many are read less often.
+#: Share of one core that samples may take. Reading a process's page tables takes milliseconds: many are read seldom.
 SAMPLE_SHARE = 0.004
 
 

@@ -25,7 +25,9 @@ class Session:
         directory: the run's, locked. watch: what goes along with the session. saved: the checkpoint to go on from.
     """
 
-    def __init__(self, directory: RunDirectory, setup: RunSetup, watch: Watch, saved: Checkpoint[RunState] | None) -> None:
+    def __init__(
+        self, directory: RunDirectory, setup: RunSetup, watch: Watch, saved: Checkpoint[RunState] | None
+    ) -> None:
         self.directory, self.entry, self.config = directory, setup.entry, setup.config
         self.network, self.optimizer = setup.network, setup.optimizer
         self.supported_spaces: Sequence[str] = setup.agent.spaces
