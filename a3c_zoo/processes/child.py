@@ -75,16 +75,12 @@ def end_children(children: Sequence[ChildProcess], grace_s: float) -> None:
     """Waits for children that were told to stop, and kills those that have not ended after `grace_s` seconds."""
     for child in children:
         child.pipe.close()  # ends a child that waits for a message, or for room to send one
-    _join(children, grace_s)
-    for child in children:
-        child.process.kill()
-    _join(children, KILL_GRACE_S)
-
-
-def _join(children: Sequence[ChildProcess], limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
-    for child in children:
-        child.process.join(max(0.0, deadline - time.monotonic()))
+    for limit_s in (grace_s, KILL_GRACE_S):
+        deadline = time.monotonic() + limit_s
+        for child in children:
+            child.process.join(max(0.0, deadline - time.monotonic()))
+        for child in children:
+            child.process.kill()  # does nothing to one that has ended
 
 
 def _child_main(lifeline: Connection, target: Callable[..., None], *args: Any) -> None:

@@ -121,13 +121,11 @@ class RunDirectory:
         """Whether a process holds the lock. The operating system frees it when that process ends."""
         if not (self.path / "run.lock").exists() or not os.access(self.path, os.W_OK):
             return False
-        probe = filelock.FileLock(self.path / "run.lock")
         try:
-            probe.acquire(blocking=False)
+            with filelock.FileLock(self.path / "run.lock").acquire(blocking=False):
+                return False
         except filelock.Timeout:
             return True
-        probe.release()
-        return False
 
     def meta(self) -> dict[str, Any]:
         """The contents of meta.json. Raises RunDirectoryError if it is missing, damaged or of another format."""
