@@ -124,7 +124,7 @@ def test_breakout_waits_for_fire(fire: bool) -> None:
 
 
 def test_sticky_actions() -> None:
-    """At probability 1 the emulator goes on with its first action for ever: what is asked for makes no difference."""
+    """At probability 1 the emulator repeats its first action for ever, and ignores all other actions."""
     stuck, free = (
         [final_frame(games("pong", sticky_actions=p, fire_on_reset=False), action) for action in (2, 3)]
         for p in (1.0, 0.0)
@@ -303,7 +303,7 @@ def idle_lives(**keys: Any) -> int:
 
 
 def test_pong_has_no_lives_to_fire_after() -> None:
-    """Equal, step by step, though its action set has FIRE; Freeway's has none."""
+    """The option changes no frame. Pong has the action FIRE, Freeway doesn't."""
     for rom in ("pong", "freeway"):
         plain, firing = (games(rom, life_loss=True, fire_after_life_loss=fire) for fire in (False, True))
         frames = [[env.reset(seed=0)[0]] + [env.step(always(2))[0] for _ in range(60)] for env in (plain, firing)]
@@ -372,7 +372,7 @@ def test_episodes_are_whole_games(collected: tuple[Taped, list[tuple[Any, ...]]]
 
 
 def test_nothing_is_bootstrapped_across_a_lost_life() -> None:
-    """With V = 10 everywhere and γ = 0.5, what a step is worth: its reward, and half of 10 unless a life was lost."""
+    """V = 10 everywhere and γ = 0.5. A step's return is its reward plus 5, or its reward alone if a life was lost."""
     env = games(num_envs=1, life_loss=True, frame_size=8, frame_stack=1)
     spec, actions = observation_spec(env.single_observation_space), action_distribution(env.single_action_space)
     checked = CheckedEnvironment(env, "breakout", spec)
@@ -414,7 +414,7 @@ def test_an_evaluation_plays_whole_games() -> None:
 
 
 def test_the_twin_that_is_drawn_starts_where_its_games_do() -> None:
-    """Without a seed, too, the no-ops are as many."""
+    """Also without a seed, both begin with the same number of no-ops."""
     env = games(num_envs=8, render_mode="rgb_array")
     _, info = env.reset()
     assert env._twin is not None
@@ -443,7 +443,7 @@ def test_the_twin_that_is_drawn_plays_the_same_games() -> None:
 
 
 def shrunk(picture: np.ndarray, size: int) -> np.ndarray:
-    """Each new pixel the mean of the area that it covers."""
+    """Returns each new pixel as the mean of the area that it covers."""
     for _ in range(2):
         height = len(picture)
         edges = np.arange(size + 1) * height / size

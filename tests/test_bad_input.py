@@ -186,7 +186,7 @@ def test_training_that_diverges(runner: str, capsys: Captured) -> None:
 def test_a_worker_that_fails_loses_nothing(
     fault: str, message: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its traceback or signal, exit status 1; what was learned until then is in a checkpoint to go on from."""
+    """The message has its traceback or signal; the exit status is 1; the run can be resumed from a checkpoint."""
     monkeypatch.setattr(pool_module, "STOP_GRACE_S", 0.5)
     options = ["-o", f"env.fault={fault}", "-o", "env.after=400", "-o", "env.step_s=0.001", "--stop-return", "9"]
     timeout_s = 3 if fault == "sleep" else 300

@@ -60,7 +60,7 @@ def test_it_is_what_a_script_of_sb3s_users_makes() -> None:
 @pytest.mark.parametrize("agent", ["sb3-a2c", "sb3-ppo"])
 @pytest.mark.parametrize("env", ["breakout", "atari:breakout"])
 def test_idle_games_end_where_it_is_evaluated_too(env: str, agent: str) -> None:
-    """Its wrappers press FIRE after each lost life, which its agents needn't learn; the zoo's games do it for them."""
+    """SB3's wrappers press FIRE after each lost life, so its agents don't learn it. The zoo's games press it too."""
     trained_on = stack("breakout", num_envs=1)
     trained_on.reset()
     assert any("episode" in trained_on.step(np.zeros(1, int))[3][0] for _ in range(400))
@@ -70,7 +70,7 @@ def test_idle_games_end_where_it_is_evaluated_too(env: str, agent: str) -> None:
 
 
 def test_a_game_asked_for_by_its_id_has_no_wrappers() -> None:
-    """As the zoo evaluates it: its agent could not be evaluated on anything else."""
+    """Training and evaluation must have equal observations, and the zoo evaluates on plain frames."""
     env = stack("gym:ale_py:PongNoFrameskip-v4", num_envs=1)
     assert env.observation_space.shape == (210, 160, 3)
 
@@ -94,7 +94,7 @@ def test_games_without_an_id_are_played_on_the_zoos() -> None:
 
 @pytest.mark.parametrize("which", ["own", "zoo"])
 def test_scores_are_raw_and_episodes_whole_games(which: str) -> None:
-    """Random actions on Breakout: five lives, of which the last ends the episode too; rewards are clipped for SB3."""
+    """Random actions on Breakout. The last of five lives ends the episode. Rewards are clipped for SB3."""
     env = stack("breakout", f"stack={which}", num_envs=2)
     env.reset()
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The command group itself, as a user meets it: in a process of its own."""
+"""The command group, run in a process of its own as users run it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_help_is_light_and_shows_an_example(command: str) -> None:
 
 
 def least_cpu_s(*arguments: str) -> float:
-    """CPU seconds that Python takes with these arguments, the least of three times: it knows no busy machine."""
+    """The least CPU seconds of three runs of Python with these arguments. Other load hardly changes them."""
 
     def cpu_s() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)

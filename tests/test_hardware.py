@@ -55,7 +55,7 @@ def test_cores_of_a_quota(text: str, cores: int | None) -> None:
 
 
 def test_what_a_group_may_still_take() -> None:
-    """8 GB are allowed, 7 are taken, 2 + 0.5 of them by files and 0.1 by the kernel that are only cached."""
+    """The limit is 8 GB and 7 GB are used. Files (2 + 0.5 GB) and the kernel (0.1 GB) use a part only as a cache."""
     stat = "anon 4200000000\nfile 2500000000\ninactive_file 2000000000\nactive_file 500000000\n"
     stat += "slab_reclaimable 100000000\n"
     assert left_in_cgroup("8000000000\n", "7000000000\n", stat) == 3_600_000_000
@@ -64,7 +64,7 @@ def test_what_a_group_may_still_take() -> None:
 
 
 def test_what_a_group_of_version_1_may_still_take() -> None:
-    """What is cached counts with that of the groups below; a limit that no machine has is none in effect."""
+    """Caches include those of the groups below. A limit larger than any machine's memory is no limit."""
     stat = "inactive_file 1\nactive_file 2\ntotal_inactive_file 30\ntotal_active_file 400\n"
     assert left_in_cgroup("5000\n", "2000\n", stat) == 3430
     assert left_in_cgroup("9223372036854771712\n", "2000\n", stat) == 9223372036854771712 - 2000 + 430

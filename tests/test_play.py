@@ -116,7 +116,7 @@ def test_a_gif(pong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_gif_faster_than_viewers_are(tmp_path: Path) -> None:
-    """A picture of 10 ms is shown for 100 ms by most: of 120 a second, 50 are left, and the film is as long."""
+    """Most viewers show a picture of 10 ms for 100 ms. So 50 of 120 pictures a second stay; the duration does too."""
     video = VideoFile(tmp_path / "a.gif")
     for k in range(240):
         video.show(np.full((210, 160, 3), k, np.uint8), 120.0)
@@ -147,7 +147,7 @@ def test_a_long_video_needs_no_more_memory(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.gif"])
 def test_a_file_that_may_not_grow(name: str, pong: Path, tmp_path: Path) -> None:
-    """As on a full disk: one line, and nothing that looks like a film is left."""
+    """As on a full disk: one line on stderr, and no damaged video is left."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
@@ -189,7 +189,7 @@ def test_no_speed(fps: str, pong: Path, tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_second_interrupt_leaves_the_film(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ffmpeg goes on to its end without us."""
+    """ffmpeg finishes the video although the wait for it is interrupted."""
     video = VideoFile(tmp_path / "a.mp4")
     for k in range(30):
         video.show(np.full((210, 160, 3), 8 * k, np.uint8), 15.0)
@@ -300,7 +300,7 @@ def test_without_pygame_cartpole_cannot_be_drawn(
 
 
 class Drawn(ToyVectorEnv):
-    """Draws into one array of as many pictures as it is told."""
+    """`render` returns one array of `pictures` pictures."""
 
     pictures = 0
 
@@ -436,7 +436,7 @@ def start(terminal: tuple[int, int], *arguments: object) -> subprocess.Popen[byt
 
 
 def read(ours: int, until: str = "") -> str:
-    """What the terminal was sent until it is closed, or `until` comes."""
+    """Everything that the terminal gets until it is closed or gets `until`."""
     text = b""
     while not until or until.encode() not in text:
         try:

@@ -1,4 +1,4 @@
-"""`a3c-zoo train` as a user meets it: CartPole is solved, and everything that was promised is on the disk."""
+"""`a3c-zoo train` as users run it: it solves CartPole and writes all files of the run directory."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_display_shortens() -> None:
 
 
 def test_no_text_gets_past_the_faults() -> None:
-    """Whatever comes in ends as plain data or as a fault, and plain data survives being written."""
+    """Every text is read as plain data or as a fault. Plain data that is written and read again is equal."""
     pieces = [*"abc:-?[]{}!&*#|>'\"%@`,. \n\t019eE~<=\\", "\n  ", "- ", ": ", "!!int ", "---\n", "\x00", "é", "1e999"]
     choose = random.Random(0)
     for _ in range(2000):

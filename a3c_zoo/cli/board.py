@@ -83,7 +83,6 @@ class Board(ComparisonWatcher):
             self._display.say(f"evaluated {done} of {total} checkpoints")
 
     def close(self) -> None:
-        """Leaves the last table on the screen."""
         self._display.close()
 
     def _show(self, footer: str) -> None:

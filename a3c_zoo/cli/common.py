@@ -74,9 +74,6 @@ def _matching(described: Mapping[str, str], incomplete: str) -> list[CompletionI
     return [CompletionItem(name, help=text or None) for name, text in described.items() if name.startswith(incomplete)]
 
 
-# Options. Each name decorates a command with one option or several.
-
-
 def _together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
     def decorate(command: _Command) -> _Command:
         for option in reversed(options):

@@ -39,7 +39,18 @@ class ZooGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Imports a command; None if there is none of this name."""
         entry = _BUILTIN.get(cmd_name) or self.entries().get(cmd_name)
-        return None if entry is None else _load_command(entry)
+        if entry is None:
+            return None
+        try:
+            command = load_object(entry.command)
+        except Exception as error:
+            if isinstance(error, ZooError) or entry.name in _BUILTIN:
+                raise
+            raise PluginError(f"command '{entry.name}' cannot be loaded: {type_and_message(error)}") from error
+        if not isinstance(command, click.Command):
+            raise PluginError(f"command '{entry.name}': '{entry.command}' is no click.Command")
+        _accept_debug(command)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -97,19 +108,6 @@ class ZooGroup(click.Group):
         message = " ".join(error.format_message().split())  # some of click's messages have several lines
         click.echo(f"Error: {message}{hint}", err=True)
         sys.exit(error.exit_code)
-
-
-def _load_command(entry: CommandEntry) -> click.Command:
-    try:
-        command = load_object(entry.command)
-    except Exception as error:
-        if isinstance(error, ZooError) or entry.name in _BUILTIN:
-            raise
-        raise PluginError(f"command '{entry.name}' cannot be loaded: {type_and_message(error)}") from error
-    if not isinstance(command, click.Command):
-        raise PluginError(f"command '{entry.name}': '{entry.command}' is no click.Command")
-    _accept_debug(command)
-    return command
 
 
 def _accept_debug(command: click.Command) -> None:

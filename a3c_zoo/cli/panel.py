@@ -40,8 +40,6 @@ def duration(seconds: float) -> str:
 class Trend:
     """The mean return over time in at most 24 points, and its change."""
 
-    POINTS = 24
-
     def __init__(self) -> None:
         self._points: list[float] = []
         self._every, self._seen = 1, 0
@@ -53,7 +51,7 @@ class Trend:
         if self._seen % self._every == 0:
             self._points.append(value)
         self._seen += 1
-        if len(self._points) > self.POINTS:
+        if len(self._points) > 24:
             self._points, self._every = self._points[::2], self._every * 2
 
     @property

@@ -178,10 +178,9 @@ class Settings:
         """Drops keys that a lower layer gives for its own network or optimizer when a higher layer names another."""
         for section, layer in self._named_in.items():
             if (model := self._models.get(section)) is not None:
-                settings = self.settings[section]
-                for key in [key for key in settings if key not in model.model_fields]:
-                    if settings[key].order[0] < layer:
-                        del settings[key]
+                given = self.settings[section].items()
+                kept = {key: each for key, each in given if key in model.model_fields or each.order[0] >= layer}
+                self.settings[section] = kept
 
     @functools.cached_property
     def _models(self) -> dict[str, type[Section]]:

@@ -37,13 +37,6 @@ def _baseline(
     )
 
 
-BASELINES = (
-    _baseline("random", "RandomConfig", "uniformly random actions; learns nothing", "random", stacks=("zoo",)),
-    _baseline("sb3-a2c", "SB3A2CConfig", "stable-baselines3's A2C"),
-    _baseline("sb3-ppo", "SB3PPOConfig", "stable-baselines3's PPO"),
-)
-
-
 def _agent(
     name: str, config: str, description: str, one_environment: bool = False, module: str | None = None
 ) -> AgentEntry:
@@ -58,18 +51,18 @@ def _agent(
     )
 
 
-AGENTS = (
-    _agent("a3c", "A3CConfig", "Hogwild: every worker updates the shared parameters, without locks"),
-    _agent("a3c-data", "A3CDataConfig", "data parallel: workers collect samples, a learner computes the updates"),
-    _agent("a3c-grad", "A3CGradConfig", "gradient parallel: workers compute gradients, a learner applies them"),
-    _agent("nstep", "NStepConfig", "textbook: rollouts of N steps, acts with the live parameters", True, "a3c"),
-    _agent("monte-carlo", "MonteCarloConfig", "textbook: whole episodes, no bootstrap", True, "a3c"),
-)
-
-
 @hookimpl
 def zoo_agents() -> list[AgentEntry]:
-    return [*AGENTS, *BASELINES]
+    return [
+        _agent("a3c", "A3CConfig", "Hogwild: every worker updates the shared parameters, without locks"),
+        _agent("a3c-data", "A3CDataConfig", "data parallel: workers collect samples, a learner computes the updates"),
+        _agent("a3c-grad", "A3CGradConfig", "gradient parallel: workers compute gradients, a learner applies them"),
+        _agent("nstep", "NStepConfig", "textbook: rollouts of N steps, acts with the live parameters", True, "a3c"),
+        _agent("monte-carlo", "MonteCarloConfig", "textbook: whole episodes, no bootstrap", True, "a3c"),
+        _baseline("random", "RandomConfig", "uniformly random actions; learns nothing", "random", stacks=("zoo",)),
+        _baseline("sb3-a2c", "SB3A2CConfig", "stable-baselines3's A2C"),
+        _baseline("sb3-ppo", "SB3PPOConfig", "stable-baselines3's PPO"),
+    ]
 
 
 def _image_network(name: str, description: str) -> NetworkEntry:
