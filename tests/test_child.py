@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from a3c_zoo.processes.child import ChildProcess
-from a3c_zoo.processes.start import start_process
+from a3c_zoo.processes.start import start_process, warm_up
 from tests.waits import LIMIT_S, wait_until
 
 
@@ -38,6 +40,39 @@ def test_a_child_whose_parent_died_before_its_first_line_ends(start_method: str,
     child.process.join(LIMIT_S)
     assert child.process.exitcode == 1
     assert not (tmp_path / "lived on").exists()
+
+
+def test_ctrl_c_while_the_fork_server_starts_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new process begins with it blocked; this one gets it."""
+    got: list[int] = []
+    is_blocked: list[bool] = []
+
+    def ensure_running() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        is_blocked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+    monkeypatch.setattr(forkserver, "ensure_running", ensure_running)
+    before = signal.signal(signal.SIGINT, lambda number, frame: got.append(number))
+    try:
+        warm_up("forkserver")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert is_blocked == [True]
+    assert got == [signal.SIGINT]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def tell_blocked(pipe: Any) -> None:
+    pipe.send_bytes(repr(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])).encode())
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_programs_that_an_environment_starts_can_be_interrupted(start_method: str) -> None:
+    """A blocked signal would stay blocked in them, even if they set a handler."""
+    child = ChildProcess(start_method, "told", tell_blocked)
+    assert child.pipe.poll(LIMIT_S)
+    assert child.pipe.recv_bytes() == b"False"
+    child.process.join(LIMIT_S)
 
 
 def test_runs_in_threads_start_their_processes_in_turn() -> None:

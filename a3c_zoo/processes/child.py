@@ -94,6 +94,8 @@ def _child_main(lifeline: Connection, target: Callable[..., None], *args: Any) -
 def _leave_signals_to_parent() -> None:
     """Ignores what Ctrl-C, `timeout` and a closed terminal send to the whole group; only the parent acts on them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the fork server began with it blocked
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             # Programs that an environment starts would inherit SIG_IGN, and could not be terminated.

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing import context, forkserver
+from multiprocessing import context, forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 
 from a3c_zoo.errors import ZooError
@@ -62,8 +62,10 @@ def warm_up(start_method: str = "auto") -> None:
     if process_context(start_method).get_start_method() != "forkserver":
         return
     forkserver.set_forkserver_preload(PRELOAD)
-    with _start_lock, environment(WORKER_ENVIRONMENT), _ctrl_c_ignored():
-        forkserver.ensure_running()
+    with _start_lock, environment(WORKER_ENVIRONMENT):
+        resource_tracker.ensure_running()  # which the fork server starts otherwise, and which unblocks Ctrl-C
+        with _ctrl_c_waits():
+            forkserver.ensure_running()
 
 
 def start_process(process: BaseProcess) -> None:
@@ -91,16 +93,16 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _ctrl_c_ignored() -> Iterator[None]:
-    """Processes that start meanwhile ignore Ctrl-C from the first moment; the fork server itself does so too late."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _ctrl_c_waits() -> Iterator[None]:
+    """A process that starts meanwhile begins with Ctrl-C blocked; this thread gets it after the body.
+
+    The fork server ignores Ctrl-C, but not from its first moment. Ignoring it here would lose that of the user.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
