@@ -194,15 +194,12 @@ class Snapshot:
     """Access to the agent as it is trained.
 
     Attributes:
-        policy: returns a policy with the current parameters; its argument is the seed of sampled actions. Called at a
-            standstill.
         state: returns the agent's part of a checkpoint: tensors, numbers, strings, lists and dictionaries of them.
             Called at a standstill.
         acting: returns a copy of the part of `state` that `AgentEntry.load` needs. Called while workers work. None if
             the agent trains in one process, where `state` can be called at every report.
     """
 
-    policy: Callable[[int], Policy]
     state: Callable[[], dict[str, Any]]
     acting: Callable[[], dict[str, Any]] | None = None
 

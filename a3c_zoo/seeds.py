@@ -9,17 +9,18 @@ All branches are named here. A seed's path is the number of its branch and what 
 | `SEED_ENV` | worker's rank, how often the run was resumed | the first reset of these environments |
 | `SEED_SAMPLING` | worker's rank, how often the run was resumed | sampled actions of a worker |
 | `SEED_EVALUATION` | evaluation's number | environments of an evaluation |
-| `SEED_CHECK_SAMPLING` | evaluation's number | sampled actions of a solved check |
+| `SEED_CHECK` | number of the check, number of the part | a tree of its own for a part of a solved check |
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION, SEED_CHECK_SAMPLING = range(5)
+SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION, SEED_CHECK = range(5)
 
 #: An evaluation's number is the first number of its kind plus how many of this kind the run has had before. The kinds
-#: are: whether the run is solved, asked for by a user, by the evaluator beside training, by a comparison.
+#: are: whether the run is solved, asked for by a user, by the evaluator beside training, by a comparison. A part of a
+#: solved check has a tree of its own, and there the first number.
 CHECK_EVALUATIONS, USER_EVALUATIONS, EVALUATOR_EVALUATIONS, COMPARED_EVALUATIONS = range(0, 4_000_000, 1_000_000)
 
 

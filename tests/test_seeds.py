@@ -14,7 +14,7 @@ from tests.toys_runs import toy_installed
 def test_branches_keep_their_numbers() -> None:
     """A branch with another number would change the results of every seed."""
     branches = (seeds.SEED_NETWORK, seeds.SEED_ENV, seeds.SEED_SAMPLING, seeds.SEED_EVALUATION)
-    assert (*branches, seeds.SEED_CHECK_SAMPLING) == (0, 1, 2, 3, 4)
+    assert (*branches, seeds.SEED_CHECK) == (0, 1, 2, 3, 4)
     kinds = (seeds.CHECK_EVALUATIONS, seeds.USER_EVALUATIONS, seeds.EVALUATOR_EVALUATIONS, seeds.COMPARED_EVALUATIONS)
     assert kinds == (0, 1_000_000, 2_000_000, 3_000_000)
     sequence = np.random.SeedSequence(5, spawn_key=(3, 1_000_000))

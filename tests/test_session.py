@@ -19,11 +19,11 @@ import pytest
 import a3c_zoo
 from a3c_zoo.errors import PluginError
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.records import Outcome, Policy, Progress, Report, Snapshot
-from a3c_zoo.runs.checkpoints import checkpoint_steps
+from a3c_zoo.records import Outcome, Progress, Report
+from a3c_zoo.runs.checkpoints import checkpoint_steps, read_policy
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.session import Session
-from a3c_zoo.seeds import SEED_ENV, SEED_EVALUATION, seed_for
+from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK, SEED_ENV, SEED_EVALUATION, seed_for
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import MADE, NUM_ENVS, Listener, checkpoint, episodes, signal_self, toy_installed
 from tests.waits import LIMIT_S
@@ -82,16 +82,13 @@ def test_solved_only_when_the_evaluation_agrees(tmp_path: Path) -> None:
 def test_a_check_counts_as_evaluation_with_the_making_of_its_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle = Session.settle
+    read = read_policy
 
-    def with_slow_policies(self: Session, snapshot: Snapshot) -> bool:
-        def slow(seed: int) -> Policy:
-            time.sleep(0.5)
-            return snapshot.policy(seed)
+    def slowly(path: Path) -> Any:
+        time.sleep(0.1)
+        return read(path)
 
-        return settle(self, replace(snapshot, policy=slow))
-
-    monkeypatch.setattr(Session, "settle", with_slow_policies)
+    monkeypatch.setattr("a3c_zoo.runs.evaluation.read_policy", slowly)
     outcome, _ = train(tmp_path)
     assert outcome.reason == "solved"
     assert outcome.evaluation_s >= 0.5
@@ -114,7 +111,9 @@ def test_the_window_alone_solves_nothing(tmp_path: Path) -> None:
     training = {seed for num_envs, seed in MADE if num_envs == NUM_ENVS}
     played = [seed for num_envs, seed in MADE if num_envs == 20]
     assert training == {seed_for(0, SEED_ENV, rank) for rank in range(2)}
-    assert played == [seed_for(0, SEED_EVALUATION, number) for number in range(len(checks))]
+    # Five parts for each check, each with a tree of seeds of its own.
+    roots = [seed_for(0, SEED_CHECK, number, part) for number in range(len(checks)) for part in range(5)]
+    assert played == [seed_for(root, SEED_EVALUATION, CHECK_EVALUATIONS) for root in roots]
     assert not training & set(played)
 
 

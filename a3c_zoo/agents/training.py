@@ -122,11 +122,7 @@ def _snapshot(model: Model, shared: WorkerContext, crew: Crew) -> Snapshot:
         moments = {name: tensor.clone() for name, tensor in (shared.moments or {}).items()}
         return to_plain(AgentState(saved(), moments, shared.counters.clone(), shared.resumes, crew.states()))
 
-    def policy(seed: int) -> ModelPolicy:
-        model.pull(shared.parameters, shared.observation_statistics)
-        return ModelPolicy(model.spaces, model.network, seed)
-
-    return Snapshot(policy, state, lambda: to_plain(ActingState(saved())))
+    return Snapshot(state, lambda: to_plain(ActingState(saved())))
 
 
 def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:

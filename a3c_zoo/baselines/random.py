@@ -97,7 +97,7 @@ def run(context: RunContext) -> None:
     def state() -> dict[str, Any]:
         return {"spaces": spaces.state_dict(), "session": resumes, "steps": int(steps), "workers": crew.states()}
 
-    supervise(crew, context, Snapshot(lambda seed: ModelPolicy(spaces, network, seed), state))
+    supervise(crew, context, Snapshot(state))
 
 
 def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:

@@ -68,16 +68,13 @@ class RunCallback(BaseCallback):
         updates: the optimizer steps of earlier sessions. resumes: how often the run was resumed.
 
     Attributes:
-        snapshot: the policy and state that the run evaluates and saves.
+        snapshot: the state that the run saves and evaluates.
     """
 
     def __init__(self, context: RunContext, model: OnPolicyAlgorithm, updates: int, resumes: int) -> None:
         super().__init__()
         self._context, self._updates = context, updates
-        self.snapshot = Snapshot(
-            policy=lambda seed: SB3Policy(model, seed),
-            state=lambda: {**saved_state(model), "updates": self._updates, "session": resumes},
-        )
+        self.snapshot = Snapshot(lambda: {**saved_state(model), "updates": self._updates, "session": resumes})
         model.policy.optimizer.register_step_post_hook(self._count_update)
         self._next_pause = 0
         self._episodes: list[Episode] = []

@@ -77,6 +77,7 @@ class RunDirectory:
         path: the directory. It holds `config.yml`, `meta.json`, `monitor.csv`, `evaluations.csv`, `tensorboard/`,
             `checkpoints/`, `outcome.json`, and `run.lock`, which is locked while the run lives.
         best_file: the best policy that the evaluator beside training has found. evaluated_file: the one that it plays.
+            checked_file: the one that a solved check plays.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,6 +85,7 @@ class RunDirectory:
         self.config_file, self.meta_file = path / "config.yml", path / "meta.json"
         self.outcome_file, self.checkpoints = path / "outcome.json", path / "checkpoints"
         self.best_file, self.evaluated_file = self.checkpoints / "best.pt", self.checkpoints / ".evaluated.pt"
+        self.checked_file = self.checkpoints / ".checked.pt"
         self._lock = filelock.FileLock(path / "run.lock")
 
     @classmethod

@@ -27,6 +27,7 @@ from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_object
 from a3c_zoo.processes.start import environment
 from a3c_zoo.records import Evaluation, Policy
 from a3c_zoo.runs.checkpoints import read_policy
+from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.seeds import SEED_EVALUATION, seed_for
 
 if TYPE_CHECKING:
@@ -115,6 +116,13 @@ class EvaluationTask:
     episodes: int
     num_envs: int
     modes: tuple[Mode, ...] = MODES
+
+    @classmethod
+    def of(cls, setup: RunSetup, checkpoint: Path, number: int, episodes: int) -> EvaluationTask:
+        """An evaluation of a run, with as many environments as its configuration says."""
+        config, load = setup.config, setup.agent.load
+        num_envs = config.run.evaluation_envs
+        return cls(setup.entry, setup.network, config, load, checkpoint, number, episodes, num_envs)
 
 
 @dataclass(frozen=True, slots=True)

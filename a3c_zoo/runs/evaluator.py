@@ -76,16 +76,8 @@ class Evaluator:
         saved: EvaluatorState | None,
     ) -> None:
         self._directory, self._player, self._run = directory, player, setup.config.run
-        self._task = EvaluationTask(
-            setup.entry,
-            setup.network,
-            setup.config,
-            setup.agent.load,
-            directory.evaluated_file,
-            number=EVALUATOR_EVALUATIONS,
-            episodes=self._run.evaluator_episodes,
-            num_envs=self._run.evaluation_envs,
-        )
+        episodes = self._run.evaluator_episodes
+        self._task = EvaluationTask.of(setup, directory.evaluated_file, EVALUATOR_EVALUATIONS, episodes)
         self._file = RowFile(directory.path / "evaluations.csv", saved.position if saved else None)
         self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
         self._best: tuple[float, int] | None = None  # mean return and step

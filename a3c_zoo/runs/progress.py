@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 from a3c_zoo.records import Episode, Evaluation, EvaluatorResult, Progress, Reason, Report, Snapshot, score
 from a3c_zoo.runs.checkpoints import RunState
-from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.runs.signals import StopEvaluationError
-from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK_SAMPLING, seed_for
+from a3c_zoo.runs.solved_check import SolvedCheck
 
 #: Episodes in a mean return.
 WINDOW = 100
@@ -86,8 +85,11 @@ class Stopping:
         ended: why the run has ended, and more about it; None while it goes on.
     """
 
-    def __init__(self, setup: RunSetup, watch: Watch, progress: RunProgress, saved: RunState | None) -> None:
+    def __init__(
+        self, setup: RunSetup, watch: Watch, progress: RunProgress, check: SolvedCheck, saved: RunState | None
+    ) -> None:
         self._setup, self._run, self._watch, self._progress = setup, setup.config.run, watch, progress
+        self._solved_check = check
         threshold = self._run.stop_return if self._run.stop_return is not None else setup.entry.threshold
         self.target = threshold if self._run.stop_when_solved else None
         self.evaluation: Evaluation | None = saved.evaluation if saved else None
@@ -122,15 +124,14 @@ class Stopping:
 
     def _check(self, snapshot: Snapshot) -> None:
         """Plays fresh seeds: is the run solved by their mean return, too?"""
-        run, number, watch = self._run, CHECK_EVALUATIONS + self.evaluations, self._watch
+        run, watch = self._run, self._watch
         assert self.target is not None
-        env, count = self._setup.config.env, run.evaluation_episodes
-        watch.observer.message(f"the last {WINDOW} episodes reached {self.target:g}: playing {count} on fresh seeds")
-        to_play = EpisodesToPlay(self._setup.entry, env, count, run.seed, number, run.evaluation_envs)
+        watch.observer.message(
+            f"the last {WINDOW} episodes reached {self.target:g}: playing {run.evaluation_episodes} on fresh seeds"
+        )
         try:
             with watch.clock.during("evaluation"):
-                policy = snapshot.policy(seed_for(run.seed, SEED_CHECK_SAMPLING, number))
-                self.evaluation = evaluate_policy(policy, to_play, on_step=watch.stop.stop_evaluation).evaluation()
+                self.evaluation = self._solved_check.play(snapshot, self._progress.steps, self.evaluations)
         except StopEvaluationError:
             return  # a resumed run begins with this check
         self.next_check = self._progress.episodes + WINDOW

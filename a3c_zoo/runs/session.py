@@ -8,14 +8,18 @@ from contextlib import ExitStack
 from typing import Any
 
 from a3c_zoo.errors import ZooError
+from a3c_zoo.hardware import available_cores
 from a3c_zoo.records import Outcome, Reason, Report, Snapshot
 from a3c_zoo.runs.checkpoints import Checkpoint, RunState, WindowState, step_file, write_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
 from a3c_zoo.runs.progress import RunProgress, Stopping
 from a3c_zoo.runs.recorder import Publisher
 from a3c_zoo.runs.setup import RunSetup, Watch
+from a3c_zoo.runs.solved_check import SolvedCheck
+from a3c_zoo.seeds import CHECK_EVALUATIONS
 
 
 class Session:
@@ -39,7 +43,9 @@ class Session:
             watch.clock.go_on_from(state.seconds)
             watch.meter.go_on_from(state.resources)
         self._progress = RunProgress(watch.clock, state)
-        self._stopping = Stopping(setup, watch, self._progress, state)
+        task = EvaluationTask.of(setup, directory.checked_file, CHECK_EVALUATIONS, self.config.run.evaluation_episodes)
+        check = SolvedCheck(task, 1 if self.serial else available_cores(), watch.stop.stop_evaluation)
+        self._stopping = Stopping(setup, watch, self._progress, check, state)
         self._publisher = Publisher(directory, setup, watch, state)
         self._evaluator: Evaluator | None = None
         if self.config.run.has_evaluator:

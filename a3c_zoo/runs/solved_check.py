@@ -1,0 +1,121 @@
+"""The solved check: episodes on fresh seeds, in parts that all cores play side by side.
+
+Each part loads the policy anew and has seeds of its own. So the episodes, and their mean, do not depend on how many
+processes play, or on which of them plays a part.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from multiprocessing.connection import wait
+
+from a3c_zoo.errors import WorkerError
+from a3c_zoo.records import Evaluation, Snapshot
+from a3c_zoo.runs.checkpoints import PolicyState, write_checkpoint
+from a3c_zoo.runs.evaluation import EvaluationTask, PlayedEpisodes, PlayedTask, play_task
+from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
+from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK, seed_for
+
+#: This process plays for so long, in seconds, before it starts others: short episodes end sooner than processes start.
+ALONE_S = 1.0
+#: How often the parent looks for a signal while others play, in seconds.
+LOOK_EVERY_S = 0.1
+
+
+class _TakesLongError(Exception):
+    """A part takes longer than this process should play alone."""
+
+
+class SolvedCheck:
+    """Plays the solved checks of a run.
+
+    Args:
+        task: the check that is repeated; its checkpoint is written anew each time.
+        processes: how many may play side by side; 1 for none beside this one.
+        on_step: called while a check is played; may raise StopEvaluationError.
+    """
+
+    def __init__(self, task: EvaluationTask, processes: int, on_step: Callable[[int], None]) -> None:
+        self._task, self._processes, self._on_step = task, processes, on_step
+
+    def play(self, snapshot: Snapshot, steps: int, number: int) -> Evaluation:
+        """Plays the check of this number with the current parameters, after `steps` agent steps of the run.
+
+        Raises:
+            StopEvaluationError: `on_step` raised it.
+            WorkerError: a process failed.
+        """
+        file = self._task.checkpoint
+        write_checkpoint(file, (snapshot.acting or snapshot.state)(), PolicyState(steps))
+        try:
+            return self._played(parts_of(self._task, number))
+        finally:
+            file.unlink(missing_ok=True)
+
+    def _played(self, parts: Sequence[EvaluationTask]) -> Evaluation:
+        start_s = time.monotonic()
+        played = self._play_alone(parts)
+        played += self._play_side_by_side(parts[len(played) :])
+        episodes = [episode for part in played for episode in part.by_mode["sampled"].episodes]
+        return PlayedEpisodes(episodes, deterministic=False, seconds=time.monotonic() - start_s).evaluation()
+
+    def _play_alone(self, parts: Sequence[EvaluationTask]) -> list[PlayedTask]:
+        """Plays parts in this process; all of them, or those that end within `ALONE_S` if others may play, too."""
+        deadline_s = time.monotonic() + (ALONE_S if self._processes > 1 else math.inf)
+        played: list[PlayedTask] = []
+
+        def on_step(episodes: int) -> None:
+            self._on_step(episodes)
+            if time.monotonic() > deadline_s:
+                raise _TakesLongError
+
+        for part in parts:
+            if time.monotonic() >= deadline_s:
+                break
+            try:
+                played.append(play_task(part, on_step))
+            except _TakesLongError:
+                break
+        return played
+
+    def _play_side_by_side(self, parts: Sequence[EvaluationTask]) -> list[PlayedTask]:
+        """Plays parts in processes; returns them in their order."""
+        played: dict[int, PlayedTask] = {}
+        waiting, busy = deque(enumerate(parts)), dict[EvaluationProcess, int]()
+        children = [EvaluationProcess("a3c-zoo solved check") for _ in parts[: self._processes]]
+        try:
+            while len(played) < len(parts):
+                self._on_step(0)
+                for child in children:
+                    if child in busy and (result := child.result()) is not None:
+                        played[busy.pop(child)] = result
+                    if child not in busy and waiting:
+                        number, part = waiting.popleft()
+                        child.begin(part)
+                        busy[child] = number
+                wait([child.connection for child in busy], LOOK_EVERY_S)
+        except EvaluationError as fault:
+            raise WorkerError(f"the solved check failed: {fault}\n\n{fault.trace}".rstrip()) from None
+        finally:
+            for child in children:
+                child.stop()
+        return [played[number] for number in range(len(parts))]
+
+
+def parts_of(task: EvaluationTask, number: int) -> list[EvaluationTask]:
+    """Splits a check into parts of `task.num_envs` episodes, one in each environment; the last may be smaller.
+
+    Args:
+        number: of the check; it selects the seeds, with the number of the part.
+    """
+    run, parts = task.config.run, list[EvaluationTask]()
+    for first in range(0, task.episodes, task.num_envs):
+        seed = seed_for(run.seed, SEED_CHECK, number, len(parts))
+        config = replace(task.config, run=run.model_copy(update={"seed": seed}))
+        episodes = min(task.num_envs, task.episodes - first)
+        parts.append(replace(task, config=config, number=CHECK_EVALUATIONS, episodes=episodes, modes=("sampled",)))
+    return parts

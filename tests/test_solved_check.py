@@ -1,0 +1,118 @@
+"""A solved check is the same whatever number of processes plays it, and leaves nothing behind when it is cut short."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a3c_zoo
+from a3c_zoo.errors import WorkerError
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.records import Evaluation, Snapshot
+from a3c_zoo.runs import solved_check
+from a3c_zoo.runs.checkpoints import load_policy_state
+from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.evaluation import EvaluationTask
+from a3c_zoo.runs.signals import StopEvaluationError
+from a3c_zoo.runs.solved_check import SolvedCheck, parts_of
+from a3c_zoo.seeds import CHECK_EVALUATIONS
+from tests.toys_runs import toy_installed
+
+
+def made(run: Path, episodes: int, num_envs: int, **env_keys: Any) -> tuple[EvaluationTask, Snapshot]:
+    """The check of a finished run, and its last parameters."""
+    registry, directory = get_registry(), RunDirectory(run)
+    config = directory.config(registry)
+    config = replace(config, env=config.env.model_copy(update=env_keys))
+    network = registry.network(config.network.name) if config.network else None
+    entry, load = registry.env(config.env_name), registry.agent(config.agent_name).load
+    task = EvaluationTask(entry, network, config, load, directory.checked_file, CHECK_EVALUATIONS, episodes, num_envs)
+    return task, Snapshot(lambda: load_policy_state(directory).agent)
+
+
+def play(
+    made: tuple[EvaluationTask, Snapshot],
+    processes: int,
+    number: int = 0,
+    on_step: Callable[[int], None] = lambda n: None,
+) -> Evaluation:
+    task, snapshot = made
+    try:
+        return SolvedCheck(task, processes, on_step).play(snapshot, 1000, number)
+    finally:
+        assert not task.checkpoint.exists()
+        assert multiprocessing.active_children() == []
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory: pytest.TempPathFactory) -> tuple[EvaluationTask, Snapshot]:
+    outcome = a3c_zoo.train("cartpole", seed=3, steps=2000, serial=True, runs_dir=tmp_path_factory.mktemp("runs"))
+    return made(outcome.run, episodes=22, num_envs=5)
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Iterator[Path]:
+    with toy_installed(tmp_path / "toy"):
+        yield a3c_zoo.train("toy", agent="random", steps=100, serial=True, runs_dir=tmp_path).run
+
+
+def test_parts_have_an_episode_for_each_environment_and_seeds_of_their_own(
+    cartpole: tuple[EvaluationTask, Snapshot],
+) -> None:
+    task, _ = cartpole
+    parts = parts_of(task, number=0)
+    assert [part.episodes for part in parts] == [5, 5, 5, 5, 2]
+    assert {part.modes for part in parts} == {("sampled",)}
+    seeds = [part.config.run.seed for number in range(3) for part in parts_of(task, number)]
+    assert len(set(seeds)) == 15
+    assert task.config.run.seed not in seeds
+
+
+def test_the_result_does_not_depend_on_the_number_of_processes(
+    cartpole: tuple[EvaluationTask, Snapshot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone, partly alone, and by one to three other processes."""
+    alone = replace(play(cartpole, 1), seconds=0)
+    assert alone.episodes == 22
+    assert not alone.deterministic
+    assert alone.min_return < alone.max_return
+    assert replace(play(cartpole, 3), seconds=0) == alone
+    monkeypatch.setattr(solved_check, "ALONE_S", 0.0)
+    for processes in (2, 3):
+        assert replace(play(cartpole, processes), seconds=0) == alone
+    assert replace(play(cartpole, 2, number=1), seconds=0) != alone
+
+
+def test_short_checks_start_no_process(
+    cartpole: tuple[EvaluationTask, Snapshot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solved_check, "ALONE_S", 60.0)
+    monkeypatch.delattr(solved_check, "EvaluationProcess")
+    monkeypatch.setattr(SolvedCheck, "_play_side_by_side", lambda self, parts: [] if not parts else 1 / 0)
+    assert play(cartpole, 2).episodes == 22
+
+
+def test_a_signal_ends_a_check_that_others_play(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solved_check, "ALONE_S", 0.0)
+    calls = []
+
+    def on_step(episodes: int) -> None:
+        calls.append(len(multiprocessing.active_children()))
+        if calls[-1] == 2:
+            raise StopEvaluationError
+
+    with pytest.raises(StopEvaluationError):
+        play(made(toy, 100, 20, evaluation_step_s=60.0), 2, on_step=on_step)
+    assert max(calls) == 2
+
+
+@pytest.mark.parametrize(("fault", "message"), [("raise", "the toy broke"), ("kill", "was ended by signal SIGKILL")])
+def test_a_fault_in_a_process_is_told(fault: str, message: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solved_check, "ALONE_S", 0.0)
+    with pytest.raises(WorkerError, match=f"the solved check failed: .*{message}"):
+        play(made(toy, 100, 20, evaluation_fault=fault), 2)
