@@ -5,11 +5,16 @@
 `agent.locking: apply` puts a lock around apply alone, so that its cost and its gain can be measured. The textbook's
 agents `nstep` and `monte-carlo` differ only in their configuration models (`TextbookConfig`).
 
-(Mnih et al. 2016, arXiv:1602.01783, algorithm S3; Recht et al. 2011, arXiv:1106.5730, for the missing lock.)
+With `agent.clip_ratio` the loss is PPO's, and a worker passes `agent.epochs` times over the shuffled samples of a
+rollout. It still applies each gradient to the shared parameters, and pulls them before the next.
+
+(Mnih et al. 2016, arXiv:1602.01783, algorithm S3; Recht et al. 2011, arXiv:1106.5730, for the missing lock; Schulman
+et al. 2017, arXiv:1707.06347, for the clipped ratio.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from multiprocessing.synchronize import Lock
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig
@@ -19,6 +24,8 @@ from a3c_zoo.agents.worker import Applier, RolloutWorker
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import differentiate
+from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.learning.samples import Samples, differentiate_samples, samples_of
 from a3c_zoo.processes.lock import PatientLock
 from a3c_zoo.processes.start import process_context
 from a3c_zoo.records import RunContext
@@ -34,35 +41,56 @@ class A3CWorker(RolloutWorker):
         super().__init__(context, rank, state, on_tick)
         lock = None if context.exchange is None else PatientLock(context.exchange, on_tick)
         self.applier = Applier(self, state, lock)
+        self._size = self.agent.samples_per_update(context.config.env.num_envs)
         self._columns = update_columns(self.agent, context.config.env.num_envs)
 
     def work(self) -> None:
         """Collects one rollout and learns from it, in one update or several."""
         self.pull()
         rollout = self.collect()
-        for number, columns in enumerate(self._columns):
+        for number, batch in enumerate(self._batches(rollout)):
             if number:
                 self.pull()
             self.model.flat.zero_gradients()
             wanted = self.wants_metrics()
-            metrics = differentiate(
-                self.model.network, self.context.spaces.actions, rollout, columns, self.objective(), wanted
-            )
+            metrics = self._differentiate(rollout, batch, wanted)
             applied = self.applier.apply(self.model.flat.wide_gradients(), (self.updates_at_pull,))
             if wanted:
                 self.tell(metrics | applied)
+
+    def _batches(self, rollout: Rollout) -> Iterator[slice | Samples]:
+        """What each update learns from: some environments of the rollout or, with a clip ratio, shuffled samples."""
+        if not isinstance(self.agent, A3CConfig) or self.agent.clip_ratio is None:
+            yield from self._columns
+            return
+        samples = samples_of(rollout, self.model.network, self.context.spaces.actions, self.objective())
+        for _ in range(self.agent.epochs):
+            yield from samples.batches(self._size, self.collector.generator)
+
+    def _differentiate(self, rollout: Rollout, batch: slice | Samples, want_metrics: bool) -> dict[str, float]:
+        network, actions, objective = self.model.network, self.context.spaces.actions, self.objective()
+        if isinstance(batch, Samples):
+            return differentiate_samples(network, actions, batch, objective, want_metrics)
+        return differentiate(network, actions, rollout, batch, objective, want_metrics)
 
     def state_dict(self) -> State:
         return super().state_dict() | self.applier.state_dict()
 
 
 def update_columns(config: LossConfig, num_envs: int) -> list[slice]:
-    """Returns the environments that each update of a rollout learns from.
+    """Returns the environments that each update of a rollout learns from; none if updates are made of shuffled samples.
 
     Raises:
-        ConfigError: `agent.update_samples` does not split the rollout between environments.
+        ConfigError: `agent.update_samples` does not split the rollout: between environments, if it is not shuffled.
     """
     per_update = config.samples_per_update(num_envs)
+    if config.keeps_outputs:
+        if config.n_steps * num_envs % per_update:
+            raise ConfigError(
+                f"agent.update_samples: {per_update} — must divide a rollout: n_steps {config.n_steps} × num_envs "
+                f"{num_envs} = {config.n_steps * num_envs} samples"
+            )
+        return []
     width, rest = divmod(per_update, config.n_steps)
     if rest or width > num_envs or num_envs % width:
         raise ConfigError(
@@ -76,7 +104,13 @@ def run(context: RunContext) -> None:
     """Trains until the run says stop; `AgentEntry.run` of `a3c`, `nstep` and `monte-carlo`."""
     config = context.config.agent
     assert isinstance(config, LossConfig)
+    assert context.config.network is not None
     update_columns(config, context.config.env.num_envs)
+    if config.keeps_outputs and context.config.network.has_core:
+        raise ConfigError(
+            "agent.clip_ratio: learns from shuffled samples, which don't tell a recurrent core what preceded them: "
+            "leave the core out (-o network.recurrent=none), or the clip ratio (-o agent.clip_ratio=null)"
+        )
 
     def exchange(model: Model) -> Lock | None:
         is_needed = isinstance(config, A3CConfig) and config.locking == "apply" and not context.serial

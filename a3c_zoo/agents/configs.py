@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from a3c_zoo.config import AgentConfig
 
@@ -45,6 +45,11 @@ class LossConfig(AgentConfig):
         return self.squash_actions
 
     @property
+    def keeps_outputs(self) -> bool:
+        """Whether a rollout keeps the outputs of the network that acted."""
+        return False
+
+    @property
     def rollout_steps(self) -> int:
         return self.n_steps
 
@@ -63,11 +68,31 @@ class A3CConfig(LossConfig):
 
     gae_lambda: float = Field(1.0, ge=0, le=1, description="λ of GAE; 1: returns to the rollout's end, as in A3C")
     update_samples: int | None = Field(
-        None, ge=1, description="samples per update, a multiple of agent.n_steps; null: the whole rollout"
+        None,
+        ge=1,
+        description="samples per update, a multiple of agent.n_steps or, with agent.clip_ratio, a divisor of the "
+        "rollout; null: the whole rollout",
     )
+    clip_ratio: float | None = Field(
+        None,
+        gt=0,
+        description="ε of PPO: a sample counts until the ratio of its probabilities, now and when it was acted, is "
+        "beyond 1 ± ε; updates are made of shuffled samples. null: A3C's loss",
+    )
+    epochs: int = Field(1, ge=1, le=100, description="passes over a rollout; several need agent.clip_ratio")
     locking: Literal["none", "apply"] = Field(
         "none", description="none: workers update the parameters at the same time; apply: one at a time, under a lock"
     )
+
+    @model_validator(mode="after")
+    def _passes(self) -> Self:
+        if self.epochs > 1 and self.clip_ratio is None:
+            raise ValueError(f"agent.epochs: {self.epochs} — several passes need a clip ratio: agent.clip_ratio=0.2")
+        return self
+
+    @property
+    def keeps_outputs(self) -> bool:
+        return self.clip_ratio is not None
 
     def samples_per_update(self, num_envs: int) -> int:
         return self.update_samples or super().samples_per_update(num_envs)

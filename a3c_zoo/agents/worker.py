@@ -122,6 +122,7 @@ class RolloutWorker(Member):
             on_tick,
             agent.cut_at_end,
             self.model.network.start(config.env.num_envs),
+            agent.keeps_outputs,
         )
         if agent.acts_live:
             self.model.flat.attach(context.parameters)
@@ -235,6 +236,7 @@ def objective_of(config: LossConfig) -> Objective:
         loss_sum=config.loss_reduction == "sum",
         anneal_entropy=config.entropy_schedule == "linear",
         whole_episodes=config.whole_episodes,
+        clip_ratio=config.clip_ratio if isinstance(config, A3CConfig) else None,
         termination_reward=textbook.termination_reward if textbook else None,
         normalize_returns=bool(textbook and textbook.normalize_returns),
     )

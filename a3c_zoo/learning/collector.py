@@ -44,11 +44,12 @@ class Collector:
         num_steps: T. seed: for the first reset. generator: for the sampling of actions.
         on_tick: called after every environment step; may raise to stop.
         cut_at_end: a rollout ends with its episode, if that comes before T steps; for a single environment.
+        keeps_outputs: keep the logits and values of the network that acts (`Rollout.logits`); not with a core.
         start: state of a recurrent core before an episode, `[K, N, H]` (`ActorCritic.start`); None without a core. The
             state goes on from rollout to rollout, also when parameters have changed in between.
 
     Attributes:
-        env: the vector environment. rollout: the last rollout.
+        env: the vector environment. rollout: the last rollout. generator: of the sampled actions.
     """
 
     def __init__(
@@ -61,9 +62,10 @@ class Collector:
         on_tick: Callable[[], None],
         cut_at_end: bool = False,
         start: Tensor | None = None,
+        keeps_outputs: bool = False,
     ) -> None:
         self.env, self._checked, self._distribution = checked.env, checked, distribution
-        self._generator, self._on_tick = generator, on_tick
+        self.generator, self._on_tick = generator, on_tick
         self._num_steps, self._cut_at_end, self._has_core = num_steps, cut_at_end, start is not None
         self._autoreset, self._episode_over = autoreset_of(self.env), episode_over(self.env)
         # A cut rollout may begin with a step that the environment ignores: one more row, for T real steps.
@@ -71,6 +73,9 @@ class Collector:
         self.rollout = self._buffers = Rollout.zeros(rows, num_envs, checked.spec, distribution, start)
         self._buffers.valid[:] = True
         self._observations, self._actions = self.rollout.observations.numpy(), self.rollout.actions.numpy()
+        self._logits: list[Tensor] = []
+        if keeps_outputs:
+            self._buffers.values = torch.zeros(rows + 1, num_envs)
         self._noise = torch.zeros((rows, num_envs, distribution.num_logits))
         self._over = np.zeros((rows + 1, num_envs), np.bool_)  # row t + 1: which episodes ended at step t
         self._newest = rows  # the row of the observations that are acted on next
@@ -95,8 +100,8 @@ class Collector:
         observations, over = self._observations, self._over
         resets_at_once, cut_at_end, resets = not self._autoreset.ignores_a_step, self._cut_at_end, rollout.resets
         num_rows = self._begin_rollout()
-        policy = self._remembering(network) if self._has_core else network.policy
-        noise = distribution.noise(self._noise, self._generator)
+        policy = self._policy(network)
+        noise = distribution.noise(self._noise, self.generator)
         with torch.inference_mode():
             for t in range(num_rows):
                 distribution.sample(policy(rollout.observations[t]), noise[t], rollout.actions[t])
@@ -136,6 +141,8 @@ class Collector:
         if self._autoreset.ignores_a_step:
             np.logical_not(over[:num_rows], out=rollout.valid[:num_rows])
         self._newest = num_rows
+        if rollout.values is not None:
+            rollout.logits = torch.stack(self._logits)
         if num_rows != len(self.rollout.rewards):
             self.rollout = rollout.head(num_rows)
         self._checked.check_finite(self.rollout)
@@ -151,6 +158,23 @@ class Collector:
         with env.raising_in("reset"):
             restarted = self._autoreset.restart(observation, self._over[t + 1])
         return env.observation(restarted)
+
+    def _policy(self, network: ActorCritic) -> Callable[[Tensor], Tensor]:
+        """What acts: from the observations of one row after the other to logits."""
+        if self._has_core:
+            return self._remembering(network)
+        return network.policy if self._buffers.values is None else self._keeping(network, self._buffers.values)
+
+    def _keeping(self, network: ActorCritic, values: Tensor) -> Callable[[Tensor], Tensor]:
+        """Returns a policy that keeps its logits and the values `[T+1, N]`."""
+        self._logits.clear()
+
+        def policy(observations: Tensor) -> Tensor:
+            logits, values[len(self._logits)] = network.act(observations)
+            self._logits.append(logits)
+            return logits
+
+        return policy
 
     def _remembering(self, network: ActorCritic) -> Callable[[Tensor], Tensor]:
         """Returns a policy that takes the state of the core from row to row: from observations to logits."""
@@ -184,7 +208,7 @@ class Collector:
         An environment with `get_state() -> dict` of tensors, numbers and strings, and `set_state(dict)`, is restored
         exactly. Others start new episodes on resume.
         """
-        state: dict[str, Any] = {"sampling": self._generator.get_state()}
+        state: dict[str, Any] = {"sampling": self.generator.get_state()}
         get_state = getattr(self.env, "get_state", None)
         if get_state is not None:
             state |= {name: torch.from_numpy(array.copy()) for name, array in self._newest_row().items()}
@@ -193,7 +217,7 @@ class Collector:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from `state_dict`."""
-        self._generator.set_state(state["sampling"])
+        self.generator.set_state(state["sampling"])
         if "env" in state:
             self.env.set_state(state["env"])  # type: ignore[attr-defined]
             for name, array in self._newest_row().items():

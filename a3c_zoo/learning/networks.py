@@ -41,6 +41,10 @@ class ActorCritic(nn.Module):
         """State values `[B]`, float32, for observations `[B, ...]`."""
         raise NotImplementedError
 
+    def act(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits `[B, A]` and values `[B]` for observations `[B, ...]`."""
+        return self.policy(observations), self.value(observations)
+
     def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `[T·N, A]` of the first T rows and values `[(T+1)·N]` of all, for observations `[T+1, N, ...]`."""
         acted = observations[:-1].flatten(0, 1)
@@ -96,6 +100,10 @@ class Split(ActorCritic):
     def value(self, observations: Tensor) -> Tensor:
         return self.values(self.features(observations))
 
+    def act(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.features(observations)
+        return self.logits(features), self.values(features)
+
     def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         features = self.features(observations.flatten(0, 1))
         return self.logits(features[: -observations.shape[1]]), self.values(features)
@@ -134,6 +142,10 @@ class WithDeviations(ActorCritic):
 
     def policy(self, observations: Tensor) -> Tensor:
         return self._complete(self.network.policy(observations))
+
+    def act(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        means, values = self.network.act(observations)
+        return self._complete(means), values
 
     def evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         means, values = self.network.evaluate(observations)

@@ -30,6 +30,7 @@ class Objective:
         termination_reward: replaces the reward of a step that terminates an episode; None keeps the environment's.
         whole_episodes: use returns of whole episodes without bootstrap (Monte-Carlo); `gae_lambda` is not used.
         normalize_returns: divide returns by their L2 norm over the rollout.
+        clip_ratio: ε of PPO's clipped ratio (`policy_gain`); None is A3C.
     """
 
     gamma: float
@@ -44,6 +45,7 @@ class Objective:
     termination_reward: float | None = None
     whole_episodes: bool = False
     normalize_returns: bool = False
+    clip_ratio: float | None = None
 
     def at(self, left: float) -> Objective:
         """Returns the objective for the fraction of the schedule that is left, 1 to 0."""
@@ -102,8 +104,9 @@ def differentiate(
 ) -> dict[str, float]:
     """Adds the gradient of the loss over some environments of a rollout to the network's `.grad` tensors.
 
-    The loss is −log π(a|s)·A − c_e·H(π) + c_v·(R − V)², averaged over valid samples (or summed: `loss_sum`). A and R
-    are constants. The values come from the same forward pass that is differentiated, so acting needs no values.
+    The loss is −log π(a|s)·A − c_e·H(π) + c_v·(R − V)², averaged over valid samples (or summed: `loss_sum`); its first
+    part is PPO's with a clip ratio (`policy_gain`). A and R are constants. The values come from the same forward pass
+    that is differentiated, so acting needs no values.
 
     Returns:
         Metrics of the update by name; empty without `want_metrics` (they cost about 4 % of a small update).
@@ -134,6 +137,22 @@ def forward(
     return logits, values, lambda finals: network.value_after(finals, states)
 
 
+def policy_gain(log_prob: Tensor, acted: Tensor | None, advantage: Tensor, clip_ratio: float | None) -> Tensor:
+    """What the policy gains by samples, all arguments `[B]`: log π(a|s) · A, the gradient of A3C.
+
+    With ε = `clip_ratio`: min(r · A, clip(r, 1 − ε, 1 + ε) · A) where r = π(a|s) / π_acted(a|s), so that a sample whose
+    probability has moved far enough has no gradient (PPO, Schulman et al. 2017, arXiv:1707.06347, eq. 7).
+
+    Args:
+        acted: log π_acted(a|s) of the policy that acted, `[B]`; None without a clip ratio.
+    """
+    if clip_ratio is None:
+        return log_prob * advantage
+    assert acted is not None
+    ratio = (log_prob - acted).exp()
+    return torch.minimum(ratio * advantage, ratio.clamp(1 - clip_ratio, 1 + clip_ratio) * advantage)
+
+
 def descend(
     distribution: ActionDistribution,
     logits: Tensor,
@@ -144,12 +163,14 @@ def descend(
     valid: Bools,
     objective: Objective,
     want_metrics: bool = False,
+    acted: Tensor | None = None,
 ) -> dict[str, float]:
     """Computes the loss of B samples and its gradient; the last part of `differentiate`.
 
     Args:
         logits: `[B, A]`. all_values: `[≥ B]`; the first B are those of the samples. actions: `[B, ...]`.
         advantages, returns, valid: B elements in any shape, in the order of the samples.
+        acted: log π(a|s) of the policy that acted, `[B]`; needed with a clip ratio.
 
     Returns:
         Metrics; see `differentiate`.
@@ -164,10 +185,9 @@ def descend(
     )
     log_prob, entropy = distribution.log_prob_and_entropy(logits, actions)
     values = all_values[:num_samples]
-    policy_gain, value_error = log_prob * advantage, (target - values).square()
-    loss = torch.dot(
-        objective.value_coefficient * value_error - policy_gain - objective.entropy_coefficient * entropy, weight
-    )
+    gain = policy_gain(log_prob, acted, advantage, objective.clip_ratio)
+    value_error = (target - values).square()
+    loss = torch.dot(objective.value_coefficient * value_error - gain - objective.entropy_coefficient * entropy, weight)
     loss.backward()  # type: ignore[no-untyped-call]
     if not want_metrics:
         return {}
@@ -175,8 +195,23 @@ def descend(
         share = weight / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)  # all are 0 if nothing is valid
         means = torch.stack((entropy, raw, target, values)) @ share  # the mean of normalised advantages is always 0
         return {
-            "loss_policy": -float(torch.dot(policy_gain, weight)),
+            "loss_policy": -float(torch.dot(gain, weight)),
             "loss_value": float(torch.dot(value_error, weight)),
             "loss_total": float(loss),
+            **({} if objective.clip_ratio is None else divergence(log_prob, acted, objective.clip_ratio, share)),
             **dict(zip(("entropy", "advantage", "batch_return", "value"), means.tolist(), strict=True)),
         }
+
+
+def divergence(log_prob: Tensor, acted: Tensor | None, clip_ratio: float, share: Tensor) -> dict[str, float]:
+    """How far a policy has moved from the one that acted, over samples `[B]` whose shares `[B]` add up to 1.
+
+    Returns:
+        `kl`: the mean of r − 1 − log r, which estimates KL(π_acted ‖ π) without bias and is never negative (Schulman
+        2020, "Approximating KL divergence"). `clipped`: the share of the samples whose ratio r is beyond 1 ± ε.
+    """
+    assert acted is not None
+    difference = log_prob - acted
+    moved = difference.expm1()
+    is_beyond = (moved.abs() > clip_ratio).float()
+    return {"kl": float(torch.dot(moved - difference, share)), "clipped": float(torch.dot(is_beyond, share))}

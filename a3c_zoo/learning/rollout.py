@@ -33,6 +33,8 @@ class Rollout:
             `observations[t+1, n]`.
         states: state of a recurrent core before each row, `[T+1, K, N, H]`, before resets; None without a core.
         resets: before which rows that state becomes 0, `[T+1, N]`, bool; None without a core.
+        logits: of the policy that acted, `[T, N, A]`, float32. values: V of the rows before the last, by the same
+            parameters, `[T+1, N]`, float32. None if the collector does not keep them.
     """
 
     observations: Tensor
@@ -44,6 +46,8 @@ class Rollout:
     finals: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
     states: Tensor | None = None
     resets: Bools | None = None
+    logits: Tensor | None = None
+    values: Tensor | None = None
 
     @classmethod
     def zeros(cls, rows: int, num_envs: int, observation: Any, action: Any, start: Tensor | None) -> Rollout:

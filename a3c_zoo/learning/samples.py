@@ -1,0 +1,84 @@
+"""The steps of a rollout as single samples, for updates that shuffle them and pass over them more than once (PPO)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from a3c_zoo.learning.actions import ActionDistribution
+from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.learning.objective import Objective, advantages_and_returns, descend
+from a3c_zoo.learning.rollout import Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """B samples, in any order.
+
+    Attributes:
+        observations: `[B, ...]`. actions: `[B, ...]`, as their distribution stores them.
+        log_probs: log π(a|s) of the policy that acted, `[B]`.
+        advantages, returns: by the values of that policy, `[B]`, float32.
+        valid: False for a step that the environment ignored, `[B]`, bool.
+    """
+
+    observations: Tensor
+    actions: Tensor
+    log_probs: Tensor
+    advantages: Tensor
+    returns: Tensor
+    valid: Tensor
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Samples]:
+        """Copies of `size` samples each, shuffled; each sample is in one of them. The last may be smaller."""
+        tensors = [getattr(self, field.name) for field in fields(self)]
+        for chosen in torch.split(torch.randperm(len(self.valid), generator=generator), size):
+            yield Samples(*(tensor[chosen] for tensor in tensors))
+
+
+def samples_of(
+    rollout: Rollout, network: ActorCritic, distribution: ActionDistribution, objective: Objective
+) -> Samples:
+    """The T·N samples of a rollout whose logits and values were kept.
+
+    Args:
+        network: with the parameters that acted; it values what follows the last row and final observations.
+    """
+    assert rollout.logits is not None
+    assert rollout.values is not None
+    actions = rollout.actions.flatten(0, 1)
+    with torch.no_grad():
+        rollout.values[-1] = network.value(rollout.observations[-1])
+        log_probs, _ = distribution.log_prob_and_entropy(rollout.logits.flatten(0, 1), actions)
+    values = rollout.values.numpy()
+    next_values = rollout.next_values(values[1:], slice(None), network.value)
+    advantages, returns = advantages_and_returns(rollout, slice(None), values[:-1], next_values, objective)
+    flat = (torch.from_numpy(array.reshape(-1)) for array in (advantages, returns, rollout.valid))
+    return Samples(rollout.observations[:-1].flatten(0, 1), actions, log_probs, *flat)
+
+
+def differentiate_samples(
+    network: ActorCritic,
+    distribution: ActionDistribution,
+    samples: Samples,
+    objective: Objective,
+    want_metrics: bool = False,
+) -> dict[str, float]:
+    """Adds the gradient of the loss over samples to the network's `.grad` tensors; see `differentiate`."""
+    logits, values = network.act(samples.observations)
+    advantages, returns, valid = (tensor.numpy() for tensor in (samples.advantages, samples.returns, samples.valid))
+    return descend(
+        distribution,
+        logits,
+        values,
+        samples.actions,
+        advantages,
+        returns,
+        valid,
+        objective,
+        want_metrics,
+        samples.log_probs,
+    )
