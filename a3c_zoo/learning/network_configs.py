@@ -53,7 +53,7 @@ class ImageConfig(CoreConfig):
     )
     precision: Precision = Field(
         "auto",
-        description="number type of the workers' networks; auto: bfloat16 where it is faster (AMX, AVX512-BF16)",
+        description="number type of the workers' networks; auto: bfloat16 where it is faster (AMX)",
     )
 
     @property
