@@ -20,7 +20,7 @@ SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION, SEED_CHECK = range(5)
 
 #: An evaluation's number is the first number of its kind plus how many of this kind the run has had before. The kinds
 #: are: whether the run is solved, asked for by a user, by the evaluator beside training, by a comparison. A part of a
-#: solved check has a tree of its own, and there the first number.
+#: solved check has a tree of its own, and is evaluation 0 of it.
 CHECK_EVALUATIONS, USER_EVALUATIONS, EVALUATOR_EVALUATIONS, COMPARED_EVALUATIONS = range(0, 4_000_000, 1_000_000)
 
 

@@ -18,6 +18,8 @@ from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.objective import Objective, divergence, policy_gain
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.samples import Samples, differentiate_samples, samples_of
+from a3c_zoo.records import Progress
+from a3c_zoo.runs.setup import SilentObserver
 from tests.test_objective import rollout
 from tests.toys import TinyNetwork
 
@@ -60,6 +62,15 @@ class TestPolicyGain:
         assert log_prob.grad is not None
         assert log_prob.grad.item() == pytest.approx(slope, abs=1e-6)
 
+    def test_a_ratio_that_no_number_holds_has_a_finite_gradient(self) -> None:
+        """e¹⁰⁰ is infinite in float32."""
+        log_prob = torch.tensor([100.0, 100.0], requires_grad=True)
+        (
+            policy_gain(log_prob, torch.zeros(2), torch.tensor([1.0, -1.0]), 0.2) * torch.tensor([1.0, 0.0])
+        ).sum().backward()
+        assert log_prob.grad is not None
+        assert log_prob.grad.tolist() == [0.0, 0.0]
+
     def test_without_a_limit_it_is_that_of_a3c(self) -> None:
         assert policy_gain(torch.tensor([-0.5]), None, torch.tensor([3.0]), None).item() == -1.5
 
@@ -69,12 +80,12 @@ class TestDivergence:
         """Ratios 2 and 1.1, of shares ¼ and ¾: r − 1 − log r is 1 − log 2 and 0.1 − log 1.1."""
         acted, share = torch.tensor([log(0.25), log(0.5)]), torch.tensor([0.25, 0.75])
         result = divergence(torch.tensor([log(0.5), log(0.55)]), acted, 0.2, share)
-        assert result["kl"] == pytest.approx((1 - log(2)) / 4 + (0.1 - log(1.1)) * 3 / 4)
-        assert result["clipped"] == 0.25
+        assert result["approx_kl"] == pytest.approx((1 - log(2)) / 4 + (0.1 - log(1.1)) * 3 / 4)
+        assert result["clip_fraction"] == 0.25
 
     def test_a_policy_that_has_not_moved(self) -> None:
         same = torch.tensor([-1.0, -2.0])
-        assert divergence(same, same, 0.2, torch.tensor([0.5, 0.5])) == {"kl": 0.0, "clipped": 0.0}
+        assert divergence(same, same, 0.2, torch.tensor([0.5, 0.5])) == {"approx_kl": 0.0, "clip_fraction": 0.0}
 
 
 class TestGradients:
@@ -111,8 +122,8 @@ class TestGradients:
         of = samples([log(0.25), log(0.5)], [3, 1])
         metrics = differentiate_samples(network, Categorical(2), of, PPO, want_metrics=True)
         assert metrics["loss_policy"] == pytest.approx(-(1.2 * 3 + 1) / 2)
-        assert metrics["kl"] == pytest.approx((1 - log(2)) / 2)
-        assert metrics["clipped"] == 0.5
+        assert metrics["approx_kl"] == pytest.approx((1 - log(2)) / 2)
+        assert metrics["clip_fraction"] == 0.5
         assert metrics["entropy"] == pytest.approx(log(2))
 
 
@@ -166,6 +177,18 @@ def test_epochs_are_updates(tmp_path: Path) -> None:
     assert outcome.updates == ceil(outcome.steps / 80) * 2 * 3
 
 
+def test_metrics_are_those_of_the_last_update_of_a_rollout(tmp_path: Path) -> None:
+    """At the first update the policy is the one that acted."""
+    seen: list[float] = []
+
+    class Observer(SilentObserver):
+        def progress(self, progress: Progress) -> None:
+            seen.append(progress.metrics.get("approx_kl", 0.0))
+
+    train(tmp_path, steps=4000, serial=True, observer=Observer())
+    assert max(seen) > 1e-5
+
+
 def test_a_resumed_run_shuffles_on(tmp_path: Path) -> None:
     """The permutations come from the saved generator of the worker."""
     first = train(tmp_path, steps=400, serial=True, workers=1)
@@ -176,7 +199,7 @@ def test_a_resumed_run_shuffles_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"agent.clip_ratio": None}, "agent.epochs: 3 — several passes need a clip ratio"),
+        ({"agent.clip_ratio": None}, "epochs: 3 — several passes need a clip ratio"),
         ({"agent.update_samples": 30}, "must divide a rollout: n_steps 5 × num_envs 16 = 80 samples"),
         ({"network.recurrent": "lstm", "network.separate": False}, "agent.clip_ratio: learns from shuffled samples"),
         ({"agent.clip_ratio": 0}, "agent.clip_ratio"),

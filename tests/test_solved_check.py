@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import a3c_zoo
-from a3c_zoo.errors import WorkerError
+from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Snapshot
 from a3c_zoo.runs import solved_check
@@ -61,15 +61,17 @@ def toy(tmp_path: Path) -> Iterator[Path]:
         yield a3c_zoo.train("toy", agent="random", steps=100, serial=True, runs_dir=tmp_path).run
 
 
-def test_parts_have_an_episode_for_each_environment_and_seeds_of_their_own(
+def test_parts_share_episodes_and_environments_and_have_seeds_of_their_own(
     cartpole: tuple[EvaluationTask, Snapshot],
 ) -> None:
     task, _ = cartpole
     parts = parts_of(task, number=0)
-    assert [part.episodes for part in parts] == [5, 5, 5, 5, 2]
+    assert [(part.episodes, part.num_envs) for part in parts] == [(6, 2), (6, 1), (5, 1), (5, 1)]
+    assert [part.episodes for part in parts_of(replace(task, num_envs=1), 0)] == [22]
+    assert [part.num_envs for part in parts_of(replace(task, episodes=2), 0)] == [3, 2]
     assert {part.modes for part in parts} == {("sampled",)}
     seeds = [part.config.run.seed for number in range(3) for part in parts_of(task, number)]
-    assert len(set(seeds)) == 15
+    assert len(set(seeds)) == 12
     assert task.config.run.seed not in seeds
 
 
@@ -109,6 +111,31 @@ def test_a_signal_ends_a_check_that_others_play(toy: Path, monkeypatch: pytest.M
     with pytest.raises(StopEvaluationError):
         play(made(toy, 100, 20, evaluation_step_s=60.0), 2, on_step=on_step)
     assert max(calls) == 2
+
+
+def test_one_part_is_not_begun_twice(
+    cartpole: tuple[EvaluationTask, Snapshot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of its own would not be sooner than this one."""
+    monkeypatch.setattr(solved_check, "ALONE_S", 0.0)
+    monkeypatch.delattr(solved_check, "EvaluationProcess")
+    monkeypatch.setattr(SolvedCheck, "_play_side_by_side", lambda self, parts: [] if not parts else 1 / 0)
+    task, snapshot = cartpole
+    assert play((replace(task, num_envs=1, episodes=3), snapshot), 2).episodes == 3
+
+
+def test_a_fault_in_this_process_is_told_alike(toy: Path) -> None:
+    with pytest.raises(WorkerError, match=r"the solved check failed: .*the toy broke"):
+        play(made(toy, 100, 20, evaluation_fault="raise"), 1)
+
+
+@pytest.mark.parametrize("alone_s", [60.0, 0.0])
+def test_what_the_user_can_mend_is_one_line(alone_s: float, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process or in another."""
+    monkeypatch.setattr(solved_check, "ALONE_S", alone_s)
+    with pytest.raises(ZooError) as caught:
+        play(made(toy, 100, 20, evaluation_fault="factory-zoo"), 2)
+    assert (type(caught.value), str(caught.value)) == (ZooError, "the toy cannot be made")
 
 
 @pytest.mark.parametrize(("fault", "message"), [("raise", "the toy broke"), ("kill", "was ended by signal SIGKILL")])

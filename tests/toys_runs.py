@@ -24,6 +24,7 @@ from pydantic import Field
 from a3c_zoo import EnvEntry, NetworkEntry, hookimpl
 from a3c_zoo.cli.main import cli
 from a3c_zoo.config import EnvConfig
+from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.checkpoints import checkpoint_file
 from a3c_zoo.runs.directory import RunDirectory
@@ -42,7 +43,9 @@ class RunToyConfig(EnvConfig):
     """The `env` section of the toy."""
 
     num_envs: int = NUM_ENVS
-    fault: str = Field("", description="see FaultyVectorEnv; and factory-raise, factory-sleep, worker-sleep")
+    fault: str = Field(
+        "", description="see FaultyVectorEnv; and factory-raise, factory-zoo, factory-sleep, worker-sleep"
+    )
     after: int = Field(0, description="good steps before the fault")
     step_s: float = Field(0.0, description="seconds that a step takes")
     busy_s: float = Field(0.0, description="CPU seconds that a step takes")
@@ -63,6 +66,8 @@ def make(num_envs: int, seed: int, **options: Any) -> ToyVectorEnv:
     match fault:
         case "factory-raise":
             raise RuntimeError("the toy factory broke")
+        case "factory-zoo":
+            raise ZooError("the toy cannot be made")
         case "factory-sleep":
             time.sleep(600)
         case "worker-sleep" if multiprocessing.parent_process() is not None:

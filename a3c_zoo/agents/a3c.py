@@ -43,6 +43,9 @@ class A3CWorker(RolloutWorker):
         self.applier = Applier(self, state, lock)
         self._size = self.agent.samples_per_update(context.config.env.num_envs)
         self._columns = update_columns(self.agent, context.config.env.num_envs)
+        self._num_updates = len(self._columns) or self.agent.n_steps * context.config.env.num_envs // self._size
+        if isinstance(self.agent, A3CConfig):
+            self._num_updates *= self.agent.epochs
 
     def work(self) -> None:
         """Collects one rollout and learns from it, in one update or several."""
@@ -52,7 +55,8 @@ class A3CWorker(RolloutWorker):
             if number:
                 self.pull()
             self.model.flat.zero_gradients()
-            wanted = self.wants_metrics()
+            # The last update tells how far a rollout has moved the policy; at the first the ratio is always 1.
+            wanted = number == self._num_updates - 1 and self.wants_metrics()
             metrics = self._differentiate(rollout, batch, wanted)
             applied = self.applier.apply(self.model.flat.wide_gradients(), (self.updates_at_pull,))
             if wanted:

@@ -76,8 +76,8 @@ class A3CConfig(LossConfig):
     clip_ratio: float | None = Field(
         None,
         gt=0,
-        description="ε of PPO: a sample counts until the ratio of its probabilities, now and when it was acted, is "
-        "beyond 1 ± ε; updates are made of shuffled samples. null: A3C's loss",
+        description="ε of PPO: limits how far one rollout moves the probability of an action, to a ratio within 1 ± ε; "
+        "updates are made of shuffled samples. null: A3C's loss",
     )
     epochs: int = Field(1, ge=1, le=100, description="passes over a rollout; several need agent.clip_ratio")
     locking: Literal["none", "apply"] = Field(
@@ -87,7 +87,7 @@ class A3CConfig(LossConfig):
     @model_validator(mode="after")
     def _passes(self) -> Self:
         if self.epochs > 1 and self.clip_ratio is None:
-            raise ValueError(f"agent.epochs: {self.epochs} — several passes need a clip ratio: agent.clip_ratio=0.2")
+            raise ValueError(f"epochs: {self.epochs} — several passes need a clip ratio: agent.clip_ratio=0.2")
         return self
 
     @property

@@ -14,6 +14,9 @@ from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.returns import Bools, Floats, gae, monte_carlo_returns
 from a3c_zoo.learning.rollout import Rollout
 
+#: Above this the ratio of two probabilities stays as it is: e⁸⁹ is no float32, and infinity times 0 would be no number.
+LARGEST_LOG_RATIO = 20.0
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:
@@ -140,8 +143,9 @@ def forward(
 def policy_gain(log_prob: Tensor, acted: Tensor | None, advantage: Tensor, clip_ratio: float | None) -> Tensor:
     """What the policy gains by samples, all arguments `[B]`: log π(a|s) · A, the gradient of A3C.
 
-    With ε = `clip_ratio`: min(r · A, clip(r, 1 − ε, 1 + ε) · A) where r = π(a|s) / π_acted(a|s), so that a sample whose
-    probability has moved far enough has no gradient (PPO, Schulman et al. 2017, arXiv:1707.06347, eq. 7).
+    With ε = `clip_ratio`: min(r · A, clip(r, 1 − ε, 1 + ε) · A) where r = π(a|s) / π_acted(a|s). A sample has no
+    gradient once its probability has moved far enough in the direction of its advantage (PPO, Schulman et al. 2017,
+    arXiv:1707.06347, eq. 7).
 
     Args:
         acted: log π_acted(a|s) of the policy that acted, `[B]`; None without a clip ratio.
@@ -149,7 +153,7 @@ def policy_gain(log_prob: Tensor, acted: Tensor | None, advantage: Tensor, clip_
     if clip_ratio is None:
         return log_prob * advantage
     assert acted is not None
-    ratio = (log_prob - acted).exp()
+    ratio = (log_prob - acted).clamp(max=LARGEST_LOG_RATIO).exp()
     return torch.minimum(ratio * advantage, ratio.clamp(1 - clip_ratio, 1 + clip_ratio) * advantage)
 
 
@@ -207,11 +211,14 @@ def divergence(log_prob: Tensor, acted: Tensor | None, clip_ratio: float, share:
     """How far a policy has moved from the one that acted, over samples `[B]` whose shares `[B]` add up to 1.
 
     Returns:
-        `kl`: the mean of r − 1 − log r, which estimates KL(π_acted ‖ π) without bias and is never negative (Schulman
-        2020, "Approximating KL divergence"). `clipped`: the share of the samples whose ratio r is beyond 1 ± ε.
+        `approx_kl`: the mean of r − 1 − log r, which estimates KL(π_acted ‖ π) without bias and is never negative
+        (Schulman 2020, "Approximating KL divergence"). `clip_fraction`: the share of samples whose r is beyond 1 ± ε.
     """
     assert acted is not None
-    difference = log_prob - acted
+    difference = (log_prob - acted).clamp(max=LARGEST_LOG_RATIO)
     moved = difference.expm1()
     is_beyond = (moved.abs() > clip_ratio).float()
-    return {"kl": float(torch.dot(moved - difference, share)), "clipped": float(torch.dot(is_beyond, share))}
+    return {
+        "approx_kl": float(torch.dot(moved - difference, share)),
+        "clip_fraction": float(torch.dot(is_beyond, share)),
+    }

@@ -33,17 +33,18 @@ class EvaluationError(Exception):
     """An evaluation has failed. The message is one line.
 
     Attributes:
-        trace: the traceback of the failure, empty if there is none.
+        trace: the traceback of the failure, empty if there is none. is_users: whether it is the user's to mend.
     """
 
-    def __init__(self, line: str, trace: str = "") -> None:
+    def __init__(self, line: str, trace: str = "", is_users: bool = False) -> None:
         super().__init__(line)
-        self.trace = trace
+        self.trace, self.is_users = trace, is_users
 
     @classmethod
     def of(cls, error: BaseException) -> EvaluationError:
         """The fault for an error that is being handled."""
-        return cls(str(error) if isinstance(error, ZooError) else one_line(error), traceback.format_exc())
+        is_users = isinstance(error, ZooError)
+        return cls(str(error) if is_users else one_line(error), traceback.format_exc(), is_users)
 
 
 class EvaluationProcess:
@@ -118,9 +119,13 @@ class EvaluationProcess:
         self.stop()
         return EvaluationError(f"it {what}")
 
+    def ask_to_stop(self) -> None:
+        """Tells the process to end after its next step; `stop` waits for it."""
+        self._cells[STOP] = 1
+
     def stop(self) -> None:
         """Ends the process, in the middle of an episode or not; never raises, takes three seconds at most."""
-        self._cells[STOP] = 1
+        self.ask_to_stop()
         if self._child is not None:
             end_children([self._child], STOP_GRACE_S)
             self._child = None
@@ -147,10 +152,10 @@ def evaluation_main(pipe: Connection, cells: MutableSequence[int], is_silent: bo
             try:
                 played = play_task(pickle.loads(message), on_step)
                 before_s, used_s = used_s, sum(os.times()[:4])  # user and system, of this process and its children
-                result: PlayedTask | tuple[str, str] = replace(played, cpu_s=used_s - before_s)
+                result: PlayedTask | tuple[str, str, bool] = replace(played, cpu_s=used_s - before_s)
             except StopEvaluationError:
                 raise
             except BaseException as error:
                 fault = EvaluationError.of(error)
-                result = (str(fault), fault.trace)
+                result = (str(fault), fault.trace, fault.is_users)
             pipe.send_bytes(pickle.dumps(result))

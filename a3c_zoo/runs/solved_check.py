@@ -1,4 +1,4 @@
-"""The solved check: episodes on fresh seeds, in parts that all cores play side by side.
+"""The solved check: episodes on fresh seeds, in parts that are played side by side.
 
 Each part loads the policy anew and has seeds of its own. So the episodes, and their mean, do not depend on how many
 processes play, or on which of them plays a part.
@@ -6,20 +6,22 @@ processes play, or on which of them plays a part.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import wait
 
-from a3c_zoo.errors import WorkerError
+from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.records import Evaluation, Snapshot
 from a3c_zoo.runs.checkpoints import PolicyState, write_checkpoint
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedEpisodes, PlayedTask, play_task
 from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
+from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK, seed_for
 
+#: A check has so many parts. Smaller ones would wait more for their longest episodes, and act for few games at a time.
+PARTS = 4
 #: This process plays for so long, in seconds, before it starts others: short episodes end sooner than processes start.
 ALONE_S = 1.0
 #: How often the parent looks for a signal while others play, in seconds.
@@ -47,7 +49,8 @@ class SolvedCheck:
 
         Raises:
             StopEvaluationError: `on_step` raised it.
-            WorkerError: a process failed.
+            ZooError: the environment or the network cannot be used.
+            WorkerError: any other failure, also of a process.
         """
         file = self._task.checkpoint
         write_checkpoint(file, (snapshot.acting or snapshot.state)(), PolicyState(steps))
@@ -58,28 +61,36 @@ class SolvedCheck:
 
     def _played(self, parts: Sequence[EvaluationTask]) -> Evaluation:
         start_s = time.monotonic()
-        played = self._play_alone(parts)
-        played += self._play_side_by_side(parts[len(played) :])
+        try:
+            played = self._play_alone(parts)
+            played += self._play_side_by_side(parts[len(played) :])
+        except EvaluationError as fault:
+            if fault.is_users:
+                raise ZooError(str(fault)) from None
+            raise WorkerError(f"the solved check failed: {fault}\n\n{fault.trace}".rstrip()) from None
         episodes = [episode for part in played for episode in part.by_mode["sampled"].episodes]
         return PlayedEpisodes(episodes, deterministic=False, seconds=time.monotonic() - start_s).evaluation()
 
     def _play_alone(self, parts: Sequence[EvaluationTask]) -> list[PlayedTask]:
-        """Plays parts in this process; all of them, or those that end within `ALONE_S` if others may play, too."""
-        deadline_s = time.monotonic() + (ALONE_S if self._processes > 1 else math.inf)
+        """Plays parts in this process: those that end within `ALONE_S`, or all if no other process would help."""
+        deadline_s = time.monotonic() + ALONE_S
         played: list[PlayedTask] = []
 
         def on_step(episodes: int) -> None:
             self._on_step(episodes)
-            if time.monotonic() > deadline_s:
+            if min(self._processes, len(parts) - len(played)) > 1 and time.monotonic() > deadline_s:
                 raise _TakesLongError
 
         for part in parts:
-            if time.monotonic() >= deadline_s:
-                break
             try:
+                on_step(0)
                 played.append(play_task(part, on_step))
             except _TakesLongError:
                 break
+            except StopEvaluationError:
+                raise
+            except Exception as error:
+                raise EvaluationError.of(error) from error
         return played
 
     def _play_side_by_side(self, parts: Sequence[EvaluationTask]) -> list[PlayedTask]:
@@ -98,24 +109,26 @@ class SolvedCheck:
                         child.begin(part)
                         busy[child] = number
                 wait([child.connection for child in busy], LOOK_EVERY_S)
-        except EvaluationError as fault:
-            raise WorkerError(f"the solved check failed: {fault}\n\n{fault.trace}".rstrip()) from None
         finally:
+            for child in children:
+                child.ask_to_stop()
             for child in children:
                 child.stop()
         return [played[number] for number in range(len(parts))]
 
 
 def parts_of(task: EvaluationTask, number: int) -> list[EvaluationTask]:
-    """Splits a check into parts of `task.num_envs` episodes, one in each environment; the last may be smaller.
+    """Splits a check into `PARTS`, each with its share of environments and episodes; into fewer if there are too few.
 
     Args:
         number: of the check; it selects the seeds, with the number of the part.
     """
     run, parts = task.config.run, list[EvaluationTask]()
-    for first in range(0, task.episodes, task.num_envs):
-        seed = seed_for(run.seed, SEED_CHECK, number, len(parts))
+    num_parts = min(PARTS, task.num_envs, task.episodes)
+    for part in range(num_parts):
+        seed = seed_for(run.seed, SEED_CHECK, number, part)
         config = replace(task.config, run=run.model_copy(update={"seed": seed}))
-        episodes = min(task.num_envs, task.episodes - first)
-        parts.append(replace(task, config=config, number=CHECK_EVALUATIONS, episodes=episodes, modes=("sampled",)))
+        episodes, num_envs = (n // num_parts + (part < n % num_parts) for n in (task.episodes, task.num_envs))
+        whole = replace(task, config=config, number=CHECK_EVALUATIONS, modes=("sampled",))
+        parts.append(replace(whole, episodes=episodes, num_envs=num_envs))
     return parts
