@@ -7,6 +7,7 @@ import os
 import signal
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,10 @@ from stable_baselines3.common.monitor import load_results
 import a3c_zoo
 from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.records import Evaluation
 from a3c_zoo.runs.api import evaluate as evaluate_run
 from a3c_zoo.runs.setup import SilentObserver
+from a3c_zoo.runs.solved_check import SolvedCheck
 from tests.toys_baselines import BASELINES, Watcher, agent_state, one_thread, toys_installed, train
 
 
@@ -143,19 +146,17 @@ def test_an_evaluation_in_between_changes_nothing(a2c_run: Path, tmp_path: Path)
     # Every 100 episodes from the first 100 on an evaluation is due, which never agrees with so low a target.
     options: dict[str, Any] = {"stop_return": 15.0, "observer": Listener()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("a3c_zoo.runs.progress.evaluate_policy", never_good_enough)
+        patch.setattr(SolvedCheck, "play", never_good_enough)
         run = train(tmp_path, "sb3-a2c", 4000, seed=5, overrides={"run.evaluation_episodes": 2}, **options)
     assert any("on fresh seeds" in text for text in seen)
     assert_same_policy(run, agent_state(a2c_run)["policy"])
 
 
-def never_good_enough(*arguments: Any, **options: Any) -> Any:
-    from dataclasses import replace
+def never_good_enough(check: SolvedCheck, *arguments: Any) -> Evaluation:
+    return replace(PLAY(check, *arguments), mean_return=0.0)
 
-    from a3c_zoo.runs.evaluation import evaluate_policy
 
-    played = evaluate_policy(*arguments, **options)
-    return replace(played, episodes=[each._replace(episode_return=0.0) for each in played.episodes])
+PLAY = SolvedCheck.play
 
 
 # Going on
