@@ -232,5 +232,12 @@ class RunContext(Protocol):
     def started(self, snapshot: Snapshot) -> None:
         """The first rollout begins now: the training clock starts."""
 
+    def event(self, kind: str, text: str, **facts: object) -> None:
+        """Something of note has happened, such as the death of a worker: a line on screen and in events.jsonl.
+
+        Args:
+            kind: words joined by `_`. text: one line for people. facts: for scripts, what JSON can hold.
+        """
+
     def rescue(self, snapshot: Snapshot, error: BaseException) -> None:
         """Training has failed or was cut short: saves a checkpoint of the agent as it is."""

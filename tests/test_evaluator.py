@@ -264,6 +264,9 @@ def test_training_goes_on_without_an_evaluator_that_fails(serial: bool, fault: s
     log = outcome.run / "evaluator.log"
     told = f"the evaluator has failed, training goes on: {outcome.evaluator_fault} (see {log})"
     assert listener.messages == [told]
+    event = json.loads((outcome.run / "events.jsonl").read_text())
+    assert (event["kind"], event["text"]) == ("evaluator_failed", told)
+    assert 0 <= event["step"] <= outcome.steps
     text = log.read_text()
     assert outcome.evaluator_fault in text.splitlines()[0]
     assert traced in text

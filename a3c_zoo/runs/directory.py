@@ -74,8 +74,9 @@ class RunDirectory:
     """The files of one run.
 
     Attributes:
-        path: the directory. It holds `config.yml`, `meta.json`, `monitor.csv`, `evaluations.csv`, `tensorboard/`,
-            `checkpoints/`, `outcome.json`, and `run.lock`, which is locked while the run lives.
+        path: the directory. It holds `config.yml`, `meta.json`, `monitor.csv`, `evaluations.csv`,
+            `events.jsonl`, `tensorboard/`, `checkpoints/`, `outcome.json`, and `run.lock`, which is locked while the
+            run lives.
         best_file: the best policy that the evaluator beside training has found. evaluated_file: the one that it plays.
             checked_file: the one that a solved check plays.
     """

@@ -1,4 +1,4 @@
-"""A run's figures: rows of monitor.csv and evaluations.csv, TensorBoard events, the observer, and hooks of plugins."""
+"""What is written of a run: monitor.csv, evaluations.csv, events.jsonl, TensorBoard; who is told: observer, hooks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,6 +85,23 @@ class Monitor(RowFile):
     def write(self, rows: Sequence[tuple[float, int, float, int, int]]) -> None:
         """Appends (return, length, training seconds, step, worker) rows."""
         self.append("".join(f"{round(r, 6)},{n},{t:.6f},{step},{worker}\n" for r, n, t, step, worker in rows))
+
+
+class EventLog:
+    """events.jsonl: a line for each thing of note that happened to a run, in all its sessions. No line is ever cut off.
+
+    A line is a JSON object with `time` (ISO 8601), `step` (agent steps), `kind`, `text` (for people) and more facts.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, step: int, kind: str, text: str, facts: Mapping[str, object]) -> None:
+        """Adds a line."""
+        now = datetime.now().astimezone().isoformat(timespec="milliseconds")
+        line = json.dumps({"time": now, "step": step, "kind": kind, "text": text, **facts})
+        with disk_errors(self._path, "write"), self._path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
 
 
 class TensorBoard:
@@ -165,6 +184,7 @@ class Publisher:
         self.run = RunInfo(directory.path, config.env_name, config.agent_name, config)
         self._monitor = Monitor(directory.path / "monitor.csv", saved.monitor_position if saved else None)
         self._tensorboard = TensorBoard(directory.path / "tensorboard", saved.steps + 1 if saved else None)
+        self._events, self._num_events = EventLog(directory.path / "events.jsonl"), Counter[str]()
         self._published = (saved.steps, saved.episodes) if saved else (0, 0)
         self._next_s = 0.0
 
@@ -190,6 +210,13 @@ class Publisher:
         """Records the means of the evaluator beside training."""
         means = {"greedy": result.greedy_return, "sampled": result.sampled_return}
         self._tensorboard.write({f"eval/return_mean_{mode}": mean for mode, mean in means.items()}, result.step)
+
+    def event(self, step: int, kind: str, text: str, facts: Mapping[str, object]) -> None:
+        """Says on screen what happened, and adds it to events.jsonl and to its count in TensorBoard (`events/kind`)."""
+        self._watch.observer.message(text)
+        self._events.write(step, kind, text, facts)
+        self._num_events[kind] += 1
+        self._tensorboard.write({f"events/{kind}": self._num_events[kind]}, step)
 
     def metrics(self, progress: Progress, force: bool) -> str | None:
         """Shows where the run stands, and records it twice a second. Returns why a plugin wants the run to end.

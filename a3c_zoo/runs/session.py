@@ -96,6 +96,10 @@ class Session:
         self._publish(force=True)
         return self._stopping.ended is None
 
+    def event(self, kind: str, text: str, **facts: object) -> None:
+        """Something of note has happened: a line on screen and in events.jsonl, a count in TensorBoard."""
+        self._publisher.event(self._progress.steps, kind, text, facts)
+
     def rescue(self, snapshot: Snapshot, error: BaseException) -> None:
         """After a failure: a checkpoint, so that hours of training survive one bad step of an environment."""
         if self._progress.steps == self._saved_steps:  # that checkpoint has the workers' states, which are lost by now
@@ -116,7 +120,7 @@ class Session:
             self._publisher.evaluated(result)
         if evaluator.fault:
             log = self.directory.path / "evaluator.log"
-            self._watch.observer.message(f"the evaluator has failed, training goes on: {evaluator.fault} (see {log})")
+            self.event("evaluator_failed", f"the evaluator has failed, training goes on: {evaluator.fault} (see {log})")
 
     def _publish(self, force: bool) -> None:
         progress = self._progress.now(self._evaluator.result if self._evaluator else None)
