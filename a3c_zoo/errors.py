@@ -70,6 +70,16 @@ def one_line(error: BaseException) -> str:
     return f"{message} (in {os.path.basename(frame.filename)}, line {frame.lineno})"
 
 
+def printable(text: str) -> str:
+    """Returns a text with its control characters as escapes (`\\x1b`), line ends included.
+
+    A name or a value of a stranger can hold sequences that a terminal obeys, or that reverse the order of letters.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns `" Did you mean 'x'?"` for the nearest of `known`, or `""` if no name is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import filelock
 
 from a3c_zoo.errors import RunDirectoryError, did_you_mean
+from a3c_zoo.files import replace_file
 from a3c_zoo.hardware import available_cores, cpu_model
 from a3c_zoo.records import Evaluation, Outcome
 
@@ -56,18 +57,9 @@ def disk_errors(path: Path, doing: str, option: str = "--runs-dir") -> Iterator[
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
-    """Writes a temporary file and renames it, so that `path` is always whole, with the old or the new content."""
+    """Replaces a file at once, so that `path` is always whole, with the old or the new content (`replace_file`)."""
     with disk_errors(path, "write"):
-        temporary = path.with_name(f".{path.name}.tmp")  # no other process writes here: the run is locked
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        replace_file(path, content)
 
 
 class RunDirectory:

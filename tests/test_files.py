@@ -1,0 +1,96 @@
+"""Files that a stranger may have made: what is opened, what is refused, and that nothing is written through a link."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from a3c_zoo.errors import printable
+from a3c_zoo.files import open_file, read_bytes, read_json, replace_file
+
+
+def plant(path: Path, kind: str) -> None:
+    """Makes a thing at `path` that is no regular file. A link leads to a file `victim` beside it."""
+    match kind:
+        case "link":
+            path.with_name("victim").write_text("precious")
+            path.symlink_to("victim")
+        case "fifo":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "device":
+            path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder", "device"])
+@pytest.mark.parametrize("mode", ["rb", "wb", "ab", "r+b", "xb"])
+def test_only_regular_files_are_opened(tmp_path: Path, kind: str, mode: str) -> None:
+    path = tmp_path / "meta.json"
+    plant(path, kind)
+    with pytest.raises(OSError, match=r"link|regular|directory|exists|No such device"):
+        open_file(path, mode)
+    if kind == "link":
+        assert (tmp_path / "victim").read_text() == "precious"
+
+
+def test_a_fifo_with_a_writer_is_refused_too(tmp_path: Path) -> None:
+    path = tmp_path / "config.yml"
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.open("wb").close(), daemon=True)
+    writer.start()
+    with pytest.raises(OSError, match="no regular file"):
+        read_bytes(path, 10)
+    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    writer.join(5)
+
+
+def test_a_large_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "meta.json"
+    with path.open("wb") as file:
+        file.truncate((1 << 40) + 1)  # sparse: it takes no room
+    with pytest.raises(OSError, match="larger than 1 MiB"):
+        read_json(path)
+
+
+@pytest.mark.parametrize("text", ["[1]", "[" * 100_000, "{", "\xff", "", '{"a": ' + "9" * 10_000 + "}"])
+def test_json_that_is_no_object_is_a_value_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "outcome.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"."):
+        read_json(path)
+
+
+def test_a_file_is_replaced_without_following_a_link(tmp_path: Path) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "outcome.json"
+    victim.write_text("precious")
+    path.symlink_to(victim)
+    (tmp_path / ".outcome.json.tmp").symlink_to(victim)  # the name of the temporary file, once
+    replace_file(path, b"new")
+    assert victim.read_text() == "precious"
+    assert not path.is_symlink()
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "outcome.json"
+    path.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        replace_file(path, b"new")
+    assert [each.name for each in tmp_path.iterdir()] == ["outcome.json"]
+
+
+def _umask() -> int:
+    mask = os.umask(0o22)
+    os.umask(mask)
+    return mask
+
+
+def test_control_characters_become_escapes() -> None:
+    assert printable("plain λ → 日本") == "plain λ → 日本"
+    assert printable("\x1b]0;title\x07") == "\\x1b]0;title\\x07"
+    assert printable("a\nb\x9b31m\u202ec\udcff") == "a\\nb\\x9b31m\\u202ec\\udcff"
