@@ -7,10 +7,13 @@ import signal
 import sys
 
 from a3c_zoo.cli.main import cli
+from a3c_zoo.output import drop_lost_output, open_closed_streams
 
 
 def main() -> None:
     """Runs the command line and exits with its exit status."""
+    open_closed_streams()
+    drop_lost_output("stderr")  # an error that cannot be shown keeps its exit status
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # Latin-1 has no λ and no →
     try:

@@ -21,6 +21,7 @@ from a3c_zoo.cli.common import (
     warn_about_faults,
 )
 from a3c_zoo.errors import ZooError
+from a3c_zoo.output import drop_lost_output
 
 if TYPE_CHECKING:
     from a3c_zoo.comparison.compare import Comparison
@@ -102,6 +103,7 @@ def command(
     from a3c_zoo.comparison.compare import carry_out, choose_out, read
     from a3c_zoo.comparison.plan import make_plan
 
+    drop_lost_output("stdout")
     warn_about_faults()
     if sources:
         more, options["envs"] = _folders_apart(options["envs"])

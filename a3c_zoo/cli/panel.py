@@ -92,15 +92,17 @@ class LiveDisplay:
 
     Args:
         to_stderr: write to stderr in place of stdout.
-
-    Attributes:
-        is_live: whether the stream is a terminal; if not, nothing is drawn.
     """
 
     def __init__(self, to_stderr: bool = False) -> None:
         self._to_stderr = to_stderr
-        self.is_live = (sys.stderr if to_stderr else sys.stdout).isatty()
+        self._stream = sys.stderr if to_stderr else sys.stdout
         self._live: Live | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the stream is a terminal, which may go away; without one nothing is drawn."""
+        return self._stream.isatty()
 
     def say(self, text: str) -> None:
         """Prints a line, above the table or panel."""

@@ -15,6 +15,7 @@ from a3c_zoo.cli.common import (
     parse_seconds,
     warn_about_faults,
 )
+from a3c_zoo.output import drop_lost_output
 
 
 @click.command(epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m")
@@ -57,6 +58,7 @@ def command(env: str | None, time_limit: float | None, quiet: bool, **options: A
     from a3c_zoo.cli.panel import RunPanel, summary
     from a3c_zoo.runs import api
 
+    drop_lost_output("stdout")
     warn_about_faults()
     panel = RunPanel(quiet)
     try:

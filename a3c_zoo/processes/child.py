@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from a3c_zoo.output import drop_lost_output
 from a3c_zoo.processes.start import process_context, start_process, warm_up
 
 if sys.platform == "linux":
@@ -85,6 +86,7 @@ def end_children(children: Sequence[ChildProcess], grace_s: float) -> None:
 
 def _child_main(lifeline: Connection, target: Callable[..., None], *args: Any) -> None:
     """The child from its first line: leaves signals to the parent, ends with it, and lets torch use one thread."""
+    drop_lost_output("stdout", "stderr")
     _leave_signals_to_parent()
     _leave_with_parent(lifeline)
     torch.set_num_threads(1)

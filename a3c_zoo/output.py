@@ -1,0 +1,69 @@
+"""stdout and stderr of a process whose work does not depend on them.
+
+A pipe can lose its reader, a terminal can go away, a disk can be full. Text that cannot be written is then dropped, and
+the process goes on. Without this, every `print` of an environment could end a training of many hours.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+#: File descriptors of the standard streams, and how Python opens them.
+_STREAMS = {"stdin": (0, "r"), "stdout": (1, "w"), "stderr": (2, "w")}
+
+
+class _LosableFile(io.FileIO):
+    """A file whose writes never fail."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        written: int | None = None  # also what FileIO returns for a pipe that does not wait and is full
+        with suppress(OSError):
+            written = super().write(data)
+        return memoryview(data).nbytes if written is None else written
+
+
+def open_closed_streams() -> None:
+    """Opens the null device for each standard stream that the parent has closed (`>&-`).
+
+    Otherwise the next file that is opened gets its descriptor: what a library prints would go into monitor.csv.
+    """
+    for name, (descriptor, mode) in _STREAMS.items():
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor, which is this one
+            os.set_inheritable(opened, True)
+        if getattr(sys, name) is None:
+            stream = open(descriptor, mode, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+
+
+def drop_lost_output(*names: str) -> None:
+    """From now on `sys.stdout` or `sys.stderr` drop what cannot be written; a stream that a program has set stays.
+
+    Args:
+        names: "stdout", "stderr".
+    """
+    for name in names:
+        stream, descriptor = getattr(sys, name), _STREAMS[name][0]
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        with suppress(OSError):
+            if stream.fileno() != descriptor:
+                continue
+            stream.flush()
+        losable = io.TextIOWrapper(
+            io.BufferedWriter(_LosableFile(descriptor, "w", closefd=False)),
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=stream.line_buffering or stream.write_through,
+        )
+        setattr(sys, name, losable)
+        setattr(sys, f"__{name}__", losable)

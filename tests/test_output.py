@@ -1,0 +1,194 @@
+"""Output is not the run: training goes on, with its usual exit status, when stdout and stderr are lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a3c_zoo.testing import plugin_distribution
+from tests.toys_runs import Running, environ, episodes
+from tests.waits import LIMIT_S, wait_until
+
+CHATTY = '''
+import logging
+import sys
+import warnings
+
+from a3c_zoo import EnvEntry, hookimpl
+from tests.toys import ToyVectorEnv
+
+
+class Chatty(ToyVectorEnv):
+    """It says something in every way at every step."""
+
+    def step(self, actions):
+        print("a step", flush=True)
+        print("a step", file=sys.stderr)
+        warnings.warn("a step")
+        logging.getLogger("chatty").error("a step")
+        return super().step(actions)
+
+
+def make(num_envs, seed):
+    warnings.simplefilter("always")
+    return Chatty(num_envs)
+
+
+@hookimpl
+def zoo_envs():
+    return [EnvEntry("chatty", factory="chatty_env:make")]
+'''
+TRAIN = ["train", "chatty", "--name", "x", "--steps", "1500", "-o", "run.evaluation_every_s=0.2"]
+
+
+@pytest.fixture
+def chatty(tmp_path: Path) -> Path:
+    return plugin_distribution(tmp_path / "plugin", "chatty-env", CHATTY)
+
+
+def shell(line: str, *arguments: str, folder: Path, path: Path | None = None) -> int:
+    """Runs `line` in bash, with `a3c-zoo` and the arguments as "$@"; returns its exit status."""
+    command = ["bash", "-c", f"set -o pipefail; {line}", "bash", sys.executable, "-m", "a3c_zoo", *arguments]
+    process = subprocess.Popen(command, cwd=folder, env=environ(path), stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return process.wait(LIMIT_S)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "runs/x/outcome.json").read_text())
+    return found
+
+
+def assert_trained(folder: Path) -> None:
+    ended = outcome(folder)
+    assert (ended["reason"], ended["evaluator_fault"]) == ("steps", None)
+    assert ended["steps"] >= 1500
+    rows = episodes(folder / "runs/x")
+    assert len(rows) == ended["episodes"]
+    text = (folder / "runs/x/monitor.csv").read_text()
+    assert "a step" not in text  # no file got the number of a closed stream
+    assert "→" not in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '"$@" 2>&1 | head -1',
+        '"$@" > /dev/full 2>&1',
+        '"$@" >&- 2>&-',
+        pytest.param('"$@" <&- >&- 2>&-', marks=pytest.mark.slow),
+        pytest.param('"$@" 2> >(exit 0) | true', marks=pytest.mark.slow),
+    ],
+)
+def test_training_goes_on_without_its_output(line: str, chatty: Path, tmp_path: Path) -> None:
+    assert shell(line, *TRAIN, folder=tmp_path, path=chatty) == 0
+    assert_trained(tmp_path)
+
+
+def test_an_error_without_output_keeps_its_exit_status(tmp_path: Path) -> None:
+    for line in ('"$@" > /dev/full 2>&1', '"$@" >&- 2>&-'):
+        assert shell(line, "train", "cartpol", folder=tmp_path) == 2
+        assert shell(line, "train", "--no-such-option", folder=tmp_path) == 2
+
+
+def test_a_terminal_that_goes_away(chatty: Path, tmp_path: Path) -> None:
+    """The process is of another session, as under `setsid`: it gets no SIGHUP, but EIO from each write."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "a3c_zoo", *TRAIN, "-o", "run.checkpoint_every_s=1000"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environ(chatty), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    try:
+        os.close(theirs)
+        wait_until(lambda: b"chatty" in os.read(ours, 1024))
+        os.close(ours)
+        assert process.wait(LIMIT_S) == 0
+    finally:
+        process.kill()
+    assert_trained(tmp_path)
+
+
+def test_a_closed_terminal_ends_a_run_of_its_session_in_order(tmp_path: Path) -> None:
+    """Here the terminal's end is a signal, SIGHUP, as it is for every program; its summary cannot be shown."""
+    pid, ours = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        arguments = ["train", "cartpole", "--name", "x", "--stop-return", "1e6", "--time-limit", "5m"]
+        os.execve(sys.executable, [sys.executable, "-m", "a3c_zoo", *arguments], environ())
+    try:
+        wait_until(lambda: os.read(ours, 4096) and len(episodes(tmp_path / "runs/x")) > 50)
+        os.close(ours)
+        _, status = os.waitpid(pid, 0)
+    finally:
+        kill_if_alive(pid)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert (outcome(tmp_path)["reason"], outcome(tmp_path)["detail"]) == ("interrupted", "SIGHUP")
+
+
+def kill_if_alive(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@pytest.mark.parametrize("options", [[], pytest.param(["--json"], marks=pytest.mark.slow)])
+def test_a_comparison_goes_on_without_its_output(options: list[str], tmp_path: Path) -> None:
+    arguments = [
+        "cartpole",
+        "--baseline",
+        "random",
+        "--seeds",
+        "1",
+        "--steps",
+        "2000",
+        "--episodes",
+        "1",
+        "--yes",
+        "--out",
+        "report",
+    ]
+    assert shell('"$@" 2>&1 | true', "compare", *arguments, *options, folder=tmp_path) == 0
+    assert {"report.html", "report.md", "results.json"} <= {path.name for path in (tmp_path / "report").iterdir()}
+
+
+@pytest.mark.parametrize("command", [["list", "envs"], ["show", "hyperparams", "cartpole"]])
+def test_other_commands_end_with_their_pipe(command: list[str], tmp_path: Path) -> None:
+    """As `cat` does: nothing is left to do for them."""
+    assert shell('"$@" 2> stderr.txt | true', *command, folder=tmp_path) == 1
+    assert (tmp_path / "stderr.txt").read_text() == ""
+
+
+def nohup() -> None:
+    """What `nohup a3c-zoo train … &` in a script inherits."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize("preexec", [nohup])
+def test_under_nohup_only_sigterm_ends_a_run(preexec: Callable[[], None], tmp_path: Path) -> None:
+    options = ["--name", "x", "--stop-return", "1e6", "--time-limit", "5m"]
+    with Running("train", "cartpole", *options, folder=tmp_path, preexec=preexec) as running:
+        run = tmp_path / "runs/x"
+        running.wait_until(lambda: len(episodes(run)) > 50)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGINT):
+            running.signal_group(number)
+        before = len(episodes(run))
+        running.wait_until(lambda: len(episodes(run)) > before + 50)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.exit_status() == 130
+        running.assert_nothing_left()
+    assert running.stderr == ""
+    assert outcome(tmp_path)["detail"] == "SIGTERM"
