@@ -330,7 +330,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_run_that_cannot_be_trained_says_why(tmp_path: Path) -> None:
     planned = plan(runs_dir=tmp_path, steps=100_000).runs[0]
     broken = replace(planned, options=(*planned.options, "-o", "env.nonsense=1"))
-    (trained,) = train_plan(Plan((broken,), tmp_path), ComparisonWatcher())
+    (trained,) = train_plan(Plan((broken,), tmp_path, reuse=True), ComparisonWatcher())
     assert trained.fault is not None
     assert trained.fault.startswith("-o env.nonsense: unknown key.")
 

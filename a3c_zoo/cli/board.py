@@ -69,6 +69,8 @@ class Board(ComparisonWatcher):
         if trained.run.done is None:
             self._left = self._left[1:]
         what = "finished before" if trained.run.done else "trained" if trained.fault is None else "FAILED"
+        if trained.by_another:
+            what = "trained by another comparison"
         if not self._display.is_live or trained.fault is not None:
             fault = f": {trained.fault}" if trained.fault else ""
             run = trained.run
@@ -81,6 +83,9 @@ class Board(ComparisonWatcher):
         if not self._display.is_live and (now - self._said_s > 10 or done in (0, total)):
             self._said_s = now
             self._display.say(f"evaluated {done} of {total} checkpoints")
+
+    def message(self, text: str) -> None:
+        self._display.say(text)
 
     def close(self) -> None:
         self._display.close()

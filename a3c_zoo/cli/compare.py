@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -160,11 +161,13 @@ def _announce(plan: Plan, episodes: int) -> str:
     there = len(plan.runs) - len(plan.missing)
     if there:
         lines[0] += f", {there} of them exist already"
+    for why, count in Counter(plan.outdated.values()).items():
+        lines.append(f"{count} finished run{'s are' if count > 1 else ' is'} not used again: {why}")
     if plan.missing:
         guess = "; partly a guess: some methods have no earlier run" if plan.is_guessed else ""
         lines.append(f"training takes about {duration(plan.guess_s)}{guess}")
-    count = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,}"
-    lines.append(f"then checkpoints are evaluated, {episodes} episodes each, sampled and greedy: {count} at most")
+    most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,}"
+    lines.append(f"then checkpoints are evaluated, {episodes} episodes each, sampled and greedy: {most} at most")
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,8 +15,9 @@ from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.reading import RunRecord, read_runs
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
+from a3c_zoo.comparison.turns import turn
 from a3c_zoo.errors import ZooError
-from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, disk_errors
 from a3c_zoo.runs.signals import stop_on_signals
 
 DEFAULT_SEEDS: Final = 5
@@ -120,6 +122,19 @@ def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
     return folder
 
 
+def _claim(out: Path) -> Path:
+    """Makes the folder of a report. If another comparison has taken it meanwhile, takes `-2`, `-3`, … beside it."""
+    wanted = out if out.name.strip(".") else out.resolve()
+    for folder in (out, *(Path(f"{wanted}-{number}") for number in range(2, 10_000))):
+        if any((folder / name).exists() for name in REPORT_FILES):
+            continue
+        with disk_errors(folder, "write", "--out"), suppress(FileExistsError):
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / REPORT_FILES[0]).open("x"):
+                return folder
+    raise ZooError(f"--out {out}: cannot find a free name for the report; choose another")
+
+
 def carry_out(plan: Plan, episodes: int, out: Path, watcher: ComparisonWatcher) -> Comparison:
     """Trains the missing runs of a plan, evaluates all, and writes the report. Raises what `compare` does."""
     watcher.planned(plan)
@@ -128,8 +143,10 @@ def carry_out(plan: Plan, episodes: int, out: Path, watcher: ComparisonWatcher) 
         trained = train_plan(plan, watcher)
         failed = {each.path: each.fault for each in trained if each.fault is not None}
         usable = [each.path for each in trained if each.fault is None]
-        faults = evaluate_runs(usable, episodes, watcher.evaluating)
-    records, left_out = read_runs([path for path in usable if path not in faults])
+        # In turn: a comparison with another number of episodes replaces the evaluations, which must be read before.
+        with turn(plan.runs_dir, "evaluations", "evaluates these runs", watcher.message) as give_sign:
+            faults = evaluate_runs(usable, episodes, watcher.evaluating, give_sign=give_sign)
+            records, left_out = read_runs([path for path in usable if path not in faults])
     return _report(
         *_measure(records, left_out | plan.left_out | failed | faults), out, failed=tuple(path.name for path in failed)
     )
@@ -186,6 +203,6 @@ def _report(
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
     results = results_of(measured, left_out, as_found)
-    page = page_of(results)
+    page, out = page_of(results), _claim(out)
     write_report(results, page, out)
     return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)

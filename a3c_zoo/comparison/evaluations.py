@@ -156,7 +156,11 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
 
 
 def evaluate_runs(
-    runs: Sequence[Path], episodes: int, on_played: Callable[[int, int], None], processes: int | None = None
+    runs: Sequence[Path],
+    episodes: int,
+    on_played: Callable[[int, int], None],
+    processes: int | None = None,
+    give_sign: Callable[[], None] = lambda: None,
 ) -> dict[Path, str]:
     """Plays all checkpoints that have not been played. Returns run → reason for each run that failed.
 
@@ -166,6 +170,7 @@ def evaluate_runs(
     Args:
         on_played: called with the number of checkpoints that were played, and of all.
         processes: how many play side by side; by default one per core.
+        give_sign: called several times a second.
 
     Raises:
         KeyboardInterrupt: results until then are kept.
@@ -189,6 +194,7 @@ def evaluate_runs(
     try:
         while busy := [connection for player in players if (connection := next(player, None)) is not None]:
             wait(busy, CHECK_EVERY_S)
+            give_sign()
     finally:
         for child in children:
             child.stop()

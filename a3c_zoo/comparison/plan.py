@@ -11,10 +11,11 @@ from typing import Any, Final
 from a3c_zoo.comparison.evaluations import CHECKPOINTS
 from a3c_zoo.comparison.reading import method_name, read_run, speed_variables, timing_of
 from a3c_zoo.config import Config
-from a3c_zoo.config.sets import dump_config, plugins_of, resolve_config
+from a3c_zoo.config.sets import dump_config, entries_of, plugins_of, resolve_config
 from a3c_zoo.errors import ConfigError, RunDirectoryError, ZooError, unknown_name
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.plugins.sources import SourceDigests
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.directory import RunDirectory, describe_host, run_paths
 
@@ -71,11 +72,19 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All runs of a comparison, in the order of training. left_out: damaged run that would have been used → reason."""
+    """All runs of a comparison, in the order of training.
+
+    Attributes:
+        reuse: whether finished runs are used again.
+        left_out: damaged run that would have been used → reason.
+        outdated: finished run that would have been used if other sources had not made it → reason.
+    """
 
     runs: tuple[PlannedRun, ...]
     runs_dir: Path
+    reuse: bool
     left_out: dict[Path, str] = field(default_factory=dict)
+    outdated: dict[Path, str] = field(default_factory=dict)
 
     @property
     def missing(self) -> list[PlannedRun]:
@@ -119,7 +128,7 @@ def make_plan(
     registry = get_registry()
     entries = [(entry, _budget(entry, steps, time_limit)) for entry in map(registry.env, envs)]
     compared = [_method(registry, "baseline", name) for name in baselines]
-    known = _KnownRuns(runs_dir, reuse)
+    known = KnownRuns(registry, runs_dir, reuse)
     runs: list[PlannedRun] = []
     for seed in seeds:
         for entry, budget in entries:
@@ -129,7 +138,7 @@ def make_plan(
             runs += found
     if len({run.method for run in runs}) < 2:
         raise ZooError(f"there is nothing to compare {runs[0].method} with: give a --baseline, or a second --agent")
-    return Plan(tuple(runs), runs_dir, known.left_out)
+    return Plan(tuple(runs), runs_dir, reuse, known.left_out, known.outdated)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -171,7 +180,7 @@ def _method(registry: Registry, kind: str, text: str) -> Method:
 
 
 def _plan_run(
-    registry: Registry, entry: EnvEntry, method: Method, seed: int, budget: Budget, known: _KnownRuns
+    registry: Registry, entry: EnvEntry, method: Method, seed: int, budget: Budget, known: KnownRuns
 ) -> PlannedRun:
     agent = method.agent
     overrides = [
@@ -200,7 +209,7 @@ def _plan_run(
         budget,
         config,
         tuple(options),
-        known.same(config, plugins_of(registry, config)),
+        known.same(config),
         *known.guess(entry.name, agent.name, budget),
     )
 
@@ -232,37 +241,65 @@ def _settings(registry: Registry, entry: EnvEntry, method: Method, budget: Budge
 
 @dataclass(frozen=True, slots=True)
 class _KnownRun:
-    """A finished run. made_with: what must be equal for another run to be the same, see `_made_with`."""
+    """A finished run.
+
+    Attributes:
+        made_with: what must be equal for another run to be the same, see `_made_with`.
+        sources: package → digest; None for a run whose meta.json has no digests.
+    """
 
     directory: RunDirectory
     made_with: tuple[Any, ...]
+    sources: Mapping[str, str] | None
     started: str
     outcome: Outcome
 
+    def has_config(self, text: bytes) -> bool:
+        """Whether its config.yml is exactly this."""
+        try:
+            return self.directory.config_file.read_bytes() == text
+        except OSError:  # somebody has removed the run meanwhile
+            return False
 
-class _KnownRuns:
-    """The finished runs of a directory, oldest first. Without `reuse` they only tell how fast a method is."""
 
-    def __init__(self, runs_dir: Path, reuse: bool) -> None:
+class KnownRuns:
+    """The finished runs of a directory. Without `reuse` they only tell how fast a method is.
+
+    Attributes:
+        left_out, outdated: see `Plan`; what calls of `same` have found.
+    """
+
+    def __init__(self, registry: Registry, runs_dir: Path, reuse: bool) -> None:
         self.left_out: dict[Path, str] = {}
-        self._host, self._reuse = describe_host(), reuse
+        self.outdated: dict[Path, str] = {}
+        self._registry, self._host, self._reuse = registry, describe_host(), reuse
+        self._digests = SourceDigests()
         found = [run for path in run_paths(runs_dir) if (run := _known_run(path)) is not None]
         self._runs = sorted(found, key=lambda run: run.started)
 
-    def same(self, config: Config, plugins: Mapping[str, str]) -> Path | None:
-        """The newest run with exactly this configuration, of these versions, on a machine such as this."""
+    def same(self, config: Config) -> Path | None:
+        """The newest run with exactly this configuration, of these versions and sources, on a machine such as this."""
+        if not self._reuse:
+            return None
+        plugins = plugins_of(self._registry, config)
         names = {"env": config.env_name, "agent": config.agent_name, "serial": False, "plugins": plugins}
-        made_with, text = _made_with(self._host | names), dump_config(config)
-        for run in reversed(self._runs if self._reuse else []):
-            timing = timing_of(run.directory.path)  # None for a run that was interrupted and resumed by hand
-            if run.made_with != made_with or timing is None or timing.variables != speed_variables():
+        made_with, text = _made_with(self._host | names), dump_config(config).encode()
+        sources = self._digests.of(self._registry, entries_of(self._registry, config).values())
+        outdated = {}
+        for run in reversed(self._runs):
+            path, timing = run.directory.path, timing_of(run.directory.path)
+            if timing is None:  # it was interrupted, and resumed by hand
                 continue
-            if run.directory.config_file.read_bytes() != text.encode():
+            if run.made_with != made_with or timing.variables != speed_variables() or not run.has_config(text):
+                continue
+            if run.sources != sources:
+                outdated[path] = _difference(run.sources, sources)
                 continue
             try:
-                return read_run(run.directory.path).path
+                return read_run(path).path
             except RunDirectoryError as error:  # damaged since it ended; it is trained again
-                self.left_out[run.directory.path] = str(error)
+                self.left_out[path] = str(error)
+        self.outdated |= outdated
         return None
 
     def guess(self, env: str, agent: str, budget: Budget) -> tuple[float, bool]:
@@ -281,7 +318,7 @@ def _known_run(path: Path) -> _KnownRun | None:
         meta, outcome = directory.meta(), directory.outcome()
         if outcome is None or outcome.reason not in FINISHED or not directory.config_file.is_file():
             return None
-        return _KnownRun(directory, _made_with(meta), str(meta["started"]), outcome)
+        return _KnownRun(directory, _made_with(meta), meta.get("sources"), str(meta["started"]), outcome)
     except (RunDirectoryError, KeyError, TypeError):  # TypeError: meta.json has a value of another type
         return None
 
@@ -290,3 +327,11 @@ def _made_with(meta: Mapping[str, Any]) -> tuple[Any, ...]:
     """From a meta.json: environment, agent, and what a run's figures depend on beside its configuration."""
     names = (meta[key] for key in ("env", "agent", "serial", "plugins", "versions"))
     return (*names, meta["host"]["cpu"], meta["host"]["cores"])
+
+
+def _difference(theirs: Mapping[str, str] | None, ours: Mapping[str, str]) -> str:
+    """Why a run with the digests `theirs` is not the same as one that would be made now, of `ours`."""
+    if not theirs:
+        return "their meta.json has no digests of sources"
+    changed = sorted(name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name))
+    return f"the sources of {listed(changed)} have changed since"

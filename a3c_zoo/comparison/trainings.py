@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,9 +19,12 @@ from typing import IO, Final
 import numpy as np
 
 from a3c_zoo.comparison.evaluations import write_json
-from a3c_zoo.comparison.plan import FINISHED, Plan, PlannedRun
+from a3c_zoo.comparison.plan import FINISHED, KnownRuns, Plan, PlannedRun
 from a3c_zoo.comparison.reading import TIMING_FILE, speed_variables
+from a3c_zoo.comparison.turns import turn
+from a3c_zoo.config.sets import dump_config
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import RunDirectory
 
 #: How often the watcher is told how far a run is, in seconds.
@@ -36,11 +41,13 @@ class Trained:
 
     Attributes:
         path: its directory. fault: why it has no figures; None if it has.
+        by_another: another comparison trained it since it was planned.
     """
 
     run: PlannedRun
     path: Path
     fault: str | None = None
+    by_another: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +74,14 @@ class ComparisonWatcher:
     def evaluating(self, done: int, total: int) -> None:
         """Called when `done` of `total` checkpoints have been evaluated."""
 
+    def message(self, text: str) -> None:
+        """Something worth a line."""
+
 
 def train_plan(plan: Plan, watcher: ComparisonWatcher) -> list[Trained]:
     """Trains the missing runs. A run that fails is reported, and the others go on.
+
+    A run that another comparison trains meanwhile in the same folder is waited for, and used.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C or a SIGTERM that was turned into one. The current run saves and stops. A later
@@ -81,12 +93,23 @@ def train_plan(plan: Plan, watcher: ComparisonWatcher) -> list[Trained]:
             trained.append(Trained(run, run.done))
         else:
             watcher.running(run, None)
-            trained.append(_train(run, plan.runs_dir, watcher))
+            trained.append(_share(run, plan.runs_dir, watcher) if plan.reuse else _train(run, plan.runs_dir, watcher))
         watcher.trained(trained[-1])
     return trained
 
 
-def _train(run: PlannedRun, runs_dir: Path, watcher: ComparisonWatcher) -> Trained:
+def _share(run: PlannedRun, runs_dir: Path, watcher: ComparisonWatcher) -> Trained:
+    """Trains a run, unless another comparison has trained it since it was planned."""
+    name = hashlib.blake2b(dump_config(run.config).encode(), digest_size=8).hexdigest()
+    with turn(runs_dir, name, f"trains {run.method} on {run.env}, seed {run.seed}", watcher.message) as give_sign:
+        path = KnownRuns(get_registry(), runs_dir, reuse=True).same(run.config)
+        return Trained(run, path, by_another=True) if path else _train(run, runs_dir, watcher, give_sign)
+
+
+def _train(
+    run: PlannedRun, runs_dir: Path, watcher: ComparisonWatcher, give_sign: Callable[[], None] = lambda: None
+) -> Trained:
+    """Trains a run in a process of its own. give_sign: called every `TELL_EVERY_S` seconds."""
     path = runs_dir / new_name(run)
     command = [sys.executable, "-m", "a3c_zoo", "train", *run.options, "--quiet", "--name", path.name]
     calibration_s, start_s = calibrate(), time.monotonic()
@@ -105,6 +128,7 @@ def _train(run: PlannedRun, runs_dir: Path, watcher: ComparisonWatcher) -> Train
                 try:
                     process.wait(TELL_EVERY_S)
                 except subprocess.TimeoutExpired:
+                    give_sign()
                     watcher.running(run, look_at(path / "monitor.csv"))
         except BaseException:
             _stop(process)

@@ -196,12 +196,18 @@ def plugins_of(registry: Registry, config: Config) -> dict[str, str]:
 
     The optimizer's plugin is there only if it is not the core.
     """
+    owners = {kind: registry.owner(entry) for kind, entry in entries_of(registry, config).items()}
+    return {kind: str(owner) for kind, owner in owners.items() if (kind, owner.name) != ("optimizer", "core")}
+
+
+def entries_of(registry: Registry, config: Config) -> dict[str, Entry]:
+    """Returns the entries that a configuration names, by kind: env, agent, network and optimizer, if it has them."""
     entries: dict[str, Entry] = {"env": registry.env(config.env_name), "agent": registry.agent(config.agent_name)}
     if config.network:
         entries["network"] = registry.network(config.network.name)
-    if config.optimizer and registry.owner(entry := registry.optimizer(config.optimizer.name)).name != "core":
-        entries["optimizer"] = entry
-    return {kind: str(registry.owner(entry)) for kind, entry in entries.items()}
+    if config.optimizer:
+        entries["optimizer"] = registry.optimizer(config.optimizer.name)
+    return entries
 
 
 def _documents(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> list[Document]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: Rises when a run directory of an older version can no longer be read.
 RUN_FORMAT = 1
 DEFAULT_RUNS_DIR = Path("runs")
+#: How long a lock that is taken is tried again, in seconds: others who look whether a run lives hold it for a moment.
+LOCK_PATIENCE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class RunDirectory:
     def lock(self) -> None:
         """Takes the lock, or raises RunDirectoryError: its run is still running."""
         try:
-            self._lock.acquire(blocking=False)
+            self._lock.acquire(LOCK_PATIENCE_S, poll_interval=LOCK_PATIENCE_S / 10)
         except filelock.Timeout:
             raise RunDirectoryError(f"run {self.path.name} is still running; stop it first") from None
         except OSError as error:
@@ -117,7 +119,7 @@ class RunDirectory:
         if not (self.path / "run.lock").exists() or not os.access(self.path, os.W_OK):
             return False
         try:
-            with filelock.FileLock(self.path / "run.lock").acquire(blocking=False):
+            with filelock.FileLock(self.path / "run.lock").acquire(LOCK_PATIENCE_S, poll_interval=LOCK_PATIENCE_S / 10):
                 return False
         except filelock.Timeout:
             return True

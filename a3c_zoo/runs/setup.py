@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from a3c_zoo.config import Config, RunConfig
-from a3c_zoo.config.sets import plugins_of
+from a3c_zoo.config.sets import entries_of, plugins_of
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.plugins.sources import SourceDigests
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.records import Progress
 from a3c_zoo.runs.directory import RUN_FORMAT, describe_host
@@ -61,6 +62,7 @@ class RunSetup:
             "serial": self.serial,
             "seed": self.config.run.seed,
             "plugins": plugins_of(self.registry, self.config),
+            "sources": SourceDigests().of(self.registry, entries_of(self.registry, self.config).values()),
             "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
             "command": sys.argv,
             **describe_host(),
