@@ -1,0 +1,234 @@
+"""Two comparisons at once in one folder: real processes share runs, evaluations and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from a3c_zoo.cli.compare import _announce
+from a3c_zoo.comparison import compare, turns
+from a3c_zoo.comparison.plan import Plan, make_plan
+from a3c_zoo.comparison.turns import TURNS_DIR, turn
+from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.runs.directory import RunDirectory
+from tests.toys_runs import environ
+from tests.waits import LIMIT_S
+
+ARGUMENTS = ["compare", "cartpole", "--baseline", "random", "--seeds", "1", "--steps", "2000", "--yes"]
+
+
+class Pair(NamedTuple):
+    """Two comparisons that were started together: their folder, what they printed, and the results of both reports."""
+
+    folder: Path
+    said: list[str]
+    results: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """They differ in their numbers of episodes, and have no `--out`."""
+    folder = tmp_path_factory.mktemp("pair")
+    command = [sys.executable, "-m", "a3c_zoo", *ARGUMENTS, "--episodes"]
+    env = environ() | {"OMP_NUM_THREADS": "1"}
+    both = [
+        subprocess.Popen([*command, str(n)], cwd=folder, env=env, stdout=-1, stderr=-1, stdin=-3, text=True)
+        for n in (2, 3)
+    ]
+    ended = [process.communicate(timeout=3 * LIMIT_S) for process in both]
+    assert [process.returncode for process in both] == [0, 0], ended
+    reports = {out: next(line for line in out.splitlines() if line.endswith("results.json")) for out, _ in ended}
+    return Pair(folder, [*reports], [json.loads((folder / path.strip()).read_text()) for path in reports.values()])
+
+
+def plan(folder: Path, **changes: Any) -> Plan:
+    """The plan of the same runs."""
+    options = {"envs": ["cartpole"], "agents": [], "baselines": ["random"], "seeds": [1], "steps": 2000}
+    return make_plan(**{**options, "time_limit": None, "runs_dir": folder / "runs", "reuse": True, **changes})
+
+
+def test_each_run_is_trained_once_and_used_by_both(pair: Pair) -> None:
+    runs = sorted(path.parent for path in pair.folder.glob("runs/*/meta.json"))
+    assert len(runs) == 2
+    assert all((run / "timing.json").exists() for run in runs)
+    ends = Counter(
+        line.split(": ")[1].split(" → ")[0] for said in pair.said for line in said.splitlines() if " → " in line
+    )
+    # The second finds a run when it plans, or waits for it.
+    assert ends["trained"] == 2
+    assert ends["trained by another comparison"] + ends["finished before"] == 2
+    assert pair.results[0]["runs"][0]["run"] == pair.results[1]["runs"][0]["run"]
+
+
+def test_each_report_is_whole_and_has_its_own_evaluations(pair: Pair) -> None:
+    assert [results["evaluation_episodes"] for results in pair.results] == [[2], [3]]
+    assert all(results["left_out"] == {} for results in pair.results)
+    assert all(run["final_return"] is not None for results in pair.results for run in results["runs"])
+    folders = sorted((pair.folder / "comparisons").iterdir())
+    assert [len(list(folder.iterdir())) for folder in folders] == [5, 5]
+
+
+def test_nothing_is_left_but_locks(pair: Pair) -> None:
+    assert all(path.stat().st_size == 0 for path in (pair.folder / "runs" / TURNS_DIR).iterdir())
+    assert not [path for path in pair.folder.rglob("*") if ".tmp" in path.name]
+
+
+# Turns
+
+
+@contextmanager
+def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds a turn, and gives signs of life."""
+    source = (
+        "import sys, time\nfrom pathlib import Path\nfrom a3c_zoo.comparison.turns import turn\n"
+        "with turn(Path(sys.argv[1]), 'x', 'works', print) as give_sign:\n"
+        "    print('holds', flush=True)\n"
+        "    while True:\n        give_sign()\n        time.sleep(0.05)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", source, str(folder)], stdout=-1, text=True, env=environ()) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "holds\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_turn_is_free_at_once_when_its_holder_is_killed(tmp_path: Path) -> None:
+    said: list[str] = []
+    with holder(tmp_path) as process:
+        process.kill()
+        process.wait(LIMIT_S)
+        with turn(tmp_path, "x", "works", said.append):
+            assert said == []
+
+
+def test_a_holder_without_a_sign_of_life_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "PATIENCE_S", 1.0)
+    said: list[str] = []
+    with holder(tmp_path) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        with turn(tmp_path, "x", "works", said.append):
+            pass
+    assert said == [
+        "waiting: another comparison works",
+        "another comparison works, but has given no sign of life for 1 s; going on without it",
+    ]
+
+
+def test_a_holder_that_lives_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "PATIENCE_S", 0.5)
+    said: list[str] = []
+    with holder(tmp_path) as process:
+        start_s = time.monotonic()
+
+        def tell(text: str) -> None:
+            said.append(text)
+            subprocess.Popen(["sh", "-c", f"sleep 2; kill -KILL {process.pid}"])
+
+        with turn(tmp_path, "x", "works", tell):
+            assert time.monotonic() - start_s >= 2
+    assert said == ["waiting: another comparison works"]
+
+
+def test_a_folder_that_cannot_be_written_has_no_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    with turn(tmp_path, "x", "works", print) as give_sign:
+        give_sign()
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    (tmp_path / TURNS_DIR).touch()
+    with (
+        pytest.raises(RunDirectoryError, match=r"cannot make \S+/\.turns: File exists"),
+        turn(tmp_path, "x", "", print),
+    ):
+        pass
+
+
+def test_looking_at_a_run_does_not_make_it_seem_to_run(tmp_path: Path) -> None:
+    (tmp_path / "run.lock").touch()
+    source = (
+        "import sys, time\nfrom pathlib import Path\nfrom a3c_zoo.runs.directory import RunDirectory\n"
+        "end_s = time.monotonic() + 3\nfound = []\nprint('looks', flush=True)\n"
+        "while time.monotonic() < end_s:\n    found.append(RunDirectory(Path(sys.argv[1])).is_running())\n"
+        "assert len(found) > 100 and not any(found), sum(found)\n"
+    )
+    lookers = [
+        subprocess.Popen([sys.executable, "-c", source, str(tmp_path)], env=environ(), stdout=-1) for _ in range(2)
+    ]
+    for each in lookers:
+        assert each.stdout is not None
+        each.stdout.readline()
+    for _ in range(20):  # a resume takes the lock while they look
+        directory = RunDirectory(tmp_path)
+        directory.lock()
+        directory.unlock()
+    assert [each.wait(LIMIT_S) for each in lookers] == [0, 0]
+
+
+# Folders of reports
+
+
+def test_a_report_takes_the_next_free_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [compare._claim(Path("out")) for _ in range(3)] == [Path("out"), Path("out-2"), Path("out-3")]
+    (tmp_path / "out-5").mkdir()
+    (tmp_path / "out-5/results.json").touch()
+    Path("out-4").touch()
+    assert compare._claim(Path("out")) == Path("out-6")
+    assert compare._claim(Path(".")) == Path(".")
+    assert compare._claim(Path(".")) == Path(f"{tmp_path}-2")
+    shutil.rmtree(f"{tmp_path}-2")
+
+
+def test_two_that_begin_in_the_same_second_have_a_folder_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    now = type("Now", (), {"now": staticmethod(lambda: datetime(2026, 11, 22, 12, 0, 5))})
+    monkeypatch.setattr(compare, "datetime", now)
+    both = [compare.choose_out(None, ["pong"]) for _ in range(2)]
+    assert [str(compare._claim(out)) for out in both] == [
+        "comparisons/pong-20261122-120005",
+        "comparisons/pong-20261122-120005-2",
+    ]
+
+
+# Sources
+
+
+def test_a_run_of_other_sources_is_not_used_again(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert plan(pair.folder).missing == []
+    assert plan(pair.folder).outdated == {}
+    said = {
+        "the sources of a3c_zoo have changed since": lambda sources: sources | {"a3c_zoo": "0123456789abcdef"},
+        "the sources of a3c_zoo_envs and other have changed since": lambda sources: {
+            "a3c_zoo": sources["a3c_zoo"],
+            "other": "0",
+        },
+        "their meta.json has no digests of sources": lambda sources: None,
+    }
+    for reason, change in said.items():
+        shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+        shutil.copytree(pair.folder / "runs", tmp_path / "runs")
+        for file in tmp_path.glob("runs/*/meta.json"):
+            meta = json.loads(file.read_text())
+            file.write_text(json.dumps(meta | {"sources": change(meta["sources"])}))
+        planned = plan(tmp_path)
+        assert len(planned.missing) == 2
+        assert [*planned.outdated.values()] == [reason] * 2
+        assert not planned.is_guessed  # they still tell how fast a method is
+        assert f"2 finished runs are not used again: {reason}" in _announce(planned, 2).splitlines()
+    assert plan(tmp_path, reuse=False).outdated == {}
