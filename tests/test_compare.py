@@ -82,7 +82,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
             assert done.returncode == 0, done.stderr
             assert done.stderr == ""
             (folder / "stdout.txt").write_text(done.stdout)
-    runs = sorted((folder / "runs").iterdir(), key=lambda run: run.name.rpartition("-s")[2].partition("-")[2])
+    runs = sorted((folder / "runs").glob("[!.]*"), key=lambda run: run.name.rpartition("-s")[2].partition("-")[2])
     return Compared(folder, (folder / "stdout.txt").read_text(), runs)
 
 
@@ -240,7 +240,7 @@ def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path, monkeypat
     ):
         shutil.rmtree(copies, ignore_errors=True)
         shutil.copytree("runs", copies)
-        for run in copies.iterdir():
+        for run in copies.glob("[!.]*"):
             meta = meta_of(run) | change
             (run / "meta.json").write_text(json.dumps(meta))
         assert len(plan(runs_dir=copies).missing) == 4, change
