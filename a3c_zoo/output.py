@@ -53,11 +53,9 @@ def drop_lost_output(*names: str) -> None:
     """
     for name in names:
         stream, descriptor = getattr(sys, name), _STREAMS[name][0]
-        if not isinstance(stream, io.TextIOWrapper):
+        if not isinstance(stream, io.TextIOWrapper) or _descriptor_of(stream) != descriptor:
             continue
         with suppress(OSError):
-            if stream.fileno() != descriptor:
-                continue
             stream.flush()
         losable = io.TextIOWrapper(
             io.BufferedWriter(_LosableFile(descriptor, "w", closefd=False)),
@@ -67,3 +65,11 @@ def drop_lost_output(*names: str) -> None:
         )
         setattr(sys, name, losable)
         setattr(sys, f"__{name}__", losable)
+
+
+def _descriptor_of(stream: io.TextIOWrapper) -> int | None:
+    """Its file descriptor; None for one in memory, or that is closed."""
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):
+        return None

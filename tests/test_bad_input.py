@@ -224,7 +224,7 @@ def test_a_plugin_that_fails_at_import_costs_only_itself(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    overrides = {"env.num_envs": 2}
+    overrides = {"env.num_envs": 2, "run.disk_patience_s": 0}
     folder = tmp_path_factory.mktemp("trained")
     first = a3c_zoo.train("cartpole", serial=True, steps=200, overrides=overrides, name="x", runs_dir=folder)
     a3c_zoo.train(resume=first.run, steps=600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +15,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Episode
+from a3c_zoo.runs import rows
 from a3c_zoo.runs.checkpoints import ResourceState, RunState, WindowState
 from a3c_zoo.runs.progress import RunProgress
-from a3c_zoo.runs.recorder import Monitor, TensorBoard
+from a3c_zoo.runs.recorder import EventLog, Monitor, TensorBoard
 from a3c_zoo.runs.resources import Clock
 
 ROW = (1.5, 3, 0.25, 10, 0)
@@ -39,10 +41,10 @@ def test_stable_baselines_reads_the_monitor(tmp_path: Path) -> None:
     monitor.write([])
     monitor.write([ROW, (-2.0000001, 5, 0.5, 15, 1)])
     monitor.close()
-    header, columns, *rows = (tmp_path / "monitor.csv").read_text().splitlines()
+    header, columns, *lines = (tmp_path / "monitor.csv").read_text().splitlines()
     assert json.loads(header.removeprefix("#"))["env_id"] == "cartpole"
     assert columns == "r,l,t,step,worker"
-    assert rows == ["1.5,3,0.250000,10,0", "-2.0,5,0.500000,15,1"]
+    assert lines == ["1.5,3,0.250000,10,0", "-2.0,5,0.500000,15,1"]
     frame = load_results(str(tmp_path))
     assert frame["r"].tolist() == [1.5, -2.0]
     assert frame["l"].tolist() == [3, 5]
@@ -89,19 +91,65 @@ def test_a_shortened_monitor_is_refused(damage: str, tmp_path: Path) -> None:
     assert path.exists() == (damage == "shortened")
 
 
-def test_a_full_disk_leaves_whole_rows_only(tmp_path: Path) -> None:
+def test_rows_wait_while_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "RETRY_S", 0.0)
     path = tmp_path / "monitor.csv"
     monitor = Monitor(path)
     monitor.start("cartpole")
     monitor.write([ROW])
     before = path.read_bytes()
-    with file_size_limit(len(before) + 30), pytest.raises(RunDirectoryError, match=r"cannot write .*monitor.csv: File"):
-        monitor.write([ROW] * 5)
-    assert path.read_bytes() == before
-    assert monitor.position == len(before)
-    monitor.write([ROW])  # there is room again
+    with file_size_limit(len(before) + 30):
+        monitor.write([ROW] * 5)  # the disk takes a row and a half
+        monitor.write([(2.0, 3, 0.5, 20, 0)])
+        assert path.read_bytes() == before
+        assert re.search(r"cannot write .*monitor\.csv: File too large", str(monitor.fault))
+        with pytest.raises(RunDirectoryError, match="File too large"):  # no checkpoint may name these rows
+            monitor.sync()
+        assert path.read_bytes() == before
+    monitor.write([])  # there is room again
+    assert monitor.fault is None
+    assert monitor.position == path.stat().st_size
+    monitor.close()
+    assert load_results(str(tmp_path))["r"].tolist() == [1.5] * 6 + [2.0]
+
+
+def test_rows_that_wait_are_not_tried_again_at_once(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "monitor.csv")
+    monitor.start("cartpole")
+    with file_size_limit(monitor.position + 10):
+        monitor.write([ROW])
+    monitor.write([ROW])
+    assert monitor.fault is not None
     monitor.close()
     assert len(load_results(str(tmp_path))) == 2
+
+
+def test_rows_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MOST_WAITING", 100)
+    monkeypatch.setattr(rows, "RETRY_S", 0.0)
+    monitor = Monitor(tmp_path / "monitor.csv")
+    monitor.start("cartpole")
+    with file_size_limit(monitor.position):
+        monitor.write([ROW] * 3)
+        with pytest.raises(RunDirectoryError, match="cannot write"):
+            monitor.write([ROW] * 3)
+
+
+def test_a_log_of_events_has_whole_lines_only(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"kind": "first"}\n{"kind": "to')  # the writer was killed here
+    log = EventLog(path)
+    log.write(1, "second", "text", {})
+    with file_size_limit(path.stat().st_size + 10):
+        log.write(2, "third", "text", {"fact": 1})
+    log.close()
+    assert [json.loads(line)["kind"] for line in path.read_text().splitlines()] == ["first", "second", "third"]
+
+
+def test_a_log_of_events_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "removed" / "events.jsonl")
+    log.write(1, "kind", "text", {})
+    log.close()
 
 
 def points(folder: Path, tag: str) -> list[tuple[int, float]]:
@@ -140,7 +188,7 @@ def test_a_resumed_curve_goes_on_without_overlap(tmp_path: Path) -> None:
     assert points(tmp_path, "a") == [(10, 0.0), (20, 0.0), (25, 1.0), (35, 1.0), (50, 2.0)]
 
 
-def test_events_on_a_full_disk(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_points_wait_while_the_disk_is_full(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     board = TensorBoard(tmp_path)
     board.write({"a": 1.0}, 1)
     board.write({f"tag {n}": 1.0 for n in range(1000)}, 2)
@@ -148,11 +196,15 @@ def test_events_on_a_full_disk(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     size = next(tmp_path.iterdir()).stat().st_size
     board.write({"a": 3.0}, 3)
     with file_size_limit(size + 100):
+        board.flush()
         with pytest.raises(RunDirectoryError, match="cannot write"):
-            board.flush()
-        board.close()
+            board.sync()
+        assert points(tmp_path, "a") == [(1, 1.0)]
+    board.write({"a": 4.0}, 4)
+    board.close()
     assert capfd.readouterr().err == ""  # no thread that complains
-    assert points(tmp_path, "a") == [(1, 1.0)]
+    assert points(tmp_path, "a") == [(1, 1.0), (3, 3.0), (4, 4.0)]
+    assert points(tmp_path, "tag 999") == [(2, 1.0)]
 
 
 def test_the_window_covers_the_last_hundred_episodes() -> None:

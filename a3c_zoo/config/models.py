@@ -47,6 +47,9 @@ class RunConfig(Section):
     stop_when_solved: bool = Field(True, description="true: end at run.stop_return; false: end only by a budget")
     checkpoint_every_s: float = Field(300.0, gt=0, description="time between checkpoints, in seconds")
     checkpoint_every_steps: int | None = Field(None, ge=1, description="agent steps between checkpoints; null: none")
+    disk_patience_s: float = Field(
+        3600.0, ge=0, description="a run ends if the disk takes no checkpoint for this time, in seconds"
+    )
     evaluation_episodes: int = Field(100, ge=1, le=100_000, description="number of episodes of an evaluation")
     evaluation_envs: int = Field(20, ge=1, le=1024, description="environments of an evaluation, stepped together")
     evaluation_every_s: float | None = Field(

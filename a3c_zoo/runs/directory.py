@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -94,11 +95,16 @@ class RunDirectory:
 
         path = _make_new(runs_dir, config, name)
         directory = cls(path)
-        directory.lock()
-        with disk_errors(path, "write"):
-            directory.checkpoints.mkdir()
-            directory.config_file.write_text(dump_config(config), encoding="utf-8")
-            directory.meta_file.write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+        try:
+            directory.lock()
+            with disk_errors(path, "write"):
+                directory.checkpoints.mkdir()
+                directory.config_file.write_text(dump_config(config), encoding="utf-8")
+                directory.meta_file.write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+        except BaseException:  # half a directory would be a damaged run
+            directory.unlock()
+            shutil.rmtree(path, ignore_errors=True)
+            raise
         return directory
 
     def lock(self) -> None:

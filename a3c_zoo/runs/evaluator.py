@@ -9,17 +9,20 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
+from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.records import EvaluatorResult, Snapshot
 from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, read_policy, write_checkpoint
-from a3c_zoo.runs.directory import RunDirectory, disk_errors
+from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, play_task
 from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
-from a3c_zoo.runs.recorder import RowFile
+from a3c_zoo.runs.full_disk import may_pass
 from a3c_zoo.runs.resources import Clock
+from a3c_zoo.runs.rows import RETRY_S, RowFile
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
@@ -85,24 +88,37 @@ class Evaluator:
             best = read_policy(path).state
             self._best = None if best.sampled_return is None else (best.sampled_return, best.steps)
         self._evaluated: tuple[int, float] | None = None  # steps and seconds of what is being evaluated
-        self._started_s = self._not_before_s = 0.0
+        self._played: PlayedTask | None = None  # of it, until the disk takes the best policy
+        self._started_s = self._not_before_s = self._next_try_s = 0.0
         self._is_stopped = False
         self.result: EvaluatorResult | None = None
         self.fault: str | None = None
 
     def look(self, snapshot: Snapshot, steps: int, training_s: float) -> EvaluatorResult | None:
-        """Begins an evaluation that is due, or takes in one that has ended. Returns `result` if it is new."""
-        if self._is_stopped:
+        """Begins an evaluation that is due, or takes in one that has ended. Returns `result` if it is new.
+
+        Raises:
+            RunDirectoryError: the disk refuses a file. A later call tries again.
+        """
+        if self._is_stopped or time.monotonic() < self._next_try_s:
             return None
         try:
             if self._evaluated is None and self._is_due(steps, training_s):
                 self._begin(snapshot, steps, training_s)
-            if self._evaluated is None or (played := self._player.result()) is None:
+            if self._evaluated is None:
                 return None
+            self._played = self._played or self._player.result()
+            if self._played is None:
+                return None
+            self._take(self._played, *self._evaluated)
         except EvaluationError as fault:
             self._give_up(fault)
             return None
-        self._take(played, *self._evaluated)
+        except RunDirectoryError as fault:
+            self._next_try_s = time.monotonic() + RETRY_S
+            if not may_pass(fault):
+                self._evaluated = self._played = None
+            raise
         return self.result
 
     def _is_due(self, steps: int, training_s: float) -> bool:
@@ -118,7 +134,6 @@ class Evaluator:
         self._player.begin(replace(self._task, number=EVALUATOR_EVALUATIONS + self._state.number))
 
     def _take(self, played: PlayedTask, step: int, at_s: float) -> None:
-        self._evaluated = None
         rows = [
             f"{step},{at_s:.6f},{mode},{round(e.episode_return, 6)},{e.length}\n"
             for mode in MODES
@@ -130,7 +145,8 @@ class Evaluator:
             state = PolicyState(step, greedy_return=greedy, sampled_return=sampled)
             write_checkpoint(self._directory.best_file, agent, state)
             self._best = sampled, step
-        self._file.append("".join(rows) if self._file.position else HEADER + "".join(rows))
+        self._evaluated = self._played = None
+        self._file.append(("" if self._file.position else HEADER).encode() + "".join(rows).encode())
         self._state = EvaluatorState(self._state.number + 1, step, at_s, self._file.position)
         self._not_before_s = self._started_s + played.cpu_s / (self._run.evaluation_cpu_share * available_cores())
         self.result = EvaluatorResult(step, greedy, sampled, *self._best)
@@ -139,7 +155,7 @@ class Evaluator:
         self.fault = str(fault)
         self.stop()
         log = self._directory.path / "evaluator.log"
-        with disk_errors(log, "write"), log.open("a", encoding="utf-8") as file:
+        with suppress(OSError), log.open("a", encoding="utf-8") as file:
             file.write(f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {fault}\n{fault.trace}")
 
     def stop(self) -> None:

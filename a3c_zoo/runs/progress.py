@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Episode, Evaluation, EvaluatorResult, Progress, Reason, Report, Snapshot, score
 from a3c_zoo.runs.checkpoints import RunState
 from a3c_zoo.runs.resources import Clock
@@ -134,6 +135,10 @@ class Stopping:
                 self.evaluation = self._solved_check.play(snapshot, self._progress.steps, self.evaluations)
         except StopEvaluationError:
             return  # a resumed run begins with this check
+        except RunDirectoryError as fault:
+            watch.observer.message(f"the evaluation is put off: {fault}")
+            self.next_check = self._progress.episodes + WINDOW
+            return
         self.next_check = self._progress.episodes + WINDOW
         self.evaluations += 1
         mean = self.evaluation.mean_return

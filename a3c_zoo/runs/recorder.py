@@ -2,75 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.files import MAX_TABLE, read_bytes
 from a3c_zoo.records import Episode, EvaluatorResult, Progress, RunInfo
 from a3c_zoo.runs.checkpoints import RunState
 from a3c_zoo.runs.directory import RunDirectory, disk_errors
+from a3c_zoo.runs.rows import RowFile
 from a3c_zoo.runs.setup import RunSetup, Watch
 
 if TYPE_CHECKING:
-    from tensorboard.summary.writer.record_writer import RecordWriter
+    from tensorboard.compat.proto.event_pb2 import Event
 
 #: Importing TensorBoard takes 0.2 s of a core, more than a tenth of a short run: the first events wait in memory.
 TENSORBOARD_FLUSH_S = 10.0
 METRICS_EVERY_S = 0.5
-
-
-class RowFile:
-    """A file that grows by whole rows.
-
-    Args:
-        path: the file. resume_at: byte offset to go on from. Rows after it are cut off: a resumed run trains again.
-    """
-
-    def __init__(self, path: Path, resume_at: int | None = None) -> None:
-        self._path = path
-        #: Bytes written so far, whole rows only.
-        self.position = resume_at or 0
-        with disk_errors(path, "write"):
-            if not resume_at:
-                self._file = path.open("xb" if resume_at is None else "wb", buffering=0)
-            else:
-                if not path.is_file() or path.stat().st_size < resume_at:
-                    raise RunDirectoryError(f"{path} is shorter than its checkpoint says; it cannot be continued")
-                self._file = path.open("r+b", buffering=0)
-                self._file.truncate(resume_at)
-                self._file.seek(resume_at)
-
-    def append(self, text: str) -> None:
-        """Adds whole rows: all of them, or none if that fails."""
-        data = memoryview(text.encode())
-        with disk_errors(self._path, "write"):
-            try:
-                while data:  # a disk that fills up takes the first part, and refuses the next
-                    data = data[self._file.write(data) :]
-            except BaseException:
-                self._file.truncate(self.position)
-                self._file.seek(self.position)
-                raise
-        self.position = self._file.tell()
-
-    def sync(self) -> None:
-        """Brings the rows to the disk itself. A checkpoint that names their position must not outlive them."""
-        with disk_errors(self._path, "write"):
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Closes the file; an empty one is deleted."""
-        self._file.close()
-        if self.position == 0:
-            self._path.unlink(missing_ok=True)
 
 
 class Monitor(RowFile):
@@ -80,32 +37,50 @@ class Monitor(RowFile):
         """Training starts now: t_start + t is the time of day at which an episode ends."""
         if self.position == 0:
             header = json.dumps({"t_start": time.time(), "env_id": env_name})
-            self.append(f"#{header}\nr,l,t,step,worker\n")
+            self.append(f"#{header}\nr,l,t,step,worker\n".encode())
 
     def write(self, rows: Sequence[tuple[float, int, float, int, int]]) -> None:
         """Appends (return, length, training seconds, step, worker) rows."""
-        self.append("".join(f"{round(r, 6)},{n},{t:.6f},{step},{worker}\n" for r, n, t, step, worker in rows))
+        text = "".join(f"{round(r, 6)},{n},{t:.6f},{step},{worker}\n" for r, n, t, step, worker in rows)
+        self.append(text.encode())
 
 
 class EventLog:
     """events.jsonl: a line for each thing of note that happened to a run, in all its sessions. No line is ever cut off.
 
     A line is a JSON object with `time` (ISO 8601), `step` (agent steps), `kind`, `text` (for people) and more facts.
+    Lines that cannot be written wait in memory; they never end a run.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._file: RowFile | None = None
+        self._lines: list[str] = []  # until the file can be opened
 
     def write(self, step: int, kind: str, text: str, facts: Mapping[str, object]) -> None:
         """Adds a line."""
         now = datetime.now().astimezone().isoformat(timespec="milliseconds")
-        line = json.dumps({"time": now, "step": step, "kind": kind, "text": text, **facts})
-        with disk_errors(self._path, "write"), self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        self._lines.append(json.dumps({"time": now, "step": step, "kind": kind, "text": text, **facts}) + "\n")
+        with suppress(RunDirectoryError):
+            self._file = self._file or RowFile(self._path, _end_of_rows(self._path))
+            lines, self._lines = self._lines, []
+            self._file.append("".join(lines).encode())
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            with suppress(RunDirectoryError):
+                self._file.close()
+
+
+def _end_of_rows(path: Path) -> int | None:
+    """Bytes up to the end of the last whole line, after which a killed session may have left a part; None: no file."""
+    with disk_errors(path, "read"):
+        return read_bytes(path, MAX_TABLE).rfind(b"\n") + 1 if path.exists() else None
 
 
 class TensorBoard:
-    """Scalars on the axis of agent steps.
+    """Scalars on the axis of agent steps. Points that cannot be written wait in memory, about 1 KiB each.
 
     Args:
         folder: where event files go. purge_step: on a resume, events from this step on are void.
@@ -114,8 +89,13 @@ class TensorBoard:
     def __init__(self, folder: Path, purge_step: int | None = None) -> None:
         self._folder, self._purge_step = folder, purge_step
         self._waiting: list[tuple[dict[str, float], int, float]] = []
-        self._writer: RecordWriter | None = None
+        self._file: RowFile | None = None
         self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
+
+    @property
+    def fault(self) -> RunDirectoryError | None:
+        """Why points of the file wait; None if none does."""
+        return self._file.fault if self._file else None
 
     def write(self, scalars: dict[str, float], step: int) -> None:
         """Adds one point to each curve; a second one at the same step replaces the first."""
@@ -123,52 +103,78 @@ class TensorBoard:
             scalars = self._waiting.pop()[0] | scalars
         self._waiting.append((scalars, step, time.time()))
         if time.monotonic() >= self._next_flush_s:
-            self.flush()
+            with suppress(RunDirectoryError):  # the file cannot be made; the next checkpoint cannot, either
+                self.flush()
 
     def flush(self, keep: int = 1) -> None:
-        """Writes waiting points to disk. keep: 1 if the newest ones wait on, because they may be replaced; 0 if not."""
+        """Hands waiting points to the file. keep: 1 if the newest ones wait on, because they may be replaced; 0 if not.
+
+        Raises:
+            RunDirectoryError: the file cannot be made.
+        """
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
+        self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
+        self._file = self._file or self._open()
         count = max(len(self._waiting) - keep, 0)
-        points, newest, self._waiting = self._waiting[:count], self._waiting[count:], []
-        with disk_errors(self._folder, "write"):
-            if self._writer is None:
-                self._writer = self._open()
-            for scalars, step, wall_time_s in points:
-                values = [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()]
-                event = Event(wall_time=wall_time_s, step=step, summary=Summary(value=values))
-                self._writer.write(event.SerializeToString())
-            self._writer.flush()
-        self._next_flush_s, self._waiting = time.monotonic() + TENSORBOARD_FLUSH_S, newest
+        points, self._waiting = self._waiting[:count], self._waiting[count:]
+        values = (
+            [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()] for scalars, _, _ in points
+        )
+        self._file.append(
+            _records(
+                Event(wall_time=wall_time_s, step=step, summary=Summary(value=each))
+                for (_, step, wall_time_s), each in zip(points, values, strict=True)
+            )
+        )
 
-    def _open(self) -> RecordWriter:
+    def _open(self) -> RowFile:
         """Starts an event file for this session.
 
         torch's SummaryWriter writes in a thread, which prints a traceback when the disk is full.
         """
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._folder.mkdir(exist_ok=True)
         now = time.time()
         # TensorBoard reads the files of a folder in the order of their names.
         name = f"events.out.tfevents.{now:.6f}.{platform.node()}.{os.getpid()}"
-        writer = RecordWriter((self._folder / name).open("xb"))
-        writer.write(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
+        events = [Event(wall_time=now, file_version="brain.Event:2")]
         if self._purge_step is not None:
             start = SessionLog(status=SessionLog.START)
-            writer.write(Event(wall_time=now, step=self._purge_step, session_log=start).SerializeToString())
-        return writer
+            events.append(Event(wall_time=now, step=self._purge_step, session_log=start))
+        with disk_errors(self._folder, "make"):
+            self._folder.mkdir(exist_ok=True)
+        file = RowFile(self._folder / name)
+        file.append(_records(events))
+        return file
+
+    def sync(self) -> None:
+        """Brings all points to the disk itself. Raises RunDirectoryError if the disk refuses some."""
+        if self._waiting or self._file is not None:
+            self.flush(keep=0)
+            assert self._file is not None
+            self._file.sync()
 
     def close(self) -> None:
-        """Writes waiting points, and closes."""
+        """Writes waiting points, and closes. Raises RunDirectoryError if points are lost."""
         try:
-            self.flush(keep=0)
+            if self._waiting:
+                self.flush(keep=0)
         finally:
-            if self._writer is not None:
-                with disk_errors(self._folder, "write"):
-                    self._writer.close()
+            if self._file is not None:
+                self._file.close()
+
+
+def _records(events: Iterable[Event]) -> bytes:
+    """The records of events in TensorBoard's format, with their checksums."""
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    records = io.BytesIO()
+    writer = RecordWriter(records)
+    for event in events:
+        writer.write(event.SerializeToString())
+    return records.getvalue()
 
 
 class Publisher:
@@ -187,6 +193,11 @@ class Publisher:
         self._events, self._num_events = EventLog(directory.path / "events.jsonl"), Counter[str]()
         self._published = (saved.steps, saved.episodes) if saved else (0, 0)
         self._next_s = 0.0
+
+    @property
+    def fault(self) -> RunDirectoryError | None:
+        """Why rows wait in memory; None if none does."""
+        return self._monitor.fault or self._tensorboard.fault
 
     def start(self) -> None:
         """Training starts now."""
@@ -238,13 +249,18 @@ class Publisher:
         return self.hooks.should_stop(self.run, progress)
 
     def sync(self) -> int:
-        """Brings all rows to the disk itself, before a checkpoint; returns the length of monitor.csv in bytes."""
-        self._tensorboard.flush()
+        """Brings all rows to the disk itself, before a checkpoint; returns the length of monitor.csv in bytes.
+
+        Raises:
+            RunDirectoryError: the disk refuses some.
+        """
+        self._tensorboard.sync()
         self._monitor.sync()
         return self._monitor.position
 
     def close(self) -> None:
         """Closes the files."""
         with ExitStack() as stack:
+            stack.callback(self._events.close)
             stack.callback(self._monitor.close)
             stack.callback(self._tensorboard.close)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.records import Outcome, Reason, Report, Snapshot
 from a3c_zoo.runs.checkpoints import Checkpoint, RunState, WindowState, step_file, write_checkpoint
@@ -15,6 +16,7 @@ from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
+from a3c_zoo.runs.full_disk import FullDisk
 from a3c_zoo.runs.progress import RunProgress, Stopping
 from a3c_zoo.runs.recorder import Publisher
 from a3c_zoo.runs.setup import RunSetup, Watch
@@ -52,6 +54,7 @@ class Session:
             in_turn = EvaluationInTurn(watch.clock, watch.stop.stop_evaluation)
             player = in_turn if self.serial else EvaluationProcess("a3c-zoo evaluator")
             self._evaluator = Evaluator(directory, setup, player, state.evaluator if state else None)
+        self._disk = FullDisk(self.config.run.disk_patience_s, self.event)
         self._snapshot: Snapshot | None = None
         self._saved_steps = self._progress.steps
         self._next_checkpoint_s = 0.0
@@ -81,6 +84,7 @@ class Session:
         self._publisher.announce(episodes)
         self._look_at_evaluator()
         self._publish(force=False)
+        self._disk.note(self._publisher.fault)
 
     def due(self) -> bool:
         """Whether training should stand still for something."""
@@ -92,8 +96,8 @@ class Session:
         self._stopping.decide(snapshot)
         if self._stopping.ended and self._evaluator:
             self._evaluator.stop()
-        self._save(snapshot)
         self._publish(force=True)
+        self._save_if_possible(snapshot)
         return self._stopping.ended is None
 
     def event(self, kind: str, text: str, **facts: object) -> None:
@@ -103,6 +107,8 @@ class Session:
     def rescue(self, snapshot: Snapshot, error: BaseException) -> None:
         """After a failure: a checkpoint, so that hours of training survive one bad step of an environment."""
         if self._progress.steps == self._saved_steps:  # that checkpoint has the workers' states, which are lost by now
+            return
+        if isinstance(error, RunDirectoryError):  # a checkpoint could not be written, or monitor.csv
             return
         try:
             self._save(snapshot)
@@ -116,8 +122,11 @@ class Session:
         evaluator, snapshot = self._evaluator, self._snapshot
         if evaluator is None or evaluator.fault or snapshot is None or self._stopping.why():
             return
-        if result := evaluator.look(snapshot, self._progress.steps, self._clock.of("training")):
-            self._publisher.evaluated(result)
+        try:
+            if result := evaluator.look(snapshot, self._progress.steps, self._clock.of("training")):
+                self._publisher.evaluated(result)
+        except RunDirectoryError as fault:  # it tries again later
+            self._disk.note(fault)
         if evaluator.fault:
             log = self.directory.path / "evaluator.log"
             self.event("evaluator_failed", f"the evaluator has failed, training goes on: {evaluator.fault} (see {log})")
@@ -125,6 +134,25 @@ class Session:
     def _publish(self, force: bool) -> None:
         progress = self._progress.now(self._evaluator.result if self._evaluator else None)
         self._stopping.plugin_stop = self._publisher.metrics(progress, force) or self._stopping.plugin_stop
+
+    def _save_if_possible(self, snapshot: Snapshot) -> None:
+        """Saves. If the disk refuses the checkpoint, training goes on, but the run does not end before it is written.
+
+        Raises:
+            RunDirectoryError: the disk has refused checkpoints for too long.
+        """
+        if self._stopping.ended:
+            with self._clock.during("checkpoint"):
+                self._disk.insist(partial(self._save, snapshot), self._watch.stop)
+            return
+        try:
+            self._save(snapshot)
+        except RunDirectoryError as fault:
+            self._disk.refused(fault)
+            self._next_checkpoint_s = time.monotonic() + self._disk.retry_s
+            self._next_pause = self.config.run.next_pause(self._progress.steps)
+        else:
+            self._disk.accepted()
 
     def _save(self, snapshot: Snapshot) -> None:
         with self._clock.during("checkpoint"):
@@ -184,7 +212,10 @@ class Session:
             peak_memory_mib=self._watch.meter.peak_memory_mib,
             evaluator_fault=self._evaluator.fault if self._evaluator else None,
         )
-        self.directory.write_outcome(outcome)
+        if reason == "error":
+            self.directory.write_outcome(outcome)
+        else:
+            self._disk.insist(partial(self.directory.write_outcome, outcome), self._watch.stop)
         self._publisher.hooks.run_end(self._publisher.run, outcome)
         return outcome
 

@@ -1,0 +1,184 @@
+"""A real disk that fills up under a real training: nothing that a checkpoint counts is lost."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a3c_zoo
+from a3c_zoo.runs.checkpoints import checkpoint_steps
+from a3c_zoo.runs.directory import RunDirectory
+from tests.toys_runs import Running, checkpoint, episodes, scalars
+
+OPTIONS = ["--name", "x", "--runs-dir", "disk", "--stop-return", "1e6", "-o", "run.checkpoint_every_s=0.3"]
+
+
+class Disk:
+    """A file system of 3 MiB."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self._filler = place, place / "filler"
+
+    def fill(self) -> None:
+        """Takes all its space."""
+        with self._filler.open("ab", buffering=0) as file:
+            try:
+                while file.write(bytes(4096)):
+                    continue
+            except OSError:
+                return
+
+    def free(self) -> None:
+        """Gives the space back."""
+        self._filler.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    if (
+        os.geteuid() != 0
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", place], check=False).returncode
+    ):
+        pytest.skip("cannot mount here")
+    try:
+        yield Disk(place)
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def events(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+
+
+def outcome(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "outcome.json").read_text())
+    return found
+
+
+def assert_nothing_is_lost(run: Path) -> None:
+    """monitor.csv, evaluations.csv, events.jsonl and TensorBoard have every row, whole, and one time."""
+    ended, saved = outcome(run), checkpoint(run)["session"]
+    rows = episodes(run)
+    assert len(rows) == ended["episodes"] == saved["episodes"]
+    assert (run / "monitor.csv").stat().st_size == saved["monitor_position"]
+    assert (run / "monitor.csv").read_text().endswith("\n")
+    for rank in (0, 1):
+        steps = [row["step"] for row in rows if row["worker"] == rank]
+        assert steps == sorted(steps)
+    assert ended["steps"] == saved["steps"] == checkpoint_steps(RunDirectory(run))[-1]
+    assert not list(run.rglob(".*.tmp"))
+    curves = scalars(run)
+    for tag, points in curves.items():
+        assert len({step for step, _ in points}) == len(points), tag
+    assert curves["episode/return_mean_100"][-1][0] == ended["steps"]
+    pairs = itertools.pairwise(point.wall_time for point in speeds(run))
+    assert max(later - sooner for sooner, later in pairs) < 5  # no gap while the disk was full
+
+
+def speeds(run: Path) -> list[Any]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(run / "tensorboard"), size_guidance={"scalars": 0})
+    accumulator.Reload()
+    return list(accumulator.Scalars("speed/steps_per_s"))
+
+
+def test_training_goes_on_while_the_disk_is_full(disk: Disk, tmp_path: Path) -> None:
+    run = disk.place / "x"
+    options = [*OPTIONS, "-o", "run.evaluation_every_s=0.3", "-o", "run.evaluation_cpu_share=1"]
+    options += ["-o", "run.evaluator_episodes=3", "--time-limit", "5m"]
+    with Running("train", "cartpole", *options, "-o", "run.disk_patience_s=100", folder=tmp_path) as running:
+        running.wait_until(lambda: (run / "evaluations.csv").exists() and len(list(run.glob("checkpoints/step*"))) > 2)
+        disk.fill()
+        running.wait_until(lambda: "training goes on, but the disk refuses files: cannot write" in running.stdout)
+        before = running.stdout.count(" steps/s ")
+        running.wait_until(lambda: running.stdout.count(" steps/s ") >= before + 2)  # lines of progress
+        disk.free()
+        running.wait_until(lambda: "the disk takes files again" in running.stdout)
+        running.signal_group(signal.SIGINT)
+        assert running.exit_status() == 130
+        running.assert_nothing_left()
+    assert running.stderr == ""
+    assert_nothing_is_lost(run)
+    assert [event["kind"] for event in events(run)] == ["disk_full", "disk_recovered"]
+    assert "No space left on device" in events(run)[0]["error"]
+    assert outcome(run)["evaluator_fault"] is None
+    played = [line.split(",") for line in (run / "evaluations.csv").read_text().splitlines()[1:]]
+    assert len(played) % 6 == 0  # three episodes in two modes
+    best = a3c_zoo.load_agent(run, checkpoint="best")
+    assert best is not None
+
+
+def test_a_disk_that_stays_full_ends_the_run_in_order(disk: Disk, tmp_path: Path) -> None:
+    run = disk.place / "x"
+    options = [*OPTIONS, "--time-limit", "5m", "-o", "run.disk_patience_s=3"]
+    with Running("train", "cartpole", *options, folder=tmp_path) as running:
+        running.wait_until(lambda: len(list(run.glob("checkpoints/step*"))) > 2)
+        disk.fill()
+        assert running.exit_status() == 2
+        running.assert_nothing_left()
+    assert re.fullmatch(
+        r"Error: cannot write disk/x/.*: No space left on device\. .*"
+        r"\(for 3 s, run\.disk_patience_s, the disk has taken no checkpoint\).*\n",
+        running.stderr,
+    )
+    steps, counted = checkpoint(run)["session"]["steps"], checkpoint(run)["session"]["episodes"]
+    assert len(episodes(run)) >= counted
+    assert (run / "monitor.csv").read_text().endswith("\n")
+    disk.free()
+    assert a3c_zoo.train(resume=run, steps=steps + 2000).reason == "steps"
+    assert_nothing_is_lost_after_a_resume(run)
+
+
+def assert_nothing_is_lost_after_a_resume(run: Path) -> None:
+    ended, rows = outcome(run), episodes(run)
+    assert len(rows) == ended["episodes"]
+    assert (run / "monitor.csv").stat().st_size == checkpoint(run)["session"]["monitor_position"]
+
+
+def test_the_last_checkpoint_waits_for_room(disk: Disk, tmp_path: Path) -> None:
+    run = disk.place / "x"
+    options = [*OPTIONS, "--time-limit", "4s", "-o", "run.disk_patience_s=100"]
+    with Running("train", "cartpole", *options, folder=tmp_path) as running:
+        running.wait_until(lambda: len(list(run.glob("checkpoints/step*"))) > 1)
+        disk.fill()
+        running.wait_until(lambda: "the run waits for room" in running.stdout)
+        disk.free()
+        assert running.exit_status() == 0
+    assert [event["kind"] for event in events(run)] == ["disk_full", "disk_wait", "disk_recovered"]
+    assert outcome(run)["reason"] == "time-limit"
+    assert outcome(run)["training_s"] < 15  # waiting is no training
+    assert_nothing_is_lost(run)
+
+
+def test_ctrl_c_waits_for_no_room(disk: Disk, tmp_path: Path) -> None:
+    run = disk.place / "x"
+    options = [*OPTIONS, "--time-limit", "5m"]
+    with Running("train", "cartpole", *options, folder=tmp_path) as running:
+        running.wait_until(lambda: len(list(run.glob("checkpoints/step*"))) > 1)
+        disk.fill()
+        running.wait_until(lambda: "the disk refuses files" in running.stdout)
+        running.signal_group(signal.SIGINT)
+        assert running.exit_status() == 2
+        running.assert_nothing_left()
+    assert running.stderr.startswith("Error: cannot write disk/x/")
+    assert running.stderr.count("\n") == 1
+
+
+def test_a_run_that_cannot_begin_leaves_no_directory(disk: Disk, tmp_path: Path) -> None:
+    disk.fill()
+    with Running("train", "cartpole", *OPTIONS, folder=tmp_path) as running:
+        assert running.exit_status() == 2
+    assert re.fullmatch(r"Error: cannot (make|lock|write) disk/x.*: No space left on device.*\n", running.stderr)
+    assert [path.name for path in disk.place.iterdir()] == ["filler"]
