@@ -71,13 +71,18 @@ def one_line(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    """Returns a text with its control characters as escapes (`\\x1b`), line ends included.
+    """Returns a text in one line, with its control characters as escapes: `\\x1b`, and `\\n` for a line end.
 
     A name or a value of a stranger can hold sequences that a terminal obeys, or that reverse the order of letters.
     """
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+
+
+def printable_lines(text: str) -> str:
+    """Returns a text of several lines, each as `printable` makes it."""
+    return "\n".join(printable(line) for line in text.expandtabs().split("\n"))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -10,8 +10,13 @@ import json
 import os
 import secrets
 import stat
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 #: The largest files that are read, in bytes: JSON and YAML; tables with a row for each episode; checkpoints.
 MAX_TEXT: Final = 1 << 20
@@ -19,17 +24,22 @@ MAX_TABLE: Final = 1 << 30
 MAX_CHECKPOINT: Final = 4 << 30
 
 
-def open_file(path: Path, mode: str = "rb", limit: int | None = None) -> IO[bytes]:
+def open_file(path: Path, mode: str = "rb", limit: int | None = None, follow: bool = False) -> IO[bytes]:
     """Opens a regular file. It never waits, as it would for the writer of a FIFO.
 
     Args:
         mode: "rb"; or "xb", "wb", "ab" or "r+b", without a buffer.
         limit: the most bytes that the file may have.
+        follow: whether it may be a link: the user has named it, and no stranger.
 
     Raises:
         OSError: it cannot be opened, is a link, a FIFO, a device or a directory, or is larger than `limit`.
     """
-    file: IO[bytes] = open(path, mode, buffering=-1 if mode == "rb" else 0, opener=_opener)  # noqa: SIM115
+    no_links = 0 if follow else os.O_NOFOLLOW
+    buffering = -1 if mode == "rb" else 0
+    file: IO[bytes] = open(  # noqa: SIM115 - the caller closes it
+        path, mode, buffering, opener=lambda name, flags: _open(name, flags | no_links)
+    )
     try:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -42,9 +52,9 @@ def open_file(path: Path, mode: str = "rb", limit: int | None = None) -> IO[byte
     return file
 
 
-def _opener(path: str, flags: int) -> int:
+def _open(path: str, flags: int) -> int:
     try:
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        return os.open(path, flags | os.O_NONBLOCK, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, "it is a link, and links are not followed", path) from None
@@ -70,6 +80,39 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(content, dict):
         raise ValueError("it is no JSON object")
+    return content
+
+
+#: Annotation of a field → the types that its value in JSON has.
+_JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "str": (str,),
+    "Reason": (str,),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+}
+#: A number beyond it is damaged. Sums of smaller ones do not overflow.
+_GREATEST: Final = 1e100
+
+
+def fields_of(record: type[DataclassInstance], content: Any) -> dict[str, Any]:
+    """The values of a record's fields, from a JSON object. Only strings, truth values and numbers are checked.
+
+    Raises:
+        TypeError: the content is no object, or a value has another type than its field.
+        ValueError: a number is not finite, or too great to compute with.
+    """
+    if not isinstance(content, dict):
+        raise TypeError("it is no JSON object")
+    for field in (each for each in fields(record) if each.name in content):
+        annotation, optional, _ = str(field.type).partition(" | None")
+        value: Any = content[field.name]
+        if annotation not in _JSON_TYPES or (optional and value is None):
+            continue
+        if not isinstance(value, _JSON_TYPES[annotation]) or (isinstance(value, bool) and annotation != "bool"):
+            raise TypeError(f"{field.name} is no {annotation}")
+        if isinstance(value, int | float) and not abs(value) <= _GREATEST:
+            raise ValueError(f"{field.name} is too great, or no number")
     return content
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, printable
 from a3c_zoo.plugins.registry import get_registry
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -30,7 +30,7 @@ def parse_seconds(text: str) -> float:
 def warn_about_faults() -> None:
     """Prints one line to stderr for each plugin that is left out because of a fault."""
     for info in get_registry().faults:
-        click.echo(f"Warning: {info} is left out: {info.fault}", err=True)
+        click.echo(printable(f"Warning: {info} is left out: {info.fault}"), err=True)
 
 
 # Shell completion of names, for `shell_complete=`. The callbacks look at the parameters `env` and `runs_dir`.
@@ -65,9 +65,14 @@ def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Run directories below the runs directory, which is `runs` unless the line says otherwise."""
-    folder = Path(ctx.params.get("runs_dir") or "runs")
-    runs = sorted(path.parent for path in folder.glob("*/config.yml"))
-    return _matching({str(run): "" for run in runs}, incomplete) or [CompletionItem(incomplete, type="dir")]
+    from a3c_zoo.runs.directory import run_paths
+
+    try:
+        runs = run_paths(Path(ctx.params.get("runs_dir") or "runs"))
+    except ZooError:  # a directory that cannot be read; the command itself reports it
+        runs = []
+    names = {str(run): "" for run in runs if str(run).isprintable()}  # a line end would end the shell's item
+    return _matching(names, incomplete) or [CompletionItem(incomplete, type="dir")]
 
 
 def _matching(described: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
@@ -91,6 +96,13 @@ def _runs_dir(text: str) -> Callable[[_Command], _Command]:
 #: `--runs-dir` of commands that make or list runs, and of commands that read runs.
 kept_runs_option = _runs_dir("Directory of all runs.")
 runs_dir_option = _runs_dir("Directory of a run that is given by name.")
+
+#: `--trust` of commands that open a run.
+trust_option: Callable[[_Command], _Command] = click.option(
+    "--trust",
+    is_flag=True,
+    help="Let a run that is not your own name modules to import. Your own: yours, in the directory of all runs.",
+)
 
 #: Options of commands that resolve a configuration: `agent`, `hyperparams` and `overrides`.
 configuration_options: Callable[[_Command], _Command] = _together(
@@ -124,10 +136,14 @@ playing_options: Callable[[_Command], _Command] = _together(
 
 def print_plain(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints a table in columns of their full width: nothing is cut off or wrapped."""
-    lines = [header, *rows]
+    lines = [header, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _styled(cell: str | tuple[str, str]) -> tuple[str, str]:
+    return (cell, "") if isinstance(cell, str) else cell
 
 
 def print_fitted(
@@ -145,5 +161,5 @@ def print_fitted(
     for name in header:
         table.add_column(name, overflow="fold", no_wrap=name == unbroken)
     for row in rows:
-        table.add_row(*map(Text.assemble, row))
+        table.add_row(*(Text(printable(text), style) for text, style in map(_styled, row)))
     Console().print(table)

@@ -19,9 +19,10 @@ from a3c_zoo.cli.common import (
     complete_run,
     kept_runs_option,
     parse_seconds,
+    trust_option,
     warn_about_faults,
 )
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.output import drop_lost_output
 
 if TYPE_CHECKING:
@@ -90,10 +91,11 @@ def parse_seeds(text: str) -> Sequence[int]:
     help="Folder of the report.  [default: a new one in comparisons]",
 )
 @click.option("--reuse/--no-reuse", default=True, help="Use finished runs with the same settings.  [default: --reuse]")
+@trust_option
 @click.option("--yes", is_flag=True, help="Do not ask before training.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
 def command(
-    sources: tuple[Path, ...], episodes: int, yes: bool, as_json: bool, out: Path | None, **options: Any
+    sources: tuple[Path, ...], episodes: int, trust: bool, yes: bool, as_json: bool, out: Path | None, **options: Any
 ) -> int:
     """Train agents and baselines on ENV, several seeds each, evaluate them alike, and write a report.
 
@@ -103,6 +105,7 @@ def command(
     from a3c_zoo.cli.board import Board
     from a3c_zoo.comparison.compare import carry_out, choose_out, read
     from a3c_zoo.comparison.plan import make_plan
+    from a3c_zoo.runs.directory import refuse_trust
 
     drop_lost_output("stdout")
     warn_about_faults()
@@ -112,9 +115,10 @@ def command(
     out = choose_out(out, options["envs"])
     if sources:
         _refuse_options_of_training(click.get_current_context())
-        return _tell(read(sources, options["envs"], out), as_json)
+        return _tell(read(sources, options["envs"], out, trust=trust), as_json)
+    refuse_trust(trust, "--from")
     plan = make_plan(**options)
-    click.echo(_announce(plan, episodes), err=as_json)
+    click.echo(printable_lines(_announce(plan, episodes)), err=as_json)
     if plan.missing and not yes:
         if not sys.stdin.isatty():
             raise ZooError(f"{len(plan.missing)} runs must be trained, and there is no terminal to ask: give --yes")
@@ -172,5 +176,5 @@ def _announce(plan: Plan, episodes: int) -> str:
 
 
 def _tell(comparison: Comparison, as_json: bool) -> int:
-    click.echo(json.dumps(comparison.results, indent=2) if as_json else comparison.summary())
+    click.echo(json.dumps(comparison.results, indent=2) if as_json else printable_lines(comparison.summary()))
     return 1 if comparison.failed else 0

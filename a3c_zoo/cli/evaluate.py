@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import complete_run, playing_options, runs_dir_option
+from a3c_zoo.cli.common import complete_run, playing_options, runs_dir_option, trust_option
 from a3c_zoo.records import score
 
 
@@ -20,6 +20,7 @@ from a3c_zoo.records import score
 )
 @playing_options
 @runs_dir_option
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(run: str, episodes: int, deterministic: bool, as_json: bool, **options: Any) -> None:
     """Play episodes with the agent of RUN, a run directory or the name of one, on seeds that it was not trained on."""

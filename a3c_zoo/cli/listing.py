@@ -74,8 +74,15 @@ def _runs(runs_dir: Path, wanted: Mapping[str, Any]) -> list[Row]:
         {**{field: getattr(run, field) for field in RUN_FIELDS}, "path": str(run.path)}
         for run in list_runs(runs_dir)
         if all(getattr(run, name) == value for name, value in same.items())
-        and (since is None or (run.started and datetime.fromisoformat(run.started).astimezone() >= since))
+        and (since is None or _has_started(run.started, since))
     ]
+
+
+def _has_started(started: str, since: datetime) -> bool:
+    try:
+        return datetime.fromisoformat(started).astimezone() >= since
+    except (ValueError, OverflowError):  # of a damaged run, or not there
+        return False
 
 
 class _What(click.Choice[str]):

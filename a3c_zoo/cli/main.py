@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from a3c_zoo.errors import PluginError, ZooError, type_and_message, unknown_name
+from a3c_zoo.errors import PluginError, ZooError, printable, printable_lines, type_and_message, unknown_name
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import CommandEntry, load_object
 from a3c_zoo.version import __version__
@@ -99,14 +99,14 @@ class ZooGroup(click.Group):
             error.show()
             sys.exit(error.exit_code)
         if self.debug:
-            traceback.print_exception(error)
+            click.echo(printable_lines("".join(traceback.format_exception(error))), err=True, nl=False)
         if isinstance(error, ZooError):
             notes = getattr(error, "__notes__", ())
-            click.echo(" ".join([f"Error: {error}", *notes]), err=True)
+            click.echo(printable_lines(" ".join([f"Error: {error}", *notes])), err=True)
             sys.exit(error.exit_status)
         hint = f" See: {error.ctx.command_path} --help" if isinstance(error, click.UsageError) and error.ctx else ""
         message = " ".join(error.format_message().split())  # some of click's messages have several lines
-        click.echo(f"Error: {message}{hint}", err=True)
+        click.echo(printable(f"Error: {message}{hint}"), err=True)
         sys.exit(error.exit_code)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from a3c_zoo.errors import printable, printable_lines
 from a3c_zoo.records import Outcome, Progress, score
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class LiveDisplay:
 
     def say(self, text: str) -> None:
         """Prints a line, above the table or panel."""
+        text = printable_lines(text)
         if self._live is not None:
             self._live.console.print(text, highlight=False, markup=False)
         else:
@@ -147,7 +149,7 @@ class RunPanel:
     def starting(self, title: str, target: float | None, run: RunConfig, path: Path) -> None:
         self._title, self._target, self._run = title, target, run
         if not self._quiet:
-            click.echo(f"{title} → {path}")
+            click.echo(printable(f"{title} → {path}"))
 
     def progress(self, progress: Progress) -> None:
         """Shows new figures, at most every `REFRESH_S` on a terminal and every `LINE_EVERY_S` elsewhere."""
@@ -225,7 +227,7 @@ def summary(outcome: Outcome) -> str:
         lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")
     if outcome.steps > 0:  # otherwise there is no checkpoint to go on from
         lines.append(f"  next        {_next_command(outcome)}")
-    return "\n".join(lines)
+    return printable_lines("\n".join(lines))
 
 
 def _next_command(outcome: Outcome) -> str:

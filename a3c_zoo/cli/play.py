@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import INTERRUPTED, complete_run, playing_options, runs_dir_option
+from a3c_zoo.cli.common import INTERRUPTED, complete_run, playing_options, runs_dir_option, trust_option
 
 
 @click.command(epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4")
@@ -23,6 +23,7 @@ from a3c_zoo.cli.common import INTERRUPTED, complete_run, playing_options, runs_
 @playing_options
 @click.option("--fps", type=click.FloatRange(0.01, 1000), metavar="X", help="Steps a second.  [default: the game's]")
 @runs_dir_option
+@trust_option
 def command(run: str, window: bool, terminal: bool, video: Path | None, fps: float | None, **options: Any) -> int:
     """Watch the agent of RUN, a run directory or the name of one, on seeds that it was not trained on.
 

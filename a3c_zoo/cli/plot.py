@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import complete_run, runs_dir_option
+from a3c_zoo.cli.common import complete_run, runs_dir_option, trust_option
+from a3c_zoo.errors import printable
 
 
 @click.command(epilog="Example: a3c-zoo plot runs/cartpole-a3c-s1-20260101-120000 --x seconds --out curve.svg")
@@ -44,6 +45,7 @@ from a3c_zoo.cli.common import complete_run, runs_dir_option
     help="Frames per step in Atari monitors of other programs.  [default: 4]",
 )
 @runs_dir_option
+@trust_option
 def command(runs: tuple[str, ...], **options: Any) -> None:
     """Draw the curves of each RUN: a run directory, the name of one, or a folder of them.
 
@@ -54,5 +56,7 @@ def command(runs: tuple[str, ...], **options: Any) -> None:
 
     plotted = plot(runs, **options)
     for path, reason in plotted.left_out.items():
-        click.echo(f"Warning: {path} is left out: {reason}", err=True)
+        click.echo(printable(f"Warning: {path} is left out: {reason}"), err=True)
+    if plotted.hidden_threshold:
+        click.echo(f"Warning: {plotted.hidden_threshold}", err=True)
     click.echo(f"{len(plotted.runs)} {'run' if len(plotted.runs) == 1 else 'runs'} in {plotted.path}")

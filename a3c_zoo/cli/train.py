@@ -13,6 +13,7 @@ from a3c_zoo.cli.common import (
     configuration_options,
     kept_runs_option,
     parse_seconds,
+    trust_option,
     warn_about_faults,
 )
 from a3c_zoo.output import drop_lost_output
@@ -42,6 +43,7 @@ from a3c_zoo.output import drop_lost_output
 )
 @click.option("--name", metavar="TEXT", help="Name of the run directory.")
 @kept_runs_option
+@trust_option
 @click.option("--quiet", is_flag=True, help="Print only the summary.")
 def command(env: str | None, time_limit: float | None, quiet: bool, **options: Any) -> int:
     """Train an agent on the environment ENV until it is solved or a limit is reached.

@@ -17,7 +17,7 @@ from a3c_zoo.comparison.reading import RunRecord, read_runs
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.comparison.turns import turn
 from a3c_zoo.errors import ZooError
-from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, disk_errors
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, disk_errors, refuse_trust
 from a3c_zoo.runs.signals import stop_on_signals
 
 DEFAULT_SEEDS: Final = 5
@@ -65,6 +65,7 @@ def compare(
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     out: str | Path | None = None,
     reuse: bool = True,
+    trust: bool = False,
     watcher: ComparisonWatcher | None = None,
 ) -> Comparison:
     """Trains agents and baselines over several seeds, evaluates them alike, and writes a report.
@@ -78,18 +79,18 @@ def compare(
         seeds: how many, from 1 on, or a list of them.
         steps, time_limit_s: the budget of each run; by default the environment's own.
         episodes: how many each of a run's ten checkpoints plays with sampled actions, and with greedy ones.
-        sources: run directories or folders of them to read. Nothing is trained then.
+        sources: run directories or folders of them to read. Nothing is trained then. trust: see `find_run`.
         out: the folder of the report, which must not hold one yet; by default a new one in `comparisons`.
         watcher: is told the progress; see `a3c_zoo.comparison.trainings.ComparisonWatcher`.
 
     Raises:
-        ZooError: for an error of the caller, in one line.
-        KeyboardInterrupt: on Ctrl-C. Finished runs are kept, and the same call continues with the others.
+        ZooError: for an error of the caller. KeyboardInterrupt: on Ctrl-C; the same call continues with missing runs.
     """
     envs = (envs,) if isinstance(envs, str) else tuple(envs)
     folder = choose_out(out, envs)
     if sources:
-        return read(map(Path, sources), envs, folder)
+        return read(map(Path, sources), envs, folder, Path(runs_dir), trust)
+    refuse_trust(trust, "--from")
     plan = make_plan(
         envs=envs,
         agents=agents,
@@ -146,19 +147,22 @@ def carry_out(plan: Plan, episodes: int, out: Path, watcher: ComparisonWatcher) 
         # In turn: a comparison with another number of episodes replaces the evaluations, which must be read before.
         with turn(plan.runs_dir, "evaluations", "evaluates these runs", watcher.message) as give_sign:
             faults = evaluate_runs(usable, episodes, watcher.evaluating, give_sign=give_sign)
-            records, left_out = read_runs([path for path in usable if path not in faults])
+            unharmed = [path for path in usable if path not in faults]
+            records, left_out = read_runs(unharmed, trust=True)  # their configurations are the planned ones
     return _report(
         *_measure(records, left_out | plan.left_out | failed | faults), out, failed=tuple(path.name for path in failed)
     )
 
 
-def read(folders: Iterable[Path], envs: Sequence[str], out: Path) -> Comparison:
-    """Makes a report of runs as they are.
+def read(
+    folders: Iterable[Path], envs: Sequence[str], out: Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = False
+) -> Comparison:
+    """Makes a report of runs as they are. runs_dir, trust: see `read_runs`.
 
     Raises:
         ZooError: there is no run; runs are of different environments and none was named; or a seed is there twice.
     """
-    measured, left_out = _measure(*read_runs(folders))
+    measured, left_out = _measure(*read_runs(folders, runs_dir=runs_dir, trust=trust))
     found = list(dict.fromkeys(each.measures.env for each in measured))
     if len(found) > 1 and not envs:
         raise ZooError(f"--from: the runs are of different environments, {', '.join(found)}: name those to compare")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.files import MAX_TABLE, read_bytes
 
 Floats = NDArray[np.float64]
 #: Agent steps, seconds of training, or the number of episodes.
@@ -22,6 +23,10 @@ Axis = Literal["steps", "seconds", "episodes"]
 THRESHOLD_WINDOW: Final = 100
 #: Emulator frames per step in stable-baselines3's Atari wrappers. Its monitors lie below them and count frames.
 ATARI_FRAME_SKIP: Final = 4
+#: A greater number in a table is damaged: whole numbers up to it are exact as float64, and fit into int64.
+GREATEST: Final = 2.0**53
+#: Sums of many returns up to it do not overflow.
+GREATEST_RETURN: Final = 1e100
 _ATARI_ID = re.compile(r"(?:ALE/\w+|\w+NoFrameskip)-v\d+")
 
 
@@ -143,7 +148,7 @@ def read_monitor(file: Path, columns: tuple[str, ...] = ("r", "l", "t"), *, torn
         RunDirectoryError: the file is damaged; the message names the line.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_bytes(file, MAX_TABLE).decode()
     except (OSError, ValueError) as error:
         raise RunDirectoryError(f"{file.name} cannot be read: {error}") from error
     lines = text.splitlines()
@@ -154,26 +159,30 @@ def read_monitor(file: Path, columns: tuple[str, ...] = ("r", "l", "t"), *, torn
     try:
         header = json.loads(lines[0].removeprefix("#"))
         start_s, env_id, names = float(header["t_start"]), str(header.get("env_id")), lines[1].split(",")
-    except (IndexError, ValueError, KeyError, TypeError) as error:
+        if not abs(start_s) <= GREATEST:
+            raise ValueError("t_start is no time")
+    except (IndexError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunDirectoryError(
             f'{file.name} is damaged: it does not begin with #{{"t_start": …}} and a line of column names'
         ) from error
     missing = [name for name in columns if name not in names]
     if missing:
         raise RunDirectoryError(f"{file.name} is damaged: line 2 names no column '{missing[0]}'")
-    rows = _rows(file.name, lines[2:], [names.index(column) for column in columns], len(names))
+    rows = _rows(file.name, lines[2:], {names.index(column): column for column in columns}, len(names))
     return MonitorFile(start_s, env_id, rows)
 
 
-def _rows(name: str, lines: list[str], wanted: list[int], width: int) -> Floats:
+def _rows(name: str, lines: list[str], wanted: Mapping[int, str], width: int) -> Floats:
+    """wanted: place of a column → its name."""
+    limits = [GREATEST_RETURN if column == "r" else GREATEST for column in wanted.values()]
     rows: list[list[float]] = []
     try:
         for cells in csv.reader(lines):
             if len(cells) != width:
                 raise ValueError(f"{len(cells)} columns")
             row = [float(cells[index]) for index in wanted]
-            if not all(map(math.isfinite, row)):
-                raise ValueError("not finite")
+            if not all(abs(value) <= limit for value, limit in zip(row, limits, strict=True)):
+                raise ValueError("not finite, or too great")
             rows.append(row)
     except (ValueError, csv.Error) as error:
         line = lines[len(rows)][:40]
@@ -222,14 +231,16 @@ def read_evaluations(file: Path) -> Floats:
     Raises:
         RunDirectoryError: the file is damaged.
     """
-    whole, _, _ = file.read_text(encoding="utf-8", errors="replace").rpartition("\n")  # it may be growing
     returns: dict[tuple[float, float], list[float]] = {}
     try:
+        whole, _, _ = read_bytes(file, MAX_TABLE).decode(errors="replace").rpartition("\n")  # it may be growing
         for row in csv.DictReader(whole.splitlines()):
             if row["mode"] == "sampled":
-                at = float(row["step"]), float(row["seconds"])
-                returns.setdefault(at, []).append(float(row["return"]))
-    except (ValueError, KeyError, TypeError, csv.Error) as error:
+                at, value = (float(row["step"]), float(row["seconds"])), float(row["return"])
+                if not (all(abs(each) <= GREATEST for each in at) and abs(value) <= GREATEST_RETURN):
+                    raise ValueError(f"{row} has a number that is not finite, or too great")
+                returns.setdefault(at, []).append(value)
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         raise RunDirectoryError(f"{file.name} is damaged: {error}") from error
     rows = [(*at, sum(each) / len(each)) for at, each in sorted(returns.items())]
     return np.array(rows, np.float64).reshape(-1, 3)

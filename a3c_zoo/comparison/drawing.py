@@ -167,6 +167,7 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _draw_group(axes: Axes, label: str, group: Group, colour: str, dashes: str, marker: str) -> None:
+    label = f" {label}" if label.startswith("_") else label  # matplotlib leaves out labels that begin with `_`
     points: dict[str, Any] = {"marker": marker, "markersize": 2.5}
     thick: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 2.0, "label": label, "zorder": 4}
     if len(group.runs) > 1:
@@ -192,6 +193,7 @@ def style() -> Iterator[None]:
     settings |= {"axes.edgecolor": _INK, "axes.labelcolor": _INK, "axes.titlecolor": _INK}
     settings |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
     settings |= {"axes.grid": True, "grid.color": "#808080", "grid.alpha": 0.25, "grid.linewidth": 0.6}
+    settings |= {"text.parse_math": False}  # a `$` in a name is a dollar
     settings |= {"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "a3c-zoo"}
     with matplotlib.rc_context(settings):
         yield

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import filelock
 
 from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.files import fields_of, read_json
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation
@@ -72,17 +73,23 @@ def evaluations_of(run: Path) -> tuple[CheckpointEvaluation, ...]:
         RunDirectoryError: a row is damaged, or a checkpoint is there twice.
     """
     try:
-        content = json.loads((run / EVALUATIONS_FILE).read_text(encoding="utf-8"))
+        content = read_json(run / EVALUATIONS_FILE)
         rows = content["evaluations"] if content["format"] == EVALUATIONS_FORMAT else []
     except (OSError, ValueError, KeyError, TypeError):
         return ()
     try:
-        found = [CheckpointEvaluation(row.pop("steps"), row.pop("training_s"), Evaluation(**row)) for row in rows]
-    except (AttributeError, KeyError, TypeError) as error:
+        found = [_checkpoint_evaluation(row) for row in rows]
+    except (KeyError, TypeError, ValueError) as error:
         raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged") from error
     if len({each.key for each in found}) < len(found):
         raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: it has checkpoints twice")
     return tuple(sorted(found, key=lambda each: each.key))
+
+
+def _checkpoint_evaluation(row: Any) -> CheckpointEvaluation:
+    fields = fields_of(CheckpointEvaluation, row)
+    steps, training_s = fields.pop("steps"), fields.pop("training_s")
+    return CheckpointEvaluation(steps, training_s, Evaluation(**fields_of(Evaluation, fields)))
 
 
 def keep_evaluations(run: Path, episodes: int, found: Sequence[CheckpointEvaluation], seed: int) -> None:
@@ -130,7 +137,7 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
     """
     from a3c_zoo.runs.evaluation import EvaluationTask  # torch: reading needs none
 
-    directory, registry = RunDirectory(run), get_registry()
+    directory, registry = RunDirectory(run, is_trusted=True), get_registry()  # its configuration is the planned one
     known = checkpoint_steps(directory)
     if not known:
         raise RunDirectoryError("it has no checkpoint")

@@ -12,6 +12,7 @@ import numpy as np
 from a3c_zoo.comparison.curves import THRESHOLD_WINDOW, Axis, Floats, Line, area_under_curve, reached, running_mean
 from a3c_zoo.comparison.reading import RunRecord, threshold_of
 from a3c_zoo.config.yaml import display
+from a3c_zoo.errors import printable
 
 #: Our keys → keys of stable-baselines3 with the same meaning.
 SAME_MEANING: Final[Mapping[str, str]] = {
@@ -88,7 +89,7 @@ def evaluation_curve(record: RunRecord, by: Axis, deterministic: bool = False) -
 def measure(record: RunRecord, label: str) -> MeasuredRun:
     """Measures a run. label: its name in the report."""
     outcome, curve = record.outcome, record.curve
-    threshold = threshold_of(record.env)
+    threshold = threshold_of(record)
     moment = None if threshold is None else reached(curve, threshold)
     sampled, greedy = evaluation_curve(record, "steps"), evaluation_curve(record, "steps", deterministic=True)
     over = evaluation_curve(record, "seconds" if record.settings.get("run.time_limit_s") else "steps")
@@ -123,8 +124,9 @@ def _last(values: Floats) -> float | None:
 
 def labels_of(paths: Sequence[Path]) -> dict[Path, str]:
     """The name of each run in the report: its directory's, or its whole path if two directories have the same name."""
-    names = [path.resolve().name for path in paths]
-    return {path: name if names.count(name) == 1 else str(path) for path, name in zip(paths, names, strict=True)}
+    names = [printable(path.resolve().name) for path in paths]
+    labels = (name if names.count(name) == 1 else printable(str(path)) for path, name in zip(paths, names, strict=True))
+    return dict(zip(paths, labels, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from a3c_zoo.comparison.drawing import Panel, to_inline_svg
 from a3c_zoo.comparison.measures import UNITS
 from a3c_zoo.comparison.results import COSTS, DURATIONS, SCORES, EnvironmentResults, PairResults
 from a3c_zoo.comparison.statistics import OVER_ENVIRONMENTS, STATISTICS, TimeToThreshold
+from a3c_zoo.errors import printable
 from a3c_zoo.records import score
 from a3c_zoo.version import __version__
 
@@ -171,4 +172,4 @@ def _render(name: str, page: ReportPage, autoescape: bool) -> str:
 
 def plain(text: Any) -> str:
     """A text on one line that Markdown shows as it is."""
-    return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", " ".join(str(text).split()))
+    return re.sub(r"([\\`*_|<>\[\]#$&~])", r"\\\1", printable(" ".join(str(text).split())))

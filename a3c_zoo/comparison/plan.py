@@ -13,6 +13,7 @@ from a3c_zoo.comparison.reading import method_name, read_run, speed_variables, t
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import dump_config, entries_of, plugins_of, resolve_config
 from a3c_zoo.errors import ConfigError, RunDirectoryError, ZooError, unknown_name
+from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.plugins.sources import SourceDigests
@@ -257,7 +258,7 @@ class _KnownRun:
     def has_config(self, text: bytes) -> bool:
         """Whether its config.yml is exactly this."""
         try:
-            return self.directory.config_file.read_bytes() == text
+            return read_bytes(self.directory.config_file, MAX_TEXT) == text
         except OSError:  # somebody has removed the run meanwhile
             return False
 

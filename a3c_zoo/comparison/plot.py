@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,9 +15,10 @@ from matplotlib.figure import Figure
 from a3c_zoo.comparison.curves import Axis, Line, read_evaluations, running_mean
 from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, thinned, to_bytes
 from a3c_zoo.comparison.measures import evaluation_curve
-from a3c_zoo.comparison.reading import RunRecord, read_runs, threshold_of
+from a3c_zoo.comparison.reading import RunRecord, hidden_threshold, read_runs, threshold_of
 from a3c_zoo.config.yaml import display
-from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+from a3c_zoo.files import open_file, replace_file
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
 
 Kind = Literal["return", "episode-length", "evaluation"]
@@ -40,6 +42,11 @@ class Plot(NamedTuple):
     runs: list[RunRecord]
     left_out: dict[Path, str]
 
+    @property
+    def hidden_threshold(self) -> str | None:
+        """Why the picture has no threshold though the environment may have one; None if there is no such reason."""
+        return hidden_threshold(self.runs[0])
+
 
 class DrawnRun(NamedTuple):
     """A run, its label in the legend, and its line."""
@@ -59,6 +66,7 @@ def plot(
     frame_skip: int | None = None,
     force: bool = False,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
+    trust: bool = False,
 ) -> Plot:
     """Draws the curves of runs into a .png or .svg file, as `a3c-zoo plot` does. Runs of one method share a colour.
 
@@ -73,6 +81,7 @@ def plot(
         window: episodes of the running mean; by default 100 for returns and 50 for lengths.
         frame_skip: emulator frames per step in Atari monitors of other programs; by default 4.
         force: overwrite `out`.
+        trust: whether runs that do not lie in `runs_dir` may name a module to import, to look up the threshold.
 
     Raises:
         ZooError: there is nothing to draw, runs are of different environments, or `out` exists or cannot be written.
@@ -85,7 +94,7 @@ def plot(
             "evaluations are drawn over steps or seconds, each as it is: leave out --x episodes and --window"
         )
     paths = [_find(run, Path(runs_dir)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
-    records, left_out = read_runs(paths, strict=False, frame_skip=frame_skip)
+    records, left_out = read_runs(paths, strict=False, frame_skip=frame_skip, runs_dir=Path(runs_dir), trust=trust)
     drawn = _drawn(records, kind, x, window, left_out)
     if not drawn:
         raise ZooError("; ".join(f"{path}: {reason}" for path, reason in left_out.items()) or "name a run to plot")
@@ -106,19 +115,22 @@ def _refuse_out(out: Path, suffix: str, force: bool) -> None:
 
 def _write(out: Path, content: bytes, force: bool) -> None:
     try:
-        with out.open("wb" if force else "xb") as file:
-            file.write(content)
+        if force:
+            replace_file(out, content)
+        else:
+            with open_file(out, "xb") as file:
+                file.write(content)
     except OSError as error:
         raise ZooError(f"--out {out}: cannot be written: {error.strerror}") from error
 
 
 def _find(run: str | Path, runs_dir: Path) -> Path:
-    if Path(run).is_dir():
+    if os.path.isdir(run):
         return Path(run)
     try:
         return find_run(run, runs_dir).path
     except RunDirectoryError:
-        if (runs_dir / run).is_dir():
+        if os.path.isdir(runs_dir / run):
             return runs_dir / run
         raise
 
@@ -144,7 +156,7 @@ def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line:
     """The curve of a run. Evaluations are those of its checkpoints, else those beside training."""
     if kind == "evaluation":
         beside = run.path / "evaluations.csv"
-        if run.evaluations or not (run.is_ours and beside.is_file()):
+        if run.evaluations or not (run.is_ours and os.path.lexists(beside)):
             return evaluation_curve(run, x)
         table = read_evaluations(beside)
         return Line(table[:, 0 if x == "steps" else 1], table[:, 2])
@@ -160,7 +172,7 @@ def _table(drawn: Sequence[DrawnRun], kind: Kind, x: Axis) -> bytes:
     for run, label, line in drawn:
         points = thinned(line, MAX_ROWS)
         for at, value in zip(points.x, points.y, strict=True):
-            writer.writerow((run.path.name, label, run.seed, f"{at:.10g}", f"{value:.6g}"))
+            writer.writerow((printable(run.path.name), label, run.seed, f"{at:.10g}", f"{value:.6g}"))
     return file.getvalue().encode()
 
 
@@ -177,13 +189,13 @@ def _figure(drawn: Sequence[DrawnRun], kind: Kind, x: Axis, window: int | None) 
         "episode-length": f"episode length (steps), mean of {span}",
         "evaluation": "mean return of an evaluation",
     }[kind]
-    env = drawn[0].record.env
+    first = drawn[0].record
     panel = Panel(
-        title=env,
+        title=first.env,
         x_label=x_label,
         y_label=y_label,
         groups={label: group_of(each) for label, each in lines.items()},
-        threshold=None if kind == "episode-length" else threshold_of(env),
+        threshold=None if kind == "episode-length" else threshold_of(first),
     )
     return draw_plot(panel, NOTE if any(len(each) > 1 for each in lines.values()) else "")
 

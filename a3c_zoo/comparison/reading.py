@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from a3c_zoo.comparison.curves import Curve, monitor_files, read_monitor, read_monitors
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, evaluations_of
 from a3c_zoo.config.yaml import read_document
-from a3c_zoo.errors import RunDirectoryError, ZooError
-from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+from a3c_zoo.files import fields_of, read_json
+from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.records import Outcome
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, is_own
 from a3c_zoo.version import __version__
 
 #: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
@@ -44,6 +44,8 @@ class Timing:
 class RunRecord:
     """One run, as it was read. A run of another program has a path, a method, an environment and a curve only.
 
+    Its texts are printable: a stranger can have written them.
+
     Attributes:
         path: its directory.
         method: see `method_name`; the name of the folder for a run of another program.
@@ -56,6 +58,7 @@ class RunRecord:
         outcome: None for a run that has not ended.
         evaluations: of its checkpoints, rising in steps.
         timing: None for a run that no comparison trained to its end.
+        is_trusted: whether `env` may name a module to import.
     """
 
     path: Path
@@ -70,6 +73,7 @@ class RunRecord:
     outcome: Outcome | None = None
     evaluations: tuple[CheckpointEvaluation, ...] = ()
     timing: Timing | None = None
+    is_trusted: bool = False
 
     @property
     def is_ours(self) -> bool:
@@ -100,21 +104,39 @@ def method_name(agent: str, stack: str | None) -> str:
     return f"{agent}@zoo" if entry is not None and "own" in entry.stacks and stack == "zoo" else agent
 
 
-def threshold_of(env: str) -> float | None:
-    """The return at which an environment counts as solved; None if there is none, or its plugin is not installed."""
+def threshold_of(run: RunRecord) -> float | None:
+    """The return at which a run's environment counts as solved.
+
+    None if there is none, if its plugin is not installed, or if `hidden_threshold` has something to say.
+    """
     try:
-        return get_registry().env(env).threshold
+        return get_registry().env(run.env, is_trusted=run.is_trusted).threshold
     except ZooError:
         return None
 
 
+def hidden_threshold(run: RunRecord) -> str | None:
+    """Why a threshold is not looked up, in one sentence; None if it is."""
+    module = imported_by(run.env)
+    if run.is_trusted or not module:
+        return None
+    return f"The threshold of {run.env} is not known: '{module}' would be imported for it. To allow that: --trust."
+
+
 def read_runs(
-    paths: Iterable[str | Path], *, strict: bool = True, frame_skip: int | None = None
+    paths: Iterable[str | Path],
+    *,
+    strict: bool = True,
+    frame_skip: int | None = None,
+    runs_dir: Path = DEFAULT_RUNS_DIR,
+    trust: bool = False,
 ) -> tuple[list[RunRecord], dict[Path, str]]:
     """Reads every run at or below `paths`, sorted by path within each.
 
     Args:
         strict, frame_skip: see `read_run`.
+        runs_dir: where one's own runs lie. trust: whether to trust the others as well. An environment that one
+            trusted run names is trusted in all runs.
 
     Returns:
         The runs; and path → reason in one line, for each run that it could not use.
@@ -127,8 +149,9 @@ def read_runs(
         try:
             runs.append(read_run(folder, strict=strict, frame_skip=frame_skip))
         except RunDirectoryError as error:
-            left_out[folder] = str(error)
-    return runs, left_out
+            left_out[folder] = printable(str(error))
+    trusted = {run.env for run in runs if trust or is_own(run.path, runs_dir)}
+    return [replace(run, is_trusted=run.env in trusted) for run in runs], left_out
 
 
 def _run_folders(path: Path) -> list[Path]:
@@ -161,11 +184,12 @@ def _is_run(path: Path) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    return (path / "meta.json").is_file() or ((path / "config.yml").is_file() and (path / "checkpoints").is_dir())
+    is_file, is_dir = os.path.isfile, os.path.isdir  # False for what may not be looked at
+    return is_file(path / "meta.json") or (is_file(path / "config.yml") and is_dir(path / "checkpoints"))
 
 
 def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
-    if not directory.meta_file.is_file():
+    if not os.path.lexists(directory.meta_file):
         raise RunDirectoryError("incomplete: it has no meta.json")
     meta = directory.meta()
     versions = _texts(meta.get("versions"))
@@ -178,19 +202,19 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
     if strict:
         _refuse_unfinished(outcome)
     file = directory.path / "monitor.csv"
-    if not file.is_file():
+    if not os.path.lexists(file):
         raise RunDirectoryError("incomplete: it has no monitor.csv")
     returns, lengths, seconds, steps = read_monitor(file, ("r", "l", "t", "step"), torn_end=not strict).rows.T
     return RunRecord(
         path=directory.path,
-        method=method_name(str(meta["agent"]), settings.get("env.stack")),
-        env=str(meta["env"]),
-        seed=settings.get("run.seed"),
+        method=printable(method_name(meta["agent"], settings.get("env.stack"))),
+        env=printable(meta["env"]),
+        seed=settings["run.seed"],
         curve=Curve.ordered(steps, seconds, returns, lengths),
         settings=settings,
         host=_texts(meta.get("host")),
         versions=versions,
-        command=tuple(map(str, meta.get("command", ()))),
+        command=tuple(printable(str(word)) for word in meta.get("command", ())),
         outcome=outcome,
         evaluations=evaluations_of(directory.path),
         timing=timing_of(directory.path),
@@ -198,7 +222,8 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
 
 
 def _texts(values: Any) -> dict[str, str]:
-    return {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {}
+    pairs = values.items() if isinstance(values, dict) else ()
+    return {printable(str(name)): printable(str(value)) for name, value in pairs}
 
 
 def _refuse_unfinished(outcome: Outcome | None) -> None:
@@ -211,7 +236,7 @@ def _refuse_unfinished(outcome: Outcome | None) -> None:
 
 def _settings(file: Path) -> dict[str, Any]:
     """Every value of a config.yml, "section.key" → value. The plugins that it names need not be installed."""
-    if not file.is_file():
+    if not os.path.lexists(file):
         raise RunDirectoryError("incomplete: it has no config.yml")
     try:
         document = read_document(file, file.name)
@@ -221,7 +246,9 @@ def _settings(file: Path) -> dict[str, Any]:
     if document.faults or "run" not in sections:
         fault = document.faults[0].message if document.faults else "it has no section 'run'"
         raise RunDirectoryError(f"{file.name} is damaged: {fault}")
-    return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+    if not isinstance(sections["run"].get("seed"), int):
+        raise RunDirectoryError(f"{file.name} is damaged: run.seed is no whole number")
+    return {printable(f"{section}.{key}"): value for section, keys in sections.items() for key, value in keys.items()}
 
 
 def speed_variables() -> dict[str, str]:
@@ -232,16 +259,16 @@ def speed_variables() -> dict[str, str]:
 def timing_of(run: Path) -> Timing | None:
     """Reads a run's timing.json; None if there is none, or a damaged one."""
     try:
-        content = json.loads((run / TIMING_FILE).read_text(encoding="utf-8"))
-        return Timing(float(content["calibration_s"]), _texts(content.get("variables", {})))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        content = fields_of(Timing, read_json(run / TIMING_FILE))
+        return Timing(float(content["calibration_s"]), _texts(content.get("variables")))
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _read_theirs(path: Path, frame_skip: int | None) -> RunRecord:
     env_id, curve = read_monitors(path, frame_skip)
     method, number = _folder_names(path, env_id)
-    return RunRecord(path, method, _env_name(env_id), number, curve)
+    return RunRecord(path, printable(method), printable(_env_name(env_id)), number, curve)
 
 
 def _folder_names(path: Path, env_id: str) -> tuple[str, int | None]:

@@ -16,8 +16,10 @@ from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.measures import evaluation_curve, training_curve
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
 from a3c_zoo.comparison.plan import listed
+from a3c_zoo.comparison.reading import hidden_threshold
 from a3c_zoo.comparison.results import DURATIONS, SCALE, MethodResults, PairResults, Results, to_json, values_of
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
+from a3c_zoo.files import replace_file
 from a3c_zoo.records import score
 from a3c_zoo.runs.directory import disk_errors
 
@@ -46,9 +48,9 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         curves = drawing.draw_grid(page.curves)
         for suffix in (".png", ".svg"):
-            (out / f"curves{suffix}").write_bytes(drawing.to_bytes(curves, suffix))
-        (out / "report.html").write_text(pages.html(page), encoding="utf-8")
-        (out / "report.md").write_text(pages.markdown(page), encoding="utf-8")
+            replace_file(out / f"curves{suffix}", drawing.to_bytes(curves, suffix))
+        replace_file(out / "report.html", pages.html(page).encode())
+        replace_file(out / "report.md", pages.markdown(page).encode())
     write_json(out / "results.json", to_json(results))
 
 
@@ -90,6 +92,7 @@ def notes(results: Results) -> list[str]:
     """Differences and gaps that make runs hard to compare, one sentence each."""
     unplayed = [run.measures.run for run in results.runs if run.measures.final_return is None]
     found = [f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing."] if unplayed else []
+    found += filter(None, dict.fromkeys(hidden_threshold(run.record) for run in results.runs))
     found += [
         f"{env}: the runs of {name} do not have the same settings; see below."
         for env, each in results.environments.items()

@@ -154,7 +154,7 @@ def results_of(runs: Sequence[MeasuredRun], left_out: Mapping[str, str], as_foun
 
 def _environment(runs: Sequence[MeasuredRun], env: str, names: Sequence[str]) -> EnvironmentResults:
     here = [each for each in runs if each.measures.env == env]
-    threshold = threshold_of(env)
+    threshold = threshold_of(here[0].record)
     by_method = {name: [each for each in here if each.measures.method == name] for name in names}
     methods = {name: _method(found, threshold) for name, found in by_method.items() if found}
     return EnvironmentResults(

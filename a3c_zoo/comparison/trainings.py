@@ -24,6 +24,7 @@ from a3c_zoo.comparison.reading import TIMING_FILE, speed_variables
 from a3c_zoo.comparison.turns import turn
 from a3c_zoo.config.sets import dump_config
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.files import open_file
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import RunDirectory
 
@@ -178,7 +179,7 @@ def new_name(run: PlannedRun) -> str:
 def look_at(monitor: Path) -> Look | None:
     """Reads the end of a run's monitor.csv while it is written; None before the first episode."""
     try:
-        with monitor.open("rb") as file:
+        with open_file(monitor) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - TAIL_BYTES))
             lines = file.read().decode(errors="replace").splitlines()

@@ -152,22 +152,30 @@ def resolve_config(
     return settings.config()
 
 
-def load_config(path: str | Path, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None) -> Config:
+def load_config(
+    path: str | Path,
+    registry: Registry,
+    flags: Mapping[str, tuple[Any, str]] | None = None,
+    is_trusted: bool = True,
+) -> Config:
     """Reads a run's `config.yml`, written by `dump_config`.
 
     Args:
         flags: replace values of the file; see `resolve_config`.
+        is_trusted: whether its environment may name a module to import; see `Registry.env`.
 
     Raises:
         ConfigError: has one line for each fault.
         UnknownNameError: its environment or agent is not installed.
+        ZooError: its environment names a module to import, and is not trusted.
     """
     document = yaml.read_document(Path(path), str(path))
     names = [document.data.get(key) for key in ("env_name", "agent_name")]
     if document.faults or not all(isinstance(name, str) for name in names):
         faults = [cite(document, fault) for fault in document.faults]
         raise faulty(faults or [f"{path}: env_name and agent_name must be given"])
-    settings = Settings(registry, registry.env(str(names[0])), registry.agent(str(names[1])))
+    entry = registry.env(str(names[0]), is_trusted=is_trusted)
+    settings = Settings(registry, entry, registry.agent(str(names[1])))
     settings.add_document(document)
     settings.add_flags(flags or {})
     return settings.config()
@@ -213,7 +221,9 @@ def entries_of(registry: Registry, config: Config) -> dict[str, Entry]:
 def _documents(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> list[Document]:
     if hyperparams is not None and "/" not in hyperparams and not hyperparams.endswith((".yml", ".yaml")):
         chosen = find_set(registry, env, hyperparams)
-        return [yaml.read_document(chosen.file, chosen.source)]
+        return [yaml.read_document(chosen.file, chosen.source, follow=True)]
     default = default_set(registry, env, agent.name)
-    documents = [] if default is None else [yaml.read_document(default.file, default.source)]
-    return documents if hyperparams is None else [*documents, yaml.read_document(Path(hyperparams), hyperparams)]
+    documents = [] if default is None else [yaml.read_document(default.file, default.source, follow=True)]
+    if hyperparams is not None:
+        documents.append(yaml.read_document(Path(hyperparams), hyperparams, follow=True))
+    return documents

@@ -19,6 +19,9 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
+from a3c_zoo.errors import printable
+from a3c_zoo.files import open_file
+
 MAX_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 20
 
@@ -178,10 +181,13 @@ def parse_document(raw: bytes, source: str) -> Document:
     return Document(source, data if isinstance(data, dict) else {}, builder.lines, tuple(builder.faults))
 
 
-def read_document(path: Path | Traversable, source: str) -> Document:
-    """Reads a file with `parse_document`; an unreadable file is a fault of the document."""
+def read_document(path: Path | Traversable, source: str, follow: bool = False) -> Document:
+    """Reads a file with `parse_document`; an unreadable file is a fault of the document.
+
+    follow: whether it may be a link, see `open_file`.
+    """
     try:
-        with path.open("rb") as file:
+        with open_file(path, follow=follow) if isinstance(path, Path) else path.open("rb") as file:
             return parse_document(file.read(MAX_BYTES + 1), source)
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
@@ -212,5 +218,5 @@ def display(value: Any, limit: int = 60) -> str:
         text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf"))
     except yaml.representer.RepresenterError:  # a Python caller may pass any object
         text = repr(value)
-    text = text.removesuffix("\n").removesuffix("\n...")
+    text = printable(text.removesuffix("\n").removesuffix("\n..."))
     return f"{text[: limit - 1]}…" if limit and len(text) > limit else text

@@ -78,7 +78,9 @@ class EnvFamily:
 
     Attributes:
         prefix: the word before the colon; no environment may have it as its name.
-        resolve: import string of `(rest: str) -> EnvEntry`; it raises `UnknownNameError` for an unknown name.
+        resolve: import string of `(rest: str) -> EnvEntry`; it raises `UnknownNameError` for an unknown name. A run
+            that a stranger sent chooses `rest` as well: import only what stands before a colon in it. Such a name gets
+            here only if the user trusts the run.
         description: one line for listings.
         examples: a few full names, for listings.
     """

@@ -7,6 +7,7 @@ registered first, so no other plugin can take their names.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -61,14 +62,24 @@ class Registry:
         """The plugins that are left out because of a fault."""
         return tuple(info for info in self.plugins if info.status == "faulty")
 
-    def env(self, name: str) -> EnvEntry:
+    def env(self, name: str, *, is_trusted: bool = True) -> EnvEntry:
         """Returns the environment `name`, which may be `prefix:rest`.
+
+        Args:
+            is_trusted: whether the name may choose a module to import, as `gym:my_package:Maze-v0` does. A name that
+                a stranger's file holds may not. Modules that are imported already may be named.
 
         Raises:
             UnknownNameError: there is none.
             PluginError: the plugin of the family fails to resolve the name.
+            ZooError: it names a module, and is not trusted.
         """
         prefix, colon, rest = name.partition(":")
+        if not is_trusted and (module := imported_by(name)):
+            raise ZooError(
+                f"environment '{name}' would import '{module}', and the run that names it is not your own: it must be "
+                f"yours and lie in --runs-dir. If you trust whoever made it: --trust"
+            )
         if colon and prefix in self.families:
             return self._resolve(self.families[prefix], name, rest)
         near = [example for family in self.families.values() for example in family.examples]
@@ -136,6 +147,15 @@ class Registry:
 
 def _key(entry: Entry) -> tuple[str, str]:
     return kind_of(entry).namespace, name_of(entry)
+
+
+def imported_by(env_name: str) -> str:
+    """The module that looking up an environment would import: `my_package` for `gym:my_package:Maze-v0`.
+
+    It is "" for a name without a module, and for a module that is imported already.
+    """
+    module = env_name.partition(":")[2].rpartition(":")[0]
+    return "" if module in sys.modules else module
 
 
 def load_registry(selection: Selection | None = None) -> Registry:

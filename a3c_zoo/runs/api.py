@@ -6,12 +6,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ZooError
-from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.records import Evaluation, Outcome, Policy
 from a3c_zoo.runs.checkpoints import load_policy_state
-from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
 from a3c_zoo.runs.setup import Observer, RunSetup, SilentObserver
 from a3c_zoo.runs.train import train_new, train_on
 from a3c_zoo.seeds import USER_EVALUATIONS
@@ -37,6 +38,7 @@ def train(
     resume: str | Path | None = None,
     name: str | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
+    trust: bool = False,
     observer: Observer | None = None,
 ) -> Outcome:
     """Trains an agent on an environment until it is solved or a budget is spent, as `a3c-zoo train` does.
@@ -49,7 +51,8 @@ def train(
         overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
         workers, device, seed, steps, episodes, time_limit_s, stop_return: keys of the `run` section with these names.
         serial: workers in turn in this process: slow, but exactly reproducible.
-        resume: a run directory to go on with, or its name.
+        resume: a run directory to go on with, or its name. trust: whether its configuration may name a module to
+            import, even if it does not lie in `runs_dir` or belongs to another user.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.
         observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`.
 
@@ -61,15 +64,28 @@ def train(
     given = _run_settings(workers=workers, device=device, seed=seed, **limits)
     if resume is not None:
         others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
-        return train_on(_run_to_resume(resume, folder, env), registry, given, observer, others)
+        return train_on(_run_to_resume(resume, folder, trust, env), registry, given, observer, others)
+    refuse_trust(trust, "--resume")
+    config = _config(registry, env, agent, hyperparams, overrides, given)
+    return train_new(RunSetup.of(registry, config, serial), folder, name, observer)
+
+
+def _config(
+    registry: Registry,
+    env: str | None,
+    agent: str | None,
+    hyperparams: str | Path | None,
+    overrides: Mapping[str, Any] | Sequence[str],
+    flags: Mapping[str, tuple[Any, str]],
+) -> Config:
+    """The configuration of a fresh run; arguments as in `train`."""
     if env is None:
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
     if isinstance(overrides, Mapping):  # as on the command line, where None is written as in YAML
         overrides = [f"{key}={'null' if value is None else value}" for key, value in overrides.items()]
     entry, chosen = registry.env(env), None if hyperparams is None else str(hyperparams)
     agent_entry = registry.agent(agent or entry.default_agent)
-    config = resolve_config(registry, entry, agent_entry, hyperparams=chosen, overrides=overrides, flags=given)
-    return train_new(RunSetup.of(registry, config, serial), folder, name, observer)
+    return resolve_config(registry, entry, agent_entry, hyperparams=chosen, overrides=overrides, flags=flags)
 
 
 def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
@@ -81,33 +97,36 @@ def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
     }
 
 
-def _run_to_resume(resume: str | Path, runs_dir: Path, env: str | None) -> RunDirectory:
+def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: str | None) -> RunDirectory:
     """The run to go on with. Raises ZooError if it trains another environment than `env`."""
-    directory = find_run(resume, runs_dir)
+    directory = find_run(resume, runs_dir, trust)
     if env is not None and env != (started_as := directory.meta()["env"]):
         raise ZooError(f"run {directory.path.name} trains '{started_as}', not '{env}'")
     return directory
 
 
-def load_agent(run: str | Path, *, checkpoint: str = "final", runs_dir: str | Path = DEFAULT_RUNS_DIR) -> Policy:
+def load_agent(
+    run: str | Path, *, checkpoint: str = "final", runs_dir: str | Path = DEFAULT_RUNS_DIR, trust: bool = False
+) -> Policy:
     """Loads the trained policy of a run, to act with: `load_agent(run).predict(observation)`.
 
     Args:
         run: a run directory, or the name of one within `runs_dir`.
         checkpoint: "final" for the newest, "best" for the evaluator's best, or the number of steps of another.
+        trust: as in `train`.
 
     Raises:
         RunDirectoryError: there is no such run or checkpoint, or it is damaged.
     """
-    return _load(run, checkpoint, runs_dir)[0]
+    return _load(run, checkpoint, runs_dir, trust)[0]
 
 
 def _load(
-    run: str | Path, checkpoint: str, runs_dir: str | Path, episodes: int = 1, seed: int | None = None
+    run: str | Path, checkpoint: str, runs_dir: str | Path, trust: bool, episodes: int = 1, seed: int | None = None
 ) -> tuple[Policy, EpisodesToPlay]:
     from a3c_zoo.runs.evaluation import EpisodesToPlay, load_policy
 
-    registry, directory = get_registry(), find_run(run, Path(runs_dir))
+    registry, directory = get_registry(), find_run(run, Path(runs_dir), trust)
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
     config, agent_state = setup.config, load_policy_state(directory, checkpoint).agent
     policy = load_policy(setup.agent.load, setup.entry, setup.network, config, agent_state)
@@ -123,17 +142,19 @@ def evaluate(
     checkpoint: str = "final",
     seed: int | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
+    trust: bool = False,
     on_step: Callable[[int], None] = lambda played: None,
 ) -> Evaluation:
     """Plays episodes with the policy of a run's checkpoint, on fresh seeds.
 
     Args:
         seed: of the episodes; by default the run's, on a branch of its own.
+        trust: as in `train`.
         on_step: called with the number of episodes played so far.
     """
     from a3c_zoo.runs.evaluation import evaluate_policy
 
-    policy, to_play = _load(run, checkpoint, runs_dir, episodes, seed)
+    policy, to_play = _load(run, checkpoint, runs_dir, trust, episodes, seed)
     return evaluate_policy(policy, to_play, deterministic, on_step).evaluation()
 
 
@@ -145,15 +166,17 @@ def play(
     checkpoint: str = "final",
     seed: int | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
+    trust: bool = False,
 ) -> Generator[Scene]:
     """Plays episodes with the policy of a run's checkpoint, one after the other, with a picture of each step.
 
     Args:
         seed: of the episodes; by default the run's, on a branch of its own.
+        trust: as in `train`.
 
     Raises:
         ZooError: the environment cannot be drawn.
     """
     from a3c_zoo.runs.evaluation import play_scenes
 
-    return play_scenes(*_load(run, checkpoint, runs_dir, episodes, seed), deterministic)
+    return play_scenes(*_load(run, checkpoint, runs_dir, trust, episodes, seed), deterministic)

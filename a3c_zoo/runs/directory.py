@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import filelock
 
-from a3c_zoo.errors import RunDirectoryError, did_you_mean
-from a3c_zoo.files import replace_file
+from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean
+from a3c_zoo.files import fields_of, read_json, replace_file
 from a3c_zoo.hardware import available_cores, cpu_model
 from a3c_zoo.records import Evaluation, Outcome
 
@@ -29,6 +30,10 @@ RUN_FORMAT = 1
 DEFAULT_RUNS_DIR = Path("runs")
 #: How long a lock that is taken is tried again, in seconds: others who look whether a run lives hold it for a moment.
 LOCK_PATIENCE_S = 0.1
+#: Keys of meta.json, and the type of their values.
+_META_TYPES = {"env": str, "agent": str, "serial": bool, "seed": int, "started": str, "command": list} | dict.fromkeys(
+    ("plugins", "versions", "host", "sources"), dict
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +77,13 @@ class RunDirectory:
         path: the directory. It holds `config.yml`, `meta.json`, `monitor.csv`, `evaluations.csv`,
             `events.jsonl`, `tensorboard/`, `checkpoints/`, `outcome.json`, and `run.lock`, which is locked while the
             run lives.
+        is_trusted: whether its configuration may name a module to import, see `find_run`.
         best_file: the best policy that the evaluator beside training has found. evaluated_file: the one that it plays.
             checked_file: the one that a solved check plays.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, is_trusted: bool = False) -> None:
+        self.path, self.is_trusted = path, is_trusted
         self.config_file, self.meta_file = path / "config.yml", path / "meta.json"
         self.outcome_file, self.checkpoints = path / "outcome.json", path / "checkpoints"
         self.best_file, self.evaluated_file = self.checkpoints / "best.pt", self.checkpoints / ".evaluated.pt"
@@ -94,7 +100,7 @@ class RunDirectory:
         from a3c_zoo.config.sets import dump_config
 
         path = _make_new(runs_dir, config, name)
-        directory = cls(path)
+        directory = cls(path, is_trusted=True)
         try:
             directory.lock()
             with disk_errors(path, "write"):
@@ -122,34 +128,50 @@ class RunDirectory:
 
     def is_running(self) -> bool:
         """Whether a process holds the lock. The operating system frees it when that process ends."""
-        if not (self.path / "run.lock").exists() or not os.access(self.path, os.W_OK):
+        if not os.path.lexists(self.path / "run.lock") or not os.access(self.path, os.W_OK):
             return False
         try:
             with filelock.FileLock(self.path / "run.lock").acquire(LOCK_PATIENCE_S, poll_interval=LOCK_PATIENCE_S / 10):
                 return False
         except filelock.Timeout:
             return True
+        except OSError as error:
+            raise RunDirectoryError(f"cannot lock {self.path}: {error.strerror or error}") from error
 
     def meta(self) -> dict[str, Any]:
-        """The contents of meta.json. Raises RunDirectoryError if it is missing, damaged or of another format."""
+        """The contents of meta.json.
+
+        Raises:
+            RunDirectoryError: it is missing, damaged or of another format; or a folder of the run is a link, through
+                which files elsewhere would be read and written.
+        """
         try:
-            meta = json.loads(self.meta_file.read_text(encoding="utf-8"))
+            meta = read_json(self.meta_file)
             run_format = meta["format"]
-            missing = [key for key in ("env", "agent", "serial") if key not in meta]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError) as error:
             raise RunDirectoryError(f"{self.path} is no run directory: {self.meta_file.name} cannot be read") from error
-        if missing:
+        if missing := [key for key in ("env", "agent", "serial") if key not in meta]:
             raise RunDirectoryError(f"{self.meta_file} is damaged: it has no {' and no '.join(missing)}")
         if run_format != RUN_FORMAT:
-            raise RunDirectoryError(f"{self.path} has run format {run_format}; this version reads {RUN_FORMAT}")
-        return dict(meta)
+            raise RunDirectoryError(f"{self.path} has run format {run_format!r:.20}; this version reads {RUN_FORMAT}")
+        for key, kind in _META_TYPES.items():
+            if not isinstance(meta.get(key, kind()), kind):
+                raise RunDirectoryError(f"{self.meta_file} is damaged: its {key} is no {kind.__name__}")
+        for folder in (self.checkpoints, self.path / "tensorboard"):
+            if folder.is_symlink():
+                raise RunDirectoryError(f"{folder} is a link, and links are not followed; put the folder itself there")
+        return meta
 
     def config(self, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None) -> Config:
-        """The run's configuration. flags: "section.key" → a value that replaces it, and the flag that gave it."""
+        """The run's configuration. flags: "section.key" → a value that replaces it, and the flag that gave it.
+
+        Raises:
+            ZooError: it is damaged, or it names a module to import and the run is not trusted.
+        """
         from a3c_zoo.config.sets import load_config
 
         self.meta()
-        return load_config(self.config_file, registry, flags)
+        return load_config(self.config_file, registry, flags, self.is_trusted)
 
     def write_outcome(self, outcome: Outcome) -> None:
         """Writes outcome.json."""
@@ -159,13 +181,14 @@ class RunDirectory:
 
     def outcome(self) -> Outcome | None:
         """Reads outcome.json; None if there is no such file."""
-        if not self.outcome_file.exists():
+        if not os.path.lexists(self.outcome_file):
             return None
         try:
-            content = json.loads(self.outcome_file.read_text(encoding="utf-8"))
+            content = read_json(self.outcome_file)
             evaluation = content.pop("evaluation")
-            return Outcome(self.path, evaluation=Evaluation(**evaluation) if evaluation else None, **content)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            played = None if evaluation is None else Evaluation(**fields_of(Evaluation, evaluation))
+            return Outcome(self.path, evaluation=played, **fields_of(Outcome, content))
+        except (OSError, ValueError, TypeError, KeyError) as error:
             raise RunDirectoryError(f"{self.outcome_file} is damaged: {error}") from error
 
 
@@ -189,16 +212,19 @@ def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
     )
 
 
-def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR) -> RunDirectory:
+def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = False) -> RunDirectory:
     """Returns the directory of a run given by its path, or by its name within `runs_dir`.
+
+    Args:
+        trust: whether its configuration may name a module to import, even if the run is not one's own (`is_own`).
 
     Raises:
         RunDirectoryError: there is none, with the nearest name.
     """
     for path in (Path(run), runs_dir / run):
-        if (path / "meta.json").is_file():
-            return RunDirectory(path)
-    if Path(run).is_dir():
+        if os.path.isfile(path / "meta.json"):  # False also for a name that no file can have
+            return RunDirectory(path, trust or is_own(path, runs_dir))
+    if os.path.isdir(run):
         raise RunDirectoryError(f"{run} is no run directory: it has no meta.json")
     names = [path.name for path in run_paths(runs_dir)]
     raise RunDirectoryError(
@@ -206,12 +232,40 @@ def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR) -> RunDirectory
     )
 
 
+def refuse_trust(trust: bool, option: str) -> None:
+    """Raises ZooError if `trust` was given without a run of somebody else, which `option` names."""
+    if trust:
+        raise ZooError(f"--trust is for a run that somebody else made: name it with {option}, or leave out --trust")
+
+
+def is_own(path: Path, runs_dir: Path) -> bool:
+    """Whether a folder is one's own: it lies below `runs_dir`, links resolved, and this user owns it and its files."""
+    real, ours = Path(os.path.realpath(path)), Path(os.path.realpath(runs_dir))
+    try:
+        owners = {each.lstat().st_uid for each in (real, *real.iterdir())}
+    except OSError:
+        return False
+    return real != ours and real.is_relative_to(ours) and owners == {os.geteuid()}
+
+
 def run_paths(runs_dir: Path) -> list[Path]:
-    """The run directories in a directory, by name."""
-    if not runs_dir.is_dir():
+    """The run directories in a directory, by name: folders with a meta.json, and folders that cannot be looked into."""
+    if not os.path.isdir(runs_dir):
         return []
     with disk_errors(runs_dir, "read"):
-        return sorted(path.parent for path in runs_dir.glob("*/meta.json"))
+        return sorted(path for path in runs_dir.iterdir() if _may_be_run(path))
+
+
+def _may_be_run(path: Path) -> bool:
+    try:
+        if not stat.S_ISDIR(path.stat().st_mode):
+            return False
+        (path / "meta.json").lstat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def list_runs(runs_dir: Path = DEFAULT_RUNS_DIR) -> list[RunSummary]:
