@@ -56,6 +56,10 @@ class WorkerError(ZooError):
     exit_status = 1
 
 
+class CrewLostError(WorkerError):
+    """A failure of workers that no new worker cures. The run can go on from its newest checkpoint."""
+
+
 def type_and_message(error: BaseException) -> str:
     """Returns the error's type and message in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())

@@ -226,6 +226,9 @@ class RunContext(Protocol):
     def due(self) -> bool:
         """Whether training must stand still for `settle`."""
 
+    def cuts_rollouts(self) -> bool:
+        """Whether the run ends now, not at the next rollout boundary: its time limit is over."""
+
     def settle(self, snapshot: Snapshot) -> bool:
         """Evaluates, saves and decides at a standstill. Returns True to go on training, False to end."""
 

@@ -6,10 +6,12 @@ All branches are named here. A seed's path is the number of its branch and what 
 | --- | --- | --- |
 | `SEED_NETWORK` | | initial parameters |
 | `SEED_ENV` | worker's rank | environments of a worker |
-| `SEED_ENV` | worker's rank, how often the run was resumed | the first reset of these environments |
-| `SEED_SAMPLING` | worker's rank, how often the run was resumed | sampled actions of a worker |
+| `SEED_ENV` | worker's rank, how often the run was resumed, the worker replaced | their first reset |
+| `SEED_SAMPLING` | worker's rank, how often the run was resumed, the worker replaced | its sampled actions |
 | `SEED_EVALUATION` | evaluation's number | environments of an evaluation |
 | `SEED_CHECK` | number of the check, number of the part | a tree of its own for a part of a solved check |
+
+The path of a worker that was never replaced has no last number.
 """
 
 from __future__ import annotations

@@ -238,6 +238,7 @@ def test_training_goes_on_without_an_evaluator_that_fails(serial: bool, fault: s
         **UNLIMITED,
         "run.evaluation_every_s": 0.2,
         "run.worker_timeout_s": 3.0 if fault == "sleep" else LIMIT_S,
+        "run.worker_restarts": 0,
         "env.evaluation_fault": fault,
         "env.step_s": 0.005,
     }
@@ -266,6 +267,7 @@ def test_training_goes_on_without_an_evaluator_that_fails(serial: bool, fault: s
     assert listener.messages == [told]
     event = json.loads((outcome.run / "events.jsonl").read_text())
     assert (event["kind"], event["text"]) == ("evaluator_failed", told)
+    assert event["fault"] == outcome.evaluator_fault
     assert 0 <= event["step"] <= outcome.steps
     text = log.read_text()
     assert outcome.evaluator_fault in text.splitlines()[0]

@@ -87,7 +87,7 @@ def test_a_learner_that_dies_ends_the_run(tmp_path: Path, monkeypatch: pytest.Mo
                 os.kill(found[0], signal.SIGKILL)
 
     with pytest.raises(WorkerError, match=r"the learner was ended by signal SIGKILL"):
-        train("a3c-data", SMALL["a3c-data"], tmp_path, steps=10_000_000, observer=Killer())
+        train("a3c-data", SMALL["a3c-data"] | {"run.restarts": 0}, tmp_path, steps=10_000_000, observer=Killer())
     assert found
     assert [p.name for p in multiprocessing.active_children() if p.name.startswith("a3c-zoo")] == []
     saved = checkpoint(next(tmp_path.iterdir()))

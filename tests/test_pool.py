@@ -46,7 +46,7 @@ class CountingWorker:
             time.sleep(600)
 
     def work(self) -> None:
-        for _ in range(STEPS):
+        for _ in range(10**6 if self.fault == "slow" else STEPS):
             time.sleep(0.0005)
             self.on_tick()
         self.row[0] += STEPS

@@ -199,7 +199,8 @@ def test_when_the_parent_is_killed_a_process_leaves_that_holds_the_lock(
 
 
 def test_when_a_worker_is_killed_the_run_says_so_and_can_go_on(tmp_path: Path) -> None:
-    with Running("train", "cartpole", *LIMITS, folder=tmp_path) as running:
+    limits = (*LIMITS, "-o", "run.worker_restarts=0")
+    with Running("train", "cartpole", *limits, folder=tmp_path) as running:
         run = tmp_path / "runs/x"
         running.wait_until(lambda: len(episodes(run)) > 200)
         running.workers()[0].kill()

@@ -53,6 +53,7 @@ class A3CWorker(RolloutWorker):
         rollout = self.collect()
         for number, batch in enumerate(self._batches(rollout)):
             if number:
+                self.on_tick()  # many updates take long: the worker does not hang
                 self.pull()
             self.model.flat.zero_gradients()
             # The last update tells how far a rollout has moved the policy; at the first the ratio is always 1.

@@ -57,7 +57,7 @@ class WorkerContext:
         entry: the environment. network, optimizer: the entries that the configuration names.
         parameters: `[P]`, float32.
         moments: the optimizer's, shared by all workers; None where each worker keeps its own.
-        counters: `[members, 4]`, int64 (`Counters`); a learner has the last row.
+        counters: `[members, 5]`, int64 (`Counters`); a learner has the last row.
         observation_statistics: the tensor of `ObservationStatistics`, None where the network takes none.
         resumes: how often the run was resumed.
         exchange: what else the agent's processes share, such as a lock or a ring.
@@ -104,7 +104,7 @@ def worker_context(
         model.check_shapes(saved.model.shapes)
         with loading():
             parameters.copy_(saved.model.parameters)
-            counters.copy_(saved.counters)
+            counters[:, : saved.counters.shape[1]].copy_(saved.counters)  # of an older version: fewer columns
             if statistics is not None:
                 statistics.copy_(saved.model.statistics)  # type: ignore[arg-type]  # None is a TypeError
         fill(moments or {}, saved.optimizer)

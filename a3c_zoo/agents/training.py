@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from multiprocessing.synchronize import Lock
 from typing import Any
 
 from a3c_zoo.agents.configs import HandoverConfig, LossConfig
@@ -15,6 +16,7 @@ from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, probe_spaces, saved_model
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, Worker, WorkerFactory, supervise
+from a3c_zoo.processes.faults import Replacements
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.records import RunContext, Snapshot
@@ -97,7 +99,7 @@ def _crew(
 ) -> Crew:
     run = context.config.run
     if context.serial:
-        return SerialCrew(worker, shared, len(shared.counters), states, has_learner)
+        return SerialCrew(worker, shared, len(shared.counters), states, has_learner, context.cuts_rollouts)
     counters = Counters(shared.counters)
     # Episodes that workers had counted but not reported when a session failed do not count for the budget.
     lost = counters.episodes - context.episodes
@@ -111,6 +113,7 @@ def _crew(
         run.next_pause,
         has_learner,
         NEVER if run.episodes is None else run.episodes + lost,
+        Replacements(context, shared.exchange if isinstance(shared.exchange, Lock) else None).judge,
     )
 
 

@@ -15,7 +15,7 @@ from a3c_zoo.agents.context import OnTick, State, WorkerContext, fill, loading
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
-from a3c_zoo.learning.counters import EPISODES, STEPS, UPDATES, Counters
+from a3c_zoo.learning.counters import EPISODES, REPLACED, STEPS, UPDATES, Counters
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import Objective
@@ -48,7 +48,7 @@ class Member:
         on_tick: called while the member works or waits; may raise to stop it.
 
     Attributes:
-        agent: the configuration of the agent. row: the member's own row of the counters, `[4]`.
+        agent: the configuration of the agent. row: the member's own row of the counters, `[5]`.
         staleness: of the latest updates, in updates.
     """
 
@@ -112,13 +112,15 @@ class RolloutWorker(Member):
     def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, on_tick)
         config, agent, seed = context.config, self.agent, context.config.run.seed
+        replaced = int(self.row[REPLACED])
+        path = (rank, context.resumes, replaced) if replaced else (rank, context.resumes)
         env = make_vector_env(context.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
         self.collector = Collector(
             CheckedEnvironment(env, context.entry.name, context.spaces.observations),
             context.spaces.actions,
             agent.n_steps,
-            seed_for(seed, SEED_ENV, rank, context.resumes),
-            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank, context.resumes)),
+            seed_for(seed, SEED_ENV, *path),
+            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, *path)),
             on_tick,
             agent.cut_at_end,
             self.model.network.start(config.env.num_envs),

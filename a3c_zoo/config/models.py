@@ -65,6 +65,15 @@ class RunConfig(Section):
     worker_timeout_s: float = Field(
         300.0, gt=0, description="a worker that makes no step for this time counts as hung, in seconds"
     )
+    worker_restarts: int = Field(
+        3, ge=0, description="workers that may fail within an hour and are replaced; 0: the first one ends the run"
+    )
+    restarts: int = Field(
+        3,
+        ge=0,
+        description="how often within an hour a run goes on from its newest checkpoint by itself, after a failure that "
+        "no new worker cures, such as the learner's death; 0: never",
+    )
     start_method: Literal["auto", "forkserver", "spawn"] = Field(
         "auto", description="start method of worker processes; auto: forkserver on Linux, spawn elsewhere"
     )

@@ -78,6 +78,7 @@ class Collector:
             self._buffers.values = torch.zeros(rows + 1, num_envs)
         self._noise = torch.zeros((rows, num_envs, distribution.num_logits))
         self._over = np.zeros((rows + 1, num_envs), np.bool_)  # row t + 1: which episodes ended at step t
+        self._is_whole = True  # the last rollout was not cut short by `on_tick`
         self._newest = rows  # the row of the observations that are acted on next
         self._accounts = EpisodeAccounts(num_envs)
         self._observations[self._newest] = checked.reset(seed)
@@ -132,6 +133,7 @@ class Collector:
             states, resets = self._buffers.core
             states[0], resets[0] = states[self._newest], resets[self._newest]
         self._buffers.finals.clear()
+        self._is_whole = False
         has_ignored_step = self._autoreset.ignores_a_step and bool(self._over[0, 0])
         return self._num_steps + (self._cut_at_end and has_ignored_step)
 
@@ -140,7 +142,7 @@ class Collector:
         rollout, over = self._buffers, self._over
         if self._autoreset.ignores_a_step:
             np.logical_not(over[:num_rows], out=rollout.valid[:num_rows])
-        self._newest = num_rows
+        self._newest, self._is_whole = num_rows, True
         if rollout.values is not None:
             rollout.logits = torch.stack(self._logits)
         if num_rows != len(self.rollout.rewards):
@@ -206,11 +208,11 @@ class Collector:
         """Everything that the next rollout depends on; the state of the environments only if they can give it.
 
         An environment with `get_state() -> dict` of tensors, numbers and strings, and `set_state(dict)`, is restored
-        exactly. Others start new episodes on resume.
+        exactly. Others start new episodes on resume, and so do all after a rollout that was cut short.
         """
         state: dict[str, Any] = {"sampling": self.generator.get_state()}
         get_state = getattr(self.env, "get_state", None)
-        if get_state is not None:
+        if get_state is not None and self._is_whole:
             state |= {name: torch.from_numpy(array.copy()) for name, array in self._newest_row().items()}
             state["env"] = get_state()
         return state

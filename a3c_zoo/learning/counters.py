@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 #: The columns of a worker's row: agent steps; updates; ticks, which are environment steps and checks while waiting (a
-#: worker without ticks hangs); finished episodes.
-STEPS, UPDATES, TICKS, EPISODES = range(4)
+#: worker without ticks hangs); finished episodes; how many workers of this rank have failed and were replaced.
+STEPS, UPDATES, TICKS, EPISODES, REPLACED = range(5)
+NUM_COLUMNS = 5
 
 
 class Counters:
     """Exact counters without a lock: each worker writes its own row, and the sum of all rows is read.
 
     Attributes:
-        tensor: `[workers, 4]`, int64, in shared memory if processes share it.
+        tensor: `[workers, 5]`, int64, in shared memory if processes share it.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -26,10 +27,10 @@ class Counters:
     @staticmethod
     def zeros(num_workers: int) -> Tensor:
         """The tensor before the first step."""
-        return torch.zeros((num_workers, 4), dtype=torch.int64)
+        return torch.zeros((num_workers, NUM_COLUMNS), dtype=torch.int64)
 
     def row(self, worker: int) -> NDArray[np.int64]:
-        """The row `[4]` that this worker alone writes."""
+        """The row `[5]` that this worker alone writes; the parent, while the worker does not live."""
         row: NDArray[np.int64] = self._rows[worker]
         return row
 

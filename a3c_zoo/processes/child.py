@@ -7,13 +7,13 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
-
-import torch
 
 from a3c_zoo.output import drop_lost_output
 from a3c_zoo.processes.start import process_context, start_process, warm_up
@@ -23,6 +23,12 @@ if sys.platform == "linux":
 
 #: How long a process may take to end after SIGKILL, in seconds.
 KILL_GRACE_S = 2.0
+#: Two looks at a child count as at most so many seconds apart. If they are further apart, the parent stood still, as
+#: did the child: they were suspended, or the machine slept.
+LONGEST_LOOK_S = 1.0
+
+#: The children that live, for `signal_children`.
+_living: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
 
 
 class ChildProcess:
@@ -34,7 +40,6 @@ class ChildProcess:
 
     Attributes:
         pipe: the parent's end; it ends with the child.
-        working_s: `time.monotonic()` when the child began to work or was last seen to make a tick.
 
     Raises:
         EOFError, OSError: the process cannot be started.
@@ -53,14 +58,34 @@ class ChildProcess:
         )
         start_process(self.process)
         theirs.close()  # the child's copy must be the last, so that the pipe ends with the child
-        self._tick, self.working_s = -1, 0.0
+        self.begin_watch()
+        _living.add(self)
+
+    def begin_watch(self) -> None:
+        """The child begins to work: it has made no tick for 0 seconds."""
+        self._tick, self._still_s, self._looked_s = -1, 0.0, time.monotonic()
 
     def is_hung(self, tick: int, limit_s: float) -> bool:
-        """Whether the child has made no tick for too long. tick: how many it has made so far."""
+        """Whether the child has made no tick for too long. Called often. tick: how many it has made so far."""
         now = time.monotonic()
-        if tick != self._tick:
-            self._tick, self.working_s = tick, now
-        return now - self.working_s > limit_s
+        self._still_s = self._still_s + min(now - self._looked_s, LONGEST_LOOK_S) if tick == self._tick else 0.0
+        self._tick, self._looked_s = tick, now
+        return self._still_s > limit_s
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to the child and to the processes that its environment has started."""
+        if hasattr(os, "killpg") and self.process.pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        """Ends the child at once, and with it the processes that its environment has started."""
+        self.pipe.close()
+        self._lifeline.close()  # ends the child even if its exit status is not known: the fork server may have died
+        self.process.kill()  # does nothing to one that has ended
+        if sys.platform != "win32":
+            self.signal(signal.SIGKILL)
+        _living.discard(self)
 
     def how_it_ended(self) -> str:
         """Says how a child ended without a message of its own: "was ended by signal SIGKILL (out of memory?)"."""
@@ -81,14 +106,27 @@ def end_children(children: Sequence[ChildProcess], grace_s: float) -> None:
         for child in children:
             child.process.join(max(0.0, deadline - time.monotonic()))
         for child in children:
-            child.process.kill()  # does nothing to one that has ended
+            child.kill()
+
+
+def signal_children(number: int) -> None:
+    """Sends a signal to all children of this process. Each leads a process group of its own."""
+    for child in list(_living):
+        child.signal(number)
 
 
 def _child_main(lifeline: Connection, target: Callable[..., None], *args: Any) -> None:
-    """The child from its first line: leaves signals to the parent, ends with it, and lets torch use one thread."""
+    """The child from its first line: leaves signals to the parent, ends with it, and lets torch use one thread.
+
+    It leads a process group, so that what its environment starts can be ended with it.
+    """
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
     drop_lost_output("stdout", "stderr")
     _leave_signals_to_parent()
     _leave_with_parent(lifeline)
+    import torch  # the parent's side does without it
+
     torch.set_num_threads(1)
     target(*args)
 
@@ -105,18 +143,20 @@ def _leave_signals_to_parent() -> None:
 
 
 def _leave_with_parent(lifeline: Connection) -> None:
-    """Ends this process when its parent has ended, for any reason (about 10 ms after a SIGKILL)."""
+    """Ends this process and its group when its parent has ended, for any reason (about 10 ms after a SIGKILL)."""
     if sys.platform == "linux":
         # The kernel does it: no thread of this process runs while an environment holds Python's global lock.
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())  # a negative number names a process group
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
         if lifeline.poll():  # the parent ended before the kernel was asked
             os._exit(1)
     else:
 
-        def watch(leave: Callable[[int], None] = os._exit) -> None:
+        def watch() -> None:
             connection.wait([lifeline])
-            leave(1)
+            if hasattr(os, "killpg"):
+                os.killpg(os.getpid(), signal.SIGKILL)
+            os._exit(1)
 
         threading.Thread(target=watch, daemon=True).start()

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from a3c_zoo.errors import ZooError
 from a3c_zoo.records import Report, RunContext, Snapshot
 
 #: How often a worker reports, in seconds.
 REPORT_EVERY_S = 0.1
+
+
+class CutShort(BaseException):
+    """Raised inside a worker, between two environment steps, when its rollout is not to be finished."""
 
 
 class Worker(Protocol):
@@ -24,7 +29,10 @@ class Worker(Protocol):
         """Returns what happened since the last report."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what the next rollout of the worker depends on, apart from shared memory."""
+        """Returns what the next rollout of the worker depends on, apart from shared memory.
+
+        After a rollout that was cut short, it leaves out the environments: a resumed run begins new episodes.
+        """
 
     def close(self) -> None:
         """Closes its environments."""
@@ -48,34 +56,43 @@ class Crew(Protocol):
     def poll(self) -> list[Report]:
         """Waits a short time while workers work, and returns their reports."""
 
-    def park(self) -> list[Report]:
-        """Brings every worker to a standstill at its next rollout boundary; returns the last reports."""
+    def park(self, cut_short: bool = False) -> list[Report]:
+        """Brings every worker to a standstill; returns the last reports.
+
+        Args:
+            cut_short: after its next environment step, not at its next rollout boundary. The rollout is lost.
+        """
 
     def states(self) -> list[dict[str, Any]]:
         """Returns the state of each worker at the standstill; an empty list if not all have come to one."""
 
-    def stop(self) -> None:
-        """Ends the workers; never raises, never hangs."""
+    def stop(self) -> list[Report]:
+        """Ends the workers; never raises, never hangs. Returns the reports that nobody has got."""
 
 
 def supervise(crew: Crew, context: RunContext, snapshot: Snapshot) -> None:
     """Runs a crew until its run says stop. No worker outlives the call.
 
     Raises:
-        WorkerError: a worker raised, died or hangs. A checkpoint holds the parameters at that time.
+        WorkerError: a worker raised, died or hangs, and none may take its place. A checkpoint holds the parameters at
+            that time.
     """
     try:
         crew.start()
         context.started(snapshot)
         while True:
             if context.due():  # also before the first step: a resumed run may have used up its budget
-                context.record(crew.park())
+                context.record(crew.park(context.cuts_rollouts()))
                 if not context.settle(snapshot):
                     return
             crew.resume()
             context.record(crew.poll())
     except (Exception, KeyboardInterrupt) as error:
-        crew.stop()  # first, so that no worker changes what is saved
+        reports = crew.stop()  # first, so that no worker changes what is saved
+        try:
+            context.record(reports)
+        except ZooError as second:
+            error.add_note(f"(and the last reports of the workers are lost: {second})")
         context.rescue(snapshot, error)
         raise
     finally:

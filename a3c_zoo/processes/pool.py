@@ -1,4 +1,4 @@
-"""A crew whose workers are processes: start, supervise, stop.
+"""A crew whose workers are processes: start, supervise, replace, stop.
 
 Each worker has a one-way pipe of its own to the parent, and command cells in shared memory (`worker_process.py`). With
 one queue for all, a worker that dies could take the queue's lock with it, and would need a feeder thread beside its
@@ -18,10 +18,11 @@ from torch import Tensor
 
 from a3c_zoo.config import NEVER
 from a3c_zoo.errors import WorkerError
-from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.counters import EPISODES, REPLACED, TICKS, Counters
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.processes.child import ChildProcess, end_children
 from a3c_zoo.processes.crew import WorkerFactory
+from a3c_zoo.processes.faults import Fault, error_of, raise_fault
 from a3c_zoo.processes.worker_process import STOP, worker_main
 from a3c_zoo.records import Report
 from a3c_zoo.store_order import memory_barrier
@@ -33,10 +34,25 @@ STOP_GRACE_S = 5.0
 
 
 class _Member(ChildProcess):
-    """The parent's side of one worker. `state` is its state at a standstill, else None."""
+    """The parent's side of one worker.
 
-    is_ready = False
+    Attributes:
+        state: the worker's state at a standstill, else None.
+        has_reported: whether it has finished a rollout. episodes: of its rank, as far as they were reported.
+        is_successor: whether it has taken the place of another.
+    """
+
+    is_ready = has_reported = is_successor = False
+    episodes = 0
     state: dict[str, Any] | None = None
+
+
+class _FailedError(Exception):
+    """Within this module: a worker has failed."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.what)
+        self.fault = fault
 
 
 class WorkerPool:
@@ -51,6 +67,7 @@ class WorkerPool:
         next_pause: from the steps done to the steps of the next standstill: no worker begins a rollout in between.
         has_learner: the last worker is a learner: it comes to a standstill after the others.
         max_episodes: no worker begins a rollout once the run has so many.
+        judge: gets the fault of a worker; returns if a new worker takes its place, else raises.
     """
 
     def __init__(
@@ -64,14 +81,17 @@ class WorkerPool:
         next_pause: Callable[[int], int] = lambda steps: NEVER,
         has_learner: bool = False,
         max_episodes: int = NEVER,
+        judge: Callable[[Fault], None] = raise_fault,
     ) -> None:
         self._factory, self._worker_context, self._counters = factory, worker_context, counters
         self._initial_states, self._start_method = states, start_method
         self._timeout_s, self._next_pause, self._max_episodes = timeout_s, next_pause, max_episodes
+        self._judge = judge
         self._num_collecting = len(counters.tensor) - has_learner
         self._cells = torch.ones((len(counters.tensor), 3), dtype=torch.int64)
         share(self._cells)
         self._members: list[_Member] = []
+        self._reports: list[Report] = []  # that nobody has got yet
         self._at_exit: util.Finalize | None = None
 
     def start(self) -> None:
@@ -79,16 +99,21 @@ class WorkerPool:
         # If the interpreter ends before the run does (in a daemon thread), it would wait for the workers.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
         for rank in range(len(self._counters.tensor)):
-            # Pickled here and plainly: multiprocessing would send each tensor as a file descriptor.
-            state = pickle.dumps(self._initial_states[rank] if self._initial_states else None)
-            args = (self._cells[rank], self._counters.tensor, self._factory, self._worker_context, rank, state)
-            try:
-                member = _Member(self._start_method, f"a3c-zoo {self._name(rank)}", worker_main, *args)
-            except (EOFError, OSError) as error:
-                raise WorkerError(f"{self._name(rank)} cannot be started: {type(error).__name__}: {error}") from error
-            self._members.append(member)
+            self._members.append(self._begin(rank, self._initial_states[rank] if self._initial_states else None))
         while not all(member.is_ready for member in self._members):
-            self.poll()
+            self._look()
+
+    def _begin(self, rank: int, state: dict[str, Any] | None) -> _Member:
+        """Starts the process of a worker."""
+        # Pickled here and plainly: multiprocessing would send each tensor as a file descriptor.
+        args = (self._cells[rank], self._counters.tensor, self._factory, self._worker_context, rank)
+        episodes = int(self._counters.row(rank)[EPISODES])
+        try:
+            member = _Member(self._start_method, f"a3c-zoo {self._name(rank)}", worker_main, *args, pickle.dumps(state))
+        except (EOFError, OSError) as error:
+            raise WorkerError(f"{self._name(rank)} cannot be started: {type(error).__name__}: {error}") from error
+        member.episodes = episodes
+        return member
 
     def resume(self) -> None:
         """Lets the workers work until the next pause."""
@@ -96,76 +121,115 @@ class WorkerPool:
             return
         for member in self._members:
             member.state = None
-            member.working_s = time.monotonic()
+            member.begin_watch()
         begin_work(self._cells, self._num_collecting, self._next_pause(self._counters.steps), self._max_episodes)
 
     def poll(self) -> list[Report]:
-        ready = connection.wait([member.pipe for member in self._members], timeout=POLL_S)
-        reports = []
-        for rank, member in enumerate(self._members):
-            while member.pipe in ready and member.pipe.poll():
-                try:
-                    message = pickle.loads(member.pipe.recv_bytes())
-                except (EOFError, OSError):
-                    raise self._ended(rank) from None
-                reports += self._take(rank, member, *message)
-        self._check_ticks()
+        self._look()
+        reports, self._reports = self._reports, []
         return reports
 
-    def park(self) -> list[Report]:
+    def _look(self) -> None:
+        """Waits a short time for messages, takes them in, and replaces the workers that have failed."""
+        ready = connection.wait([member.pipe for member in self._members], timeout=POLL_S)
+        for rank, member in enumerate(self._members):
+            try:
+                if member.pipe in ready:
+                    self._receive(rank, member)
+                if member.state is None and member.is_hung(int(self._counters.row(rank)[TICKS]), self._timeout_s):
+                    raise _FailedError(self._hung(rank, member))
+            except _FailedError as failed:
+                self._replace(rank, member, failed.fault)
+
+    def _receive(self, rank: int, member: _Member) -> None:
+        """Takes in the messages that are there."""
+        try:
+            while member.pipe.poll():
+                self._take(rank, member, *pickle.loads(member.pipe.recv_bytes()))
+        except (EOFError, OSError):
+            raise _FailedError(self._ended(rank, member)) from None
+
+    def _take(self, rank: int, member: _Member, kind: str, content: Any) -> None:
+        if kind == "error":
+            error, trace, line = content
+            is_early = not (member.has_reported or member.is_successor)
+            fault = self._fault(rank, error_of(self._name(rank), error, trace), f"failed: {line}", trace, is_early)
+            raise _FailedError(fault)
+        if kind == "ready":
+            member.is_ready = True
+            return
+        if kind == "parked":
+            content, member.state = content
+        member.has_reported, member.episodes = True, member.episodes + len(content.episodes)
+        self._reports.append(content)
+
+    def _replace(self, rank: int, member: _Member, fault: Fault) -> None:
+        """A new worker takes the place of one that has failed. It begins with new episodes, from other seeds."""
+        member.kill()
+        row = self._counters.row(rank)
+        row[EPISODES] = member.episodes  # those that it had counted and did not report are lost
+        self._judge(fault)
+        row[REPLACED] += 1
+        self._members[rank] = self._begin(rank, None)
+        self._members[rank].is_successor = True
+
+    def park(self, cut_short: bool = False) -> list[Report]:
         turn = self._turn + (1 if self._turn % 2 == 0 else 2)
-        reports = []
-        for group in (slice(0, self._num_collecting), slice(self._num_collecting, None)):
-            self._cells[group, 0] = turn
+        collecting, learner = slice(0, self._num_collecting), slice(self._num_collecting, None)
+        for group, command in ((collecting, -turn if cut_short else turn), (learner, turn)):
+            self._cells[group, 0] = command
             while any(member.state is None for member in self._members[group]):
-                reports += self.poll()
+                self._look()
+        reports, self._reports = self._reports, []
         return reports
 
     def states(self) -> list[dict[str, Any]]:
         states = [member.state for member in self._members]
         return [state for state in states if state is not None] if None not in states else []
 
-    def stop(self) -> None:
-        """Tells the workers to end, and kills those that do not within 5 s."""
+    def stop(self) -> list[Report]:
+        """Tells the workers to end, and kills those that do not within 5 s. Returns their last reports."""
         self._cells[:, 0] = STOP
-        end_children(self._members, STOP_GRACE_S)
+        deadline_s = time.monotonic() + STOP_GRACE_S
+        talking = [member for member in self._members if not member.pipe.closed]
+        while talking and (left_s := deadline_s - time.monotonic()) > 0:
+            ready = connection.wait([member.pipe for member in talking], left_s)
+            for member in [member for member in talking if member.pipe in ready]:
+                try:
+                    self._take(0, member, *pickle.loads(member.pipe.recv_bytes()))
+                except (_FailedError, EOFError, OSError):  # it has ended, or fails while it ends
+                    talking.remove(member)
+        end_children(self._members, max(0.0, deadline_s - time.monotonic()))
         if self._at_exit is not None:
             self._at_exit.cancel()
+        reports, self._reports = self._reports, []
+        return reports
 
     @property
     def _turn(self) -> int:
-        return int(self._cells[0, 0])
+        return abs(int(self._cells[0, 0]))
 
     def _name(self, rank: int) -> str:
         return f"worker {rank}" if rank < self._num_collecting else "the learner"
 
-    def _take(self, rank: int, member: _Member, kind: str, content: Any) -> list[Report]:
-        if kind == "error":
-            error, trace = content
-            if error is not None:
-                raise error from WorkerError(f"in {self._name(rank)}:\n\n{trace.rstrip()}")
-            raise WorkerError(f"{self._name(rank)} failed:\n\n{trace.rstrip()}")
-        if kind == "ready":
-            member.is_ready = True
-            return []
-        if kind == "parked":
-            report, member.state = content
-            return [report]
-        return [content]
+    def _fault(self, rank: int, error: Exception, what: str, trace: str = "", is_early: bool = False) -> Fault:
+        return Fault(rank, self._name(rank), error, what, trace, rank >= self._num_collecting, is_early)
 
-    def _ended(self, rank: int) -> WorkerError:
-        member = self._members[rank]
-        how, code = member.how_it_ended(), member.process.exitcode
-        silent = code is not None and code >= 0 and not member.is_ready
-        return WorkerError(f"{self._name(rank)} {how}{' before it began; its output is above' if silent else ''}")
+    def _ended(self, rank: int, member: _Member) -> Fault:
+        what, code, is_early = (
+            member.how_it_ended(),
+            member.process.exitcode,
+            not (member.is_ready or member.is_successor),
+        )
+        is_silent = code is not None and code >= 0 and not member.is_ready
+        text = f"{self._name(rank)} {what}{' before it began; its output is above' if is_silent else ''}"
+        return self._fault(rank, WorkerError(text), what, is_early=is_early)
 
-    def _check_ticks(self) -> None:
-        for rank, (member, tick) in enumerate(zip(self._members, self._counters.ticks.tolist(), strict=True)):
-            if member.state is None and member.is_hung(tick, self._timeout_s):
-                hint = ": does its environment hang?" if rank < self._num_collecting else ""
-                raise WorkerError(
-                    f"{self._name(rank)} has made no step for {self._timeout_s:g} s{hint} (limit: run.worker_timeout_s)"
-                )
+    def _hung(self, rank: int, member: _Member) -> Fault:
+        what = f"has made no step for {self._timeout_s:g} s"
+        hint = ": does its environment hang?" if rank < self._num_collecting else ""
+        error = WorkerError(f"{self._name(rank)} {what}{hint} (limit: run.worker_timeout_s)")
+        return self._fault(rank, error, what, is_early=not (member.has_reported or member.is_successor))
 
 
 def begin_work(cells: Tensor, num_collecting: int, until_steps: int, until_episodes: int) -> None:
@@ -177,4 +241,4 @@ def begin_work(cells: Tensor, num_collecting: int, until_steps: int, until_episo
     cells[:, 1:] = NEVER
     cells[:num_collecting, 1], cells[:num_collecting, 2] = until_steps, until_episodes
     memory_barrier()
-    cells[:, 0] += 1
+    cells[:, 0] = cells[:, 0].abs() + 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from a3c_zoo.learning.model import one_torch_thread
-from a3c_zoo.processes.crew import Worker, WorkerFactory
+from a3c_zoo.processes.crew import CutShort, Worker, WorkerFactory
 from a3c_zoo.records import Report
 
 
@@ -20,6 +20,7 @@ class SerialCrew:
         factory: builds a worker. worker_context: its first argument. num_workers: how many, the learner included.
         states: for each worker the state to go on from, or None.
         has_learner: the last worker is a learner. It learns from what the others have handed over in this turn.
+        cuts_rollouts: whether the rollout under way must not be finished; asked after every environment step.
     """
 
     def __init__(
@@ -29,8 +30,9 @@ class SerialCrew:
         num_workers: int,
         states: Sequence[dict[str, Any]] | None = None,
         has_learner: bool = False,
+        cuts_rollouts: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._has_learner = has_learner
+        self._has_learner, self._cuts_rollouts = has_learner, cuts_rollouts
         self._factory, self._worker_context, self._num_workers = factory, worker_context, num_workers
         self._initial_states = states
         self._workers: list[Worker] = []
@@ -40,27 +42,33 @@ class SerialCrew:
         self._one_thread.enter_context(one_torch_thread())
         for rank in range(self._num_workers):
             state = self._initial_states[rank] if self._initial_states else None
-            self._workers.append(self._factory(self._worker_context, rank, state, lambda: None))
+            self._workers.append(self._factory(self._worker_context, rank, state, self._on_tick))
+
+    def _on_tick(self) -> None:
+        if self._cuts_rollouts():
+            raise CutShort
 
     def resume(self) -> None:
         """Does nothing: workers work when polled."""
 
     def poll(self) -> list[Report]:
-        for worker in self._workers[:-1] if self._has_learner else self._workers:
-            worker.work()
-        if self._has_learner:
-            self._workers[-1].finish()
+        with contextlib.suppress(CutShort):
+            for worker in self._workers[:-1] if self._has_learner else self._workers:
+                worker.work()
+            if self._has_learner:
+                self._workers[-1].finish()
         return [worker.report() for worker in self._workers]
 
-    def park(self) -> list[Report]:
+    def park(self, cut_short: bool = False) -> list[Report]:
         return []
 
     def states(self) -> list[dict[str, Any]]:
         return [worker.state_dict() for worker in self._workers]
 
-    def stop(self) -> None:
+    def stop(self) -> list[Report]:
         for worker in self._workers:
             with contextlib.suppress(Exception):  # an environment that failed may fail to close too
                 worker.close()
         self._workers.clear()
         self._one_thread.close()
+        return []

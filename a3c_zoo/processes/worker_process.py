@@ -15,14 +15,15 @@ from typing import Any
 
 from torch import Tensor
 
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, type_and_message
 from a3c_zoo.learning.counters import TICKS, Counters
-from a3c_zoo.processes.crew import REPORT_EVERY_S, Worker, WorkerFactory
+from a3c_zoo.processes.crew import REPORT_EVERY_S, CutShort, Worker, WorkerFactory
 from a3c_zoo.store_order import memory_barrier
 
 #: What the first cell holds: STOP, or the number of a turn. Workers stand still in odd turns and work in even ones. Two
 #: fixed values for standing and working would not do: a worker that sleeps while it is told to work, and then to stand
-#: still again, would take the second standstill for the first.
+#: still again, would take the second standstill for the first. A negative odd number is a turn of standing still, too;
+#: the worker does not finish its rollout.
 STOP = 0
 
 
@@ -49,13 +50,15 @@ def worker_main(
 
     def on_tick() -> None:
         row[TICKS] += 1
-        if commands[0] == STOP:
-            raise StopWork
+        if commands[0] <= STOP:
+            raise StopWork if commands[0] == STOP else CutShort
 
     try:
         worker = factory(worker_context, rank, pickle.loads(state), on_tick)
         try:
-            _work(worker, commands, all_counters, pipe)
+            with suppress(StopWork):
+                _work(worker, commands, all_counters, pipe)
+            _send(pipe, "report", worker.report())
         finally:
             worker.close()
     except StopWork:
@@ -68,7 +71,7 @@ def worker_main(
             with suppress(Exception):  # a plugin's exception class may be one that cannot be pickled
                 portable = pickle.loads(pickle.dumps(error))
         with suppress(BrokenPipeError):
-            pipe.send_bytes(pickle.dumps(("error", (portable, trace))))
+            pipe.send_bytes(pickle.dumps(("error", (portable, trace, type_and_message(error)))))
         raise SystemExit(1) from None
 
 
@@ -78,14 +81,15 @@ def _work(worker: Worker, cells: Any, counters: Counters, pipe: Connection) -> N
     _wait_for_turn_after(1, cells)
     reported_s = time.monotonic()
     while (turn := int(cells[0])) != STOP:
-        if turn % 2:
+        if turn % 2:  # −3 % 2 is 1, too
             worker.finish()
             _send(pipe, "parked", (worker.report(), worker.state_dict()))
             _wait_for_turn_after(turn, cells)
             continue
         is_turn_over = counters.steps >= cells[1] or counters.episodes >= cells[2]
         if not is_turn_over:
-            worker.work()
+            with suppress(CutShort):
+                worker.work()
         now = time.monotonic()
         if is_turn_over or now - reported_s >= REPORT_EVERY_S:
             reported_s = now

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 import traceback
 from collections.abc import MutableSequence
 from contextlib import suppress
@@ -85,7 +84,8 @@ class EvaluationProcess:
             if self._child is not None:
                 raise self._fault(self._child.how_it_ended()) from error
             raise EvaluationError(f"it cannot be started: {one_line(error)}") from error
-        self._timeout_s, self._child.working_s = run.worker_timeout_s, time.monotonic()
+        self._timeout_s = run.worker_timeout_s
+        self._child.begin_watch()
 
     def _start(self, start_method: str) -> ChildProcess:
         self._cells = process_context(start_method).RawArray("q", 2)

@@ -1,7 +1,7 @@
 """The evaluator beside training: when it plays, what is kept of it, and the best policy so far.
 
 It plays copies of the parameters on seeds of its own, and keeps to a share of the cores: after an evaluation of c CPU
-seconds the next one starts c / (share · cores) seconds after it, or later. A fault ends the evaluator, not training.
+seconds the next one starts c / (share · cores) seconds after it, or later. A fault ends an evaluation, not training.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import datetime
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.hardware import available_cores
+from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import EvaluatorResult, Snapshot
 from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, read_policy, write_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
@@ -66,6 +67,7 @@ class Evaluator:
     Args:
         player: plays the same task again and again; the task's checkpoint is written anew each time.
         saved: `state()` of an earlier session, to go on from.
+        on_event: as `RunContext.event`; it is told of faults.
 
     Attributes:
         result: the newest, None before the first. fault: why the evaluator has ended, None while it has not.
@@ -77,8 +79,10 @@ class Evaluator:
         setup: RunSetup,
         player: EvaluationProcess | EvaluationInTurn,
         saved: EvaluatorState | None,
+        on_event: Callable[..., None],
     ) -> None:
         self._directory, self._player, self._run = directory, player, setup.config.run
+        self._on_event, self._allowance = on_event, Allowance(self._run.worker_restarts)
         episodes = self._run.evaluator_episodes
         self._task = EvaluationTask.of(setup, directory.evaluated_file, EVALUATOR_EVALUATIONS, episodes)
         self._file = RowFile(directory.path / "evaluations.csv", saved.position if saved else None)
@@ -112,7 +116,7 @@ class Evaluator:
                 return None
             self._take(self._played, *self._evaluated)
         except EvaluationError as fault:
-            self._give_up(fault)
+            self._fail(fault)
             return None
         except RunDirectoryError as fault:
             self._next_try_s = time.monotonic() + RETRY_S
@@ -151,12 +155,20 @@ class Evaluator:
         self._not_before_s = self._started_s + played.cpu_s / (self._run.evaluation_cpu_share * available_cores())
         self.result = EvaluatorResult(step, greedy, sampled, *self._best)
 
-    def _give_up(self, fault: EvaluationError) -> None:
-        self.fault = str(fault)
-        self.stop()
-        log = self._directory.path / "evaluator.log"
+    def _fail(self, fault: EvaluationError) -> None:
+        """The next evaluation has a new process, unless the fault is the user's, or there were too many."""
+        log, allowance, self._evaluated = self._directory.path / "evaluator.log", self._allowance, None
+        self._played = None
         with suppress(OSError), log.open("a", encoding="utf-8") as file:
             file.write(f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {fault}\n{fault.trace}")
+        facts = {"fault": str(fault), "trace": fault.trace}
+        if not fault.is_users and allowance.take():
+            place = f"a new one takes its place ({allowance.used} of {allowance.most} in an hour)"
+            self._on_event("evaluator_replaced", f"the evaluator has failed: {fault}; {place}", **facts)
+            return
+        self.fault = str(fault)
+        self.stop()
+        self._on_event("evaluator_failed", f"the evaluator has failed, training goes on: {fault} (see {log})", **facts)
 
     def stop(self) -> None:
         """Ends the evaluator. What is being played is lost."""

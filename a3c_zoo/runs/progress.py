@@ -108,9 +108,14 @@ class Stopping:
             return "steps", f"{run.steps:,} steps done"
         if run.episodes is not None and progress.episodes >= run.episodes:
             return "episodes", f"{run.episodes:,} episodes done"
-        if run.time_limit_s is not None and self._watch.clock.of("training") >= run.time_limit_s:
+        if self.is_time_over():
             return "time-limit", f"{run.time_limit_s:g} s are over"
         return ("plugin", self.plugin_stop) if self.plugin_stop else None
+
+    def is_time_over(self) -> bool:
+        """Whether the run's time limit is reached."""
+        limit_s = self._run.time_limit_s
+        return limit_s is not None and self._watch.clock.of("training") >= limit_s
 
     def is_check_due(self) -> bool:
         """Whether the last 100 episodes have reached the target."""

@@ -53,7 +53,7 @@ class Session:
         if self.config.run.has_evaluator:
             in_turn = EvaluationInTurn(watch.clock, watch.stop.stop_evaluation)
             player = in_turn if self.serial else EvaluationProcess("a3c-zoo evaluator")
-            self._evaluator = Evaluator(directory, setup, player, state.evaluator if state else None)
+            self._evaluator = Evaluator(directory, setup, player, state.evaluator if state else None, self.event)
         self._disk = FullDisk(self.config.run.disk_patience_s, self.event)
         self._snapshot: Snapshot | None = None
         self._saved_steps = self._progress.steps
@@ -91,6 +91,10 @@ class Session:
         is_save_due = self._progress.steps >= self._next_pause or time.monotonic() >= self._next_checkpoint_s
         return is_save_due or bool(self._stopping.why()) or self._stopping.is_check_due()
 
+    def cuts_rollouts(self) -> bool:
+        """Whether the time limit is over: a rollout of a slow environment can take minutes."""
+        return self._stopping.is_time_over()
+
     def settle(self, snapshot: Snapshot) -> bool:
         """Evaluates, saves, decides. Training stands still."""
         self._stopping.decide(snapshot)
@@ -127,9 +131,6 @@ class Session:
                 self._publisher.evaluated(result)
         except RunDirectoryError as fault:  # it tries again later
             self._disk.note(fault)
-        if evaluator.fault:
-            log = self.directory.path / "evaluator.log"
-            self.event("evaluator_failed", f"the evaluator has failed, training goes on: {evaluator.fault} (see {log})")
 
     def _publish(self, force: bool) -> None:
         progress = self._progress.now(self._evaluator.result if self._evaluator else None)

@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM end a run at its next rollout boundary; a second one ends it at once."""
+"""Ctrl-C and SIGTERM end a run at its next rollout boundary; a second one ends it at once. Ctrl-Z suspends it."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+
+from a3c_zoo.processes.child import signal_children
 
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 #: For this long after a KeyboardInterrupt further signals are not obeyed, so that cleaning up can end.
@@ -71,8 +74,17 @@ def stop_on_signals() -> Iterator[StopRequest]:
     before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     for number in before:
         signal.signal(number, handle)
+    if hasattr(signal, "SIGTSTP") and signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
+        before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, _suspend)
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _suspend(number: int, frame: FrameType | None) -> None:
+    """Stops the children, then this process; they go on together. Ctrl-Z in a terminal reaches this process alone."""
+    signal_children(signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGSTOP)  # returns when this process goes on
+    signal_children(signal.SIGCONT)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.config.sets import dump_config
-from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.errors import CrewLostError, RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.runs.checkpoints import Checkpoint, RunState, newest_checkpoint
 from a3c_zoo.runs.directory import RunDirectory, write_atomically
@@ -71,10 +72,32 @@ def train_on(
 
 
 def _train(setup: RunSetup, directory: RunDirectory, saved: Checkpoint[RunState] | None, watch: Watch) -> Outcome:
+    """Runs sessions until one ends in order. After a failure that no new worker cures, another one begins."""
+    allowance, restarted_after = Allowance(setup.config.run.restarts), ""
+    while True:
+        try:
+            return _run_session(setup, directory, saved, watch, restarted_after)
+        except CrewLostError as error:
+            if watch.stop.detail or not allowance.take():
+                raise
+            restarted_after = f"{error} ({allowance.used} of {allowance.most} restarts in an hour)"
+            saved, watch = newest_checkpoint(directory), Watch(watch.observer, watch.stop)
+            watch.stop.is_over = watch.stop.interrupts = False
+
+
+def _run_session(
+    setup: RunSetup,
+    directory: RunDirectory,
+    saved: Checkpoint[RunState] | None,
+    watch: Watch,
+    restarted_after: str,
+) -> Outcome:
     """Runs the agent under a session. However it ends, the files are closed."""
     from a3c_zoo.runs.session import Session
 
     session = Session(directory, setup, watch, saved)
+    if saved and restarted_after:
+        session.event("restarted", f"going on from step {saved.state.steps:,}: {restarted_after}")
     # The run begins for sure. If it is killed, the outcome of an earlier session must not seem to be its own.
     directory.outcome_file.unlink(missing_ok=True)
     try:

@@ -1,0 +1,111 @@
+"""What became of a worker that failed, and whether a new one may take its place."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from multiprocessing.synchronize import Lock
+
+from a3c_zoo.errors import ConfigError, CrewLostError, DivergedError, PluginError, UnsupportedSpaceError, WorkerError
+from a3c_zoo.records import RunContext
+
+#: Errors that come again: a new worker would fail as the old one did.
+LASTING = (ConfigError, DivergedError, PluginError, UnsupportedSpaceError)
+#: How long the lock of a living worker may stay held, in seconds. A worker holds it for about a millisecond.
+LOCK_LIMIT_S = 5.0
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The failure of one worker.
+
+    Attributes:
+        rank: the worker's. who: "worker 1" or "the learner".
+        error: what ends the run if nobody takes the worker's place.
+        what: one line that follows `who`: "was ended by signal SIGKILL". trace: the traceback, or "".
+        is_learner: whether it is the learner.
+        is_early: the first worker of this rank raised before it had finished a rollout, or died before it was ready.
+    """
+
+    rank: int
+    who: str
+    error: Exception
+    what: str
+    trace: str = ""
+    is_learner: bool = False
+    is_early: bool = False
+
+
+class Allowance:
+    """Allows something at most so often within an hour.
+
+    Attributes:
+        most: how often. used: how often within the last hour.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._times: deque[float] = deque()
+
+    @property
+    def used(self) -> int:
+        while self._times and time.monotonic() - self._times[0] > HOUR_S:
+            self._times.popleft()
+        return len(self._times)
+
+    def take(self) -> bool:
+        """Counts one use; false if there is none left."""
+        if self.used >= self.most:
+            return False
+        self._times.append(time.monotonic())
+        return True
+
+
+class Replacements:
+    """Judges the faults of a run's workers.
+
+    Args:
+        lock: what all workers share, None without one. A worker may die with it.
+    """
+
+    def __init__(self, context: RunContext, lock: Lock | None = None) -> None:
+        self._context, self._lock = context, lock
+        self._allowance = Allowance(context.config.run.worker_restarts)
+
+    def judge(self, fault: Fault) -> None:
+        """Returns if a new worker takes the place of the one that failed; the run's log has the fault.
+
+        Raises:
+            CrewLostError: no new worker can cure it: the learner failed, or a worker died with the lock.
+            Exception: the fault's error: it would come again, or too many workers have failed within an hour.
+        """
+        if isinstance(fault.error, LASTING) or fault.is_early:
+            raise fault.error
+        if fault.is_learner:
+            raise CrewLostError(str(fault.error)) from fault.error
+        if self._lock is not None:
+            if not self._lock.acquire(timeout=LOCK_LIMIT_S):
+                raise CrewLostError(f"{fault.error}\n\nIt held the lock of agent.locking.") from fault.error
+            self._lock.release()
+        allowance = self._allowance
+        if not allowance.take():
+            if allowance.most:
+                fault.error.add_note(f"(worker {allowance.most + 1} to fail within an hour: run.worker_restarts)")
+            raise fault.error
+        text = f"{fault.who} {fault.what}; a new one takes its place ({allowance.used} of {allowance.most} in an hour)"
+        self._context.event("worker_replaced", text, worker=fault.rank, fault=fault.what, trace=fault.trace)
+
+
+def raise_fault(fault: Fault) -> None:
+    """The judge of a crew whose workers are never replaced."""
+    raise fault.error
+
+
+def error_of(who: str, error: Exception | None, trace: str) -> Exception:
+    """What ends the run after a worker's exception: the exception itself if it is the user's to mend."""
+    if error is None:
+        return WorkerError(f"{who} failed:\n\n{trace.rstrip()}")
+    error.__cause__ = WorkerError(f"in {who}:\n\n{trace.rstrip()}")  # as `raise … from` does
+    return error
