@@ -157,8 +157,8 @@ class Evaluator:
 
     def _fail(self, fault: EvaluationError) -> None:
         """The next evaluation has a new process, unless the fault is the user's, or there were too many."""
-        log, allowance, self._evaluated = self._directory.path / "evaluator.log", self._allowance, None
-        self._played = None
+        log, allowance = self._directory.path / "evaluator.log", self._allowance
+        self._evaluated = self._played = None
         with suppress(OSError), log.open("a", encoding="utf-8") as file:
             file.write(f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {fault}\n{fault.trace}")
         facts = {"fault": str(fault), "trace": fault.trace}
