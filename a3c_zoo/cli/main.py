@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -51,6 +51,15 @@ class ZooGroup(click.Group):
             raise PluginError(f"command '{entry.name}': '{entry.command}' is no click.Command")
         _accept_debug(command)
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the command line. What no command could work with is refused here."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)  # --help and --version end here
+        if not ctx.resilient_parsing:
+            _refuse_bytes(given)
+            _refuse_removed_folder()
+        return rest
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -108,6 +117,24 @@ class ZooGroup(click.Group):
         message = " ".join(error.format_message().split())  # some of click's messages have several lines
         click.echo(printable(f"Error: {message}{hint}"), err=True)
         sys.exit(error.exit_code)
+
+
+def _refuse_bytes(args: Sequence[str]) -> None:
+    """Raises ZooError for an argument that is not UTF-8: it could be neither shown nor written into a file."""
+    for arg in args:
+        try:
+            arg.encode()
+        except UnicodeEncodeError:
+            shown = os.fsencode(arg).decode(errors="backslashreplace")
+            raise ZooError(f"'{shown}' is not UTF-8; rename the file or folder, or choose another name") from None
+
+
+def _refuse_removed_folder() -> None:
+    """Raises ZooError if the current folder is no more: Python and torch need one."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise ZooError("the current folder has been removed; go to another (cd), and try again") from error
 
 
 def _accept_debug(command: click.Command) -> None:

@@ -25,7 +25,7 @@ from a3c_zoo.errors import printable
 )
 @click.option(
     "--window",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 10**9),
     metavar="N",
     help="Mean of the last N episodes.  [default: 100 for returns, 50 for lengths]",
 )

@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler,
 SECTIONS = ("run", "env", "agent", "network", "optimizer")
 #: A number of steps that no run reaches.
 NEVER = 2**62
+#: The largest integer of a key. Counters and tensors have 64 bits.
+LARGEST = 2**63 - 1
 
 
 class Section(BaseModel):
@@ -29,7 +31,16 @@ class Section(BaseModel):
         validated = validate(value)
         if isinstance(value, bool) and isinstance(validated, int | float) and not isinstance(validated, bool):
             raise ValueError("must be a number")
+        if _largest(validated) > LARGEST:
+            raise ValueError(f"must be at most {LARGEST:,}")
         return validated
+
+
+def _largest(value: Any) -> int:
+    """The largest integer of a value, without its sign; 0 if it has none."""
+    if isinstance(value, list | tuple):
+        return max(map(_largest, value), default=0)
+    return abs(value) if isinstance(value, int) else 0
 
 
 class RunConfig(Section):
@@ -38,15 +49,19 @@ class RunConfig(Section):
     workers: int = Field(2, ge=1, le=1024, description="number of worker processes")
     device: Literal["cpu", "cuda"] = Field("cpu", description="device of the workers' networks; cuda: the GPU")
     seed: int = Field(0, ge=0, lt=2**63, description="seed of all random numbers of the run")
-    steps: int | None = Field(None, ge=1, description="budget in agent steps of all workers; null: no limit")
-    episodes: int | None = Field(None, ge=1, description="budget in finished episodes of all workers; null: no limit")
+    steps: int | None = Field(None, ge=1, lt=NEVER, description="budget in agent steps of all workers; null: no limit")
+    episodes: int | None = Field(
+        None, ge=1, lt=NEVER, description="budget in finished episodes of all workers; null: no limit"
+    )
     time_limit_s: float | None = Field(None, gt=0, description="budget of training time, in seconds; null: no limit")
     stop_return: float | None = Field(
         None, description="end at this mean return of the last 100 episodes; null: at the environment's threshold"
     )
     stop_when_solved: bool = Field(True, description="true: end at run.stop_return; false: end only by a budget")
     checkpoint_every_s: float = Field(300.0, gt=0, description="time between checkpoints, in seconds")
-    checkpoint_every_steps: int | None = Field(None, ge=1, description="agent steps between checkpoints; null: none")
+    checkpoint_every_steps: int | None = Field(
+        None, ge=1, lt=NEVER, description="agent steps between checkpoints; null: none"
+    )
     disk_patience_s: float = Field(
         3600.0, ge=0, description="a run ends if the disk takes no checkpoint for this time, in seconds"
     )
@@ -55,7 +70,9 @@ class RunConfig(Section):
     evaluation_every_s: float | None = Field(
         None, gt=0, description="training time between the evaluator's evaluations, in seconds; null: none"
     )
-    evaluation_every_steps: int | None = Field(None, ge=1, description="agent steps between evaluations; null: none")
+    evaluation_every_steps: int | None = Field(
+        None, ge=1, lt=NEVER, description="agent steps between evaluations; null: none"
+    )
     evaluation_cpu_share: float = Field(
         0.05, gt=0, le=1, description="largest average share of all cores that the evaluator may use, 0 to 1"
     )
@@ -150,7 +167,7 @@ class OptimizerConfig(Section):
     learning_rate: float = Field(7e-4, gt=0, le=10, description="initial learning rate")
     schedule: Literal["constant", "linear"] = Field("constant", description="change of the learning rate over time")
     schedule_steps: int | None = Field(
-        None, ge=1, description="length of a linear schedule in agent steps; null: the budget `run.steps`"
+        None, ge=1, lt=NEVER, description="length of a linear schedule in agent steps; null: the budget `run.steps`"
     )
     final_learning_rate: float = Field(0.0, ge=0, description="learning rate at and after the end of a linear schedule")
     epsilon: float = Field(1e-5, gt=0, description="ε; Adam adds it to the root, RMSprop under the root (as in A3C)")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from a3c_zoo.errors import ConfigError
+
 
 class FlatParameters:
     """A module's parameters and gradients as views of two flat tensors.
@@ -57,6 +59,17 @@ class FlatParameters:
 
 
 def share(*tensors: Tensor) -> None:
-    """Moves tensors to shared memory, in place. Their files are unlinked at once, so none can be left behind."""
+    """Moves tensors to shared memory, in place. Their files are unlinked at once, so none can be left behind.
+
+    Raises:
+        ConfigError: shared memory has no room for them.
+    """
     for tensor in tensors:
-        tensor.share_memory_()  # type: ignore[no-untyped-call]
+        try:
+            tensor.share_memory_()  # type: ignore[no-untyped-call]
+        except RuntimeError as error:  # torch reserves the memory, so no process fails later for the lack of it
+            size, reason = tensor.numel() * tensor.element_size(), str(error).splitlines()[0]
+            raise ConfigError(
+                f"shared memory (/dev/shm) has no room for {size:,} bytes more: {reason}. Make it larger (docker run "
+                "--shm-size=1g), or lower run.workers, env.num_envs or agent.n_steps"
+            ) from error

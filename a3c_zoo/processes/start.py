@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -52,7 +53,8 @@ def warm_up(start_method: str = "auto") -> None:
     """Starts the fork server, if workers come from one, and does not wait for it.
 
     Raises:
-        ZooError: a child process that imports the main module calls this; it would start children of its own.
+        ZooError: a child process that imports the main module calls this; it would start children of its own. Or the
+            fork server cannot be started.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ZooError(
@@ -64,8 +66,22 @@ def warm_up(start_method: str = "auto") -> None:
     forkserver.set_forkserver_preload(PRELOAD)
     with _start_lock, environment(WORKER_ENVIRONMENT):
         resource_tracker.ensure_running()  # which the fork server starts otherwise, and which unblocks Ctrl-C
-        with _ctrl_c_waits():
-            forkserver.ensure_running()
+        try:
+            with _ctrl_c_waits():
+                forkserver.ensure_running()
+        except OSError as error:
+            raise ZooError(_why_it_cannot_start(error)) from error
+
+
+def _why_it_cannot_start(error: OSError) -> str:
+    """Says why there is no fork server, and the cure. Its socket lies in the folder for temporary files."""
+    if "path too long" in str(error):
+        length = len(os.fsencode(tempfile.gettempdir()))
+        return (
+            f"TMPDIR is too long ({length} bytes; about 75 are possible): processes start through a socket there. "
+            "Choose a shorter one: TMPDIR=/tmp a3c-zoo …"
+        )
+    return f"the processes of a run cannot be started: {error} (TMPDIR: the folder for temporary files)"
 
 
 def start_process(process: BaseProcess) -> None:
