@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow bench-cartpole bench-atari bench-agents bench-workers lint format hooks dist clean
+.PHONY: help train test test-slow bench-cartpole bench-atari bench-agents bench-workers chaos lint format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -39,6 +39,9 @@ bench-atari: .venv/.installed-dev ## steps/s on Pong: each network and precision
 
 bench-agents: .venv/.installed-dev ## all agents on CartPole; a3c, locked, a3c-data and a3c-grad on Pong: 25 minutes
 	@$(BIN)/python benchmarks/agents.py
+
+chaos: .venv/.installed-dev ## deliberate faults in real trainings, and checks of every file afterwards: 20 minutes
+	@$(BIN)/python -m benchmarks.chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),20)
 
 bench-workers: .venv/.installed-dev ## 1 to 64 workers whose environment sleeps: scaling, CPU time, staleness: 9 minutes
 	@$(BIN)/python benchmarks/workers.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from contextlib import suppress
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 from a3c_zoo.output import drop_lost_output
@@ -123,12 +125,21 @@ def _child_main(lifeline: Connection, target: Callable[..., None], *args: Any) -
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
     drop_lost_output("stdout", "stderr")
+    _show_name()
     _leave_signals_to_parent()
     _leave_with_parent(lifeline)
     import torch  # the parent's side does without it
 
     torch.set_num_threads(1)
     target(*args)
+
+
+def _show_name() -> None:
+    """Shows what the process is in listings of processes (`top`, `ps -o comm`): "a3c worker 0"."""
+    if sys.platform == "linux":
+        name = multiprocessing.current_process().name.replace("a3c-zoo", "a3c")
+        with suppress(OSError):
+            Path("/proc/self/comm").write_text(name)
 
 
 def _leave_signals_to_parent() -> None:

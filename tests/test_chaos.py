@@ -1,0 +1,45 @@
+"""Two minutes of the chaos program, and what it refuses. Longer: `make chaos`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import filelock
+import pytest
+
+from tests.toys_runs import ROOT
+from tests.waits import LIMIT_S
+
+MINUTES = 2
+
+
+def chaos(*arguments: str, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
+    """Runs the program."""
+    command = [sys.executable, "-m", "benchmarks.chaos", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=limit_s, check=False)
+
+
+@pytest.mark.timeout(60 * MINUTES + 5 * LIMIT_S)
+def test_two_minutes_of_faults_do_no_damage() -> None:
+    done = chaos("--seed", "1", "--minutes", str(MINUTES), "--json", limit_s=60 * MINUTES + 4 * LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    kinds = json.loads(done.stdout)["kinds"]
+    assert sum(kind["faults"] for kind in kinds.values()) >= 4, done.stderr
+    assert all(kind["faults"] == kind["recovered"] + kind["ended"] for kind in kinds.values())
+
+
+def test_it_wants_a_seed() -> None:
+    done = chaos()
+    assert done.returncode == 2
+    assert "Missing option '--seed'" in done.stderr
+
+
+def test_it_runs_once_at_a_time() -> None:
+    with filelock.FileLock(Path(tempfile.gettempdir()) / "a3c-zoo-chaos.lock").acquire(timeout=LIMIT_S):
+        done = chaos("--seed", "1")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "Error: another chaos program runs on this machine; wait for its end"
