@@ -70,7 +70,7 @@ def make(num_envs: int, seed: int, **options: Any) -> ToyVectorEnv:
             raise ZooError("the toy cannot be made")
         case "factory-sleep":
             time.sleep(600)
-        case "worker-sleep" if multiprocessing.parent_process() is not None:
+        case "worker-sleep" if multiprocessing.current_process().name.startswith("a3c-zoo worker"):
             time.sleep(600)
     reward = 1.0 if is_training else reward_of(seed) if settings.evaluation_by_seed else settings.evaluation_reward
     scripts: list[Script] = [[([reward], "terminated")]] if settings.unit_rewards else [SCRIPT]

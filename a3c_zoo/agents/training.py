@@ -18,6 +18,7 @@ from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, Worker, WorkerFactory, supervise
 from a3c_zoo.processes.faults import Replacements
 from a3c_zoo.processes.pool import WorkerPool
+from a3c_zoo.processes.probe import probe_in_child
 from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.records import RunContext, Snapshot
 from a3c_zoo.saved_state import from_plain, to_plain
@@ -45,7 +46,8 @@ def train(
     assert context.network is not None
     check_schedule(config)
     check_live(config)
-    spaces = probe_spaces(context.entry, context.network, config, context.supported_spaces)
+    probe = probe_spaces if context.serial else probe_in_child
+    spaces = probe(context.entry, context.network, config, context.supported_spaces)
     check_memory(
         spaces.observations,
         workers=config.run.workers,

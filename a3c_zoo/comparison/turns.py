@@ -46,9 +46,13 @@ def turn(runs_dir: Path, name: str, what: str, tell: Callable[[str], None]) -> I
     lock = filelock.FileLock(path)
     with disk_errors(path, "lock"):
         _wait(lock, path, what, tell)
+
+    def give_sign() -> None:
+        with suppress(OSError):  # somebody has removed the folder of turns
+            os.utime(path)
+
     try:
-        _give_sign(path)
-        yield lambda: _give_sign(path)
+        yield give_sign
     finally:
         lock.release()  # does nothing if it was not taken
 
@@ -70,8 +74,3 @@ def _wait(lock: filelock.BaseFileLock, path: Path, what: str, tell: Callable[[st
         if newest != sign:
             sign, seen_s = newest, now
         time.sleep(TRY_EVERY_S)
-
-
-def _give_sign(path: Path) -> None:
-    with suppress(OSError):  # somebody has removed the file, or the disk: nobody waits
-        os.utime(path)

@@ -14,6 +14,7 @@ from torch import Tensor
 from a3c_zoo.learning.actions import ActionDistribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import CheckedEnvironment
+from a3c_zoo.learning.environments import restore_threads
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.returns import Bools, Floats
@@ -80,8 +81,9 @@ class Collector:
         self._over = np.zeros((rows + 1, num_envs), np.bool_)  # row t + 1: which episodes ended at step t
         self._is_whole = True  # the last rollout was not cut short by `on_tick`
         self._newest = rows  # the row of the observations that are acted on next
-        self._accounts = EpisodeAccounts(num_envs)
+        self._accounts, self._threads = EpisodeAccounts(num_envs), torch.get_num_threads()
         self._observations[self._newest] = checked.reset(seed)
+        restore_threads(self._threads)
         if start is not None:
             self._buffers.core[0][self._newest] = start
 
@@ -138,7 +140,11 @@ class Collector:
         return self._num_steps + (self._cut_at_end and has_ignored_step)
 
     def _end_rollout(self, num_rows: int) -> list[FinishedEpisode]:
-        """Marks the ignored steps, checks all numbers, and closes the episodes that ended."""
+        """Marks the ignored steps, checks all numbers, and closes the episodes that ended.
+
+        An environment that has set torch's number of threads slows the rest of one rollout, and no update.
+        """
+        restore_threads(self._threads)
         rollout, over = self._buffers, self._over
         if self._autoreset.ignores_a_step:
             np.logical_not(over[:num_rows], out=rollout.valid[:num_rows])

@@ -7,6 +7,7 @@ import inspect
 from typing import Any
 
 import gymnasium
+import torch
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
@@ -20,6 +21,8 @@ def make_vector_env(
 ) -> VectorEnv[Any, Any, Any]:
     """Makes the entry's environment; a `gymnasium.Env` known by its id gets a `SyncVectorEnv`.
 
+    torch's number of threads stays as it is, even if the environment sets it.
+
     Args:
         render_mode: Gymnasium's, to draw the environment; None draws nothing.
 
@@ -31,14 +34,9 @@ def make_vector_env(
     kwargs = {**entry.kwargs, **config.factory_kwargs()}
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
+    threads = torch.get_num_threads()
     try:
-        if entry.factory is None:
-            env = _make_registered(str(entry.env_id), num_envs, kwargs)
-        else:
-            factory = load_object(entry.factory)
-            if render_mode is not None and "render_mode" not in inspect.signature(factory).parameters:
-                raise ZooError(f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode")
-            env = factory(num_envs, seed, **kwargs)
+        env = _make(entry, num_envs, seed, kwargs, is_drawn=render_mode is not None)
     except ZooError as error:
         error.add_note(f"(raised while environment '{entry.name}' was made)")
         raise
@@ -48,6 +46,8 @@ def make_vector_env(
         raise PluginError(
             f"environment '{entry.name}' cannot be made: {one_line(error)}. Its traceback: --debug"
         ) from error
+    finally:
+        restore_threads(threads)
     if not isinstance(env, VectorEnv) or env.num_envs != num_envs:
         found = f"{env.num_envs} environments" if isinstance(env, VectorEnv) else repr(type(env))
         raise EnvironmentContractError(
@@ -55,6 +55,21 @@ def make_vector_env(
             f"environments, not {found}"
         )
     return env
+
+
+def restore_threads(number: int) -> None:
+    """Sets torch's number of threads back, if an environment has changed it."""
+    if torch.get_num_threads() != number:
+        torch.set_num_threads(number)
+
+
+def _make(entry: EnvEntry, num_envs: int, seed: int, kwargs: dict[str, Any], is_drawn: bool) -> Any:
+    if entry.factory is None:
+        return _make_registered(str(entry.env_id), num_envs, kwargs)
+    factory = load_object(entry.factory)
+    if is_drawn and "render_mode" not in inspect.signature(factory).parameters:
+        raise ZooError(f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode")
+    return factory(num_envs, seed, **kwargs)
 
 
 #: Part of Gymnasium's message on the missing packages of an environment → how to install them.

@@ -21,7 +21,7 @@ from a3c_zoo.config import Config, EnvConfig
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
-from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.learning.environments import make_vector_env, restore_threads
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_object
 from a3c_zoo.processes.start import environment
@@ -186,13 +186,14 @@ def play_episodes(
     Each environment plays a quota that is fixed beforehand. If the first episodes to finish counted instead, short
     episodes would count too often.
     """
-    autoreset, is_over = autoreset_of(env), episode_over(env)
+    autoreset, is_over, threads = autoreset_of(env), episode_over(env), torch.get_num_threads()
     observation, _ = env.reset(seed=to_play.env_seed)
     state, starts = None, np.ones(env.num_envs, np.bool_)
     left, running = np.full(env.num_envs, to_play.count // env.num_envs), np.zeros(env.num_envs, np.float64)
     left[: to_play.count % env.num_envs] += 1
     length, ignored = np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs, np.bool_)
     while left.any():
+        restore_threads(threads)  # if the environment has set their number
         actions, state = policy.predict(observation, state, starts, deterministic)
         observation, reward, terminated, truncated, info = env.step(actions)
         running += np.where(ignored, 0, reward)

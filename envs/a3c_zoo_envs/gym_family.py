@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import os
+import select
+import signal
+import sys
+import threading
+from contextlib import suppress
 
 from a3c_zoo import EnvEntry, ZooError
 from a3c_zoo.errors import type_and_message, unknown_name
+
+#: How long an environment may take to be made, in seconds; the default of `run.worker_timeout_s`.
+LIMIT_S = 300
 
 
 def resolve(env_id: str) -> EnvEntry:
@@ -42,6 +51,34 @@ def resolve(env_id: str) -> EnvEntry:
 
 
 def _variant(name: str) -> str:
+    """The variant, which a forked process reads: a constructor may end its process, start threads, or hang.
+
+    If that process ends or hangs, the variant is empty, and training reports it. Beside other threads or torch a fork
+    is not safe; then this process reads the variant.
+    """
+    if not hasattr(os, "fork") or threading.active_count() > 1 or "torch" in sys.modules:
+        return _read_variant(name)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)  # each ends this process without a word
+        signal.alarm(LIMIT_S)  # also if the parent is killed
+        with suppress(BaseException):
+            os.write(writing, _read_variant(name).encode())
+        os._exit(0)
+    os.close(writing)
+    try:
+        select.select([reading], [], [], LIMIT_S)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    os.set_blocking(reading, False)  # what the environment has started may hold the other end
+    with open(reading, "rb", buffering=0) as file:
+        return (file.read() or b"").decode()
+
+
+def _read_variant(name: str) -> str:
     import gymnasium
 
     try:

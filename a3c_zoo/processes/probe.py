@@ -1,0 +1,74 @@
+"""Reads the spaces of an environment in a child process.
+
+A constructor may end its process, start threads that never end, or hang. None of this reaches the parent.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+from a3c_zoo import errors
+from a3c_zoo.config import Config
+from a3c_zoo.errors import PluginError, WorkerError, ZooError
+from a3c_zoo.learning.model import Spaces, probe_spaces
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
+from a3c_zoo.processes.child import ChildProcess, end_children
+
+
+def probe_in_child(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
+    """Does what `probe_spaces` does, in a child process.
+
+    Raises:
+        ZooError: what `probe_spaces` raises.
+        PluginError: the process of the environment has ended, or hangs.
+        WorkerError: anything else was raised, for example by `close`; or the process cannot be started.
+    """
+    limit_s = config.run.worker_timeout_s
+    name = f"environment '{entry.name}'"
+    try:
+        args = (entry, network, config, tuple(supported))
+        child = ChildProcess(config.run.start_method, "a3c-zoo probe", probe_main, *args)
+    except (EOFError, OSError) as error:
+        raise WorkerError(f"the process that reads the spaces of {name} cannot be started: {error}") from error
+    try:
+        if not child.pipe.poll(limit_s):
+            raise PluginError(f"{name} was not made within {limit_s:g} s: does it hang? (limit: run.worker_timeout_s)")
+        message = json.loads(child.pipe.recv_bytes())
+    except (EOFError, OSError):
+        raise PluginError(f"{name} cannot be made: its process {child.how_it_ended()}") from None
+    finally:
+        end_children([child], grace_s=0.0)  # its environment is closed
+    if "spaces" in message:
+        return Spaces.from_state_dict(message["spaces"])
+    fault: ZooError = getattr(errors, message["kind"])(message["text"])
+    for note in message["notes"]:
+        fault.add_note(note)
+    raise fault from WorkerError(f"in the process that reads its spaces:\n\n{message['trace'].rstrip()}")
+
+
+def probe_main(
+    pipe: Connection, entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]
+) -> None:
+    """What runs in the child: sends the spaces, or the error, as JSON. The parent unpickles nothing of it."""
+    try:
+        message: dict[str, object] = {"spaces": probe_spaces(entry, network, config, supported).state_dict()}
+        content = json.dumps(message, default=lambda number: number.item())  # a number of NumPy
+    except BaseException as error:
+        content = json.dumps(_described(error, entry.name))
+    sys.stdout.flush()  # the parent ends this process at once
+    with suppress(BrokenPipeError):
+        pipe.send_bytes(content.encode())
+
+
+def _described(error: BaseException, name: str) -> dict[str, object]:
+    """An error as plain data: the nearest class of `a3c_zoo.errors`, text, notes and traceback."""
+    kind = next((each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__), "")
+    text, trace = str(error), traceback.format_exc()
+    if not isinstance(error, ZooError):
+        kind, text = WorkerError.__name__, f"the spaces of environment '{name}' cannot be read:\n\n{trace.rstrip()}"
+    return {"kind": kind, "text": text, "notes": getattr(error, "__notes__", []), "trace": trace}

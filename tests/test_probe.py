@@ -1,0 +1,178 @@
+"""Environments are probed in a child: what a constructor does to its process does not reach the parent."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from a3c_zoo.agents.configs import A3CConfig
+from a3c_zoo.config import OptimizerConfig
+from a3c_zoo.errors import ConfigError, PluginError, WorkerError, ZooError
+from a3c_zoo.learning.model import probe_spaces
+from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.processes.probe import probe_in_child
+from tests.toys import TINY, ToyVectorEnv, toy_config
+from tests.toys_runs import environ
+from tests.waits import LIMIT_S
+
+
+def entry(factory: Callable[..., object]) -> EnvEntry:
+    return EnvEntry("probed", factory=f"{__name__}:{factory.__name__}")
+
+
+def make_exit(num_envs: int, seed: int) -> None:
+    os._exit(0)
+
+
+def make_kill(num_envs: int, seed: int) -> None:
+    os.kill(os.getpid(), 9)
+
+
+def make_hang(num_envs: int, seed: int) -> None:
+    time.sleep(600)
+
+
+def make_raise(num_envs: int, seed: int) -> None:
+    raise ConfigError("the level is unknown")
+
+
+def make_break(num_envs: int, seed: int) -> None:
+    raise RuntimeError("it broke")
+
+
+class Clinging(ToyVectorEnv):
+    """Breaks when it is closed."""
+
+    def close(self, **options: object) -> None:
+        raise RuntimeError("it cannot be closed")
+
+
+def make_clinging(num_envs: int, seed: int) -> ToyVectorEnv:
+    return Clinging(num_envs)
+
+
+def make_threads(num_envs: int, seed: int) -> ToyVectorEnv:
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    return ToyVectorEnv(num_envs)
+
+
+def make_parts(num_envs: int, seed: int) -> ToyVectorEnv:
+    """Observations of several parts, and actions with numbers of NumPy and infinite bounds."""
+    env = ToyVectorEnv(num_envs)
+    env.single_observation_space = spaces.Dict(
+        {
+            "a": spaces.Box(-np.inf, np.inf, (2, 3)),
+            "b": spaces.Tuple([spaces.Discrete(np.int64(3), start=np.int64(-1))]),
+        }
+    )
+    env.single_action_space = spaces.Box(np.array([-np.inf, 0.1]), np.array([1e30, np.inf]), dtype=np.float64)
+    return env
+
+
+def probed(factory: Callable[..., object], limit_s: float = 60.0) -> object:
+    config = toy_config(A3CConfig(), OptimizerConfig())
+    config = replace(config, run=config.run.model_copy(update={"worker_timeout_s": limit_s}))
+    return probe_in_child(entry(factory), TINY, config, ("Discrete", "Box"))
+
+
+def test_it_finds_what_a_probe_in_this_process_finds() -> None:
+    config = toy_config(A3CConfig(), OptimizerConfig())
+    assert probed(make_parts) == probe_spaces(entry(make_parts), TINY, config, ("Box",))
+
+
+def test_its_threads_do_not_keep_anything_alive() -> None:
+    before = threading.active_count()
+    start_s = time.monotonic()
+    probed(make_threads)
+    assert time.monotonic() - start_s < LIMIT_S
+    assert threading.active_count() == before
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    ("factory", "kind", "line"),
+    [
+        (make_exit, PluginError, "environment 'probed' cannot be made: its process ended by itself with exit status 0"),
+        (
+            make_kill,
+            PluginError,
+            "environment 'probed' cannot be made: its process was ended by signal SIGKILL",
+        ),
+        (make_raise, ConfigError, "the level is unknown"),
+        (
+            make_break,
+            PluginError,
+            "environment 'probed' cannot be made: RuntimeError: it broke (in test_probe.py",
+        ),
+        (make_clinging, WorkerError, "the spaces of environment 'probed' cannot be read:\n\nTraceback"),
+    ],
+)
+def test_a_fault_is_told_in_this_process(factory: Callable[..., object], kind: type[ZooError], line: str) -> None:
+    with pytest.raises(kind) as caught:
+        probed(factory)
+    assert type(caught.value) is kind
+    assert str(caught.value).startswith(line)
+    if factory in (make_raise, make_break):
+        assert "Traceback" in str(caught.value.__cause__)
+    if factory is make_raise:
+        assert caught.value.__notes__ == ["(raised while environment 'probed' was made)"]
+
+
+def test_a_constructor_that_hangs_is_ended() -> None:
+    start_s = time.monotonic()
+    with pytest.raises(PluginError) as caught:
+        probed(make_hang, 1.0)
+    assert str(caught.value) == (
+        "environment 'probed' was not made within 1 s: does it hang? (limit: run.worker_timeout_s)"
+    )
+    assert time.monotonic() - start_s < LIMIT_S
+
+
+def test_actions_that_the_agent_does_not_support() -> None:
+    config = toy_config(A3CConfig(), OptimizerConfig())
+    with pytest.raises(ConfigError, match=r"^agent 'a3c' acts in Discrete spaces; environment 'probed' has Box"):
+        probe_in_child(entry(make_parts), TINY, config, ("Discrete",))
+
+
+# As users meet it
+
+
+def test_a_registered_environment_that_ends_its_process(tmp_path: Path) -> None:
+    source = (
+        "import os, threading, time, gymnasium\n"
+        "from gymnasium.envs.classic_control.cartpole import CartPoleEnv\n"
+        "class Ending(CartPoleEnv):\n    def __init__(self, **options):\n        os._exit(0)\n"
+        "gymnasium.register('Ending-v0', Ending)\n"
+    )
+    (tmp_path / "own_envs.py").write_text(source)
+    command = [sys.executable, "-m", "a3c_zoo", "train", "gym:own_envs:Ending-v0", "--steps", "100"]
+    done = subprocess.run(command, cwd=tmp_path, env=environ(tmp_path), capture_output=True, text=True, timeout=LIMIT_S)
+    line = "environment 'gym:own_envs:Ending-v0' cannot be made: its process ended by itself with exit status 0"
+    assert (done.returncode, done.stderr) == (2, f"Error: {line}\n")
+
+
+def test_the_variant_of_a_registered_environment_is_read_in_a_child(tmp_path: Path) -> None:
+    source = (
+        "import threading, time\nimport gymnasium\nfrom gymnasium.envs.classic_control.pendulum import PendulumEnv\n"
+        "from a3c_zoo_envs.gym_family import resolve\n"
+        "class Threads(PendulumEnv):\n    def __init__(self, **options):\n        super().__init__(**options)\n"
+        "        threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "gymnasium.register('Threads-v0', Threads)\n"
+        "print(resolve('Threads-v0').variant, threading.active_count())\n"
+        "import torch\nprint(resolve('Pendulum-v1').variant, resolve('Acrobot-v1').variant)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], env=environ(tmp_path), capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["continuous", "1", "continuous"]), done.stderr

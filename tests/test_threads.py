@@ -1,0 +1,94 @@
+"""An environment that sets torch's number of threads: training, evaluations and checks keep theirs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from a3c_zoo.config import EnvConfig
+from a3c_zoo.learning.environments import make_vector_env, restore_threads
+from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.testing import plugin_distribution
+from tests.toys import ToyVectorEnv
+from tests.toys_runs import environ
+from tests.waits import LIMIT_S
+
+#: It writes down how many threads a reset, and the first step after a reset, find. Each sets another number then.
+SOURCE = """
+import multiprocessing, os
+import torch
+from a3c_zoo import EnvEntry, hookimpl
+from tests.toys import ToyVectorEnv
+
+class Setter(ToyVectorEnv):
+    def __init__(self, num_envs):
+        super().__init__(num_envs, scripts=[[([1.0], "terminated")]])
+        torch.set_num_threads(3)
+
+    def reset(self, **options):
+        self.note("reset")
+        self.is_first = True
+        return super().reset(**options)
+
+    def step(self, actions):
+        if self.is_first:
+            self.note("step")
+        self.is_first = False
+        torch.set_num_threads(3)
+        return super().step(actions)
+
+    def note(self, what):
+        name = multiprocessing.current_process().name
+        with open(os.environ["NOTES"], "a") as file:
+            file.write(f"{name}:{what}:{torch.get_num_threads()}\\n")
+        torch.set_num_threads(3)
+
+def make(num_envs, seed):
+    return Setter(num_envs)
+
+@hookimpl
+def zoo_envs():
+    return [EnvEntry("setter", factory="zoo_setter:make", threshold=1.0)]
+"""
+
+
+@pytest.mark.parametrize("serial", [False, True])
+def test_every_process_of_a_run_keeps_one_thread(tmp_path: Path, serial: bool) -> None:
+    path = plugin_distribution(tmp_path / "plugin", "zoo-setter", SOURCE)
+    options = ["-o", "run.workers=2", "-o", "run.evaluation_every_steps=500", "-o", "network.name=mlp"]
+    command = [sys.executable, "-m", "a3c_zoo", "train", "setter", "--steps", "20000", *options]
+    command += ["--serial"] if serial else []
+    notes = tmp_path / "notes"
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environ(path) | {"NOTES": str(notes), "OMP_NUM_THREADS": "2"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "episodes on fresh seeds" in done.stdout  # the solved check
+    found = {(name, what, int(threads)) for name, what, threads in (row.split(":") for row in notes.open())}
+    names = {"MainProcess"} if serial else {"MainProcess", "a3c-zoo worker 0", "a3c-zoo worker 1", "a3c-zoo evaluator"}
+    assert found == {(name, what, 1) for name in names for what in ("reset", "step")}
+
+
+def test_an_environment_is_made_without_a_change_of_threads() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        make_vector_env(EnvEntry("two", factory=f"{__name__}:make_with_three"), EnvConfig(), 1, 0).close()
+        assert torch.get_num_threads() == 2
+    finally:
+        restore_threads(before)
+
+
+def make_with_three(num_envs: int, seed: int) -> ToyVectorEnv:
+    torch.set_num_threads(3)
+    return ToyVectorEnv(num_envs)
