@@ -245,22 +245,16 @@ class _KnownRun:
     """A finished run.
 
     Attributes:
-        made_with: what must be equal for another run to be the same, see `_made_with`.
-        sources: package → digest; None for a run whose meta.json has no digests.
+        made_with: what must be equal for another run to be the same, see `_made_with`. config: its config.yml.
+        sources: package → digest; empty for a run whose meta.json has no digests.
     """
 
-    directory: RunDirectory
+    path: Path
     made_with: tuple[Any, ...]
-    sources: Mapping[str, str] | None
+    config: bytes
+    sources: Mapping[str, str]
     started: str
     outcome: Outcome
-
-    def has_config(self, text: bytes) -> bool:
-        """Whether its config.yml is exactly this."""
-        try:
-            return read_bytes(self.directory.config_file, MAX_TEXT) == text
-        except OSError:  # somebody has removed the run meanwhile
-            return False
 
 
 class KnownRuns:
@@ -284,22 +278,20 @@ class KnownRuns:
             return None
         plugins = plugins_of(self._registry, config)
         names = {"env": config.env_name, "agent": config.agent_name, "serial": False, "plugins": plugins}
-        made_with, text = _made_with(self._host | names), dump_config(config).encode()
+        wanted = _made_with(self._host | names), dump_config(config).encode()
         sources = self._digests.of(self._registry, entries_of(self._registry, config).values())
         outdated = {}
         for run in reversed(self._runs):
-            path, timing = run.directory.path, timing_of(run.directory.path)
-            if timing is None:  # it was interrupted, and resumed by hand
-                continue
-            if run.made_with != made_with or timing.variables != speed_variables() or not run.has_config(text):
+            timing = timing_of(run.path)  # None for a run that was interrupted and resumed by hand
+            if timing is None or timing.variables != speed_variables() or (run.made_with, run.config) != wanted:
                 continue
             if run.sources != sources:
-                outdated[path] = _difference(run.sources, sources)
+                outdated[run.path] = _difference(run.sources, sources)
                 continue
             try:
-                return read_run(path).path
+                return read_run(run.path).path
             except RunDirectoryError as error:  # damaged since it ended; it is trained again
-                self.left_out[path] = str(error)
+                self.left_out[run.path] = str(error)
         self.outdated |= outdated
         return None
 
@@ -317,10 +309,11 @@ def _known_run(path: Path) -> _KnownRun | None:
     directory = RunDirectory(path)
     try:
         meta, outcome = directory.meta(), directory.outcome()
-        if outcome is None or outcome.reason not in FINISHED or not directory.config_file.is_file():
+        if outcome is None or outcome.reason not in FINISHED:
             return None
-        return _KnownRun(directory, _made_with(meta), meta.get("sources"), str(meta["started"]), outcome)
-    except (RunDirectoryError, KeyError, TypeError):  # TypeError: meta.json has a value of another type
+        config, sources = read_bytes(directory.config_file, MAX_TEXT), dict(meta.get("sources") or {})
+        return _KnownRun(path, _made_with(meta), config, sources, str(meta["started"]), outcome)
+    except (RunDirectoryError, OSError, KeyError, TypeError, ValueError):  # ValueError: a value is of another type
         return None
 
 
@@ -330,7 +323,7 @@ def _made_with(meta: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*names, meta["host"]["cpu"], meta["host"]["cores"])
 
 
-def _difference(theirs: Mapping[str, str] | None, ours: Mapping[str, str]) -> str:
+def _difference(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
     """Why a run with the digests `theirs` is not the same as one that would be made now, of `ours`."""
     if not theirs:
         return "their meta.json has no digests of sources"

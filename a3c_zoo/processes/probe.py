@@ -28,11 +28,10 @@ def probe_in_child(entry: EnvEntry, network: NetworkEntry | None, config: Config
         PluginError: the process of the environment has ended, or hangs.
         WorkerError: anything else was raised, for example by `close`; or the process cannot be started.
     """
-    limit_s = config.run.worker_timeout_s
-    name = f"environment '{entry.name}'"
+    run, name = config.run, f"environment '{entry.name}'"
+    limit_s, args = run.worker_timeout_s, (entry, network, config, tuple(supported))
     try:
-        args = (entry, network, config, tuple(supported))
-        child = ChildProcess(config.run.start_method, "a3c-zoo probe", probe_main, *args)
+        child = ChildProcess(run.start_method, "a3c-zoo probe", probe_main, *args)
     except (EOFError, OSError) as error:
         raise WorkerError(f"the process that reads the spaces of {name} cannot be started: {error}") from error
     try:
@@ -56,8 +55,8 @@ def probe_main(
 ) -> None:
     """What runs in the child: sends the spaces, or the error, as JSON. The parent unpickles nothing of it."""
     try:
-        message: dict[str, object] = {"spaces": probe_spaces(entry, network, config, supported).state_dict()}
-        content = json.dumps(message, default=lambda number: number.item())  # a number of NumPy
+        spaces = probe_spaces(entry, network, config, supported).state_dict()
+        content = json.dumps({"spaces": spaces}, default=lambda number: number.item())  # a number of NumPy
     except BaseException as error:
         content = json.dumps(_described(error, entry.name))
     sys.stdout.flush()  # the parent ends this process at once
