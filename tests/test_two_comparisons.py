@@ -225,7 +225,8 @@ def test_a_run_of_other_sources_is_not_used_again(pair: Pair, tmp_path: Path, mo
         shutil.copytree(pair.folder / "runs", tmp_path / "runs")
         for file in tmp_path.glob("runs/*/meta.json"):
             meta = json.loads(file.read_text())
-            file.write_text(json.dumps(meta | {"sources": change(meta["sources"])}))
+            meta["sources"] = change(meta["sources"])
+            file.write_text(json.dumps({key: value for key, value in meta.items() if value is not None}))
         planned = plan(tmp_path)
         assert len(planned.missing) == 2
         assert [*planned.outdated.values()] == [reason] * 2

@@ -311,9 +311,9 @@ def _known_run(path: Path) -> _KnownRun | None:
         meta, outcome = directory.meta(), directory.outcome()
         if outcome is None or outcome.reason not in FINISHED:
             return None
-        config, sources = read_bytes(directory.config_file, MAX_TEXT), dict(meta.get("sources") or {})
-        return _KnownRun(path, _made_with(meta), config, sources, str(meta["started"]), outcome)
-    except (RunDirectoryError, OSError, KeyError, TypeError, ValueError):  # ValueError: a value is of another type
+        config, sources = read_bytes(directory.config_file, MAX_TEXT), meta.get("sources", {})
+        return _KnownRun(path, _made_with(meta), config, sources, meta["started"], outcome)
+    except (RunDirectoryError, OSError, ValueError, KeyError, TypeError):  # TypeError: a value is of another type
         return None
 
 
