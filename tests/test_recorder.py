@@ -225,3 +225,16 @@ def test_the_window_covers_the_last_hundred_episodes() -> None:
 
 def episode(number: int) -> Episode:
     return Episode(float(number), number, step=0, time_s=0.0, worker=0)
+
+
+def test_an_event_is_a_text_and_a_count(tmp_path: Path) -> None:
+    """TensorBoard shows texts on a page of their own, with the step."""
+    tensorboard = TensorBoard(tmp_path / "tensorboard")
+    tensorboard.write({"events/worker_replaced": 1, "events/worker_replaced/text": "worker 1 was ended"}, 30)
+    tensorboard.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("events/worker_replaced")] == [(30, 1.0)]
+    (text,) = events.Tensors("events/worker_replaced/text")
+    assert (text.step, list(text.tensor_proto.string_val)) == (30, [b"worker 1 was ended"])
+    assert events.PluginTagToContent("text") == {"events/worker_replaced/text": b""}

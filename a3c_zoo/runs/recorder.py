@@ -24,6 +24,7 @@ from a3c_zoo.runs.setup import RunSetup, Watch
 
 if TYPE_CHECKING:
     from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
 
 #: Importing TensorBoard takes 0.2 s of a core, more than a tenth of a short run: the first events wait in memory.
 TENSORBOARD_FLUSH_S = 10.0
@@ -80,7 +81,7 @@ def _end_of_rows(path: Path) -> int | None:
 
 
 class TensorBoard:
-    """Scalars on the axis of agent steps. Points that cannot be written wait in memory, about 1 KiB each.
+    """Scalars and texts on the axis of agent steps. Points that cannot be written wait in memory, about 1 KiB each.
 
     Args:
         folder: where event files go. purge_step: on a resume, events from this step on are void.
@@ -88,7 +89,7 @@ class TensorBoard:
 
     def __init__(self, folder: Path, purge_step: int | None = None) -> None:
         self._folder, self._purge_step = folder, purge_step
-        self._waiting: list[tuple[dict[str, float], int, float]] = []
+        self._waiting: list[tuple[dict[str, float | str], int, float]] = []
         self._file: RowFile | None = None
         self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
 
@@ -97,11 +98,11 @@ class TensorBoard:
         """Why points of the file wait; None if none does."""
         return self._file.fault if self._file else None
 
-    def write(self, scalars: dict[str, float], step: int) -> None:
+    def write(self, scalars: Mapping[str, float | str], step: int) -> None:
         """Adds one point to each curve; a second one at the same step replaces the first."""
         if self._waiting and self._waiting[-1][1] == step:
-            scalars = self._waiting.pop()[0] | scalars
-        self._waiting.append((scalars, step, time.time()))
+            scalars = self._waiting.pop()[0] | dict(scalars)
+        self._waiting.append((dict(scalars), step, time.time()))
         if time.monotonic() >= self._next_flush_s:
             with suppress(RunDirectoryError):  # the file cannot be made; the next checkpoint cannot, either
                 self.flush()
@@ -119,9 +120,7 @@ class TensorBoard:
         self._file = self._file or self._open()
         count = max(len(self._waiting) - keep, 0)
         points, self._waiting = self._waiting[:count], self._waiting[count:]
-        values = (
-            [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()] for scalars, _, _ in points
-        )
+        values = ([_value(name, value) for name, value in scalars.items()] for scalars, _, _ in points)
         self._file.append(
             _records(
                 Event(wall_time=wall_time_s, step=step, summary=Summary(value=each))
@@ -164,6 +163,17 @@ class TensorBoard:
         finally:
             if self._file is not None:
                 self._file.close()
+
+
+def _value(tag: str, content: float | str) -> Summary.Value:
+    """A point of a curve, or a line for TensorBoard's page of texts."""
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    if not isinstance(content, str):
+        return Summary.Value(tag=tag, simple_value=content)
+    kind = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
+    return Summary.Value(tag=tag, metadata=kind, tensor=make_tensor_proto([content]))
 
 
 def _records(events: Iterable[Event]) -> bytes:
@@ -223,11 +233,11 @@ class Publisher:
         self._tensorboard.write({f"eval/return_mean_{mode}": mean for mode, mean in means.items()}, result.step)
 
     def event(self, step: int, kind: str, text: str, facts: Mapping[str, object]) -> None:
-        """Says on screen what happened, and adds it to events.jsonl and to its count in TensorBoard (`events/kind`)."""
+        """Says on screen what happened, and adds it to events.jsonl and to TensorBoard (`events/kind`)."""
         self._watch.observer.message(text)
         self._events.write(step, kind, text, facts)
         self._num_events[kind] += 1
-        self._tensorboard.write({f"events/{kind}": self._num_events[kind]}, step)
+        self._tensorboard.write({f"events/{kind}": self._num_events[kind], f"events/{kind}/text": text}, step)
 
     def metrics(self, progress: Progress, force: bool) -> str | None:
         """Shows where the run stands, and records it twice a second. Returns why a plugin wants the run to end.
