@@ -43,7 +43,7 @@ class ObservationError(ZooError, ValueError):
 
 
 class DivergedError(ZooError, FloatingPointError):
-    """A gradient that is not finite: training has diverged."""
+    """Many gradients in a row, or parameters, that are not finite: training has diverged."""
 
 
 class RunDirectoryError(ZooError):

@@ -66,6 +66,7 @@ class Report:
         updates: optimizer steps of the whole run so far, exact.
         episodes: episodes that ended since the last report.
         metrics: name (`loss_policy`, `entropy`, …) → its newest value.
+        skipped: updates since the last report that were not made, because their gradient was not finite.
     """
 
     worker: int = -1
@@ -73,6 +74,7 @@ class Report:
     updates: int = 0
     episodes: list[Episode] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +200,13 @@ class Snapshot:
             Called at a standstill.
         acting: returns a copy of the part of `state` that `AgentEntry.load` needs. Called while workers work. None if
             the agent trains in one process, where `state` can be called at every report.
+        counts: returns a report of the exact counts, also of work that was not reported before a failure. None if the
+            agent reports all of its work.
     """
 
     state: Callable[[], dict[str, Any]]
     acting: Callable[[], dict[str, Any]] | None = None
+    counts: Callable[[], Report] | None = None
 
 
 class RunContext(Protocol):
@@ -219,6 +224,7 @@ class RunContext(Protocol):
     serial: bool
     episodes: int  # that were recorded until now, in all sessions
     checkpoint: Mapping[str, Any] | None  # the agent's state to go on from, None for a fresh run
+    acting_counts: Report | None  # the run's counts, if `checkpoint` is only what acting needs (`Snapshot.acting`)
 
     def record(self, reports: Sequence[Report]) -> None:
         """Takes in reports: monitor.csv, TensorBoard, hooks, the panel."""

@@ -1,14 +1,23 @@
-"""Saved state: frozen dataclasses in code, plain dictionaries in a checkpoint, which then needs no pickled classes."""
+"""Saved state: frozen dataclasses in code, plain dictionaries in a checkpoint, which then needs no pickled classes.
+
+Every part of a checkpoint is validated here: keys and types by `from_plain`, tensors by `fitting`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.errors import RunDirectoryError, type_and_message
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 State = TypeVar("State")
+_DOES_NOT_FIT = "the checkpoint does not fit the run's config.yml: "
 
 
 def to_plain(state: Any) -> dict[str, Any]:
@@ -34,3 +43,69 @@ def from_plain(kind: type[State], content: Any, name: str) -> State:
         key = ".".join([name, *map(str, first["loc"])])
         problem = f"it has no {key}" if first["type"] == "missing" else f"{key}: {first['msg']}"
         raise RunDirectoryError(problem) from None
+
+
+def fitting(saved: Any, like: Tensor, name: str) -> Tensor:
+    """A tensor of a checkpoint that has the dtype and the shape of `like`: a copy would broadcast and cast any other.
+
+    Args:
+        saved: what the checkpoint has. name: where it lies in the checkpoint, for messages.
+
+    Raises:
+        RunDirectoryError: it is another tensor, or no tensor.
+    """
+    from torch import Tensor
+
+    if not isinstance(saved, Tensor):
+        raise RunDirectoryError(f"{name} is no tensor")
+    if saved.dtype != like.dtype or saved.shape != like.shape:
+        there, here = (f"{str(t.dtype).removeprefix('torch.')} {list(t.shape)}" for t in (saved, like))
+        raise RunDirectoryError(f"{name} is {there} there, {here} here")
+    return saved.detach()
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Within the context, parts of a checkpoint are copied into those of this run.
+
+    Raises:
+        RunDirectoryError: they are missing, or do not fit.
+    """
+    try:
+        yield
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, RunDirectoryError) as error:
+        reason = str(error) if isinstance(error, RunDirectoryError) else type_and_message(error)
+        raise RunDirectoryError(f"{_DOES_NOT_FIT}{reason.removeprefix(_DOES_NOT_FIT)[:300]}") from error
+
+
+def tensors_of(content: Any, most_values: int) -> Iterator[tuple[str, Tensor]]:
+    """The tensors in nested dictionaries, lists and tuples, each with its place there.
+
+    Raises:
+        ValueError: there are more values, tensors or not, than `most_values`; a list may hold itself.
+    """
+    from torch import Tensor
+
+    waiting, found = [("", content)], 1
+    while waiting:
+        where, value = waiting.pop()
+        if isinstance(value, Tensor):
+            yield where, value
+        elif isinstance(value, dict | list | tuple):
+            found += len(value)
+            if found > most_values:
+                raise ValueError(f"it holds more than {most_values:,} values")
+            pairs = value.items() if isinstance(value, dict) else enumerate(value)
+            waiting += [(f"{where}.{key}"[-80:].lstrip("."), each) for key, each in pairs]
+
+
+def not_finite(agent: Mapping[str, Any]) -> str | None:
+    """The place of a tensor with NaN or an infinite number in an agent's state; None if there is none.
+
+    The states of workers are left out: an environment's own may hold such numbers.
+    """
+    parts = {name: part for name, part in agent.items() if name != "workers"}
+    for where, tensor in tensors_of(parts, 10**9):
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            return where
+    return None

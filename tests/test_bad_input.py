@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -169,8 +170,11 @@ def test_an_environment_that_breaks_its_contract(fault: str, message: str, tmp_p
 
 @pytest.mark.parametrize("runner", ["--serial", "--workers=1"])
 def test_training_that_diverges(runner: str, capsys: Captured) -> None:
-    said = refused(capsys, "train", "cartpole", runner, "-o", "agent.value_coefficient=1e38", "--steps", "100000")
-    assert said == "the gradient is not finite: training diverged. Try a smaller optimizer.learning_rate"
+    options = ["-o", "agent.value_coefficient=1e38", "--steps", "100000", "--name", "x"]
+    assert refused(capsys, "train", "cartpole", runner, *options) == (
+        "100 gradients in a row are not finite: training diverged. Try a smaller optimizer.learning_rate. "
+        "The last good checkpoint: --resume runs/x --checkpoint 0"
+    )
 
 
 @pytest.mark.usefixtures("_toy")
@@ -268,12 +272,27 @@ def test_a_damaged_run_is_not_resumed(file: str, text: str | None, message: str,
 
 
 def test_a_damaged_checkpoint_is_not_resumed(run: Path, capsys: Captured) -> None:
-    newest = max((run / "checkpoints").iterdir())
-    newest.write_bytes(newest.read_bytes()[:1000])
-    message = refused(capsys, "train", "--resume", run)
-    assert f"checkpoint {newest} cannot be read" in message
-    newest.unlink()  # as it says
-    assert command_line("train", "--resume", run) == 0
+    """The one before it is, and a line says so; the damaged file and the rows after it are moved aside."""
+    *_, before, newest = sorted((run / "checkpoints").iterdir())
+    step, damaged_step = (int(path.stem.removeprefix("step-")) for path in (before, newest))
+    content, rows = newest.read_bytes(), (run / "monitor.csv").read_bytes()
+    damaged = content[:5000] + bytes([content[5000] ^ 1]) + content[5001:]
+    newest.write_bytes(damaged)
+    assert "its bytes have changed since it was written (SHA-256)" in refused(
+        capsys, "train", "--resume", run, "--checkpoint", damaged_step
+    )
+    assert refused(capsys, "evaluate", run).endswith(f". The one before it: --checkpoint {step}")
+    assert command_line("train", "--resume", run, "--quiet") == 0
+    assert checkpoint(run)["session"]["steps"] >= 600
+    aside = run / "checkpoints/set-aside-1"
+    assert {path.name for path in aside.iterdir()} == {newest.name, "monitor.csv", "outcome.json"}
+    assert (aside / newest.name).read_bytes() == damaged
+    assert (aside / "monitor.csv").read_bytes() == rows
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert [(event["kind"], event["step"]) for event in events] == [
+        ("checkpoint_damaged", step),
+        ("set_aside", step),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -379,7 +398,7 @@ def test_files_that_may_not_grow(size: int, run: Path, tmp_path: Path) -> None:
 def test_a_disk_that_fills_up(trained: Path, tmp_path: Path) -> None:
     place = tmp_path / "runs"
     place.mkdir()
-    mounting = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", place], check=False)
+    mounting = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=False)
     if mounting.returncode != 0:
         pytest.skip("cannot mount here")
     try:

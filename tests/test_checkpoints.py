@@ -21,8 +21,8 @@ from a3c_zoo.runs.checkpoints import (
     checkpoint_file,
     checkpoint_steps,
     load_policy_state,
-    newest_checkpoint,
     read_policy,
+    resumable_checkpoint,
     step_file,
     write_checkpoint,
 )
@@ -108,7 +108,7 @@ def test_save_and_load(directory: RunDirectory) -> None:
     assert saved.agent.pop("tensor").tolist() == [0, 1, 2]
     assert saved.agent == {"more": [1, {"a": None}]}
     assert saved.state == PolicyState(7, STATE.seconds)
-    assert newest_checkpoint(directory).state == replace(STATE, steps=12)
+    assert resumable_checkpoint(directory).state == replace(STATE, steps=12)
     assert load_policy_state(directory).state == load_policy_state(directory, "000012").state
 
 
@@ -121,12 +121,12 @@ def current_umask() -> int:
 def test_format_1_is_read_and_written_key_by_key(directory: RunDirectory) -> None:
     path = directory.checkpoints / "step-000000000007.pt"
     torch.save(FORMAT_1, path)
-    checkpoint = newest_checkpoint(directory)
+    checkpoint = resumable_checkpoint(directory)
     assert checkpoint.state == STATE
     assert checkpoint.agent["numbers"] == FORMAT_1["agent"]["numbers"]
     write_checkpoint(path, checkpoint.agent, checkpoint.state)
     written = torch.load(path, weights_only=True)
-    assert {**written, "agent": None} == {**FORMAT_1, "agent": None}
+    assert {**written, "agent": None} == {**FORMAT_1, "agent": None, "format": 2}
     assert written["agent"].keys() == FORMAT_1["agent"].keys()
 
 
@@ -134,11 +134,13 @@ def test_a_policy_alone(directory: RunDirectory) -> None:
     path = directory.checkpoints / "best.pt"
     torch.save({"format": 1, "agent": {"a": 1}, "session": {"steps": 7}}, path)
     assert read_policy(path).state == PolicyState(7)
+    with pytest.raises(RunDirectoryError, match=r"cannot go on from .*best.pt: it does not say where the run stood"):
+        resumable_checkpoint(directory, "best")
     write_checkpoint(path, {"a": 1}, PolicyState(7, greedy_return=1.0, sampled_return=2.0))
     assert load_policy_state(directory, "best").state == PolicyState(7, {}, 1.0, 2.0)
     os.rename(path, directory.checkpoints / "step-000000000007.pt")
     with pytest.raises(RunDirectoryError, match=r"cannot be read: it has no session\.episodes$"):
-        newest_checkpoint(directory)
+        resumable_checkpoint(directory)
 
 
 @pytest.mark.parametrize(
@@ -156,14 +158,14 @@ def test_a_wrong_key_is_named(key: str, value: Any, message: str, directory: Run
     session = {name: each for name, each in session.items() if each is not None}
     torch.save(FORMAT_1 | {"session": session}, directory.checkpoints / "step-000000000007.pt")
     with pytest.raises(RunDirectoryError) as raised:
-        newest_checkpoint(directory)
+        resumable_checkpoint(directory)
     assert f"step-000000000007.pt cannot be read: {message}" in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 def test_an_unknown_step(directory: RunDirectory) -> None:
     with pytest.raises(RunDirectoryError, match=r"has no checkpoint$"):
-        newest_checkpoint(directory)
+        resumable_checkpoint(directory)
     save(directory, 7)
     for which in ("8", "last", "-7", "7.0", ""):
         with pytest.raises(RunDirectoryError, match=f"has no checkpoint '{which}'; it has: final, 7"):
@@ -196,18 +198,24 @@ def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
             torch.save({"format": 1, "agent": {}}, path)
         case "agent":
             torch.save(FORMAT_1 | {"agent": 3}, path)
-    for read in (newest_checkpoint, load_policy_state):
+    for which in ("final", "7"):
         with pytest.raises(RunDirectoryError, match=r"step-000000000007.pt cannot be read") as raised:
-            read(directory)
+            load_policy_state(directory, which)
         assert "\n" not in str(raised.value)
-        assert "The one before it is at step 5" in str(raised.value)
+        assert str(raised.value).endswith(". The one before it: --checkpoint 5") == (which == "final")
+        assert "weights_only" not in str(raised.value)
     assert load_policy_state(directory, "5")
+    with pytest.raises(RunDirectoryError, match=r"step-000000000007.pt cannot be read"):
+        resumable_checkpoint(directory, "7")
+    resumed = resumable_checkpoint(directory)
+    assert resumed.state.steps == 5
+    assert [("step-000000000007.pt cannot be read" in why) for why in resumed.damaged] == [True]
 
 
 def test_a_checkpoint_of_another_format(directory: RunDirectory) -> None:
     torch.save({"format": 99}, directory.checkpoints / "step-000000000007.pt")
-    with pytest.raises(RunDirectoryError, match="has format 99; this version reads 1"):
-        newest_checkpoint(directory)
+    with pytest.raises(RunDirectoryError, match="has format 99; this version reads 1 and 2"):
+        resumable_checkpoint(directory)
 
 
 def test_a_full_disk_costs_nothing_that_was_there(directory: RunDirectory) -> None:
@@ -217,7 +225,7 @@ def test_a_full_disk_costs_nothing_that_was_there(directory: RunDirectory) -> No
             with pytest.raises(RunDirectoryError, match=rf"cannot write .*step-00000000000{step}.pt: File too large"):
                 save(directory, step, data=torch.arange(10_000))
     assert [path.name for path in directory.checkpoints.iterdir()] == ["step-000000000007.pt"]
-    assert len(newest_checkpoint(directory).agent["data"]) == 1000
+    assert len(resumable_checkpoint(directory).agent["data"]) == 1000
 
 
 def test_killed_while_writing(directory: RunDirectory, tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ from a3c_zoo.comparison.evaluations import (
 from a3c_zoo.comparison.plan import Plan, listed, make_plan
 from a3c_zoo.comparison.trainings import ComparisonWatcher, look_at, new_name, train_plan
 from a3c_zoo.errors import ZooError
+from a3c_zoo.runs.checkpoints import checkpoint_steps
+from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_runs import Running, command_line, environ, episodes, toy_installed
 from tests.waits import LIMIT_S
 
@@ -137,7 +139,8 @@ def test_runs_end_at_the_budget_and_leave_the_same_checkpoints(compared: Compare
     for run in compared.runs:
         outcome = json.loads((run / "outcome.json").read_text())
         assert (outcome["reason"], outcome["evaluation"], outcome["evaluation_s"]) == ("steps", None, 0)
-        steps = sorted(int(path.stem.removeprefix("step-")) for path in (run / "checkpoints").iterdir())
+        first, *steps = checkpoint_steps(RunDirectory(run))
+        assert first == 0
         assert len(steps) == 10
         assert all(0 <= step - due < 8 * 32 for step, due in zip(steps, range(400, 4001, 400), strict=True))
         timing = json.loads((run / "timing.json").read_text())
@@ -148,7 +151,7 @@ def test_runs_end_at_the_budget_and_leave_the_same_checkpoints(compared: Compare
 def test_every_checkpoint_is_played_sampled_and_greedy(compared: Compared) -> None:
     for run in compared.runs:
         content = json.loads((run / "evaluations.json").read_text())
-        steps = sorted(int(path.stem.removeprefix("step-")) for path in (run / "checkpoints").iterdir())
+        steps = checkpoint_steps(RunDirectory(run))[1:]
         played = [(each["steps"], each["deterministic"]) for each in content["evaluations"]]
         assert played == [(step, deterministic) for step in steps for deterministic in (False, True)]
         assert {each["episodes"] for each in content["evaluations"]} == {EPISODES}

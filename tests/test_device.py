@@ -16,7 +16,7 @@ from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.networks import OnDevice, check_device
 from a3c_zoo.learning.objective import differentiate
 from a3c_zoo.plugins import builtins
-from a3c_zoo.runs.checkpoints import newest_checkpoint
+from a3c_zoo.runs.checkpoints import resumable_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from tests.test_precision import OBJECTIVE, N, model, off_by, pictures, rollout
 from tests.waits import LIMIT_S
@@ -98,7 +98,7 @@ def test_outputs_and_gradients_agree_with_the_cpu(name: str) -> None:
 def test_it_trains_saves_and_acts_on_the_cpu(tmp_path: Path, options: dict[str, Any]) -> None:
     outcome = a3c_zoo.train("pong", device="cuda", steps=2_000, workers=1, runs_dir=tmp_path, **options)
     assert outcome.steps >= 2_000
-    for tensor in _tensors(newest_checkpoint(RunDirectory(outcome.run)).agent):
+    for tensor in _tensors(resumable_checkpoint(RunDirectory(outcome.run)).agent):
         assert tensor.device.type == "cpu"
     policy = a3c_zoo.load_agent(outcome.run)
     action, _ = policy.predict(torch.zeros((4, 42, 42) if not options else (4, 84, 84), dtype=torch.uint8).numpy())

@@ -15,6 +15,8 @@ from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
+from a3c_zoo.runs.checkpoints import checkpoint_steps
+from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import CHECK_EVALUATIONS
@@ -121,7 +123,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def steps_of(run: Path) -> list[int]:
-    return sorted(int(path.stem.removeprefix("step-")) for path in (run / "checkpoints").iterdir())
+    return checkpoint_steps(RunDirectory(run))[1:]
 
 
 def test_the_same_seed_plays_the_same_episodes(run: Path) -> None:

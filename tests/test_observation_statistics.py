@@ -13,7 +13,7 @@ import torch
 
 import a3c_zoo
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
-from a3c_zoo.runs.checkpoints import newest_checkpoint
+from a3c_zoo.runs.checkpoints import resumable_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from tests.waits import LIMIT_S
 
@@ -102,7 +102,7 @@ def test_the_network_sees_normalised_observations_and_clips_them() -> None:
 
 
 def saved(run: Path) -> dict:
-    return newest_checkpoint(RunDirectory(run)).agent
+    return resumable_checkpoint(RunDirectory(run)).agent
 
 
 def test_two_real_workers_gather_what_they_saw(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoints import newest_checkpoint
+from a3c_zoo.runs.checkpoints import resumable_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 
 T, N, ACTIONS = 5, 4, 6
@@ -268,7 +268,7 @@ def test_workers_train_in_bfloat16_on_parameters_in_float32(tmp_path: Path) -> N
     assert (outcome.reason, outcome.steps >= 200) == ("steps", True)
     config = yaml.safe_load((outcome.run / "config.yml").read_text())
     assert config["network"]["precision"] == "bfloat16"
-    state = newest_checkpoint(RunDirectory(outcome.run)).agent
+    state = resumable_checkpoint(RunDirectory(outcome.run)).agent
     parameters = state["model"]["parameters"]
     assert parameters.dtype == torch.float32
     assert torch.isfinite(parameters).all()

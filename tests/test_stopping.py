@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import a3c_zoo
 from a3c_zoo.plugins.registry import get_registry
@@ -16,7 +15,7 @@ from a3c_zoo.records import Outcome
 from a3c_zoo.runs.checkpoints import checkpoint_file
 from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_baselines import one_thread
-from tests.toys_runs import checkpoint, episodes, toy_installed
+from tests.toys_runs import checkpoint, episodes, toy_installed, write_content
 from tests.waits import LIMIT_S
 
 AGENTS = sorted(get_registry().agents)
@@ -64,7 +63,7 @@ def test_episodes_that_nobody_could_tell_of_any_more(agent: str, tmp_path: Path)
     run = train(agent, tmp_path, episodes=30, time_limit_s=LIMIT_S).run
     saved = checkpoint(run)
     saved["agent"]["counters"][0, 3] += 25
-    torch.save(saved, checkpoint_file(RunDirectory(run), "final"))
+    write_content(checkpoint_file(RunDirectory(run), "final"), saved)
     resumed = a3c_zoo.train(resume=run, episodes=60, time_limit_s=LIMIT_S)
     assert (resumed.reason, resumed.detail) == ("episodes", "60 episodes done")
 

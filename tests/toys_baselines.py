@@ -13,7 +13,7 @@ import torch
 import a3c_zoo
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoints import newest_checkpoint
+from a3c_zoo.runs.checkpoints import resumable_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.setup import SilentObserver
 from a3c_zoo.testing import plugin_distribution
@@ -73,7 +73,7 @@ def train(folder: Path, agent: str, steps: int, env: str = "cartpole", **options
 
 def agent_state(run: Path) -> dict[str, Any]:
     """The agent's part of the newest checkpoint."""
-    state = newest_checkpoint(RunDirectory(run)).agent
+    state = resumable_checkpoint(RunDirectory(run)).agent
     return state
 
 

@@ -26,6 +26,7 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.checkpoint_bytes import to_bytes
 from a3c_zoo.runs.checkpoints import checkpoint_file
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
@@ -294,6 +295,11 @@ def checkpoint(run: Path, which: str = "final") -> dict[str, Any]:
     """A checkpoint's content, as it lies on the disk."""
     content: dict[str, Any] = torch.load(checkpoint_file(RunDirectory(run), which), weights_only=True)
     return content
+
+
+def write_content(path: Path, content: dict[str, Any]) -> None:
+    """Writes a checkpoint with this content, and its digest."""
+    path.write_bytes(to_bytes(content))
 
 
 def assert_same_training(one: Any, other: Any, where: str = "") -> None:

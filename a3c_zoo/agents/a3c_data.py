@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CDataConfig
-from a3c_zoo.agents.context import OnTick, State, WorkerContext, loading
+from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.learner import HandoverWorker, Learner, make_ring
 from a3c_zoo.agents.training import train
 from a3c_zoo.config import Config
@@ -27,6 +27,7 @@ from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import descend, forward
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
+from a3c_zoo.saved_state import fitting, loading
 
 
 def hand_over_micro_batch(worker: HandoverWorker) -> None:
@@ -89,7 +90,8 @@ class DataLearner(Learner):
             with loading():
                 self._taken = len(state["batch"]["observations"])
                 for name, part in self._batch.items():
-                    part[: self._taken] = state["batch"][name]
+                    taken = part[: self._taken]
+                    taken.copy_(fitting(state["batch"][name], taken, f"batch.{name}"))
 
     def take(self, slot: dict[str, Tensor]) -> bool:
         for name, part in self._batch.items():

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CGradConfig
-from a3c_zoo.agents.context import OnTick, State, WorkerContext, loading
+from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.learner import HandoverWorker, Learner, make_ring
 from a3c_zoo.agents.training import train
 from a3c_zoo.learning.model import Model
@@ -22,10 +22,11 @@ from a3c_zoo.learning.objective import descend, forward
 from a3c_zoo.learning.optimizers import clip_by_global_norm
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
+from a3c_zoo.saved_state import fitting, loading
 
 
 def hand_over_gradient(worker: HandoverWorker) -> None:
-    """Differentiates the complete windows, and fills one slot with the clipped gradient."""
+    """Differentiates the complete windows, and fills one slot with the clipped gradient, unless it is not finite."""
     windows, rows, model = worker.windows, worker.windows.num_steps, worker.model
     wanted = worker.wants_metrics()
     model.flat.zero_gradients()
@@ -44,7 +45,8 @@ def hand_over_gradient(worker: HandoverWorker) -> None:
         wanted,
     )
     gradient = model.flat.wide_gradients()
-    clip_by_global_norm(gradient, worker.optimizer_config.max_grad_norm)
+    if not worker.accepts(clip_by_global_norm(gradient, worker.optimizer_config.max_grad_norm)):
+        return
     slot = worker.claim()
     slot["gradient"].copy_(gradient)
     worker.commit(slot)
@@ -62,7 +64,7 @@ class GradientLearner(Learner):
         self._sum = torch.zeros_like(context.parameters)
         if state:
             with loading():
-                self._sum.copy_(state["sum"])
+                self._sum.copy_(fitting(state["sum"], self._sum, "sum"))
 
     def take(self, slot: dict[str, Tensor]) -> bool:
         if len(self.versions) == 1:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,40 +11,44 @@ from torch import Tensor
 
 from a3c_zoo.config import Config
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.counters import EPISODES, NUM_COLUMNS, STEPS, UPDATES, Counters
 from a3c_zoo.learning.model import Model, SavedModel, Spaces
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import optimizer_class
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.records import RunContext
+from a3c_zoo.saved_state import fitting, from_plain, loading
 
 #: The state dictionary of a worker or learner, one part of a checkpoint.
 State = dict[str, Any]
+#: Columns of the counters in checkpoints of format 1.
+FORMAT_1_COLUMNS = 4
 #: Called while a worker or learner works or waits; may raise to stop it.
 OnTick = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ActingState:
-    """The part of an agent's state that acting needs."""
+    """The part of an agent's state that acting needs. resumes: how often the run was resumed."""
 
     model: SavedModel
+    resumes: Annotated[int, Field(alias="session", ge=0)] = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentState(ActingState):
     """The agent's part of a checkpoint.
 
     Attributes:
         optimizer: moments that all workers share, empty where each worker keeps its own.
-        counters: the tensor of `Counters`. resumes: how often the run was resumed.
-        workers: the state of each worker, the learner's last; empty after a failure.
+        counters: the tensor of `Counters`.
+        workers: the state of each worker, the learner's last; empty before the first rollout and after a failure.
     """
 
+    resumes: Annotated[int, Field(alias="session", ge=0)]
     optimizer: dict[str, InstanceOf[Tensor]]
     counters: InstanceOf[Tensor]
-    resumes: Annotated[int, Field(alias="session")]
     workers: list[State]
 
 
@@ -76,18 +79,47 @@ class WorkerContext:
     exchange: Any = None
 
 
+def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> AgentState | None:
+    """Reads and validates the checkpoint that a run goes on from; None for a new run.
+
+    A checkpoint for acting is completed: with the run's counts, and without states of workers.
+
+    Raises:
+        RunDirectoryError: a part is missing, or does not fit the run.
+    """
+    config, counts = context.config, context.acting_counts
+    if context.checkpoint is None:
+        return None
+    assert context.network is not None
+    num_members = config.run.workers + has_learner
+    counters = Counters.zeros(num_members)
+    with loading():
+        if counts is None:
+            saved = from_plain(AgentState, context.checkpoint, "agent")
+        else:
+            acting = from_plain(ActingState, context.checkpoint, "agent")
+            Counters(counters).row(0)[[STEPS, UPDATES, EPISODES]] = counts.steps, counts.updates, context.episodes
+            saved = AgentState(acting.model, resumes=acting.resumes, optimizer={}, counters=counters, workers=[])
+        saved.model.check(spaces, context.network, config, num_members)
+        columns = FORMAT_1_COLUMNS if saved.counters.shape[-1:] == (FORMAT_1_COLUMNS,) else NUM_COLUMNS
+        fitting(saved.counters, counters[:, :columns], "agent.counters")
+        if len(saved.workers) not in (0, num_members):
+            raise RunDirectoryError(f"agent.workers has {len(saved.workers)} states there, {num_members} here")
+    return saved
+
+
 def worker_context(
     context: RunContext, model: Model, exchange: Any, has_learner: bool, saved: AgentState | None
 ) -> WorkerContext:
     """Returns what the workers of a new run get, or those of a run that goes on from its checkpoint.
 
     Args:
-        exchange: see `WorkerContext`. saved: the checkpoint.
+        exchange: see `WorkerContext`. saved: what `agent_state` returned.
         has_learner: the last row of the counters is a learner's. It alone applies gradients, so the context holds the
             moments even where `optimizer.shared_statistics` is false.
 
     Raises:
-        RunDirectoryError: the checkpoint's tensors are not those of this run.
+        RunDirectoryError: the checkpoint's moments are not those of this run.
     """
     config = context.config
     assert config.optimizer is not None
@@ -101,13 +133,12 @@ def worker_context(
     if config.optimizer.shared_statistics or has_learner:
         moments = optimizer_class(context.optimizer).moments(parameters, config.optimizer)
     if saved:
-        model.check_shapes(saved.model.shapes)
-        with loading():
-            parameters.copy_(saved.model.parameters)
-            counters[:, : saved.counters.shape[1]].copy_(saved.counters)  # of an older version: fewer columns
-            if statistics is not None:
-                statistics.copy_(saved.model.statistics)  # type: ignore[arg-type]  # None is a TypeError
-        fill(moments or {}, saved.optimizer)
+        parameters.copy_(saved.model.parameters)
+        counters[:, : saved.counters.shape[1]].copy_(saved.counters)  # of an older version: fewer columns
+        if statistics is not None and saved.model.statistics is not None:
+            statistics.copy_(saved.model.statistics)
+        if context.acting_counts is None:
+            fill(moments or {}, saved.optimizer)
     if not context.serial:
         share(parameters, counters, *([] if statistics is None else [statistics]), *(moments or {}).values())
     return WorkerContext(
@@ -128,18 +159,8 @@ def worker_context(
 def fill(moments: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
     """Copies an optimizer's saved moments into its own; see `loading`."""
     with loading():
+        if saved.keys() != moments.keys():
+            there, here = (", ".join(sorted(map(str, each))) or "none" for each in (saved, moments))
+            raise RunDirectoryError(f"its moments are {there} there, {here} here")
         for name, tensor in moments.items():
-            tensor.copy_(saved[name])
-
-
-@contextmanager
-def loading() -> Iterator[None]:
-    """Within the context, parts of a checkpoint are copied into those of this run.
-
-    Raises:
-        RunDirectoryError: they are missing, or do not fit.
-    """
-    try:
-        yield
-    except (KeyError, RuntimeError, TypeError, ValueError, RunDirectoryError) as error:
-        raise RunDirectoryError(f"the checkpoint does not fit the run's config.yml: {error}") from error
+            tensor.copy_(fitting(saved[name], tensor, f"moment {name}"))

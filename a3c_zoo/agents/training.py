@@ -8,19 +8,19 @@ from multiprocessing.synchronize import Lock
 from typing import Any
 
 from a3c_zoo.agents.configs import HandoverConfig, LossConfig
-from a3c_zoo.agents.context import ActingState, AgentState, OnTick, State, WorkerContext, loading, worker_context
+from a3c_zoo.agents.context import ActingState, AgentState, OnTick, State, WorkerContext, agent_state, worker_context
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.memory import check_memory
-from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, probe_spaces, saved_model
+from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, probe_spaces, saved_model
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, Worker, WorkerFactory, supervise
 from a3c_zoo.processes.faults import Replacements
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.probe import probe_in_child
 from a3c_zoo.processes.serial import SerialCrew
-from a3c_zoo.records import RunContext, Snapshot
+from a3c_zoo.records import Report, RunContext, Snapshot
 from a3c_zoo.saved_state import from_plain, to_plain
 
 
@@ -56,9 +56,8 @@ def train(
         update_samples=agent.samples_per_update(config.env.num_envs) if config.run.device == "cpu" else 0,
         number_bytes=2 if config.network.computes_in == "bfloat16" else 4,
     )
+    saved = agent_state(context, spaces, learner is not None)  # before there is a network of the wrong size
     model = Model.create(spaces, context.network, config)
-    with loading():
-        saved = from_plain(AgentState, context.checkpoint, "agent") if context.checkpoint else None
     shared = worker_context(context, model, exchange(model) if exchange else None, learner is not None, saved)
     factory = worker if learner is None else partial(build, (worker, learner))
     crew = _crew(context, factory, shared, learner is not None, saved.workers if saved else None)
@@ -125,15 +124,28 @@ def _snapshot(model: Model, shared: WorkerContext, crew: Crew) -> Snapshot:
 
     def state() -> dict[str, Any]:
         moments = {name: tensor.clone() for name, tensor in (shared.moments or {}).items()}
-        return to_plain(AgentState(saved(), moments, shared.counters.clone(), shared.resumes, crew.states()))
+        model = saved()
+        return to_plain(
+            AgentState(
+                model,
+                resumes=shared.resumes,
+                optimizer=moments,
+                counters=shared.counters.clone(),
+                workers=crew.states(),
+            )
+        )
 
-    return Snapshot(state, lambda: to_plain(ActingState(saved())))
+    counters = Counters(shared.counters)
+    return Snapshot(
+        state,
+        lambda: to_plain(ActingState(saved(), shared.resumes)),
+        lambda: Report(steps=counters.steps, updates=counters.updates),
+    )
 
 
 def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:
     """Rebuilds the policy of a checkpoint; `AgentEntry.load` of every agent with workers."""
     assert network is not None
     saved = from_plain(ActingState, state, "agent").model
-    model = Model(Spaces.from_state_dict(saved.spaces), network, config)
-    model.load(saved)
+    model = Model.load(saved, network, config)
     return ModelPolicy(model.spaces, model.network, config.run.seed)

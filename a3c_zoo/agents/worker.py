@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig, TextbookConfig
-from a3c_zoo.agents.context import OnTick, State, WorkerContext, fill, loading
-from a3c_zoo.errors import ConfigError
+from a3c_zoo.agents.context import OnTick, State, WorkerContext, fill
+from a3c_zoo.errors import ConfigError, DivergedError
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.counters import EPISODES, REPLACED, STEPS, UPDATES, Counters
@@ -29,10 +30,15 @@ from a3c_zoo.learning.optimizers import (
 )
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.records import Episode, Report
+from a3c_zoo.saved_state import loading, not_finite
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
 
 #: Seconds between two updates whose metrics are computed: often enough for a plot, and cheap.
 METRICS_EVERY_S = 0.05
+
+#: A run ends after so many gradients of one worker or learner in a row that are not finite. One rollout of PPO may give
+#: dozens of them; parameters that have diverged give no others.
+MOST_SKIPPED_IN_A_ROW = 100
 
 #: Staleness is reported over this many of the newest updates.
 STALENESS_WINDOW = 1000
@@ -65,6 +71,7 @@ class Member:
         self._objective = objective_of(config.agent)
         self._report = Report(worker=rank)
         self._next_metrics_s = 0.0
+        self._skipped_in_a_row = 0
 
     def finish(self) -> None:
         """A worker has nothing left to do at a standstill."""
@@ -78,10 +85,31 @@ class Member:
         """Whether the metrics of the next update are due: then they are computed and given to `tell`."""
         return time.monotonic() >= self._next_metrics_s
 
+    def accepts(self, norm: float) -> bool:
+        """Whether a gradient of this L2 norm may be applied; counts the gradients that are not finite.
+
+        Raises:
+            DivergedError: too many in a row are not finite (`MOST_SKIPPED_IN_A_ROW`).
+        """
+        if math.isfinite(norm):
+            self._skipped_in_a_row = 0
+            return True
+        self._report.skipped += 1
+        self._skipped_in_a_row += 1
+        if self._skipped_in_a_row == MOST_SKIPPED_IN_A_ROW:
+            raise DivergedError(
+                f"{MOST_SKIPPED_IN_A_ROW} gradients in a row are not finite: training diverged. "
+                "Try a smaller optimizer.learning_rate"
+            )
+        return False
+
     def tell(self, metrics: dict[str, float]) -> None:
-        """Puts the metrics of an update into the next report, with the mean and 95th percentile of staleness."""
+        """Puts the metrics of an update into the next report, with the mean and 95th percentile of staleness.
+
+        Metrics that are not finite are left out: they are those of a gradient that is not applied.
+        """
         self._next_metrics_s = time.monotonic() + METRICS_EVERY_S
-        self._report.metrics |= metrics
+        self._report.metrics |= {name: value for name, value in metrics.items() if math.isfinite(value)}
         if self.staleness:
             ordered = sorted(self.staleness)
             self._report.metrics |= {
@@ -198,17 +226,22 @@ class Applier:
         self._member, self._budget, self._lock = member, context.config.run.steps, lock or nullcontext()
 
     def apply(self, gradient: Tensor, versions: Iterable[int]) -> dict[str, float]:
-        """Clips a gradient `[P]` in place and applies it at the scheduled learning rate.
+        """Clips a gradient `[P]` in place and applies it at the scheduled learning rate, unless it is not finite.
 
         Args:
             versions: for each part of the gradient, the count of updates when its parameters were pulled.
 
         Returns:
             Metrics: the gradient's norm before clipping, and the learning rate.
+
+        Raises:
+            DivergedError: see `Member.accepts`.
         """
         member, config = self._member, self._config
         norm = clip_by_global_norm(gradient, config.max_grad_norm)
         rate = learning_rate_at(config, member.counters.steps, self._budget)
+        if not member.accepts(norm):
+            return {"grad_norm": norm, "learning_rate": rate}
         with self._lock:
             updates = member.counters.updates
             member.staleness.extend(updates - version for version in versions)
@@ -218,9 +251,15 @@ class Applier:
         return {"grad_norm": norm, "learning_rate": rate}
 
     def state_dict(self) -> State:
-        """A copy of the member's own moments, under `optimizer`; empty where all workers share theirs."""
+        """A copy of the member's own moments, under `optimizer`; empty where all workers share theirs.
+
+        Raises:
+            DivergedError: a moment is not finite.
+        """
         if self._own_moments is None:
             return {}
+        if place := not_finite(self._own_moments):
+            raise DivergedError(f"the moment {place} of a worker has numbers that are not finite: training diverged")
         return {"optimizer": {name: tensor.clone() for name, tensor in self._own_moments.items()}}
 
 

@@ -21,6 +21,7 @@ from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import supervise
 from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.records import Episode, Report, RunContext, Snapshot
+from a3c_zoo.saved_state import loading
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
 
 
@@ -75,8 +76,10 @@ def run(context: RunContext) -> None:
     spaces = probe_spaces(entry, None, config, context.supported_spaces)
     check_memory(spaces.observations, workers=1, num_envs=num_envs, stored_steps=num_steps)
     network = UniformNetwork(spaces.actions.num_logits)
-    resumes = saved["session"] + 1 if saved else 0
-    steps = torch.tensor([saved["steps"] if saved else 0])
+    resumes, steps = 0, torch.zeros(1, dtype=torch.int64)
+    if saved is not None:
+        with loading():
+            resumes, steps[0] = int(saved["session"]) + 1, int(saved["steps"])
 
     def worker(_: None, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> RandomWorker:
         env = make_vector_env(entry, config.env, num_envs, seed_for(seed, SEED_ENV, rank))
@@ -89,7 +92,8 @@ def run(context: RunContext) -> None:
             on_tick,
         )
         if state:
-            collector.load_state_dict(state["collector"])
+            with loading():
+                collector.load_state_dict(state["collector"])
         return RandomWorker(collector, network, steps)
 
     crew = SerialCrew(worker, None, 1, saved["workers"] if saved else None)
@@ -97,7 +101,7 @@ def run(context: RunContext) -> None:
     def state() -> dict[str, Any]:
         return {"spaces": spaces.state_dict(), "session": resumes, "steps": int(steps), "workers": crew.states()}
 
-    supervise(crew, context, Snapshot(state))
+    supervise(crew, context, Snapshot(state, counts=lambda: Report(steps=int(steps))))
 
 
 def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:

@@ -25,6 +25,7 @@ from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import REPORT_EVERY_S
 from a3c_zoo.records import Episode, Report, RunContext, Snapshot
+from a3c_zoo.saved_state import loading
 from a3c_zoo.seeds import SEED_ENV, seed_for
 
 try:
@@ -74,7 +75,10 @@ class RunCallback(BaseCallback):
     def __init__(self, context: RunContext, model: OnPolicyAlgorithm, updates: int, resumes: int) -> None:
         super().__init__()
         self._context, self._updates = context, updates
-        self.snapshot = Snapshot(lambda: {**saved_state(model), "updates": self._updates, "session": resumes})
+        self.snapshot = Snapshot(
+            lambda: {**saved_state(model), "updates": self._updates, "session": resumes},
+            counts=lambda: Report(steps=model.num_timesteps, updates=self._updates),
+        )
         model.policy.optimizer.register_step_post_hook(self._count_update)
         self._next_pause = 0
         self._episodes: list[Episode] = []
@@ -127,15 +131,18 @@ def run(context: RunContext) -> None:
             into memory.
     """
     entry, config, saved = context.entry, context.config, context.checkpoint
-    resumes = saved["session"] + 1 if saved else 0
+    resumes = updates = 0
+    if saved is not None:
+        with loading():
+            resumes, updates = int(saved["session"]) + 1, int(saved["updates"])
     # The run's own seed, of 32 bits as NumPy requires: SB3's users find their own results again.
     seed = seed_for(config.run.seed, SEED_ENV, resumes) if resumes else config.run.seed % 2**32
     _check_memory(entry, config)
     env = make_stack(entry, config, config.env.num_envs, seed)
     try:
         model = build_model(entry, config, env, seed, config.run.device)
-        callback = RunCallback(context, model, saved["updates"] if saved else 0, resumes)
-        if saved:
+        callback = RunCallback(context, model, updates, resumes)
+        if saved is not None:
             restore(model, saved)
         try:
             # The run decides its end between rollouts.

@@ -20,8 +20,9 @@ from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecTranspose
 from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3PPOConfig
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
-from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError, ZooError
+from a3c_zoo.errors import ConfigError, ObservationError, ZooError
 from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.saved_state import fitting, loading
 
 ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
     "tanh": torch.nn.Tanh,
@@ -171,13 +172,13 @@ def restore(model: OnPolicyAlgorithm, state: Mapping[str, Any]) -> None:
     Raises:
         RunDirectoryError: the state is of a model of another shape.
     """
-    try:
+    with loading():
         model.policy.load_state_dict(state["policy"])
         model.policy.optimizer.load_state_dict(state["optimizer"])
-        model.num_timesteps, model._n_updates = state["steps"], state["n_updates"]
-    except (KeyError, RuntimeError, ValueError) as error:
-        detail = " ".join(str(error).split())
-        raise RunDirectoryError(f"the checkpoint does not fit the run's config.yml: {detail}") from error
+        for parameter, moments in model.policy.optimizer.state.items():  # torch does not compare them
+            for name, moment in moments.items():
+                fitting(moment, parameter if moment.dim() else moment, f"optimizer.{name}")
+        model.num_timesteps, model._n_updates = int(state["steps"]), int(state["n_updates"])
 
 
 class SB3Policy:

@@ -41,6 +41,11 @@ from a3c_zoo.output import drop_lost_output
     shell_complete=complete_run,
     help="Continue a run. Limits count from the start of the run.",
 )
+@click.option(
+    "--checkpoint",
+    metavar="STEP|best",
+    help="With --resume: the checkpoint to continue from; later ones are moved aside.  [default: the newest]",
+)
 @click.option("--name", metavar="TEXT", help="Name of the run directory.")
 @kept_runs_option
 @trust_option

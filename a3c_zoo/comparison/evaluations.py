@@ -138,7 +138,7 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
     from a3c_zoo.runs.evaluation import EvaluationTask  # torch: reading needs none
 
     directory, registry = RunDirectory(run, is_trusted=True), get_registry()  # its configuration is the planned one
-    known = checkpoint_steps(directory)
+    known = [step for step in checkpoint_steps(directory) if step]  # the first one has learned nothing
     if not known:
         raise RunDirectoryError("it has no checkpoint")
     done = {each.steps for each in kept_evaluations(run, episodes)}

@@ -221,7 +221,7 @@ def _settings(registry: Registry, entry: EnvEntry, method: Method, budget: Budge
     A run ends with its budget and nowhere else. Checkpoints come at equal parts of it. Nothing plays beside training.
     """
     usual = resolve_config(registry, entry, method.agent)
-    settings: dict[str, Any] = {"run.stop_when_solved": False}
+    settings: dict[str, Any] = {"run.stop_when_solved": False, "run.keep_checkpoints": None}
     if method.stack:
         settings["env.stack"] = method.stack
     if budget.steps is not None:

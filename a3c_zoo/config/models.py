@@ -65,6 +65,12 @@ class RunConfig(Section):
     disk_patience_s: float = Field(
         3600.0, ge=0, description="a run ends if the disk takes no checkpoint for this time, in seconds"
     )
+    keep_checkpoints: int | None = Field(
+        5,
+        ge=1,
+        description="number of newest checkpoints that are kept, besides the best and one in each tenth of the budget; "
+        "null: all",
+    )
     evaluation_episodes: int = Field(100, ge=1, le=100_000, description="number of episodes of an evaluation")
     evaluation_envs: int = Field(20, ge=1, le=1024, description="environments of an evaluation, stepped together")
     evaluation_every_s: float | None = Field(

@@ -19,6 +19,7 @@ from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.returns import Bools, Floats
 from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.saved_state import fitting
 
 
 @dataclass(slots=True)
@@ -225,11 +226,11 @@ class Collector:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from `state_dict`."""
-        self.generator.set_state(state["sampling"])
+        self.generator.set_state(fitting(state["sampling"], self.generator.get_state(), "collector.sampling"))
         if "env" in state:
             self.env.set_state(state["env"])  # type: ignore[attr-defined]
             for name, array in self._newest_row().items():
-                array[:] = state[name].numpy()
+                array[:] = fitting(state[name], torch.from_numpy(array), f"collector.{name}").numpy()
 
 
 class EpisodeAccounts:

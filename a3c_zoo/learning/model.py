@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +17,7 @@ from pydantic import InstanceOf
 from torch import Tensor
 
 from a3c_zoo.config import Config
-from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError
+from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError, type_and_message
 from a3c_zoo.learning.actions import (
     ActionDistribution,
     Gaussian,
@@ -31,6 +33,7 @@ from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_object
+from a3c_zoo.saved_state import fitting
 from a3c_zoo.seeds import SEED_NETWORK, seed_for
 
 
@@ -73,8 +76,11 @@ class Spaces:
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> Spaces:
-        """Rebuilds the spaces from a `state_dict`."""
-        return cls(ObservationSpec.from_state_dict(state["observation"]), distribution_from(state["action"]))
+        """Rebuilds the spaces from a `state_dict`. Raises RunDirectoryError if it is none."""
+        try:
+            return cls(ObservationSpec.from_state_dict(state["observation"]), distribution_from(state["action"]))
+        except Exception as error:
+            raise RunDirectoryError(f"the checkpoint's spaces cannot be read: {type_and_message(error)}") from error
 
 
 def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
@@ -119,6 +125,36 @@ class SavedModel:
     parameters: InstanceOf[Tensor]
     statistics: InstanceOf[Tensor] | None
 
+    def check(self, spaces: Spaces, entry: NetworkEntry, config: Config, num_members: int | None = None) -> None:
+        """Compares shapes, dtypes and numbers of elements with those of a network, before it has any memory.
+
+        Args:
+            num_members: rows of the observation statistics; None for any number.
+
+        Raises:
+            RunDirectoryError: the checkpoint is of another network.
+        """
+        module = sketch(spaces, entry, config)
+        shapes = shapes_of(module)
+        for theirs, ours in itertools.zip_longest(self.shapes, shapes):
+            if theirs is None or ours is None:
+                raise RunDirectoryError(
+                    f"the checkpoint is of another network: {len(self.shapes)} parameters there, {len(shapes)} here"
+                )
+            if theirs != ours:
+                found = " ".join(map(str, theirs))[:100]
+                raise RunDirectoryError(
+                    f"the checkpoint is of another network: {found} there, {ours[0]} {ours[1]} here"
+                )
+        size = sum(prod(shape) for _, shape in shapes)
+        fitting(self.parameters, torch.empty(size, device="meta"), "agent.model.parameters")
+        if module.normalizes:
+            there = self.statistics
+            rows = num_members or (0 if there is None or not there.dim() else len(there))
+            with torch.device("meta"):
+                like = ObservationStatistics.zeros(rows, spaces.observations.num_features)
+            fitting(self.statistics, like, "agent.model.statistics")
+
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -135,10 +171,7 @@ class Model:
         self.spaces = spaces
         self.config = config
         self.device = device
-        num_logits = spaces.actions.num_logits
-        self.module: ActorCritic = load_object(entry.factory)(spaces.observations, num_logits, config.network)
-        if isinstance(spaces.actions, Gaussian) and not isinstance(spaces.actions, UniformBox):
-            self.module = WithDeviations(self.module, num_logits)
+        self.module = build_module(spaces, entry, config)
         self.flat = FlatParameters(self.module, DTYPES[config.network.computes_in], device)
         self.network = self.module if device == "cpu" else cast("ActorCritic", OnDevice(self.module, device))
 
@@ -149,21 +182,18 @@ class Model:
             torch.manual_seed(seed_for(config.run.seed, SEED_NETWORK))
             return cls(spaces, entry, config)
 
-    def shapes(self) -> list[list[Any]]:
-        """`[name, shape]` of each parameter, in their order in the flat tensor."""
-        return [[name, list(p.shape)] for name, p in self.module.named_parameters()]
+    @classmethod
+    def load(cls, saved: SavedModel, entry: NetworkEntry, config: Config) -> Model:
+        """Returns a model with a checkpoint's parameters and observation statistics.
 
-    def check_shapes(self, saved: list[list[Any]]) -> None:
-        """Raises RunDirectoryError if the shapes of a checkpoint are those of another network."""
-        if saved == self.shapes():
-            return
-        for theirs, ours in zip(saved, self.shapes(), strict=False):
-            if theirs != ours:
-                detail = f"{theirs[0]} {theirs[1]} there, {ours[0]} {ours[1]} here"
-                break
-        else:
-            detail = f"{len(saved)} parameters there, {len(self.shapes())} here"
-        raise RunDirectoryError(f"the checkpoint is of another network: {detail}")
+        Raises:
+            RunDirectoryError: the checkpoint is of another network.
+        """
+        spaces = Spaces.from_state_dict(saved.spaces)
+        saved.check(spaces, entry, config)
+        model = cls(spaces, entry, config)
+        model.pull(saved.parameters, saved.statistics)
+        return model
 
     def pull(self, parameters: Tensor, statistics: Tensor | None) -> None:
         """Copies shared parameters `[P]` and observation statistics, or None, into the network."""
@@ -176,16 +206,36 @@ class Model:
             mean, scale = ObservationStatistics(statistics).mean_and_scale()
             self.module.take_statistics(mean.to(self.device), scale.to(self.device))
 
-    def load(self, saved: SavedModel) -> None:
-        """Loads saved parameters and observation statistics."""
-        self.check_shapes(saved.shapes)
-        self.pull(saved.parameters, saved.statistics)
+
+def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCritic:
+    """Builds a network for spaces, with initial parameters."""
+    num_logits = spaces.actions.num_logits
+    module: ActorCritic = load_object(entry.factory)(spaces.observations, num_logits, config.network)
+    is_gaussian = isinstance(spaces.actions, Gaussian) and not isinstance(spaces.actions, UniformBox)
+    return WithDeviations(module, num_logits) if is_gaussian else module
+
+
+def sketch(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCritic:
+    """Builds a network on torch's device "meta", where parameters have shapes, but no numbers and no memory.
+
+    A network that cannot be built without numbers is built in the CPU's memory.
+    """
+    try:
+        with torch.device("meta"):
+            return build_module(spaces, entry, config)
+    except Exception:
+        return build_module(spaces, entry, config)
+
+
+def shapes_of(module: ActorCritic) -> list[list[Any]]:
+    """`[name, shape]` of each parameter, in their order in the flat tensor."""
+    return [[name, list(p.shape)] for name, p in module.named_parameters()]
 
 
 def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> SavedModel:
     """Copies parameters `[P]` and observation statistics, if any, for a checkpoint."""
     seen = None if statistics is None else ObservationStatistics(statistics).copy()
-    return SavedModel(model.spaces.state_dict(), model.shapes(), parameters.clone(), seen)
+    return SavedModel(model.spaces.state_dict(), shapes_of(model.module), parameters.clone(), seen)
 
 
 class ModelPolicy:

@@ -10,12 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from a3c_zoo.config import OptimizerConfig
-from a3c_zoo.errors import DivergedError
 from a3c_zoo.plugins.entries import OptimizerEntry, load_object
 
 
@@ -115,12 +113,9 @@ class RMSprop:
 def clip_by_global_norm(gradient: Tensor, max_norm: float | None) -> float:
     """Scales `gradient` `[P]` in place to an L2 norm of at most `max_norm`; returns the norm before.
 
-    Raises:
-        DivergedError: the gradient is not finite. Applied, it would destroy the parameters of every worker.
+    If the norm is not finite, the gradient must not be applied: it would destroy the parameters of every worker.
     """
     norm = float(torch.linalg.vector_norm(gradient))
-    if not np.isfinite(norm):
-        raise DivergedError("the gradient is not finite: training diverged. Try a smaller optimizer.learning_rate")
     if max_norm is not None and norm > max_norm:
         gradient.mul_(max_norm / (norm + 1e-6))
     return norm

@@ -39,8 +39,10 @@ class Core(nn.Module):
         self.is_lstm, self.size = kind == "lstm", size
         gates = 4 if self.is_lstm else 3
         for name, width in (("input", inputs), ("hidden", size)):
-            blocks = [nn.init.orthogonal_(torch.empty(size, width)) for _ in range(gates)]
-            self.register_parameter(f"{name}_weight", nn.Parameter(torch.cat(blocks)))
+            weight = torch.empty(gates * size, width)
+            for block in weight.chunk(gates):
+                nn.init.orthogonal_(block)
+            self.register_parameter(f"{name}_weight", nn.Parameter(weight))
         for name in ("input", "hidden"):
             self.register_parameter(f"{name}_bias", nn.Parameter(torch.zeros(gates * size)))
         self._weights = tuple(self.parameters())  # in the order of the arguments of torch's kernels

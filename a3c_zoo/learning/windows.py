@@ -11,6 +11,7 @@ from torch import Tensor
 
 from a3c_zoo.learning.returns import Bools, Floats, n_step_returns
 from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.saved_state import fitting
 
 
 class Windows:
@@ -124,7 +125,8 @@ class Windows:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from `state_dict`."""
         for array, steps in zip(self.rollout.arrays(), state["steps"], strict=True):
-            array[self.num_steps :] = steps.numpy()
+            part = array[self.num_steps :]
+            part[:] = fitting(steps, torch.from_numpy(part), "windows.steps").numpy()
         self._has_steps = True
         self.rollout.finals.clear()
         self.rollout.finals.update({(t + self.num_steps, n): final.numpy() for t, n, final in state["finals"]})

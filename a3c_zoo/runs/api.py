@@ -11,7 +11,7 @@ from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.records import Evaluation, Outcome, Policy
-from a3c_zoo.runs.checkpoints import load_policy_state
+from a3c_zoo.runs.checkpoints import FINAL, load_policy_state
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
 from a3c_zoo.runs.setup import Observer, RunSetup, SilentObserver
 from a3c_zoo.runs.train import train_new, train_on
@@ -36,6 +36,7 @@ def train(
     time_limit_s: float | None = None,
     stop_return: float | None = None,
     resume: str | Path | None = None,
+    checkpoint: str | int | None = None,
     name: str | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
@@ -53,6 +54,8 @@ def train(
         serial: workers in turn in this process: slow, but exactly reproducible.
         resume: a run directory to go on with, or its name. trust: whether its configuration may name a module to
             import, even if it does not lie in `runs_dir` or belongs to another user.
+        checkpoint: of the run to resume: "best" for the evaluator's best, or the number of steps of another; by default
+            the newest one. Later checkpoints are moved aside.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.
         observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`.
 
@@ -64,7 +67,10 @@ def train(
     given = _run_settings(workers=workers, device=device, seed=seed, **limits)
     if resume is not None:
         others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
-        return train_on(_run_to_resume(resume, folder, trust, env), registry, given, observer, others)
+        which = FINAL if checkpoint is None else str(checkpoint)
+        return train_on(_run_to_resume(resume, folder, trust, env), registry, given, observer, others, which)
+    if checkpoint is not None:
+        raise ZooError("--checkpoint says from where a run goes on: name the run, --resume RUN")
     refuse_trust(trust, "--resume")
     config = _config(registry, env, agent, hyperparams, overrides, given)
     return train_new(RunSetup.of(registry, config, serial), folder, name, observer)

@@ -1,36 +1,50 @@
 """What a checkpoint holds, and its files. Nothing else knows its keys. No torch before a file is opened.
 
 A file is a dictionary with three keys: `format`; `agent`, which the agent writes and `AgentEntry.load` gets back;
-`session`, the run's part. A file is whole or not there, and loads with `torch.load(weights_only=True)`.
+`session`, the run's part. A file is whole or not there, has a digest (`checkpoint_bytes.py`), and loads with
+`torch.load(weights_only=True)`.
 """
 
 from __future__ import annotations
 
-import io
+import itertools
 import re
+import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic
+from typing import Annotated, Any, Generic
 
-from a3c_zoo.errors import RunDirectoryError
+from pydantic import Field
+
+from a3c_zoo.errors import DivergedError, RunDirectoryError, printable
 from a3c_zoo.records import Evaluation
-from a3c_zoo.runs.directory import RunDirectory, write_atomically
-from a3c_zoo.saved_state import State, from_plain, to_plain
+from a3c_zoo.runs.checkpoint_bytes import read_content, to_bytes
+from a3c_zoo.runs.directory import RunDirectory, disk_errors, write_atomically
+from a3c_zoo.saved_state import State, from_plain, not_finite, to_plain
 
-#: Rises when a checkpoint of an older version can no longer be read.
-CHECKPOINT_FORMAT = 1
-#: The best policy that the evaluator beside training has found, for acting: training cannot go on from it.
+#: Files of format 2 have a digest. Those of format 1 are read as well.
+CHECKPOINT_FORMAT, FORMAT_WITHOUT_DIGEST = 2, 1
+#: The best policy that the evaluator beside training has found. Training goes on from it with fresh moments.
 BEST = "best"
-_NAME = re.compile(r"step-(\d+)\.pt")
+#: The newest checkpoint.
+FINAL = "final"
+_NAME = re.compile(r"step-(\d{1,18})\.pt")
+
+Count = Annotated[int, Field(ge=0)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class DamagedCheckpointError(RunDirectoryError):
+    """A checkpoint's file that cannot be used. Training can go on from the one before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowState:
     """Returns and lengths of the last 100 training episodes, the oldest first."""
 
-    returns: list[float]
-    lengths: list[int]
+    returns: list[Finite]
+    lengths: list[Count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +56,18 @@ class EvaluatorState:
         position: bytes of evaluations.csv.
     """
 
-    number: int
-    at_step: int
-    at_s: float
-    position: int
+    number: Count
+    at_step: Count
+    at_s: Finite
+    position: Count
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceState:
     """CPU seconds of the run so far and its peak memory in MiB; None where the system does not tell."""
 
-    cpu_s: float | None
-    peak_memory_mib: float | None
+    cpu_s: Finite | None
+    peak_memory_mib: Finite | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +81,14 @@ class RunState:
         monitor_position: bytes of monitor.csv. seconds: part of the run → its seconds (`Clock`).
     """
 
-    steps: int
-    episodes: int
-    updates: int
-    evaluations: int
-    next_check: int
+    steps: Count
+    episodes: Count
+    updates: Count
+    evaluations: Count
+    next_check: Count
     window: WindowState
-    monitor_position: int
-    seconds: dict[str, float]
+    monitor_position: Count
+    seconds: dict[str, Finite]
     resources: ResourceState
     evaluation: Evaluation | None = None
     evaluator: EvaluatorState | None = None
@@ -87,12 +101,14 @@ class PolicyState:
     Attributes:
         steps: agent steps before the policy was saved. seconds: as in `RunState`, empty where the file does not say.
         greedy_return, sampled_return: mean returns that the evaluator has found.
+        run: where the run stood when the parameters were copied, to go on from them; None where the file does not say.
     """
 
-    steps: int
-    seconds: dict[str, float] = field(default_factory=dict)
-    greedy_return: float | None = None
-    sampled_return: float | None = None
+    steps: Count
+    seconds: dict[str, Finite] = field(default_factory=dict)
+    greedy_return: Finite | None = None
+    sampled_return: Finite | None = None
+    run: RunState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +118,26 @@ class Checkpoint(Generic[State]):
     Attributes:
         agent: for `AgentEntry.load`, or for `AgentEntry.run` to go on from.
         state: the run's part: a `RunState` to go on with training, a `PolicyState` to act.
+        is_acting: `agent` may be only what acting needs (`Snapshot.acting`).
+        damaged: why newer checkpoints could not be read, one line each.
     """
 
     agent: dict[str, Any]
     state: State
+    is_acting: bool = False
+    damaged: tuple[str, ...] = ()
 
 
 def write_checkpoint(path: Path, agent: Mapping[str, Any], state: RunState | PolicyState) -> None:
-    """Writes a file, whole or not at all; with a `PolicyState` it is for acting only."""
-    import torch
+    """Writes a file, whole or not at all; with a `PolicyState` it is for acting only.
 
-    whole = io.BytesIO()  # torch would turn the OSError of a full disk into a RuntimeError
-    torch.save({"format": CHECKPOINT_FORMAT, "agent": dict(agent), "session": to_plain(state)}, whole)
-    write_atomically(path, whole.getbuffer())
+    Raises:
+        DivergedError: a parameter, or another number of the agent, is not finite. Nothing is written.
+    """
+    if place := not_finite(agent):
+        raise DivergedError(f"the agent's {place} has numbers that are not finite: training diverged")
+    content = {"format": CHECKPOINT_FORMAT, "agent": dict(agent), "session": to_plain(state)}
+    write_atomically(path, to_bytes(content))
 
 
 def checkpoint_steps(directory: RunDirectory) -> list[int]:
@@ -134,11 +157,11 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
         return best
     if not known:
         raise RunDirectoryError(f"run {directory.path.name} has no checkpoint{' but best' if best.exists() else ''}")
-    if which == "final":
+    if which == FINAL:
         return step_file(directory, known[-1])
     if which.isdecimal() and int(which) in known:
         return step_file(directory, int(which))
-    names = ["final", *([BEST] if best.exists() else []), *(str(step) for step in known[-8:])]
+    names = [FINAL, *([BEST] if best.exists() else []), *(str(step) for step in known[-8:])]
     hint = " (best: of a run with run.evaluation_every_s or _steps)" if which == BEST else ""
     raise RunDirectoryError(f"run {directory.path.name} has no checkpoint '{which}'; it has: {', '.join(names)}{hint}")
 
@@ -148,40 +171,150 @@ def step_file(directory: RunDirectory, step: int) -> Path:
     return directory.checkpoints / f"step-{step:012d}.pt"
 
 
-def newest_checkpoint(directory: RunDirectory) -> Checkpoint[RunState]:
-    """Reads the newest checkpoint, to go on with training.
+def resumable_checkpoint(directory: RunDirectory, which: str = FINAL) -> Checkpoint[RunState]:
+    """Reads a checkpoint to go on with training; `which` as in `checkpoint_file`.
+
+    If the newest one is damaged, the one before it is read, and so on.
 
     Raises:
-        RunDirectoryError: there is none, or it is damaged or of another format.
+        RunDirectoryError: there is none, or it is damaged or of another format, or training cannot go on from it.
     """
-    return _read(checkpoint_file(directory, "final"), RunState, newest_of=directory)
+    if which == BEST:
+        best = read_policy(checkpoint_file(directory, BEST))
+        if best.state.run is None:
+            raise RunDirectoryError(
+                f"training cannot go on from {directory.best_file}: it does not say where the run stood. Choose a step"
+            )
+        return Checkpoint(best.agent, best.state.run, is_acting=True)
+    path = checkpoint_file(directory, which)
+    if which != FINAL:
+        return _read(path, RunState)
+    damaged: list[DamagedCheckpointError] = []
+    for step in reversed(checkpoint_steps(directory)):
+        try:
+            return replace(_read(step_file(directory, step), RunState), damaged=tuple(map(str, damaged)))
+        except DamagedCheckpointError as error:
+            damaged.append(error)
+    raise damaged[0]
 
 
-def load_policy_state(directory: RunDirectory, which: str = "final") -> Checkpoint[PolicyState]:
-    """Reads one checkpoint of a run, to act with; `which` as in `checkpoint_file`. Raises as `newest_checkpoint`."""
-    return _read(checkpoint_file(directory, which), PolicyState, directory if which == "final" else None)
+def load_policy_state(directory: RunDirectory, which: str = FINAL) -> Checkpoint[PolicyState]:
+    """Reads one checkpoint of a run, to act with; `which` as in `checkpoint_file`. Raises as `read_policy`."""
+    try:
+        return read_policy(checkpoint_file(directory, which))
+    except DamagedCheckpointError as error:
+        older = checkpoint_steps(directory)[:-1]
+        if which != FINAL or not older:
+            raise
+        raise DamagedCheckpointError(f"{error}. The one before it: --checkpoint {older[-1]}") from error
 
 
 def read_policy(path: Path) -> Checkpoint[PolicyState]:
-    """Reads any checkpoint's file, to act with. Raises as `newest_checkpoint`."""
+    """Reads any checkpoint's file, to act with.
+
+    Raises:
+        RunDirectoryError: it is damaged, of another format, or too large for the memory.
+    """
     return _read(path, PolicyState)
 
 
-def _read(path: Path, kind: type[State], newest_of: RunDirectory | None = None) -> Checkpoint[State]:
-    """Reads a file. kind: of the run's part. newest_of: the run of which this is the newest checkpoint."""
-    import torch
-
+def _read(path: Path, kind: type[State]) -> Checkpoint[State]:
+    """Reads a file. kind: of the run's part."""
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content, has_digest = read_content(path)
         found = content["format"]
-        if found == CHECKPOINT_FORMAT:
-            for key in ("agent", "session"):
-                if not isinstance(content.get(key), dict):
-                    raise ValueError(f"it has no {key}")
-            return Checkpoint(content["agent"], from_plain(kind, content["session"], "session"))
+        if found in (CHECKPOINT_FORMAT, FORMAT_WITHOUT_DIGEST):
+            return _checked(content, kind, has_digest)
+    except MemoryError as error:
+        raise RunDirectoryError(f"checkpoint {path} cannot be read: {error}") from error
     except Exception as error:  # torch raises many kinds for a damaged file
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        older = checkpoint_steps(newest_of)[:-1] if newest_of else []
-        hint = f". The one before it is at step {older[-1]}; to go on from there, delete this one" if older else ""
-        raise RunDirectoryError(f"checkpoint {path} cannot be read: {reason}{hint}") from error
-    raise RunDirectoryError(f"checkpoint {path} has format {found}; this version reads {CHECKPOINT_FORMAT}")
+        reason = printable((str(error).splitlines() or [type(error).__name__])[0][:300])
+        raise DamagedCheckpointError(f"checkpoint {path} cannot be read: {reason}") from error
+    known = f"{FORMAT_WITHOUT_DIGEST} and {CHECKPOINT_FORMAT}"
+    raise RunDirectoryError(f"checkpoint {path} has format {ascii(found)[:20]}; this version reads {known}")
+
+
+def _checked(content: Mapping[str, Any], kind: type[State], has_digest: bool) -> Checkpoint[State]:
+    """The parts of a file. Raises ValueError if one is missing or wrong."""
+    if not has_digest and content["format"] != FORMAT_WITHOUT_DIGEST:
+        raise ValueError("it has no digest (SHA-256): its end is missing")
+    for key in ("agent", "session"):
+        if not isinstance(content.get(key), dict):
+            raise ValueError(f"it has no {key}")
+    if place := not_finite(content["agent"]):
+        raise ValueError(f"agent.{place} has numbers that are not finite")
+    return Checkpoint(content["agent"], from_plain(kind, content["session"], "session"))
+
+
+def prune_checkpoints(directory: RunDirectory, keep: int | None, budget_steps: float | None) -> None:
+    """Deletes checkpoints; the best policy's file stays.
+
+    Args:
+        keep: how many of the newest stay; None for all.
+        budget_steps: the steps of the whole run. The oldest checkpoint in each tenth of them stays, too.
+    """
+    steps = checkpoint_steps(directory)
+    if keep is None:
+        return
+    kept = set(steps[-keep:])
+    if budget_steps:
+        kept |= set({int(10 * step / budget_steps): step for step in reversed(steps)}.values())
+    with disk_errors(directory.checkpoints, "delete files in"):
+        for step in set(steps) - kept:
+            step_file(directory, step).unlink(missing_ok=True)
+
+
+def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[RunState], list[tuple[str, str]]]:
+    """Reads a checkpoint to go on with training (`resumable_checkpoint`), and moves aside what is later.
+
+    Returns:
+        The checkpoint, and the kinds and texts of events to tell.
+    """
+    saved = resumable_checkpoint(directory, which)
+    events = [("checkpoint_damaged", reason) for reason in saved.damaged]
+    if folder := set_aside(directory, saved.state.steps):
+        where = f"later checkpoints and a copy of the rows are in {folder}"
+        events.append(("set_aside", f"going on from step {saved.state.steps:,}: {where}"))
+    return saved, events
+
+
+def set_aside(directory: RunDirectory, step: int) -> Path | None:
+    """Moves everything later than a step to a folder of its own, before a run goes on from that step.
+
+    The folder, `checkpoints/set-aside-N`, gets the later checkpoints, `best.pt` if it is later or damaged, and copies
+    of the files whose rows are going to be cut.
+
+    Returns:
+        The folder; None if no checkpoint is later, and best.pt is not damaged.
+    """
+    later = [step_file(directory, each) for each in checkpoint_steps(directory) if each > step]
+    best = directory.best_file
+    if best.exists():
+        try:
+            is_void = read_policy(best).state.steps > step and bool(later)
+        except DamagedCheckpointError:
+            is_void = True
+        later = [best, *later] if is_void else later
+    if not later:
+        return None
+    with disk_errors(directory.checkpoints, "write"):
+        names = (directory.checkpoints / f"set-aside-{number}" for number in itertools.count(1))
+        folder = next(path for path in names if not path.exists())
+        folder.mkdir()
+        for name in ("monitor.csv", "evaluations.csv", "evaluations.json", "outcome.json"):
+            if (path := directory.path / name).exists():
+                shutil.copy2(path, folder, follow_symlinks=False)
+        (directory.path / "evaluations.json").unlink(missing_ok=True)  # it names checkpoints by their steps
+        for path in reversed(later):  # if this is cut short, the newest that is left is the nearest to the step
+            path.rename(folder / path.name)
+    return folder
+
+
+def remove_leftovers(directory: RunDirectory) -> None:
+    """Deletes what a killed session was writing, or playing beside training. The run is locked."""
+    for folder in (directory.path, directory.checkpoints):
+        with disk_errors(folder, "delete files in"):
+            for path in folder.glob(".*.tmp"):
+                path.unlink(missing_ok=True)
+    for path in (directory.evaluated_file, directory.checked_file):
+        path.unlink(missing_ok=True)

@@ -28,6 +28,7 @@ from a3c_zoo.processes.start import environment
 from a3c_zoo.records import Evaluation, Policy
 from a3c_zoo.runs.checkpoints import read_policy
 from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.saved_state import loading
 from a3c_zoo.seeds import SEED_EVALUATION, seed_for
 
 if TYPE_CHECKING:
@@ -152,9 +153,18 @@ def play_task(task: EvaluationTask, on_step: Callable[[int], None]) -> PlayedTas
 def load_policy(
     load: str, entry: EnvEntry, network: NetworkEntry | None, config: Config, agent_state: Mapping[str, Any]
 ) -> Policy:
-    """Rebuilds a policy from the agent's part of a checkpoint. load: the agent's `AgentEntry.load`."""
+    """Rebuilds a policy from the agent's part of a checkpoint.
+
+    Args:
+        load: the agent's `AgentEntry.load`.
+
+    Raises:
+        RunDirectoryError: the checkpoint does not fit the run's configuration.
+    """
     with torch.random.fork_rng(devices=[]):  # a network draws initial weights before it gets the saved ones
-        policy: Policy = load_object(load)(entry, network, config, agent_state)
+        factory = load_object(load)
+        with loading():
+            policy: Policy = factory(entry, network, config, agent_state)
     return policy
 
 

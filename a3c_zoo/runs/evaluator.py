@@ -17,7 +17,7 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import EvaluatorResult, Snapshot
-from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, read_policy, write_checkpoint
+from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, RunState, read_policy, write_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, play_task
 from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
@@ -92,14 +92,20 @@ class Evaluator:
             best = read_policy(path).state
             self._best = None if best.sampled_return is None else (best.sampled_return, best.steps)
         self._evaluated: tuple[int, float] | None = None  # steps and seconds of what is being evaluated
+        self._run_state: RunState | None = None  # when its parameters were copied
         self._played: PlayedTask | None = None  # of it, until the disk takes the best policy
         self._started_s = self._not_before_s = self._next_try_s = 0.0
         self._is_stopped = False
         self.result: EvaluatorResult | None = None
         self.fault: str | None = None
 
-    def look(self, snapshot: Snapshot, steps: int, training_s: float) -> EvaluatorResult | None:
+    def look(
+        self, snapshot: Snapshot, steps: int, training_s: float, run_state: Callable[[], RunState]
+    ) -> EvaluatorResult | None:
         """Begins an evaluation that is due, or takes in one that has ended. Returns `result` if it is new.
+
+        Args:
+            run_state: returns where the run stands. It is called when an evaluation begins.
 
         Raises:
             RunDirectoryError: the disk refuses a file. A later call tries again.
@@ -108,6 +114,7 @@ class Evaluator:
             return None
         try:
             if self._evaluated is None and self._is_due(steps, training_s):
+                self._run_state = run_state()
                 self._begin(snapshot, steps, training_s)
             if self._evaluated is None:
                 return None
@@ -145,9 +152,9 @@ class Evaluator:
         ]
         greedy, sampled = (statistics.fmean(e.episode_return for e in played.by_mode[mode].episodes) for mode in MODES)
         if self._best is None or sampled > self._best[0]:
-            agent = read_policy(self._task.checkpoint).agent
-            state = PolicyState(step, greedy_return=greedy, sampled_return=sampled)
-            write_checkpoint(self._directory.best_file, agent, state)
+            run, agent = self._run_state, read_policy(self._task.checkpoint).agent
+            seconds = run.seconds if run else {}
+            write_checkpoint(self._directory.best_file, agent, PolicyState(step, seconds, greedy, sampled, run))
             self._best = sampled, step
         self._evaluated = self._played = None
         self._file.append(("" if self._file.position else HEADER).encode() + "".join(rows).encode())

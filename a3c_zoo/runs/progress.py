@@ -27,6 +27,7 @@ class RunProgress:
 
     Attributes:
         steps: agent steps. episodes: finished episodes. updates: optimizer steps. metrics: the newest value of each.
+        skipped: updates of this session that were not made, because their gradient was not finite.
         returns, lengths: those of the last 100 episodes, in the order in which they ended.
     """
 
@@ -36,6 +37,7 @@ class RunProgress:
         self.returns: deque[float] = deque(saved.window.returns if saved else (), WINDOW)
         self.lengths: deque[int] = deque(saved.window.lengths if saved else (), WINDOW)
         self.metrics: dict[str, float] = {}
+        self.skipped = 0
         self._speeds: deque[tuple[float, int]] = deque()  # (training seconds, steps) of the last seconds
 
     def add(self, reports: Sequence[Report], episodes: Sequence[Episode]) -> None:
@@ -48,6 +50,9 @@ class RunProgress:
             self.steps = max(self.steps, int(report.steps))
             self.updates = max(self.updates, int(report.updates))
             self.metrics.update(report.metrics)
+            self.skipped += report.skipped
+        if self.skipped:
+            self.metrics["skipped_updates"] = self.skipped
 
     @property
     def mean_return(self) -> float | None:
@@ -116,6 +121,20 @@ class Stopping:
         """Whether the run's time limit is reached."""
         limit_s = self._run.time_limit_s
         return limit_s is not None and self._watch.clock.of("training") >= limit_s
+
+    def expected_steps(self) -> float | None:
+        """Agent steps of the whole run if it ends by a budget, at the mean speed so far; None without a budget."""
+        run, progress = self._run, self._progress
+        used = [
+            spent / limit
+            for spent, limit in (
+                (progress.steps, run.steps),
+                (progress.episodes, run.episodes),
+                (self._watch.clock.of("training"), run.time_limit_s),
+            )
+            if limit is not None
+        ]
+        return progress.steps / max(used) if used and max(used) > 0 else None
 
     def is_check_due(self) -> bool:
         """Whether the last 100 episodes have reached the target."""

@@ -113,12 +113,14 @@ class TensorBoard:
         Raises:
             RunDirectoryError: the file cannot be made.
         """
+        self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
+        count = max(len(self._waiting) - keep, 0)
+        if keep and not count and self._file is None:
+            return  # nothing to write yet
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
         self._file = self._file or self._open()
-        count = max(len(self._waiting) - keep, 0)
         points, self._waiting = self._waiting[:count], self._waiting[count:]
         values = ([_value(name, value) for name, value in scalars.items()] for scalars, _, _ in points)
         self._file.append(

@@ -8,10 +8,18 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.errors import DivergedError, RunDirectoryError, ZooError
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.records import Outcome, Reason, Report, Snapshot
-from a3c_zoo.runs.checkpoints import Checkpoint, RunState, WindowState, step_file, write_checkpoint
+from a3c_zoo.runs.checkpoints import (
+    Checkpoint,
+    RunState,
+    WindowState,
+    checkpoint_steps,
+    prune_checkpoints,
+    step_file,
+    write_checkpoint,
+)
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
@@ -40,6 +48,8 @@ class Session:
         self.serial = setup.serial
         self.checkpoint: Mapping[str, Any] | None = saved.agent if saved else None
         state = saved.state if saved else None
+        is_acting = saved is not None and saved.is_acting
+        self.acting_counts = Report(steps=state.steps, updates=state.updates) if state and is_acting else None
         self._watch, self._clock = watch, watch.clock
         if state:
             watch.clock.go_on_from(state.seconds)
@@ -58,6 +68,7 @@ class Session:
         self._snapshot: Snapshot | None = None
         self._saved_steps = self._progress.steps
         self._next_checkpoint_s = 0.0
+        self._told_skipped = 0
         self._next_pause = self.config.run.next_pause(self._progress.steps)
         watch.observer.starting(setup.title, self._stopping.target, self.config.run, directory.path)
 
@@ -75,6 +86,8 @@ class Session:
         self._publisher.start()
         self._progress.now()
         self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
+        if self.checkpoint is None or self.acting_counts:
+            self._save_if_possible(snapshot)  # so that the run can be resumed, however it ends
 
     def record(self, reports: Sequence[Report]) -> None:
         """Writes what was reported."""
@@ -82,6 +95,7 @@ class Session:
         self._publisher.write(episodes)
         self._progress.add(reports, episodes)
         self._publisher.announce(episodes)
+        self._tell_skipped()
         self._look_at_evaluator()
         self._publish(force=False)
         self._disk.note(self._publisher.fault)
@@ -109,7 +123,17 @@ class Session:
         self._publisher.event(self._progress.steps, kind, text, facts)
 
     def rescue(self, snapshot: Snapshot, error: BaseException) -> None:
-        """After a failure: a checkpoint, so that hours of training survive one bad step of an environment."""
+        """After a failure: a checkpoint, so that hours of training survive one bad step of an environment.
+
+        Raises:
+            DivergedError: in place of `error`, which is one: there is no checkpoint, and the message names the last.
+        """
+        if isinstance(error, DivergedError):
+            known = checkpoint_steps(self.directory)
+            last = f"--resume {self.directory.path} --checkpoint {known[-1]}" if known else "none"
+            raise DivergedError(f"{error}. The last good checkpoint: {last}") from error
+        if snapshot.counts:
+            self._progress.add([snapshot.counts()], [])
         if self._progress.steps == self._saved_steps:  # that checkpoint has the workers' states, which are lost by now
             return
         if isinstance(error, RunDirectoryError):  # a checkpoint could not be written, or monitor.csv
@@ -127,10 +151,17 @@ class Session:
         if evaluator is None or evaluator.fault or snapshot is None or self._stopping.why():
             return
         try:
-            if result := evaluator.look(snapshot, self._progress.steps, self._clock.of("training")):
+            if result := evaluator.look(snapshot, self._progress.steps, self._clock.of("training"), self._state):
                 self._publisher.evaluated(result)
         except RunDirectoryError as fault:  # it tries again later
             self._disk.note(fault)
+
+    def _tell_skipped(self) -> None:
+        """Tells of gradients that are not finite: of the first, and each time that their number has doubled."""
+        if (skipped := self._progress.skipped) > 2 * self._told_skipped:
+            self._told_skipped = skipped
+            text = f"{skipped:,} gradients of this session were not finite and were not applied"
+            self.event("gradients_skipped", text, skipped=skipped)
 
     def _publish(self, force: bool) -> None:
         progress = self._progress.now(self._evaluator.result if self._evaluator else None)
@@ -150,6 +181,7 @@ class Session:
             self._save(snapshot)
         except RunDirectoryError as fault:
             self._disk.refused(fault)
+            self._prune(1)
             self._next_checkpoint_s = time.monotonic() + self._disk.retry_s
             self._next_pause = self.config.run.next_pause(self._progress.steps)
         else:
@@ -160,9 +192,15 @@ class Session:
             self._watch.meter.sample()
             agent_state = snapshot.state()
             write_checkpoint(step_file(self.directory, self._progress.steps), agent_state, self._state())
+        self._prune(self.config.run.keep_checkpoints)
         self._saved_steps = self._progress.steps
         self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
         self._next_pause = self.config.run.next_pause(self._progress.steps)
+
+    def _prune(self, keep: int | None) -> None:
+        """Deletes all checkpoints but the newest; none if the run keeps all."""
+        if self.config.run.keep_checkpoints is not None:
+            prune_checkpoints(self.directory, keep, self._stopping.expected_steps())
 
     def _state(self) -> RunState:
         """The run's part of a checkpoint. The rows that it counts are on the disk."""

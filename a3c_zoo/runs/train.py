@@ -13,7 +13,7 @@ from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Outcome, Reason
-from a3c_zoo.runs.checkpoints import Checkpoint, RunState, newest_checkpoint
+from a3c_zoo.runs.checkpoints import Checkpoint, RunState, go_on_from, remove_leftovers
 from a3c_zoo.runs.directory import RunDirectory, write_atomically
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
@@ -35,7 +35,7 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
         watch = Watch(observer, stop, clock)
         directory = RunDirectory.create(runs_dir, setup.config, setup.meta(), name)
         stack.callback(directory.unlock)
-        return _train(setup, directory, None, watch)
+        return _train(setup, directory, None, [], watch)
 
 
 def train_on(
@@ -44,10 +44,12 @@ def train_on(
     flags: Mapping[str, tuple[Any, str]],
     observer: Observer,
     others: Mapping[str, Any],
+    checkpoint: str,
 ) -> Outcome:
-    """Goes on with a run from its newest checkpoint.
+    """Goes on with a run from a checkpoint.
 
     Args:
+        checkpoint: "final" for the newest that is not damaged, "best", or the number of steps of another.
         flags: "section.key" → new value and the flag that gave it; see `RESUMABLE_KEYS`.
         others: other options → their values; one that was given is refused.
 
@@ -65,23 +67,36 @@ def train_on(
         setup = RunSetup.of(registry, directory.config(registry, flags), directory.meta()["serial"])
         setup.warm_up()
         watch = Watch(observer, stop, clock)
-        saved = newest_checkpoint(directory)
+        remove_leftovers(directory)
+        saved, events = go_on_from(directory, checkpoint)
         if flags:
             write_atomically(directory.config_file, dump_config(setup.config).encode())
-        return _train(setup, directory, saved, watch)
+        return _train(setup, directory, saved, events, watch)
 
 
-def _train(setup: RunSetup, directory: RunDirectory, saved: Checkpoint[RunState] | None, watch: Watch) -> Outcome:
-    """Runs sessions until one ends in order. After a failure that no new worker cures, another one begins."""
-    allowance, restarted_after = Allowance(setup.config.run.restarts), ""
+def _train(
+    setup: RunSetup,
+    directory: RunDirectory,
+    saved: Checkpoint[RunState] | None,
+    events: list[tuple[str, str]],
+    watch: Watch,
+) -> Outcome:
+    """Runs sessions until one ends in order. After a failure that no new worker cures, another one begins.
+
+    Args:
+        saved: the checkpoint to go on from. events: kinds and texts of what happened before the first session.
+    """
+    allowance = Allowance(setup.config.run.restarts)
     while True:
         try:
-            return _run_session(setup, directory, saved, watch, restarted_after)
+            return _run_session(setup, directory, saved, events, watch)
         except CrewLostError as error:
             if watch.stop.detail or not allowance.take():
                 raise
-            restarted_after = f"{error} ({allowance.used} of {allowance.most} restarts in an hour)"
-            saved, watch = newest_checkpoint(directory), Watch(watch.observer, watch.stop)
+            saved, events = go_on_from(directory)
+            reason = f"{error} ({allowance.used} of {allowance.most} restarts in an hour)"
+            events.append(("restarted", f"going on from step {saved.state.steps:,}: {reason}"))
+            watch = Watch(watch.observer, watch.stop)
             watch.stop.is_over = watch.stop.interrupts = False
 
 
@@ -89,15 +104,15 @@ def _run_session(
     setup: RunSetup,
     directory: RunDirectory,
     saved: Checkpoint[RunState] | None,
+    events: list[tuple[str, str]],
     watch: Watch,
-    restarted_after: str,
 ) -> Outcome:
     """Runs the agent under a session. However it ends, the files are closed."""
     from a3c_zoo.runs.session import Session
 
     session = Session(directory, setup, watch, saved)
-    if saved and restarted_after:
-        session.event("restarted", f"going on from step {saved.state.steps:,}: {restarted_after}")
+    for kind, text in events:
+        session.event(kind, text)
     # The run begins for sure. If it is killed, the outcome of an earlier session must not seem to be its own.
     directory.outcome_file.unlink(missing_ok=True)
     try:
