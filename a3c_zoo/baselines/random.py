@@ -76,10 +76,10 @@ def run(context: RunContext) -> None:
     spaces = probe_spaces(entry, None, config, context.supported_spaces)
     check_memory(spaces.observations, workers=1, num_envs=num_envs, stored_steps=num_steps)
     network = UniformNetwork(spaces.actions.num_logits)
-    resumes, steps = 0, torch.zeros(1, dtype=torch.int64)
+    resumes, steps, states = 0, torch.zeros(1, dtype=torch.int64), None
     if saved is not None:
         with loading():
-            resumes, steps[0] = int(saved["session"]) + 1, int(saved["steps"])
+            resumes, steps[0], states = int(saved["session"]) + 1, int(saved["steps"]), list(saved["workers"])
 
     def worker(_: None, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> RandomWorker:
         env = make_vector_env(entry, config.env, num_envs, seed_for(seed, SEED_ENV, rank))
@@ -96,7 +96,7 @@ def run(context: RunContext) -> None:
                 collector.load_state_dict(state["collector"])
         return RandomWorker(collector, network, steps)
 
-    crew = SerialCrew(worker, None, 1, saved["workers"] if saved else None)
+    crew = SerialCrew(worker, None, 1, states)
 
     def state() -> dict[str, Any]:
         return {"spaces": spaces.state_dict(), "session": resumes, "steps": int(steps), "workers": crew.states()}

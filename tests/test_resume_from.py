@@ -1,0 +1,219 @@
+"""Going on from any checkpoint; how many there are; gradients and parameters that are not finite."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import a3c_zoo
+from a3c_zoo.agents import a3c
+from a3c_zoo.agents.worker import Applier
+from a3c_zoo.errors import DivergedError, RunDirectoryError, ZooError
+from a3c_zoo.learning import objective
+from a3c_zoo.learning.counters import EPISODES, STEPS, UPDATES
+from a3c_zoo.records import Outcome
+from a3c_zoo.runs import api
+from a3c_zoo.runs.checkpoints import checkpoint_steps, prune_checkpoints, step_file
+from a3c_zoo.runs.directory import RunDirectory
+from tests.toys_runs import checkpoint, episodes, scalars, toy_installed, write_content
+
+OVERRIDES = {"run.checkpoint_every_steps": 100, "run.keep_checkpoints": None, "run.stop_when_solved": False}
+EVALUATED = {**OVERRIDES, "run.evaluation_every_steps": 150, "env.evaluation_by_seed": True}
+
+
+@pytest.fixture(autouse=True)
+def _toy(tmp_path: Path) -> Iterator[None]:
+    with toy_installed(tmp_path / "toy"):
+        yield
+
+
+def train(folder: Path, **options: Any) -> Outcome:
+    settings: dict[str, Any] = {"serial": True, "runs_dir": folder, "overrides": OVERRIDES} | options
+    return a3c_zoo.train("toy", **settings)
+
+
+def events(run: Path) -> list[str]:
+    path = run / "events.jsonl"
+    return [json.loads(line)["kind"] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def assert_figures_agree(outcome: Outcome) -> None:
+    """monitor.csv, TensorBoard, the checkpoint's counts and the workers' counters."""
+    saved, rows = checkpoint(outcome.run), episodes(outcome.run)
+    assert outcome.steps == saved["session"]["steps"]
+    assert outcome.episodes == saved["session"]["episodes"] == len(rows)
+    steps = [row["step"] for row in rows]
+    assert steps == sorted(steps)
+    assert steps[-1] <= outcome.steps
+    told = [step for step, _ in scalars(outcome.run)["speed/steps_per_s"]]
+    assert told == sorted(set(told))
+    if "counters" in saved["agent"]:
+        counters = saved["agent"]["counters"].sum(dim=0)
+        figures = outcome.steps, outcome.updates, outcome.episodes
+        assert tuple(int(counters[column]) for column in (STEPS, UPDATES, EPISODES)) == figures
+
+
+@pytest.mark.parametrize("agent", ["a3c", "a3c-grad", "random"])
+def test_going_on_from_a_step(agent: str, tmp_path: Path) -> None:
+    run = train(tmp_path, agent=agent, steps=600).run
+    directory = RunDirectory(run)
+    steps, rows = checkpoint_steps(directory), episodes(run)
+    chosen = steps[2]
+    resumed = a3c_zoo.train(resume=run, checkpoint=chosen, steps=800)
+    assert_figures_agree(resumed)
+    aside = directory.checkpoints / "set-aside-1"
+    assert {path.name for path in aside.glob("*.pt")} == {f"step-{step:012d}.pt" for step in steps[3:]}
+    lines = (aside / "monitor.csv").read_text().splitlines()
+    assert len(lines) == len(rows) + 2
+    kept = [row for row in rows if row["step"] <= chosen]
+    assert episodes(run)[: len(kept)] == kept
+    assert json.loads((aside / "outcome.json").read_text())["steps"] == steps[-1]
+    assert events(run) == ["set_aside"]
+    again = a3c_zoo.train(resume=run, checkpoint=str(chosen), steps=300)  # nothing is overwritten
+    assert {path.name for path in directory.checkpoints.glob("set-aside-*")} == {"set-aside-1", "set-aside-2"}
+    assert_figures_agree(again)
+
+
+@pytest.mark.parametrize("agent", ["a3c", "a3c-data", "sb3-a2c"])
+def test_going_on_from_the_best(agent: str, tmp_path: Path) -> None:
+    run = train(tmp_path, agent=agent, steps=900, overrides=EVALUATED).run
+    best = checkpoint(run, "best")
+    resumed = a3c_zoo.train(resume=run, checkpoint="best", steps=1200)
+    assert resumed.steps >= 1200
+    assert_figures_agree(resumed)
+    assert checkpoint(run, "best")["session"]["sampled_return"] >= best["session"]["sampled_return"]
+    steps = checkpoint_steps(RunDirectory(run))
+    assert best["session"]["steps"] in steps  # from now on any resume goes on from here
+    evaluated = [int(line.split(",")[0]) for line in (run / "evaluations.csv").read_text().splitlines()[1:]]
+    assert evaluated == sorted(evaluated)
+    if "model" in best["agent"]:
+        first = checkpoint(run, str(best["session"]["steps"]))["agent"]
+        assert torch.equal(first["model"]["parameters"], best["agent"]["model"]["parameters"])
+        assert not first["optimizer"]["exp_avg"].any()
+
+
+def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ZooError, match="--checkpoint says from where a run goes on"):
+        train(tmp_path, checkpoint=5)
+    run = train(tmp_path, steps=100).run
+    for which in ("7", "best", "x", -1):
+        with pytest.raises(RunDirectoryError, match=f"has no checkpoint '{which}'; it has: final, 0, "):
+            a3c_zoo.train(resume=run, checkpoint=which)
+    assert events(run) == []
+
+
+def test_the_first_checkpoint_is_one_to_resume(tmp_path: Path) -> None:
+    run = train(tmp_path, steps=3000, workers=2, serial=False).run
+    assert checkpoint_steps(RunDirectory(run))[0] == 0
+    assert_figures_agree(a3c_zoo.train(resume=run, checkpoint=0, steps=3000))
+
+
+def test_what_a_killed_session_left_is_removed(tmp_path: Path) -> None:
+    run = train(tmp_path, steps=100).run
+    left = [run / ".outcome.json.1a2b.tmp", run / "checkpoints/.step-000000000200.pt.1a2b.tmp"]
+    left.append(run / "checkpoints/.evaluated.pt")
+    for path in left:
+        path.write_bytes(b"half")
+    a3c_zoo.train(resume=run, steps=150)
+    assert not any(path.exists() for path in left)
+
+
+@pytest.mark.parametrize(
+    ("keep", "budget", "kept"),
+    [
+        (None, None, list(range(0, 1001, 20))),
+        (3, None, [960, 980, 1000]),
+        (1, None, [1000]),
+        (2, 1000, [*range(0, 1000, 100), 980, 1000]),
+        (2, 4000, [0, 400, 800, 980, 1000]),
+    ],
+)
+def test_how_many_are_kept(keep: int | None, budget: int | None, kept: list[int], tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.checkpoints.mkdir()
+    directory.best_file.touch()
+    for step in range(0, 1001, 20):
+        step_file(directory, step).touch()
+    prune_checkpoints(directory, keep, budget)
+    assert checkpoint_steps(directory) == kept
+    assert directory.best_file.exists()
+
+
+def test_a_run_keeps_few(tmp_path: Path) -> None:
+    overrides = {"run.checkpoint_every_steps": 20, "run.keep_checkpoints": 2, "run.stop_when_solved": False}
+    steps = checkpoint_steps(RunDirectory(train(tmp_path, steps=1000, overrides=overrides).run))
+    assert len(steps) == 12
+    assert [10 * step // 1000 for step in steps[:10]] == list(range(10))
+
+
+# Divergence
+
+
+def poisoned(monkeypatch: pytest.MonkeyPatch, when: set[int] | None) -> None:
+    """Makes gradients NaN: those with these numbers, or all."""
+    differentiate, count = objective.differentiate, 0
+
+    def poison(network: Any, *arguments: Any) -> dict[str, float]:
+        nonlocal count
+        metrics = differentiate(network, *arguments)
+        if when is None or count in when:
+            next(network.parameters()).grad.view(-1)[0] = math.nan
+            metrics["loss_total"] = math.nan
+        count += 1
+        return metrics
+
+    monkeypatch.setattr(a3c, "differentiate", poison)
+
+
+def test_a_gradient_that_is_not_finite_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    poisoned(monkeypatch, {0, 1, 2, 7, *range(10, 109)})  # 99 in a row at most
+    outcome = train(tmp_path, steps=6000)
+    saved = checkpoint(outcome.run)["agent"]
+    assert saved["model"]["parameters"].isfinite().all()
+    assert outcome.reason == "steps"
+    assert int(saved["optimizer"]["step"]) == outcome.updates
+    assert scalars(outcome.run)["train/skipped_updates"][-1][1] == 103
+    told = events(outcome.run)  # the first, and each time that the number has doubled
+    assert set(told) == {"gradients_skipped"}
+    assert 4 <= len(told) <= 7
+    assert all(math.isfinite(value) for _, value in scalars(outcome.run)["train/loss_total"])
+
+
+def test_a_run_that_diverges_names_its_last_good_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = train(tmp_path, steps=300).run
+    before = checkpoint_steps(RunDirectory(run))
+    poisoned(monkeypatch, None)
+    with pytest.raises(DivergedError, match=rf"--resume {run} --checkpoint \d+$") as raised:
+        a3c_zoo.train(resume=run, steps=100_000)
+    named = int(str(raised.value).rpartition(" ")[2])
+    assert checkpoint_steps(RunDirectory(run))[-1] == named
+    assert set(before) <= set(checkpoint_steps(RunDirectory(run)))
+    assert checkpoint(run, str(named))["agent"]["model"]["parameters"].isfinite().all()
+
+
+def test_parameters_that_are_not_finite_are_neither_written_nor_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = train(tmp_path, steps=300)
+    apply = Applier.apply
+
+    def ruin(self: Any, *arguments: Any) -> dict[str, float]:
+        metrics = apply(self, *arguments)
+        self._member.context.parameters[0] = math.inf
+        return metrics
+
+    monkeypatch.setattr(Applier, "apply", ruin)
+    with pytest.raises(DivergedError, match=rf"model.parameters has numbers.* --checkpoint {outcome.steps}$"):
+        a3c_zoo.train(resume=outcome.run, steps=1000)
+    content = checkpoint(outcome.run)
+    content["agent"]["model"]["parameters"][3] = math.nan
+    write_content(step_file(RunDirectory(outcome.run), outcome.steps), content)
+    for read in (a3c_zoo.load_agent, api.evaluate):
+        with pytest.raises(RunDirectoryError, match=r"agent\.model\.parameters has numbers that are not"):
+            read(outcome.run)
