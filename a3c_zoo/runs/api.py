@@ -11,7 +11,7 @@ from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.records import Evaluation, Outcome, Policy
-from a3c_zoo.runs.checkpoints import FINAL, load_policy_state
+from a3c_zoo.runs.checkpoints import load_policy_state
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
 from a3c_zoo.runs.setup import Observer, RunSetup, SilentObserver
 from a3c_zoo.runs.train import train_new, train_on
@@ -54,8 +54,7 @@ def train(
         serial: workers in turn in this process: slow, but exactly reproducible.
         resume: a run directory to go on with, or its name. trust: whether its configuration may name a module to
             import, even if it does not lie in `runs_dir` or belongs to another user.
-        checkpoint: of the run to resume: "best" for the evaluator's best, or the number of steps of another; by default
-            the newest one. Later checkpoints are moved aside.
+        checkpoint: of that run: "best", or its number of steps; by default the newest. Later ones are moved aside.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.
         observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`.
 
@@ -67,13 +66,17 @@ def train(
     given = _run_settings(workers=workers, device=device, seed=seed, **limits)
     if resume is not None:
         others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
-        which = FINAL if checkpoint is None else str(checkpoint)
-        return train_on(_run_to_resume(resume, folder, trust, env), registry, given, observer, others, which)
-    if checkpoint is not None:
-        raise ZooError("--checkpoint says from where a run goes on: name the run, --resume RUN")
-    refuse_trust(trust, "--resume")
+        return train_on(_run_to_resume(resume, folder, trust, env), registry, given, observer, others, checkpoint)
+    _refuse_without_resume(trust, checkpoint)
     config = _config(registry, env, agent, hyperparams, overrides, given)
     return train_new(RunSetup.of(registry, config, serial), folder, name, observer)
+
+
+def _refuse_without_resume(trust: bool, checkpoint: str | int | None) -> None:
+    """Raises ZooError for an option that has a meaning only with `resume`."""
+    refuse_trust(trust, "--resume")
+    if checkpoint is not None:
+        raise ZooError("--checkpoint says from where a run goes on: name the run, --resume RUN")
 
 
 def _config(

@@ -13,7 +13,7 @@ from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Outcome, Reason
-from a3c_zoo.runs.checkpoints import Checkpoint, RunState, go_on_from, remove_leftovers
+from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, RunState, go_on_from, remove_leftovers
 from a3c_zoo.runs.directory import RunDirectory, write_atomically
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
@@ -44,12 +44,12 @@ def train_on(
     flags: Mapping[str, tuple[Any, str]],
     observer: Observer,
     others: Mapping[str, Any],
-    checkpoint: str,
+    checkpoint: str | int | None,
 ) -> Outcome:
     """Goes on with a run from a checkpoint.
 
     Args:
-        checkpoint: "final" for the newest that is not damaged, "best", or the number of steps of another.
+        checkpoint: "best", or the number of steps of another; None for the newest that is not damaged.
         flags: "section.key" → new value and the flag that gave it; see `RESUMABLE_KEYS`.
         others: other options → their values; one that was given is refused.
 
@@ -68,7 +68,7 @@ def train_on(
         setup.warm_up()
         watch = Watch(observer, stop, clock)
         remove_leftovers(directory)
-        saved, events = go_on_from(directory, checkpoint)
+        saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint))
         if flags:
             write_atomically(directory.config_file, dump_config(setup.config).encode())
         return _train(setup, directory, saved, events, watch)
