@@ -5,6 +5,13 @@ Importing this package is fast: torch, gymnasium and others are imported when on
 
 from __future__ import annotations
 
+import sys
+
+# `python -m a3c_zoo` puts the current folder first on sys.path, and a `yaml.py` there would be imported. argv[0] is
+# "-m" only while Python looks for the module that it has to run.
+if sys.argv[:1] == ["-m"] and "a3c_zoo" in sys.orig_argv and not sys.flags.safe_path:
+    del sys.path[0]
+
 import importlib
 from typing import TYPE_CHECKING, Any
 

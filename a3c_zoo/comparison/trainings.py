@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
 import signal
 import subprocess
@@ -112,7 +113,7 @@ def _train(
 ) -> Trained:
     """Trains a run in a process of its own. give_sign: called every `TELL_EVERY_S` seconds."""
     path = runs_dir / new_name(run)
-    command = [sys.executable, "-m", "a3c_zoo", "train", *run.options, "--quiet", "--name", path.name]
+    command = [sys.executable, "-P", "-m", "a3c_zoo", "train", *run.options, "--quiet", "--name", path.name]
     calibration_s, start_s = calibrate(), time.monotonic()
     with tempfile.TemporaryFile() as output:
         # A session of its own: Ctrl-C reaches it once, through this process.
@@ -121,6 +122,7 @@ def _train(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            env=_environment(),
             start_new_session=True,
             preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
@@ -139,6 +141,12 @@ def _train(
         content = {"format": 1, "calibration_s": round(calibration_s, 6), "wall_s": round(wall_s, 3)}
         write_json(path / TIMING_FILE, {**content, "variables": speed_variables()})
     return Trained(run, path, fault)
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a training: it finds the modules that lie beside this program's own script, as we do."""
+    folders = [sys.path[0] or os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
 
 
 def _end_with_parent() -> None:

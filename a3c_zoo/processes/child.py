@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from a3c_zoo.output import drop_lost_output
-from a3c_zoo.processes.start import process_context, start_process, warm_up
+from a3c_zoo.processes.start import forget_safe_path, process_context, start_process, warm_up
 
 if sys.platform == "linux":
     import fcntl
@@ -125,6 +125,7 @@ def _child_main(lifeline: Connection, target: Callable[..., None], *args: Any) -
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
     drop_lost_output("stdout", "stderr")
+    forget_safe_path()
     _show_name()
     _leave_signals_to_parent()
     _leave_with_parent(lifeline)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import context, forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 
@@ -37,6 +37,9 @@ WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 27),
 }
+#: Python imports nothing from the current folder if this variable has a value (`python -P`). Otherwise a `yaml.py`
+#: there would run in the fork server and in the resource tracker. Children get the parent's `sys.path`.
+SAFE_PATH, OUR_SAFE_PATH = "PYTHONSAFEPATH", "of a3c-zoo"
 
 #: Runs in threads of one process start their processes in turn: what a start changes meanwhile belongs to them all.
 _start_lock = threading.Lock()
@@ -61,16 +64,15 @@ def warm_up(start_method: str = "auto") -> None:
             "this script trains at its top level, which every worker imports. Put the call below "
             "`if __name__ == '__main__':`"
         )
-    if process_context(start_method).get_start_method() != "forkserver":
-        return
-    forkserver.set_forkserver_preload(PRELOAD)
-    with _start_lock, environment(WORKER_ENVIRONMENT):
+    with _start_lock, _start_environment():
         resource_tracker.ensure_running()  # which the fork server starts otherwise, and which unblocks Ctrl-C
-        try:
-            with _ctrl_c_waits():
-                forkserver.ensure_running()
-        except OSError as error:
-            raise ZooError(_why_it_cannot_start(error)) from error
+        if process_context(start_method).get_start_method() == "forkserver":
+            forkserver.set_forkserver_preload(PRELOAD)
+            try:
+                with _ctrl_c_waits():
+                    forkserver.ensure_running()
+            except OSError as error:
+                raise ZooError(_why_it_cannot_start(error)) from error
 
 
 def _why_it_cannot_start(error: OSError) -> str:
@@ -89,8 +91,18 @@ def start_process(process: BaseProcess) -> None:
 
     A process from the fork server has them already, from `warm_up`. A spawned one takes them from here.
     """
-    with _start_lock, environment(WORKER_ENVIRONMENT), _importable_main():
+    with _start_lock, _start_environment(), _importable_main():
         process.start()
+
+
+def forget_safe_path() -> None:
+    """In a child: programs that its environment starts get no `SAFE_PATH` that the user has not set."""
+    if os.environ.get(SAFE_PATH) == OUR_SAFE_PATH:
+        del os.environ[SAFE_PATH]
+
+
+def _start_environment() -> AbstractContextManager[None]:
+    return environment({SAFE_PATH: os.environ.get(SAFE_PATH) or OUR_SAFE_PATH, **WORKER_ENVIRONMENT})
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.files import open_file
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import EvaluatorResult, Snapshot
@@ -166,8 +167,8 @@ class Evaluator:
         """The next evaluation has a new process, unless the fault is the user's, or there were too many."""
         log, allowance = self._directory.path / "evaluator.log", self._allowance
         self._evaluated = self._played = None
-        with suppress(OSError), log.open("a", encoding="utf-8") as file:
-            file.write(f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {fault}\n{fault.trace}")
+        with suppress(OSError), open_file(log, "ab") as file:
+            file.write(f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {fault}\n{fault.trace}".encode())
         facts = {"fault": str(fault), "trace": fault.trace}
         if not fault.is_users and allowance.take():
             place = f"a new one takes its place ({allowance.used} of {allowance.most} in an hour)"

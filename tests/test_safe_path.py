@@ -1,0 +1,102 @@
+"""Modules that lie in the current folder are never imported; those beside a user's script are found as ever."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.toys_runs import environ
+from tests.waits import LIMIT_S
+
+#: Modules that a3c-zoo, torch and multiprocessing import, in the parent or in children.
+NAMES = (
+    "yaml",
+    "statistics",
+    "pluggy",
+    "click",
+    "numpy",
+    "torch",
+    "gymnasium",
+    "pickle",
+    "selectors",
+    "sympy",
+    "secrets",
+)
+QUICK = ("-o", "run.evaluation_every_s=0.1", "-o", "run.evaluator_episodes=1", "-o", "run.stop_when_solved=false")
+
+SCRIPT = """
+import helper
+import a3c_zoo
+
+if __name__ == "__main__":
+    quick = {"run.evaluation_episodes": 1, "run.stop_when_solved": False}
+    outcome = a3c_zoo.train("gym:helper:Beside-v0", steps=300, workers=2, overrides=quick | START)
+    print(outcome.reason)
+    a3c_zoo.load_agent(outcome.run)
+"""
+HELPER = """
+import gymnasium
+
+gymnasium.register("Beside-v0", "gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=20)
+"""
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    variables = environ() | {"PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=2 * LIMIT_S)
+
+
+def plant(folder: Path) -> None:
+    """Puts modules into a folder that say so when they are imported."""
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(
+            f"open({str(folder / 'imported')!r}, 'a').write('{name} ')\nraise SystemExit"
+        )
+
+
+@pytest.mark.parametrize(
+    ("program", "start_method"),
+    [("console script", "forkserver"), ("console script", "spawn"), ("module", "forkserver")],
+)
+def test_no_process_of_a_training_imports_from_the_current_folder(
+    program: str, start_method: str, tmp_path: Path
+) -> None:
+    plant(tmp_path)
+    script = Path(sys.executable).with_name("a3c-zoo")
+    start = [str(script)] if program == "console script" else [sys.executable, "-m", "a3c_zoo"]
+    arguments = ["train", "cartpole", "--steps", "2000", "--workers", "2", "-o", f"run.start_method={start_method}"]
+    ended = run(tmp_path, *start, *arguments, *QUICK)
+    assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("start", ["{}", "{'run.start_method': 'spawn'}"])
+def test_a_script_finds_what_lies_beside_it(start: str, tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "script.py").write_text(SCRIPT.replace("START", start))
+    ended = run(tmp_path, sys.executable, "script.py")
+    assert ended.stdout == "steps\n", ended.stderr
+
+
+@pytest.mark.slow
+def test_trainings_of_a_comparison_find_what_lies_beside_the_script(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    call = 'a3c_zoo.compare("gym:helper:Beside-v0", baselines=["random"], seeds=1, steps=2000, episodes=1)'
+    (tmp_path / "script.py").write_text(f'import a3c_zoo\nif __name__ == "__main__":\n    print({call}.failed)')
+    ended = run(tmp_path, sys.executable, "script.py")
+    assert ended.stdout == "()\n", ended.stderr
+
+
+def test_programs_of_an_environment_get_no_variable_of_ours(tmp_path: Path) -> None:
+    noted = tmp_path / "noted"
+    (tmp_path / "helper.py").write_text(
+        f"import os\nopen({str(noted)!r}, 'a').write(os.environ.get('PYTHONSAFEPATH', '-') + '\\n')\n{HELPER}"
+    )
+    (tmp_path / "script.py").write_text(SCRIPT.replace("import helper\n", "").replace("START", "{}"))
+    ended = run(tmp_path, sys.executable, "script.py")
+    assert ended.returncode == 0, ended.stderr
+    assert set(noted.read_text().split()) == {"-"}
+    assert len(noted.read_text().split()) >= 3  # this process, both workers, and the child that probes the environment

@@ -1,0 +1,378 @@
+"""Runs that somebody else made: they choose no import, lead to no file elsewhere, and send nothing to a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import a3c_zoo
+from a3c_zoo.cli.common import complete_run
+from a3c_zoo.cli.compare import command as compare_command
+from a3c_zoo.cli.evaluate import command as evaluate_command
+from a3c_zoo.comparison.curves import Line
+from a3c_zoo.comparison.drawing import Panel, group_of, to_inline_svg
+from a3c_zoo.comparison.pages import plain
+from a3c_zoo.comparison.reading import read_run, read_runs
+from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.runs.api import evaluate, play
+from a3c_zoo.runs.directory import find_run, is_own, list_runs
+from tests.test_files import plant
+from tests.toys_runs import command_line
+
+Captured = pytest.CaptureFixture[str]
+ESCAPES = "\x1b]0;owned\x07\x9b31m\u202e"
+MONITOR = '#{"t_start": 1.0, "env_id": "ENV"}\nr,l,t\n1.0,5,0.1\n2.0,5,0.2\n'
+#: A module that says that it was imported, and is then no use.
+EVIL = "from pathlib import Path\nPath({mark!r}).write_text('imported')\n"
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, to be changed as a stranger would."""
+    folder = tmp_path_factory.mktemp("sent")
+    quick = {"run.evaluation_episodes": 1, "run.stop_when_solved": False}
+    return a3c_zoo.train("cartpole", agent="sb3-a2c", steps=200, name="run", runs_dir=folder, overrides=quick).run
+
+
+@pytest.fixture
+def place(sent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the run in `inbox/run`, and a module `evilmod` that can be imported."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(sent, tmp_path / "inbox/run")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/evilmod.py").write_text(EVIL.format(mark=str(tmp_path / "mark")))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.delitem(sys.modules, "evilmod", raising=False)
+    return tmp_path
+
+
+def name_module(run: Path) -> None:
+    """The run now says that it was trained on an environment of `evilmod`."""
+    for name in ("config.yml", "meta.json"):
+        text = (run / name).read_text()
+        (run / name).write_text(
+            text.replace("env_name: cartpole", "env_name: gym:evilmod:CartPole-v1").replace(
+                '"env": "cartpole"', '"env": "gym:evilmod:CartPole-v1"'
+            )
+        )
+
+
+def change(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@contextmanager
+def limit(seconds: int = 20) -> Iterator[None]:
+    """A file that is waited for, such as a FIFO, fails the test."""
+
+    def fail(number: int, frame: object) -> None:
+        raise AssertionError("it waits")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# Imports
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda trust: evaluate("inbox/run", episodes=1, trust=trust),
+        lambda trust: next(play("inbox/run", trust=trust)),
+        lambda trust: a3c_zoo.load_agent("inbox/run", trust=trust),
+        lambda trust: a3c_zoo.train(resume="inbox/run", steps=300, trust=trust),
+    ],
+)
+def test_no_import_is_chosen_by_a_run(use: Callable[[bool], Any], place: Path) -> None:
+    name_module(place / "inbox/run")
+    with pytest.raises(ZooError, match=r"would import 'evilmod', and the run .* is not your own.*: --trust$") as raised:
+        use(False)
+    assert "\n" not in str(raised.value)
+    assert not (place / "mark").exists()
+    with pytest.raises(ZooError, match="unknown key"):  # CartPole's keys are not those of gym:
+        use(True)
+    assert (place / "mark").exists()
+
+
+def test_a_run_of_installed_names_needs_no_trust(place: Path) -> None:
+    assert evaluate("inbox/run", episodes=1).episodes == 1
+
+
+def test_ones_own_run_may_name_a_module(place: Path) -> None:
+    shutil.move("inbox", "runs")
+    name_module(place / "runs/run")
+    with pytest.raises(ZooError, match="unknown key"):  # CartPole's keys are not those of gym:
+        evaluate("run", episodes=1)
+    assert (place / "mark").exists()
+
+
+def test_what_ones_own_run_is(place: Path) -> None:
+    assert is_own(Path("inbox/run"), Path("inbox"))
+    assert not is_own(Path("inbox/run"), Path("runs"))
+    assert not is_own(Path("inbox"), Path("inbox"))
+    assert not is_own(Path("inbox/nothing"), Path("inbox"))
+    Path("runs").mkdir()
+    Path("runs/link").symlink_to("../inbox/run")  # it lies elsewhere, whatever its name is
+    assert not is_own(Path("runs/link"), Path("runs"))
+    assert not is_own(Path("runs/../inbox/run"), Path("runs"))
+    Path("linked").symlink_to("inbox")
+    assert is_own(Path("linked/run"), Path("inbox"))
+    if os.geteuid() == 0:
+        os.chown("inbox/run/config.yml", 12345, -1)
+        assert not is_own(Path("inbox/run"), Path("inbox"))
+        assert find_run("inbox/run", Path("inbox"), trust=True).is_trusted
+
+
+@pytest.mark.parametrize("kind", ["ours", "theirs"])
+def test_a_picture_imports_nothing(kind: str, place: Path, capsys: Captured) -> None:
+    run = place / "inbox/run"
+    if kind == "ours":
+        name_module(run)
+    else:
+        shutil.rmtree(run)
+        run.mkdir()
+        (run / "monitor.csv").write_text(MONITOR.replace("ENV", "evilmod:CartPole-v1"))
+    assert command_line("plot", run) == 0
+    assert not (place / "mark").exists()
+    err = capsys.readouterr().err
+    assert err == (
+        "Warning: The threshold of gym:evilmod:CartPole-v1 is not known: 'evilmod' would be imported for it. To allow "
+        "that: --trust.\n"
+    )
+    assert command_line("plot", run, "--force", "--trust") == 0
+    assert (place / "mark").exists()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_report_imports_nothing(place: Path) -> None:
+    name_module(place / "inbox/run")
+    found = a3c_zoo.compare(sources=["inbox"], out="report")
+    assert not (place / "mark").exists()
+    assert any("'evilmod' would be imported" in line for line in found.verdict)
+    found = a3c_zoo.compare(sources=["inbox"], out="trusted", trust=True)
+    assert (place / "mark").exists()
+    assert not any("evilmod' would" in line for line in found.verdict)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [(("train", "cartpole", "--trust"), "--resume"), (("compare", "cartpole", "--trust"), "--from")],
+)
+def test_trust_without_a_run(arguments: tuple[str, ...], option: str, place: Path, capsys: Captured) -> None:
+    assert command_line(*arguments) == 2
+    expected = f"Error: --trust is for a run that somebody else made: name it with {option}, or leave out --trust\n"
+    assert capsys.readouterr().err == expected
+
+
+# Files
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder", "device"])
+@pytest.mark.parametrize(
+    "name", ["config.yml", "meta.json", "outcome.json", "monitor.csv", "timing.json", "evaluations.json"]
+)
+def test_no_command_waits_for_a_file_or_follows_it(name: str, kind: str, place: Path, capsys: Captured) -> None:
+    run = place / "inbox/run"
+    (run / name).unlink(missing_ok=True)
+    plant(run / name, kind)
+    with limit():
+        assert command_line("list", "runs", "--runs-dir", "inbox") == 0
+        assert command_line("plot", "inbox") in (0, 2)
+        assert command_line("compare", "--from", "inbox") in (0, 2)
+        if name in ("config.yml", "meta.json"):
+            assert command_line("evaluate", run) == 2
+    captured = capsys.readouterr()
+    assert "run" in captured.out  # it is listed, damaged or not
+    assert "Traceback" not in captured.err
+    if kind == "link":
+        assert (run / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+@pytest.mark.parametrize("name", ["monitor.csv", "events.jsonl", "run.lock", "evaluator.log", "evaluations.csv"])
+def test_a_resumed_run_writes_nowhere_else(name: str, kind: str, place: Path, capsys: Captured) -> None:
+    run = place / "inbox/run"
+    (run / name).unlink(missing_ok=True)
+    plant(run / name, kind)
+    with limit(60):
+        assert command_line("train", "--resume", run, "--steps", 300, "--quiet") in (0, 2)
+    assert "Traceback" not in capsys.readouterr().err
+    if kind == "link":
+        assert (run / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard"])
+def test_a_folder_that_leads_elsewhere_is_refused(name: str, place: Path, capsys: Captured) -> None:
+    run = place / "inbox/run"
+    shutil.move(run / name, place / "elsewhere")
+    (run / name).symlink_to(place / "elsewhere")
+    before = sorted((place / "elsewhere").iterdir())
+    assert command_line("train", "--resume", run, "--steps", 300) == 2
+    assert f"{name} is a link, and links are not followed" in capsys.readouterr().err
+    assert sorted((place / "elsewhere").iterdir()) == before
+
+
+def test_a_planted_picture_is_not_followed(place: Path) -> None:
+    (place / "victim").write_text("precious")
+    Path("plot.png").symlink_to("victim")
+    assert command_line("plot", "inbox") == 2
+    assert command_line("plot", "inbox", "--force") == 0
+    assert (place / "victim").read_text() == "precious"
+    Path("report").mkdir()
+    for name in ("report.html", "curves.png", "results.json"):
+        (Path("report") / name).symlink_to("../new")
+    a3c_zoo.compare(sources=["inbox"], out="report")
+    assert not (place / "new").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_a_checkpoint_is_a_file_of_its_own(kind: str, place: Path, capsys: Captured) -> None:
+    file = next((place / "inbox/run/checkpoints").glob("step-*.pt"))
+    file.unlink()
+    plant(file, kind)
+    with limit():
+        assert command_line("evaluate", "inbox/run") == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_refused_pickle_gives_no_advice_to_load_it(place: Path, capsys: Captured) -> None:
+    file = next((place / "inbox/run/checkpoints").glob("step-*.pt"))
+    torch.save({"format": 1, "agent": Path("/"), "session": {}}, file)
+    for arguments in ((), ("--debug",)):
+        assert command_line("evaluate", "inbox/run", *arguments) == 2
+        err = capsys.readouterr().err
+        assert "weights_only" not in err
+        assert "cannot be read: it names 'pathlib.PosixPath'" in err
+
+
+# Values and names
+
+
+@pytest.mark.parametrize(
+    ("file", "values"),
+    [
+        ("meta.json", {"started": 5}),
+        ("meta.json", {"started": "long ago"}),
+        ("meta.json", {"started": "0001-01-01T00:00"}),
+        ("meta.json", {"env": ["cartpole"]}),
+        ("meta.json", {"format": {"a": 1}}),
+        ("meta.json", {"command": 5}),
+        ("meta.json", {"host": []}),
+        ("meta.json", {"host": {"cpu": [], "cores": {}}}),
+        ("outcome.json", {"steps": "many"}),
+        ("outcome.json", {"training_s": float("nan")}),
+        ("outcome.json", {"total_s": 1e308}),
+        ("outcome.json", {"detail": None}),
+        ("outcome.json", {"evaluation": [1]}),
+        ("outcome.json", {"steps": 10**4000}),
+        ("evaluations.json", {"format": 1, "evaluations": [5]}),
+        ("evaluations.json", {"format": 1, "evaluations": [{"steps": "a", "training_s": 1.0}]}),
+        ("evaluations.json", {"format": 1, "evaluations": 5}),
+        ("timing.json", {"calibration_s": "x", "variables": 3}),
+    ],
+)
+def test_a_value_of_another_type_breaks_nothing(file: str, values: Any, place: Path, capsys: Captured) -> None:
+    shutil.copytree("inbox/run", "inbox/good")
+    path = place / "inbox/run" / file
+    if not path.exists():
+        path.write_text("{}")
+    change(path, **values)
+    assert command_line("list", "runs", "--runs-dir", "inbox", "--since", "1d") == 0
+    assert "good" in capsys.readouterr().out
+    assert {run.name for run in list_runs(Path("inbox"))} == {"good", "run"}
+    records, left_out = read_runs(["inbox"])
+    assert "good" in [record.path.name for record in records]
+    assert len(records) + len(left_out) == 2
+    assert command_line("plot", "inbox") == 0
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_one_bad_folder_hides_no_other(place: Path, capsys: Captured) -> None:
+    inbox = place / "inbox"
+    for number, kind in enumerate(("link", "fifo", "folder", "device")):
+        (inbox / f"bad{number}").mkdir()
+        plant(inbox / f"bad{number}" / "meta.json", kind)
+    (inbox / "a file").touch()
+    os.mkfifo(inbox / "fifo")
+    (inbox / "loop").symlink_to("loop")
+    (inbox / os.fsdecode(b"bad-\xff")).mkdir()
+    shutil.copy(inbox / "run/meta.json", inbox / os.fsdecode(b"bad-\xff"))
+    with limit():
+        assert command_line("list", "runs", "--runs-dir", "inbox") == 0
+    assert capsys.readouterr().out.count("damaged") == 4
+    context = evaluate_command.make_context("evaluate", ["--runs-dir", "inbox", "x"])
+    names = {Path(item.value).name for item in complete_run(context, evaluate_command.params[0], "inbox/")}
+    assert names == {"run", "bad0", "bad1", "bad2", "bad3"}
+
+
+def test_control_characters_reach_no_terminal(place: Path, capsys: Captured) -> None:
+    inbox = place / "inbox"
+    change(
+        inbox / "run/meta.json", env=f"cart{ESCAPES}", command=["a3c-zoo", f"train\n# {ESCAPES}"], host={"cpu": ESCAPES}
+    )
+    (inbox / "run").rename(inbox / f"run\n{ESCAPES}")
+    damaged = inbox / f"damaged{ESCAPES}"
+    damaged.mkdir()
+    (damaged / "meta.json").write_text(f'{{"{ESCAPES}"')
+    for arguments in (
+        ("list", "runs", "--runs-dir", "inbox"),
+        ("plot", "inbox"),
+        ("evaluate", damaged),
+        ("evaluate", damaged, "--debug"),
+        ("evaluate", f"no {ESCAPES}"),
+        ("compare", "--from", "inbox", "--out", "report"),
+    ):
+        command_line(*arguments)
+        captured = capsys.readouterr()
+        text = captured.out + captured.err
+        assert text
+        assert all(each.isprintable() for each in text.replace("\n", "")), (arguments, text)
+    for name in ("report.md", "report.html"):
+        text = (place / "report" / name).read_text()
+        assert all(each.isprintable() for each in text.replace("\n", "")), name
+        assert "\n# " not in text.partition("Commands")[2].partition("How it was")[0]
+
+
+def test_a_dollar_is_no_mathematics(place: Path) -> None:
+    for name in (r"$\frac$", "$x^{$", "_hidden", "__"):
+        folder = place / "theirs" / f"{name}_1"
+        folder.mkdir(parents=True)
+        (folder / "monitor.csv").write_text(MONITOR.replace("ENV", "CartPole-v1"))
+    assert command_line("plot", "theirs", "--out", "plot.svg") == 0
+    text = Path("plot.svg").read_text()
+    assert all(name in text for name in (r"$\frac$", "$x^{$", "_hidden", "__"))
+    line = Line(*[np.array([1.0, 2.0])] * 2)
+    assert r"$\alpha$" in to_inline_svg(Panel("$", "$", r"$\alpha$", {"$_$": group_of([line])}))
+    assert plain("$a$ & <b>\x1b") == r"\$a\$ \& \<b\>\\x1b"
+
+
+def test_a_monitor_with_numbers_that_no_one_can_draw(place: Path) -> None:
+    for cells in ("1,5,1e300", "1,1e300,1", "1e200,5,1", "nan,5,1", "1,-1e20,1"):
+        (place / "inbox/run/monitor.csv").write_text(f'#{{"t_start": 1}}\nr,l,t,step,worker\n{cells},5,0\n')
+        with pytest.raises(RunDirectoryError, match="line 3 reads"):
+            read_run(place / "inbox/run")
+    (place / "inbox/run/monitor.csv").write_text("#" + "[" * 100_000 + "\nr,l,t,step,worker\n")
+    with pytest.raises(RunDirectoryError, match="does not begin with"):
+        read_run(place / "inbox/run")
+
+
+def test_help_names_trust() -> None:
+    assert "--trust" in CliRunner().invoke(compare_command, ["--help"]).output
