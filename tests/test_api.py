@@ -62,10 +62,10 @@ def test_without_the_guard(method: str, tmp_path: Path) -> None:
     source = UNGUARDED.format(options=f"workers=1, overrides=['run.start_method={method}']")
     with run_script(tmp_path, source) as running:
         assert running.exit_status(55) == 1
-        assert running.stdout.count("begin") == 2  # here and in the one worker, which went no further
+        assert running.stdout.count("begin") == 2  # here and in the child that reads the spaces, which went no further
         assert "Put the call below `if __name__ == '__main__':`\n" in running.stderr
         assert running.stderr.endswith(
-            "worker 0 ended by itself with exit status 1 before it began; its output is above\n"
+            "environment 'cartpole' cannot be made: its process ended by itself with exit status 1\n"
         )
         running.assert_nothing_left()
 

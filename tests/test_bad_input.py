@@ -194,7 +194,7 @@ def test_a_worker_that_fails_loses_nothing(
     monkeypatch.setattr(pool_module, "STOP_GRACE_S", 0.5)
     options = ["-o", f"env.fault={fault}", "-o", "env.after=400", "-o", "env.step_s=0.001", "--stop-return", "9"]
     timeout_s = 3 if fault == "sleep" else 300
-    options += ["-o", f"worker_timeout_s={timeout_s}", "--name", "x", "--workers", "1"]
+    options += ["-o", f"worker_timeout_s={timeout_s}", "--name", "x", "--workers", "1", "-o", "worker_restarts=0"]
     assert command_line("train", "toy", *options) == 1
     captured = capsys.readouterr()
     assert captured.err.startswith("Error: worker 0 ")

@@ -19,7 +19,7 @@ class TestCounters:
         counters = Counters(tensor)
         counters.row(1)[0] += 7
         counters.row(0)[1] += 1
-        assert tensor.tolist() == [[0, 1, 0, 0], [7, 0, 0, 0]]
+        assert tensor.tolist() == [[0, 1, 0, 0, 0], [7, 0, 0, 0, 0]]
         assert (Counters(tensor).steps, counters.steps, counters.updates) == (7, 7, 1)
 
     def test_beyond_32_bits(self) -> None:

@@ -38,7 +38,7 @@ def task_of(run: Path) -> EvaluationTask:
     registry, directory = get_registry(), RunDirectory(run)
     config = directory.config(registry)
     config = replace(config, env=config.env.model_copy(update={"evaluation_by_seed": True}))
-    (file,) = directory.checkpoints.glob("step-*.pt")
+    file = max(directory.checkpoints.glob("step-*.pt"))
     load = registry.agent("random").load
     return EvaluationTask(registry.env("toy"), None, config, load, file, COMPARED_EVALUATIONS, 5, 4)
 

@@ -212,7 +212,7 @@ class TestOneProcess:
         assert context.moments is not None
         assert context.moments["exp_avg"].tolist() == [-15]
         assert context.parameters.tolist() == pytest.approx([1])
-        assert context.counters[0].tolist() == [2, 1, 0, 2]  # two steps, one update, an episode of each step
+        assert context.counters[0].tolist() == [2, 1, 0, 2, 0]  # two steps, one update, an episode of each step
 
     def test_several_updates_of_one_rollout_pull_before_each(self) -> None:
         # w = 0: 0 − 10; then w = 1: 1 − 20 and not 0 − 20
@@ -221,12 +221,12 @@ class TestOneProcess:
         assert context.moments is not None
         assert context.moments["exp_avg"].tolist() == pytest.approx([-19])
         assert context.parameters.tolist() == pytest.approx([2])
-        assert context.counters[0].tolist() == [2, 2, 0, 2]
+        assert context.counters[0].tolist() == [2, 2, 0, 2, 0]
 
     def test_the_report(self) -> None:
         context = self.context()
         worker = self.worker(context)
-        context.counters[1] = torch.tensor([100, 7, 0, 0])  # the other worker's
+        context.counters[1] = torch.tensor([100, 7, 0, 0, 0])  # the other worker's
         worker.work()
         report = worker.report()
         assert (report.worker, report.steps, report.updates) == (0, 102, 8)

@@ -177,7 +177,8 @@ def restore(model: OnPolicyAlgorithm, state: Mapping[str, Any]) -> None:
         model.policy.optimizer.load_state_dict(state["optimizer"])
         for parameter, moments in model.policy.optimizer.state.items():  # torch does not compare them
             for name, moment in moments.items():
-                fitting(moment, parameter if moment.dim() else moment, f"optimizer.{name}")
+                if not isinstance(moment, int):  # SB3's RMSprop counts its steps in a plain number
+                    fitting(moment, parameter if moment.dim() else moment, f"optimizer.{name}")
         model.num_timesteps, model._n_updates = int(state["steps"]), int(state["n_updates"])
 
 
