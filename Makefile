@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow bench-cartpole bench-atari bench-agents bench-workers chaos lint format hooks dist clean
+.PHONY: help train test test-slow bench-cartpole bench-atari bench-agents bench-workers chaos fuzz lint format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -42,6 +42,9 @@ bench-agents: .venv/.installed-dev ## all agents on CartPole; a3c, locked, a3c-d
 
 chaos: .venv/.installed-dev ## deliberate faults in real trainings, and checks of every file afterwards: 20 minutes
 	@$(BIN)/python -m benchmarks.chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),20)
+
+fuzz: .venv/.installed-dev ## commands with arguments and files of all kinds, each of which must end in order: 5 minutes
+	@$(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) --cases $(or $(CASES),2500) --minutes $(or $(MINUTES),15)
 
 bench-workers: .venv/.installed-dev ## 1 to 64 workers whose environment sleeps: scaling, CPU time, staleness: 9 minutes
 	@$(BIN)/python benchmarks/workers.py

@@ -7,7 +7,7 @@ import signal
 import sys
 
 from a3c_zoo.cli.main import cli
-from a3c_zoo.output import drop_lost_output, open_closed_streams
+from a3c_zoo.output import drop_lost_output, open_closed_streams, refuse_lost_output
 
 
 def main() -> None:
@@ -16,6 +16,7 @@ def main() -> None:
     drop_lost_output("stderr")  # an error that cannot be shown keeps its exit status
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # Latin-1 has no λ and no →
+    refuse_lost_output()
     try:
         cli.main(prog_name="a3c-zoo")
     finally:

@@ -12,6 +12,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from a3c_zoo.errors import ZooError
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -27,6 +29,20 @@ class _LosableFile(io.FileIO):
         with suppress(OSError):
             written = super().write(data)
         return memoryview(data).nbytes if written is None else written
+
+
+class _NamedFile(io.FileIO):
+    """A standard stream; what cannot be written is an error of the user. Afterwards it drops what it gets."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:  # nobody wants to read more
+            raise
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # Python flushes it once more at its end
+            reason = error.strerror or str(error)
+            raise ZooError(f"stdout cannot be written: {reason}. Free space, or send it to another place") from error
 
 
 def open_closed_streams() -> None:
@@ -52,19 +68,28 @@ def drop_lost_output(*names: str) -> None:
         names: "stdout", "stderr".
     """
     for name in names:
-        stream, descriptor = getattr(sys, name), _STREAMS[name][0]
-        if not isinstance(stream, io.TextIOWrapper) or _descriptor_of(stream) != descriptor:
-            continue
-        with suppress(OSError):
-            stream.flush()
-        losable = io.TextIOWrapper(
-            io.BufferedWriter(_LosableFile(descriptor, "w", closefd=False)),
-            encoding=stream.encoding,
-            errors=stream.errors,
-            line_buffering=stream.line_buffering or stream.write_through,
-        )
-        setattr(sys, name, losable)
-        setattr(sys, f"__{name}__", losable)
+        _replace(name, _LosableFile)
+
+
+def refuse_lost_output() -> None:
+    """From now on `sys.stdout` raises ZooError for what cannot be written; a stream that a program has set stays."""
+    _replace("stdout", _NamedFile)
+
+
+def _replace(name: str, kind: type[io.FileIO]) -> None:
+    stream, descriptor = getattr(sys, name), _STREAMS[name][0]
+    if not isinstance(stream, io.TextIOWrapper) or _descriptor_of(stream) != descriptor:
+        return
+    with suppress(OSError):
+        stream.flush()
+    replaced = io.TextIOWrapper(
+        io.BufferedWriter(kind(descriptor, "w", closefd=False)),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering or stream.write_through,
+    )
+    setattr(sys, name, replaced)
+    setattr(sys, f"__{name}__", replaced)
 
 
 def _descriptor_of(stream: io.TextIOWrapper) -> int | None:

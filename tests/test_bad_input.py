@@ -96,12 +96,30 @@ def refused(capsys: Captured, *arguments: object, status: int = 2) -> str:
         (["cartpole", "--runs-dir", "/proc/runs"], r"cannot make /proc/runs: No such file or directory\."),
         (["cartpole", "--resume", "nothing"], r"no run 'nothing' here or in runs"),
         (["cartpole", "--no-such-flag"], r"No such option"),
+        (["a\nb\x1b[2J"], r"unknown environment 'a\\nb\\x1b\[2J'\."),
+        (["cartpole", "-o", "a\nb"], r"-o a\\nb: must read KEY=VALUE"),
     ],
 )
 def test_what_train_refuses(arguments: list[str], message: str, tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "file").touch()
     assert re.search(message, refused(capsys, "train", *arguments, "--serial"))
     assert not [path for path in tmp_path.rglob("checkpoints") if any(path.iterdir())]
+
+
+def test_names_in_a_file_with_line_ends(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "set.yml").write_text('"a\\nError: b": {}\n"c\\nd": {}\n')
+    assert command_line("train", "cartpole", "--hyperparams", "set.yml") == 2
+    assert capsys.readouterr().err == (
+        "Error: 2 faults in the configuration:\n"
+        "  set.yml:1 a\\nError: b: unknown section.\n"
+        "  set.yml:2 c\\nd: unknown section.\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["evaluate", "play"])
+def test_more_episodes_than_anybody_can_wait_for(command: str, capsys: Captured) -> None:
+    message = refused(capsys, command, "run", "--episodes", 10**30)
+    assert message.startswith(f"Invalid value for '--episodes': {10**30} is not in the range 1<=x<=1000000.")
 
 
 def test_debug_shows_the_traceback(capsys: Captured) -> None:

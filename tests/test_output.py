@@ -171,6 +171,16 @@ def test_other_commands_end_with_their_pipe(command: list[str], tmp_path: Path) 
     assert (tmp_path / "stderr.txt").read_text() == ""
 
 
+@pytest.mark.parametrize("command", [["list", "envs", "--json"], ["show", "hyperparams", "cartpole"], ["--help"]])
+@pytest.mark.parametrize("python", [[], ["-u"]])
+def test_other_commands_say_that_their_output_is_lost(command: list[str], python: list[str], tmp_path: Path) -> None:
+    line = f'"$1" {" ".join(python)} "${{@:2}}" > /dev/full 2> stderr.txt'
+    assert shell(line, *command, folder=tmp_path) == 2
+    assert (tmp_path / "stderr.txt").read_text() == (
+        "Error: stdout cannot be written: No space left on device. Free space, or send it to another place\n"
+    )
+
+
 def nohup() -> None:
     """What `nohup a3c-zoo train … &` in a script inherits."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

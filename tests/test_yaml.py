@@ -76,6 +76,8 @@ REFUSED: list[tuple[str, str]] = [
     ("9" * 5000, "too many digits"),
     ("\x00", "special characters are not allowed"),
     ("\t1", "cannot start any token"),
+    ('"\\U00110000"', "an escape that is no Unicode character"),
+    ('"\\UFFFFFFFF"', "an escape that is no Unicode character"),
     ("[" * 100_000, "nested too deeply"),
     ("x" * (MAX_BYTES + 1), "larger than 1024 KiB"),
     ("\udcff", r"is not UTF-8 \(byte 0\)"),  # a byte of the command line that is not UTF-8

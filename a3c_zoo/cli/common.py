@@ -17,6 +17,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: Exit status of a program that Ctrl-C ended.
 INTERRUPTED = 130
+#: Most episodes of `evaluate` and `play`. A command must come to an end.
+MOST_EPISODES = 1_000_000
 
 
 def parse_seconds(text: str) -> float:

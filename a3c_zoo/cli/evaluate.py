@@ -9,14 +9,19 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import complete_run, playing_options, runs_dir_option, trust_option
+from a3c_zoo.cli.common import MOST_EPISODES, complete_run, playing_options, runs_dir_option, trust_option
 from a3c_zoo.records import score
 
 
 @click.command(epilog="Example: a3c-zoo evaluate runs/cartpole-a3c-s1-20260101-120000 --episodes 20 --deterministic")
 @click.argument("run", shell_complete=complete_run)
 @click.option(
-    "--episodes", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="Episodes to play."
+    "--episodes",
+    type=click.IntRange(1, MOST_EPISODES),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Episodes to play.",
 )
 @playing_options
 @runs_dir_option

@@ -11,7 +11,16 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from a3c_zoo.errors import PluginError, ZooError, printable, printable_lines, type_and_message, unknown_name
+from a3c_zoo.errors import (
+    ConfigError,
+    PluginError,
+    WorkerError,
+    ZooError,
+    printable,
+    printable_lines,
+    type_and_message,
+    unknown_name,
+)
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import CommandEntry, load_object
 from a3c_zoo.version import __version__
@@ -110,8 +119,8 @@ class ZooGroup(click.Group):
         if self.debug:
             click.echo(printable_lines("".join(traceback.format_exception(error))), err=True, nl=False)
         if isinstance(error, ZooError):
-            notes = getattr(error, "__notes__", ())
-            click.echo(printable_lines(" ".join([f"Error: {error}", *notes])), err=True)
+            shown = printable_lines if isinstance(error, ConfigError | WorkerError) else printable
+            click.echo(shown(" ".join([f"Error: {error}", *getattr(error, "__notes__", ())])), err=True)
             sys.exit(error.exit_status)
         hint = f" See: {error.ctx.command_path} --help" if isinstance(error, click.UsageError) and error.ctx else ""
         message = " ".join(error.format_message().split())  # some of click's messages have several lines

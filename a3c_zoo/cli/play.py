@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import INTERRUPTED, complete_run, playing_options, runs_dir_option, trust_option
+from a3c_zoo.cli.common import INTERRUPTED, MOST_EPISODES, complete_run, playing_options, runs_dir_option, trust_option
 
 
 @click.command(epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4")
@@ -19,7 +19,14 @@ from a3c_zoo.cli.common import INTERRUPTED, complete_run, playing_options, runs_
 @click.option(
     "--video", type=click.Path(path_type=Path), metavar="FILE", help="Write a new .mp4 or .gif file; needs no display."
 )
-@click.option("--episodes", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Episodes to play.")
+@click.option(
+    "--episodes",
+    type=click.IntRange(1, MOST_EPISODES),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Episodes to play.",
+)
 @playing_options
 @click.option("--fps", type=click.FloatRange(0.01, 1000), metavar="X", help="Steps a second.  [default: the game's]")
 @runs_dir_option

@@ -12,7 +12,7 @@ from a3c_zoo.config import models as bases
 from a3c_zoo.config import yaml
 from a3c_zoo.config.models import SECTIONS, Config, Section
 from a3c_zoo.config.yaml import Document, YamlFault, display
-from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean
+from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_object
 from a3c_zoo.plugins.registry import Registry
 
@@ -227,9 +227,10 @@ class Settings:
 
 def faulty(faults: list[str]) -> ConfigError:
     """Returns one error for all faults: a single fault in one line, several in a line each."""
-    if len(faults) == 1:
-        return ConfigError(faults[0])
-    return ConfigError("\n  ".join([f"{len(faults)} faults in the configuration:", *faults]))
+    lines = [printable(fault) for fault in faults]
+    if len(lines) == 1:
+        return ConfigError(lines[0])
+    return ConfigError("\n  ".join([f"{len(lines)} faults in the configuration:", *lines]))
 
 
 def cite(document: Document, fault: YamlFault) -> str:

@@ -170,6 +170,8 @@ def _parse(raw: bytes) -> tuple[Any, _Builder]:
         mark = getattr(error, "problem_mark", None)
         parts = [getattr(error, name, None) for name in ("context", "problem", "reason")]
         line, message = mark.line + 1 if mark else 1, " ".join(str(part) for part in parts if part)
+    except (ValueError, OverflowError):  # PyYAML makes a character of an escape such as \U00110000
+        line, message = 1, "has an escape that is no Unicode character"
     return builder.refuse(line, (), message), builder
 
 

@@ -1,0 +1,115 @@
+"""The properties: what holds for every command line, every YAML file and every run directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fuzz.damage import Damage, damages
+from tests.fuzz.documents import documents
+from tests.fuzz.sandbox import Sandbox
+from tests.fuzz.values import Words, lines, names
+from tests.fuzz.watch import Ended
+
+#: Commands that open a run; `RUN` stands for it. What each may write, beside the run's own lock: see `_written`.
+_OPENERS: list[Words] = [
+    ["list", "runs"],
+    ["list", "runs", "--json"],
+    ["evaluate", "RUN", "--episodes", "1"],
+    ["evaluate", "RUN", "--episodes", "1", "--checkpoint", "best", "--deterministic"],
+    ["evaluate", "RUN", "--episodes", "1", "--checkpoint", "0"],
+    ["train", "--resume", "RUN", "--steps", "700", "--quiet"],
+    ["train", "--resume", "RUN", "--steps", "700", "--checkpoint", "best"],
+    ["train", "--resume", "RUN", "--steps", "700", "--checkpoint", "0"],
+    ["plot", "RUN", "--out", "x.png"],
+    ["plot", "RUN", "--out", "x.svg", "--kind", "evaluation", "--x", "seconds"],
+    ["plot", "RUN", "--out", "x.csv", "--kind", "episode-length"],
+    ["compare", "--from", "RUN", "--out", "report"],
+    ["play", "RUN", "--video", "x.gif"],
+]
+
+
+@dataclass
+class Properties:
+    """Each method is a property; it counts its cases."""
+
+    box: Sandbox
+    cases: dict[str, int] = field(default_factory=dict)
+    statuses: dict[int, int] = field(default_factory=dict)
+    #: Whether there is time for another case.
+    has_time: Callable[[], bool] = lambda: True
+
+    def _count(self, name: str, ended: Ended) -> None:
+        self.cases[name] = self.cases.get(name, 0) + 1
+        self.statuses[ended.status] = self.statuses.get(ended.status, 0) + 1
+
+    def command_line(self, line: Words) -> None:
+        """Any command line: it writes only below the current folder, and leaves files and runs that are there."""
+        here = self.box.here
+        self.box.fresh(self.box.mine, self.box.theirs)
+        (here / "file").write_text("precious")
+        (here / "set.yml").write_text("agent:\n  gamma: 0.5\n")
+        (here / "link").symlink_to(self.box.outside / "victim")
+        is_resumed = "--resume" in line
+        victims = () if is_resumed else (self.box.mine / "checkpoints", self.box.theirs)
+        self._count("command line", self.box.run(*line, writable=(here, Path("/dev/full")), victims=victims))
+
+    def set_file(self, raw: bytes) -> None:
+        """Any file of hyperparameters."""
+        self.box.fresh()
+        Path("set.yml").write_bytes(raw)
+        self._count("set", self.box.run("show", "hyperparams", "cartpole", "--hyperparams", "set.yml"))
+
+    def config_file(self, raw: bytes, has_names: bool, line: Words) -> None:
+        """Any config.yml in a run; with or without a proper beginning."""
+        beginning = b"env_name: cartpole\nagent_name: a3c\n" if has_names else b""
+        self._open([Damage("config.yml", ("write", beginning + raw))], line, "sent/theirs", "config.yml")
+
+    def run_directory(self, damage: list[Damage], line: Words, name: str) -> None:
+        """Any damage of a run directory, one's own or a stranger's."""
+        self._open(damage, line, name, "run directory")
+
+    def _open(self, damage: list[Damage], line: Words, name: str, what: str) -> None:
+        self.box.fresh()
+        run = self.box.here / name
+        self.box.fresh(run)
+        for each in damage:
+            each.apply(run, self.box.outside)
+        words = [str(run) if word == "RUN" else word for word in line]
+        writable = [run, *(Path(words[at + 1]) for at, word in enumerate(words) if word in ("--out", "--video"))]
+        self._count(what, self.box.run(*words, writable=tuple(writable)))
+
+
+def _folder(name: str) -> str:
+    return f"runs/{name}"
+
+
+_openers = st.sampled_from(_OPENERS)
+_places = st.sampled_from(["runs/mine", "sent/theirs"]) | names.map(_folder)
+#: Property → its share of all cases, and what it is given.
+GIVEN: dict[str, tuple[float, dict[str, Any]]] = {
+    "command_line": (0.35, {"line": lines}),
+    "set_file": (0.2, {"raw": documents}),
+    "config_file": (0.1, {"raw": documents, "has_names": st.booleans(), "line": _openers}),
+    "run_directory": (
+        0.35,
+        {"damage": st.lists(damages, min_size=1, max_size=2), "line": _openers, "name": _places},
+    ),
+}
+
+
+def as_test(properties: Properties, name: str) -> Callable[[], None]:
+    """A property as Hypothesis runs it."""
+
+    def body(**drawn: Any) -> None:
+        if properties.has_time():
+            getattr(properties, name)(**drawn)
+
+    body.__name__ = body.__qualname__ = name
+    test: Callable[[], None] = given(**GIVEN[name][1])(body)
+    return test

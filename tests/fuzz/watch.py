@@ -1,0 +1,233 @@
+"""Runs one command in this process, and watches what it does: exit status, output, time, writes, imports."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import resource
+import signal
+import stat
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from a3c_zoo.cli.main import cli
+
+#: A case that takes longer is a finding, in seconds.
+LIMIT_S = 10.0
+STATUSES = (0, 1, 2, 130)
+#: Modules and packages with this beginning lie where Python finds them; only a file or a line of a case names them.
+EVIL = "evil_"
+#: How much memory a case may take, in bytes. Without a limit, a size from a file could end the whole machine.
+MEMORY = 6 << 30
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+#: Audit event → the positions of the paths that it changes.
+_CHANGES = {"os.remove": (0,), "os.rmdir": (0,), "os.mkdir": (0,), "os.truncate": (0,), "os.chmod": (0,)} | {
+    "os.rename": (0, 1),
+    "os.link": (1,),
+    "os.symlink": (1,),
+}
+_PROGRAMS = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")
+
+
+class Finding(AssertionError):  # noqa: N818 - it is what a fuzzer finds
+    """A property that does not hold."""
+
+
+class _TooSlowError(BaseException):
+    """The time of a case is over; no `except Exception` catches it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended, and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+
+class _Audit:
+    """Notes writes outside `writable`, programs that are started, and imports of evil modules, while it is on."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.writable: tuple[str, ...] = ()
+        self.noted: list[str] = []
+        sys.addaudithook(self._hook)  # stays until the process ends
+
+    @contextmanager
+    def watching(self, writable: Sequence[Path]) -> Iterator[list[str]]:
+        self.noted, self.writable = [], tuple(os.path.realpath(path) for path in writable)
+        self.is_on = True
+        try:
+            yield self.noted
+        finally:
+            self.is_on = False
+
+    def _hook(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.is_on:
+            return
+        if event == "open":
+            path, mode, flags = args
+            if isinstance(flags, int) and flags & _WRITES:
+                # An opener may add O_NOFOLLOW to the flags of `open`. What is written through links, victims show.
+                self._check(event, path, follow=mode is None and not flags & os.O_NOFOLLOW)
+        elif event in _CHANGES:
+            for position in _CHANGES[event] if event != "os.mkdir" or not os.path.lexists(args[0]) else ():
+                self._check(event, args[position], follow=False)
+        elif event == "import":
+            if args[0].partition(".")[0].startswith(EVIL):
+                self.noted.append(f"imports {args[0]}")
+        elif event in _PROGRAMS and "ffmpeg" not in str(args[0]):
+            self.noted.append(f"{event} {args[0]!r:.80}")
+
+    def _check(self, event: str, path: Any, follow: bool = True) -> None:
+        if not isinstance(path, str | bytes):
+            return
+        text = os.fsdecode(path)
+        folder, name = os.path.split(os.path.abspath(text))
+        real = os.path.realpath(text) if follow else os.path.join(os.path.realpath(folder), name)
+        if real != os.devnull and not any(Path(real).is_relative_to(root) for root in self.writable):
+            self.noted.append(f"{event} {real}")
+
+
+_AUDIT = _Audit()
+
+
+def run_case(
+    arguments: Sequence[object], writable: Sequence[Path], victims: Callable[[], object], limit_s: float = LIMIT_S
+) -> Ended:
+    """Runs `a3c-zoo ARGUMENTS`.
+
+    Args:
+        writable: files and folders that the command may change.
+        victims: what must be the same before and after.
+
+    Raises:
+        Finding: a property does not hold.
+    """
+    words = [str(each) for each in arguments]
+    before, stopwatch = victims(), _Stopwatch()
+    with _AUDIT.watching(writable) as noted:
+        ended = _call(words, limit_s)
+    seconds = stopwatch.seconds
+    shown = f"\n$ a3c-zoo {' '.join(map(repr, words))}\n{ended.out[-500:]}{ended.err[-1500:]}"
+    if noted:
+        raise Finding(f"{noted[0]}{shown}")
+    if victims() != before:
+        raise Finding(f"changed a file that is not its own{shown}")
+    if seconds > limit_s:
+        raise Finding(f"took {seconds:.0f} s{shown}")
+    if problem := _problem(ended):
+        raise Finding(f"{problem}{shown}")
+    return ended
+
+
+def _call(words: list[str], limit_s: float) -> Ended:
+    out, err = io.StringIO(), io.StringIO()
+    status: object = None
+    try:
+        with redirect_stdout(out), redirect_stderr(err), _limited_memory(), _limited_time(limit_s):
+            cli.main(words, prog_name="a3c-zoo")
+    except SystemExit as end:
+        status = end.code
+    except _TooSlowError as error:
+        where = "".join(traceback.format_tb(error.__traceback__)[-6:])
+        raise Finding(f"over {limit_s:g} s: a3c-zoo {words!r}\n{where}") from error
+    except BaseException as error:
+        raise Finding(f"a traceback: a3c-zoo {words!r}\n{err.getvalue()[-500:]}") from error
+    if not isinstance(status, int):
+        raise Finding(f"exit status {status!r}: a3c-zoo {words!r}")
+    return Ended(status, out.getvalue(), err.getvalue())
+
+
+def _problem(ended: Ended) -> str:
+    """What is wrong with what a command printed; "" if nothing is."""
+    for stream in (ended.out, ended.err):
+        for line in stream.split("\n"):
+            if not line.isprintable():
+                return f"a terminal would obey {line!r:.200}"
+    if ended.status not in STATUSES:
+        return f"exit status {ended.status}"
+    if "Traceback (most" in ended.err + ended.out:
+        return "a traceback is shown"
+    if ended.status in (0, 130):
+        return ""
+    errors = [line for line in ended.err.splitlines() if not line.startswith("Warning: ")]
+    if ended.status == 1 and not errors:
+        return ""  # `compare` with failed runs
+    if not errors or not errors[0].startswith("Error: "):
+        return "" if ended.err.startswith("Usage: ") else "no line with the error"
+    several = re.fullmatch(r"Error: \d+ faults in the configuration:", errors[0])
+    if len(errors) > 1 and not (several and all(line.startswith("  ") for line in errors[1:])):
+        return f"{len(errors)} lines for one error"
+    return ""
+
+
+class _Stopwatch:
+    """Seconds since its beginning: of this process's CPU, or a sixth of the clock's. A busy machine is no finding."""
+
+    def __init__(self) -> None:
+        self._cpu_s, self._clock_s = time.process_time(), time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return max(time.process_time() - self._cpu_s, (time.monotonic() - self._clock_s) / 6)
+
+
+@contextmanager
+def _limited_time(limit_s: float) -> Iterator[None]:
+    """Raises _TooSlowError in the main thread after a time. SIGALRM belongs to pytest-timeout."""
+
+    def stop(number: int, frame: object) -> None:
+        raise _TooSlowError
+
+    def watch() -> None:
+        while not ended.wait(0.1):
+            if watch_of_case.seconds > limit_s:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
+                return
+
+    ended, watch_of_case = threading.Event(), _Stopwatch()
+    before = signal.signal(signal.SIGUSR2, stop)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+        signal.signal(signal.SIGUSR2, before)
+
+
+@contextmanager
+def _limited_memory() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + MEMORY, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def snapshot(*roots: Path) -> dict[str, tuple[object, ...]]:
+    """Path → type, size, time of change and target of every file and folder at or below these places."""
+    found: dict[str, tuple[object, ...]] = {}
+    for root in roots:
+        for folder, folders, files in os.walk(root):
+            for name in (".", *folders, *files):
+                path = os.path.join(folder, name)
+                status = os.lstat(path)
+                target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
+                found[path] = (status.st_mode, status.st_size, status.st_mtime_ns, target)
+    return found
