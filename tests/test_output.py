@@ -202,3 +202,15 @@ def test_under_nohup_only_sigterm_ends_a_run(preexec: Callable[[], None], tmp_pa
         running.assert_nothing_left()
     assert running.stderr == ""
     assert outcome(tmp_path)["detail"] == "SIGTERM"
+
+
+def test_a_command_can_ask_whether_its_output_was_lost(tmp_path: Path) -> None:
+    """A script that reads JSON must not take half of it for the whole."""
+    code = (
+        "import sys; from a3c_zoo.output import drop_lost_output, has_lost_output; drop_lost_output('stdout'); "
+        "print('{}'); sys.exit(3 if has_lost_output() else 0)"
+    )
+    for file, status in (("/dev/full", 3), (tmp_path / "out.json", 0)):
+        with open(file, "w") as out:
+            done = subprocess.run([sys.executable, "-c", code], stdout=out, env=environ(), timeout=LIMIT_S, check=False)
+        assert done.returncode == status

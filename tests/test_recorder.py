@@ -238,3 +238,18 @@ def test_an_event_is_a_text_and_a_count(tmp_path: Path) -> None:
     (text,) = events.Tensors("events/worker_replaced/text")
     assert (text.step, list(text.tensor_proto.string_val)) == (30, [b"worker 1 was ended"])
     assert events.PluginTagToContent("text") == {"events/worker_replaced/text": b""}
+
+
+def test_a_part_that_cannot_be_cut_off_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk may take half a row, refuse the rest, and refuse to cut the half off as well."""
+    file = rows.RowFile(tmp_path / "rows.csv")
+    file.append(b"1,2\n")
+    monkeypatch.setattr(rows.RowFile, "_cut_back", lambda self: None)
+    with file_size_limit(6):
+        file.append(b"3,4\n")
+    assert (tmp_path / "rows.csv").read_bytes() == b"1,2\n3,"
+    assert file.fault is not None
+    file.sync()
+    assert (tmp_path / "rows.csv").read_bytes() == b"1,2\n3,4\n"
+    assert file.position == 8
+    file.close()

@@ -103,3 +103,12 @@ def test_digests_take_milliseconds() -> None:
         digest_of("a3c_zoo")
         durations.append(time.perf_counter() - start_s)
     assert min(durations) < 0.02  # 2 ms where nothing else computes
+
+
+def test_a_file_that_cannot_be_read_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "linked_zoo").mkdir()
+    (tmp_path / "linked_zoo/__init__.py").touch()
+    before = digest_of("linked_zoo")
+    (tmp_path / "linked_zoo/gone.py").symlink_to(tmp_path / "nowhere.py")
+    assert digest_of("linked_zoo") != before

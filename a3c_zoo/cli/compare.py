@@ -23,7 +23,7 @@ from a3c_zoo.cli.common import (
     warn_about_faults,
 )
 from a3c_zoo.errors import ZooError, printable_lines
-from a3c_zoo.output import drop_lost_output
+from a3c_zoo.output import drop_lost_output, has_lost_output
 
 if TYPE_CHECKING:
     from a3c_zoo.comparison.compare import Comparison
@@ -177,4 +177,4 @@ def _announce(plan: Plan, episodes: int) -> str:
 
 def _tell(comparison: Comparison, as_json: bool) -> int:
     click.echo(json.dumps(comparison.results, indent=2) if as_json else printable_lines(comparison.summary()))
-    return 1 if comparison.failed else 0
+    return 1 if comparison.failed or (as_json and has_lost_output()) else 0  # half a JSON is no result

@@ -177,6 +177,9 @@ def load_config(
     entry = registry.env(str(names[0]), is_trusted=is_trusted)
     settings = Settings(registry, entry, registry.agent(str(names[1])))
     settings.add_document(document)
+    run = document.data.get("run")
+    if isinstance(run, dict) and "keep_checkpoints" not in run:  # of a version that kept all
+        settings.add_flags({"run.keep_checkpoints": (None, str(path))})
     settings.add_flags(flags or {})
     return settings.config()
 

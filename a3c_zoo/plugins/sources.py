@@ -86,8 +86,11 @@ def digest_of(package: str) -> str:
         return ""
     digest = hashlib.blake2b(digest_size=8)
     for name, path in _files(spec.submodule_search_locations, spec.origin):
-        with open(path, "rb", buffering=0) as file:
-            content = file.read()
+        try:
+            with open(path, "rb", buffering=0) as file:
+                content = file.read()
+        except OSError:  # a dangling link, or a file that an editor replaces now
+            content = b"unreadable"
         digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape") + content)
     return digest.hexdigest()
 

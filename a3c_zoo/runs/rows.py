@@ -75,6 +75,7 @@ class RowFile:
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)
         try:
+            self._file.seek(self._size)  # of an earlier try there may be a part that the disk did not cut off
             while rest:  # a disk that fills up takes the first part, and refuses the next
                 rest = rest[self._file.write(rest) :]
         except BaseException:

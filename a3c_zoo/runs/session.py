@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -175,7 +175,7 @@ class Session:
         """
         if self._stopping.ended:
             with self._clock.during("checkpoint"):
-                self._disk.insist(partial(self._save, snapshot), self._watch.stop)
+                self._disk.insist(partial(self._save_making_room, snapshot), self._watch.stop)
             return
         try:
             self._save(snapshot)
@@ -197,10 +197,19 @@ class Session:
         self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
         self._next_pause = self.config.run.next_pause(self._progress.steps)
 
+    def _save_making_room(self, snapshot: Snapshot) -> None:
+        """Saves; if the disk refuses the checkpoint, once more without older ones."""
+        try:
+            self._save(snapshot)
+        except RunDirectoryError:
+            self._prune(1)
+            self._save(snapshot)
+
     def _prune(self, keep: int | None) -> None:
-        """Deletes all checkpoints but the newest; none if the run keeps all."""
+        """Deletes all checkpoints but the newest; none if the run keeps all. A disk that refuses it keeps them."""
         if self.config.run.keep_checkpoints is not None:
-            prune_checkpoints(self.directory, keep, self._stopping.expected_steps())
+            with suppress(RunDirectoryError):
+                prune_checkpoints(self.directory, keep, self._stopping.expected_steps())
 
     def _state(self) -> RunState:
         """The run's part of a checkpoint. The rows that it counts are on the disk."""
