@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.testing import plugin_distribution
@@ -80,15 +79,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 @pytest.mark.parametrize("name", GIVEN)
 def test_a_property_holds(name: str, box: Sandbox) -> None:
-    short = settings(
-        max_examples=round(CASES * GIVEN[name][0]),
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
     properties = Properties(box)
-    short(as_test(properties, name))()
+    as_test(properties, name, round(CASES * GIVEN[name][0]))()
     assert sum(properties.cases.values()) >= 20
 
 

@@ -21,6 +21,7 @@ from a3c_zoo.records import Outcome
 from a3c_zoo.runs import api
 from a3c_zoo.runs.checkpoints import checkpoint_steps, prune_checkpoints, step_file
 from a3c_zoo.runs.directory import RunDirectory
+from tests.test_files import plant
 from tests.toys_runs import checkpoint, episodes, scalars, toy_installed, write_content
 
 OVERRIDES = {"run.checkpoint_every_steps": 100, "run.keep_checkpoints": None, "run.stop_when_solved": False}
@@ -104,6 +105,41 @@ def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
         with pytest.raises(RunDirectoryError, match=f"has no checkpoint '{which}'; it has: final, 0, "):
             a3c_zoo.train(resume=run, checkpoint=which)
     assert events(run) == []
+
+
+@pytest.mark.parametrize("name", ["monitor.csv", "outcome.json", "evaluations.json"])
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("link", "it is a link"), ("fifo", "regular"), ("huge", "larger than 1,024")]
+)
+def test_rows_that_cannot_be_copied(name: str, kind: str, reason: str, tmp_path: Path) -> None:
+    """A resume from an earlier checkpoint copies them first. Found by `make fuzz`: a terabyte was copied."""
+    run = train(tmp_path, steps=300).run
+    (run / name).unlink(missing_ok=True)
+    if kind == "huge":
+        with (run / name).open("wb") as file:
+            file.truncate((1 << 40) + 1)  # sparse: it takes no room
+    else:
+        plant(run / name, kind)
+    before = checkpoint_steps(RunDirectory(run))
+    with pytest.raises(RunDirectoryError, match=rf"{name} cannot be copied: .*{reason}.*\. Move it away first"):
+        a3c_zoo.train(resume=run, checkpoint=0)
+    assert checkpoint_steps(RunDirectory(run)) == before
+    assert not list(run.glob("checkpoints/set-aside-*"))
+
+
+def test_files_and_folders_in_place_of_each_other(tmp_path: Path) -> None:
+    """Found by `make fuzz`."""
+    run = train(tmp_path, steps=100).run
+    (run / "checkpoints/.evaluated.pt").mkdir()
+    with pytest.raises(RunDirectoryError, match=r"cannot delete .*/\.evaluated\.pt: Is a directory"):
+        a3c_zoo.train(resume=run, steps=150)
+    for name in ("checkpoints", "tensorboard"):
+        (run / name).rename(tmp_path / name)
+        plant(run / name, "fifo")
+        with pytest.raises(RunDirectoryError, match=rf"/{name} is damaged: it is no folder"):
+            a3c_zoo.train(resume=run, steps=150)
+        (run / name).unlink()
+        (tmp_path / name).rename(run / name)
 
 
 def test_the_first_checkpoint_is_one_to_resume(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ A file is a dictionary with three keys: `format`; `agent`, which the agent write
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from typing import Annotated, Any, Generic
 from pydantic import Field
 
 from a3c_zoo.errors import DivergedError, RunDirectoryError, printable
+from a3c_zoo.files import MAX_TABLE, open_file
 from a3c_zoo.records import Evaluation
 from a3c_zoo.runs.checkpoint_bytes import read_content, to_bytes
 from a3c_zoo.runs.directory import RunDirectory, disk_errors, write_atomically
@@ -297,17 +299,29 @@ def set_aside(directory: RunDirectory, step: int) -> Path | None:
         later = [best, *later] if is_void else later
     if not later:
         return None
+    copied = _files_to_copy(directory)
     with disk_errors(directory.checkpoints, "write"):
         names = (directory.checkpoints / f"set-aside-{number}" for number in itertools.count(1))
         folder = next(path for path in names if not path.exists())
         folder.mkdir()
-        for name in ("monitor.csv", "evaluations.csv", "evaluations.json", "outcome.json"):
-            if (path := directory.path / name).exists():
-                shutil.copy2(path, folder, follow_symlinks=False)
+        for path in copied:
+            shutil.copy2(path, folder, follow_symlinks=False)
         (directory.path / "evaluations.json").unlink(missing_ok=True)  # it names checkpoints by their steps
         for path in reversed(later):  # if this is cut short, the newest that is left is the nearest to the step
             path.rename(folder / path.name)
     return folder
+
+
+def _files_to_copy(directory: RunDirectory) -> list[Path]:
+    """The files whose rows are going to be cut. Raises RunDirectoryError for a link, a FIFO or a huge file."""
+    names = ("monitor.csv", "evaluations.csv", "evaluations.json", "outcome.json")
+    paths = [path for path in (directory.path / name for name in names) if os.path.lexists(path)]
+    for path in paths:
+        try:
+            open_file(path, limit=MAX_TABLE).close()
+        except OSError as error:
+            raise RunDirectoryError(f"{path} cannot be copied: {error.strerror}. Move it away first") from error
+    return paths
 
 
 def remove_leftovers(directory: RunDirectory) -> None:
@@ -317,4 +331,5 @@ def remove_leftovers(directory: RunDirectory) -> None:
             for path in folder.glob(".*.tmp"):
                 path.unlink(missing_ok=True)
     for path in (directory.evaluated_file, directory.checked_file):
-        path.unlink(missing_ok=True)
+        with disk_errors(path, "delete"):
+            path.unlink(missing_ok=True)

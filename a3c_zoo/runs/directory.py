@@ -160,6 +160,8 @@ class RunDirectory:
         for folder in (self.checkpoints, self.path / "tensorboard"):
             if folder.is_symlink():
                 raise RunDirectoryError(f"{folder} is a link, and links are not followed; put the folder itself there")
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise RunDirectoryError(f"{folder} is damaged: it is no folder")
         return meta
 
     def config(self, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None) -> Config:

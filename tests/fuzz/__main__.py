@@ -12,8 +12,6 @@ import traceback
 from pathlib import Path
 
 import click
-import hypothesis
-from hypothesis import HealthCheck, settings
 
 from tests.fuzz.properties import GIVEN, Properties, as_test
 from tests.fuzz.sandbox import sandbox
@@ -50,11 +48,8 @@ def main(seed: int, cases: int, minutes: float, only: str | None) -> None:
 
 def _findings(properties: Properties, name: str, seed: int, cases: int) -> int:
     """Runs a property; shows what it finds, and returns the number of different findings."""
-    chosen = settings(
-        max_examples=cases, database=None, deadline=None, suppress_health_check=list(HealthCheck), print_blob=False
-    )
     try:
-        hypothesis.seed(seed)(chosen(as_test(properties, name)))()
+        as_test(properties, name, cases, seed)()
     except BaseExceptionGroup as group:
         for error in group.exceptions:
             _show(name, error)

@@ -19,7 +19,9 @@ from tests.fuzz.values import OBEYED, nested, numbers, texts
 from tests.fuzz.watch import EVIL
 
 _TEXTS = ["meta.json", "outcome.json", "config.yml", "monitor.csv", "evaluations.csv"]
-_OTHERS = ["run.lock", "events.jsonl", "evaluations.json", "timing.json", "checkpoints", "tensorboard"]
+_OTHERS = ["run.lock", "events.jsonl", "evaluations.json", "timing.json", "checkpoints", "tensorboard", ".x.tmp"]
+_OTHERS += [f"checkpoints/{name}" for name in (".evaluated.pt", ".checked.pt", ".x.tmp", "set-aside-1")]
+_OTHERS += ["checkpoints/step-000000000700.pt", "checkpoints/step-999999999999999999.pt", "tensorboard/events.out.x"]
 _CHECKPOINTS = [0, 1, 2, 3]
 
 

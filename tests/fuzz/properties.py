@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+import hypothesis
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.damage import Damage, damages
@@ -103,13 +104,22 @@ GIVEN: dict[str, tuple[float, dict[str, Any]]] = {
 }
 
 
-def as_test(properties: Properties, name: str) -> Callable[[], None]:
-    """A property as Hypothesis runs it."""
+def as_test(properties: Properties, name: str, cases: int, seed: int | None = None) -> Callable[[], None]:
+    """A property as Hypothesis runs it, with so many cases. seed: None for cases that are always the same."""
 
     def body(**drawn: Any) -> None:
         if properties.has_time():
             getattr(properties, name)(**drawn)
 
     body.__name__ = body.__qualname__ = name
-    test: Callable[[], None] = given(**GIVEN[name][1])(body)
-    return test
+    chosen = settings(
+        max_examples=cases,
+        derandomize=seed is None,
+        database=None,
+        deadline=None,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),  # `explain` traces every line: cases would be too slow
+    )
+    test: Callable[[], None] = chosen(given(**GIVEN[name][1])(body))
+    return test if seed is None else hypothesis.seed(seed)(test)

@@ -27,8 +27,8 @@ LIMIT_S = 10.0
 STATUSES = (0, 1, 2, 130)
 #: Modules and packages with this beginning lie where Python finds them; only a file or a line of a case names them.
 EVIL = "evil_"
-#: How much memory a case may take, in bytes. Without a limit, a size from a file could end the whole machine.
-MEMORY = 6 << 30
+#: Memory that a case may take, and the largest file that it may write, in bytes.
+MEMORY, LARGEST_FILE = 6 << 30, 1 << 28
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Audit event → the positions of the paths that it changes.
 _CHANGES = {"os.remove": (0,), "os.rmdir": (0,), "os.mkdir": (0,), "os.truncate": (0,), "os.chmod": (0,)} | {
@@ -137,7 +137,7 @@ def _call(words: list[str], limit_s: float) -> Ended:
     out, err = io.StringIO(), io.StringIO()
     status: object = None
     try:
-        with redirect_stdout(out), redirect_stderr(err), _limited_memory(), _limited_time(limit_s):
+        with redirect_stdout(out), redirect_stderr(err), _limits(), _limited_time(limit_s):
             cli.main(words, prog_name="a3c-zoo")
     except SystemExit as end:
         status = end.code
@@ -211,13 +211,17 @@ def _limited_time(limit_s: float) -> Iterator[None]:
 
 
 @contextmanager
-def _limited_memory() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + MEMORY, hard))
+def _limits() -> Iterator[None]:
+    """Limits what a case may take: without them, a size from a file could fill the machine's memory, or its disk."""
+    limits = {resource.RLIMIT_AS: psutil.Process().memory_info().vms + MEMORY, resource.RLIMIT_FSIZE: LARGEST_FILE}
+    before = {kind: resource.getrlimit(kind) for kind in limits}
+    for kind, limit in limits.items():
+        resource.setrlimit(kind, (limit, before[kind][1]))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        for kind, limit_before in before.items():
+            resource.setrlimit(kind, limit_before)
 
 
 def snapshot(*roots: Path) -> dict[str, tuple[object, ...]]:
