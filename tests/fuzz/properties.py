@@ -94,7 +94,7 @@ _openers = st.sampled_from(_OPENERS)
 _places = st.sampled_from(["runs/mine", "sent/theirs"]) | names.map(_folder)
 #: Property → its share of all cases, and what it is given.
 GIVEN: dict[str, tuple[float, dict[str, Any]]] = {
-    "command_line": (0.35, {"line": lines}),
+    "command_line": (0.35, {"line": lines()}),
     "set_file": (0.2, {"raw": documents}),
     "config_file": (0.1, {"raw": documents, "has_names": st.booleans(), "line": _openers}),
     "run_directory": (

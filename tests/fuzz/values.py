@@ -96,6 +96,28 @@ _SHORT: dict[str, Words] = {
 }
 
 
+#: Name of a parameter → values that it takes.
+_FITTING: dict[str, Words] = {
+    "env": ["cartpole"],
+    "envs": ["runs/mine", "cartpole"],
+    "sources": ["runs/mine", "sent/theirs"],
+    "what": ["runs", "envs", "plugins"],
+    "run": ["mine", "runs/mine", "sent/theirs"],
+    "runs": ["mine", "sent/theirs", "runs"],
+    "resume": ["mine", "sent/theirs"],
+    "agent": ["a3c", "nstep"],
+    "hyperparams": ["a3c", "set.yml"],
+    "overrides": ["n_steps=2", "hidden_sizes=[3]", "agent.gamma=0.5"],
+    "checkpoint": ["final", "best", "0"],
+    "runs_dir": ["runs", "new"],
+    "out": ["x.png", "x.csv", "new"],
+    "video": ["x.gif"],
+    "time_limit": ["1s"],
+    "since": ["7d"],
+    "name": ["mine", "other"],
+}
+
+
 def _leaves(name: str, command: click.Command) -> Iterator[tuple[Words, click.Command]]:
     if isinstance(command, click.Group):
         for child, below in command.commands.items():
@@ -109,7 +131,22 @@ def _option(param: click.Option) -> st.SearchStrategy[Words]:
     if param.is_flag:
         return names.map(lambda name: [name])
     value = _overrides if "-o" in param.opts else _any
-    return st.tuples(names, value).map(list)
+    return st.tuples(names, _mostly(_fitting(param), value)).map(list)
+
+
+@st.composite
+def _mostly(draw: st.DrawFn, usual: st.SearchStrategy[str], other: st.SearchStrategy[str]) -> str:
+    """`one_of` would choose by the number of branches."""
+    return draw(usual if draw(st.integers(0, 9)) < 7 else other)
+
+
+def _fitting(param: click.Parameter) -> st.SearchStrategy[str]:
+    """Values that a parameter takes, so that commands do their work in some cases."""
+    if isinstance(param.type, click.Choice):
+        return st.sampled_from(list(param.type.choices))
+    if isinstance(param.type, click.IntRange) or param.type is click.INT:
+        return st.sampled_from(["1", "2", "3"])
+    return st.sampled_from(_FITTING.get(str(param.name), ["x"]))
 
 
 def _line(words: Words, command: click.Command) -> st.SearchStrategy[Words]:
@@ -119,11 +156,17 @@ def _line(words: Words, command: click.Command) -> st.SearchStrategy[Words]:
         if isinstance(each, click.Option) and not _LEFT_OUT.intersection(each.opts)
     ]
     arguments = [_any.map(lambda text: [text]) for each in command.params if isinstance(each, click.Argument)]
-    parts = st.lists(st.one_of(*options, *arguments), max_size=4)
-    first = (_any if arguments else st.just("")).map(lambda text: [text] if text else [])
+    parts = st.lists(st.one_of(*options), max_size=2) | st.lists(st.one_of(*options, *arguments), max_size=4)
+    first = st.one_of(
+        *(_mostly(_fitting(each), _any) for each in command.params if isinstance(each, click.Argument))
+    ).map(_word)
     return st.tuples(first, parts).map(
         lambda made: [*words, *made[0], *(word for part in made[1] for word in part), *_end(words[0], made[1])]
     )
+
+
+def _word(text: str) -> Words:
+    return [text] if text else []
 
 
 def _end(name: str, parts: list[Words]) -> Words:
@@ -144,8 +187,15 @@ def _can_be_given(line: Words) -> bool:
         return False
 
 
-#: Whole command lines: of a command with its options, or any words.
-lines = st.one_of(*(_line(words, command) for words, command in _COMMANDS), _broken).filter(_can_be_given)
+_lines = st.one_of(*(_line(words, command) for words, command in _COMMANDS), _broken).filter(_can_be_given)
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> Words:
+    """Whole command lines: of a command with its options, or any words."""
+    return draw(_lines)
+
+
 #: Names of a folder.
 names = texts.filter(
     lambda text: 0 < len(text.encode(errors="replace")) < 200 and text not in (".", "..") and _can_be_given([text])
