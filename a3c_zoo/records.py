@@ -248,5 +248,5 @@ class RunContext(Protocol):
             kind: words joined by `_`. text: one line for people. facts: for scripts, what JSON can hold.
         """
 
-    def rescue(self, snapshot: Snapshot, error: BaseException) -> None:
-        """Training has failed or was cut short: saves a checkpoint of the agent as it is."""
+    def rescue(self, snapshot: Snapshot, error: BaseException, reports: Sequence[Report] = ()) -> None:
+        """Training has failed or was cut short: takes in the last reports, and saves a checkpoint of the agent."""

@@ -1,4 +1,4 @@
-"""Trains for a long time and looks for growth: memory, open files, threads, seconds of CPU for each step.
+"""Trains for a long time and looks for growth of memory, files, threads, CPU.
 
     python benchmarks/soak.py --minutes 60
 

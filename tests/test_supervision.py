@@ -22,7 +22,7 @@ from a3c_zoo.learning.counters import EPISODES, REPLACED, STEPS
 from a3c_zoo.processes.child import ChildProcess
 from a3c_zoo.processes.faults import Allowance, Fault, Replacements
 from a3c_zoo.processes.start import process_context
-from a3c_zoo.records import Progress, RunContext
+from a3c_zoo.records import Progress, Report, RunContext
 from tests.test_pool import STEPS as ROLLOUT
 from tests.test_pool import processes, run_until_error, running
 from tests.toys_runs import Listener, Running, checkpoint, episodes, scalars, toy_installed
@@ -209,7 +209,7 @@ def test_rollouts_that_are_cut_short_are_not_counted() -> None:
         while pool._counters.ticks.min() < 3:
             pool.poll()
         start_s = time.monotonic()
-        pool.park(cut_short=True)
+        pool.park(lambda: True)
         assert time.monotonic() - start_s < LIMIT_S / 10  # a rollout of this worker takes a minute and more
         assert pool._counters.steps == 0
         assert len(pool.states()) == 2
@@ -449,3 +449,54 @@ def test_the_evaluator_is_replaced(tmp_path: Path) -> None:
     assert event["fault"] == "it was ended by signal SIGKILL (out of memory?)"
     later = (ended.run / "evaluations.csv").read_text().splitlines()[1:]
     assert any(int(line.split(",")[0]) > event["step"] for line in later)
+
+
+def test_a_standstill_of_an_earlier_turn_does_not_count() -> None:
+    """A successor that comes up at a standstill may say so only after the next turn of work has begun."""
+    with running(judge=Judge()) as pool:
+        pool.start()
+        pool.park()
+        old = pool._turn
+        pool.resume()
+        member = pool._members[1]
+        report = Report(worker=1)
+        pool._take(1, member, "parked", (report, {"rollouts": 0}, old))
+        assert member.state is None
+        reports = pool.park()
+        assert member.state is not None
+        assert any(each is report for each in reports)
+
+
+def test_episodes_that_nobody_reports_at_the_stop_do_not_count() -> None:
+    with running() as pool:  # whose worker counts episodes that it never reports
+        pool.start()
+        pool.resume()
+        while pool._counters.episodes < 3:
+            pool.poll()
+        pool.stop()
+        assert pool._counters.episodes == 0
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_serial_run_that_fails_keeps_the_reports_of_its_workers(tmp_path: Path) -> None:
+    overrides = {"env.fault": "raise", "env.after": 300, "agent.n_steps": 7, **CARTPOLE}
+    with pytest.raises(RuntimeError, match="the toy broke"):
+        a3c_zoo.train("toy", workers=2, serial=True, overrides=overrides, runs_dir=tmp_path / "r", steps=10**7)
+    (run,) = (tmp_path / "r").iterdir()
+    saved = checkpoint(run)
+    assert len(episodes(run)) == saved["session"]["episodes"] == int(saved["agent"]["counters"][:, EPISODES].sum()) > 0
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_check_that_fails_is_put_off(tmp_path: Path) -> None:
+    """The environment of the evaluation that decides is as flaky as that of a worker."""
+    overrides = {"env.evaluation_fault": "raise", "agent.n_steps": 5, "run.worker_restarts": 2}
+    listener = Listener()
+    with pytest.raises(WorkerError, match="the toy broke"):
+        a3c_zoo.train("toy", workers=1, overrides=overrides, runs_dir=tmp_path / "r", steps=10**6, observer=listener)
+    (run,) = (tmp_path / "r").iterdir()
+    found = events(run, "check_failed")
+    assert len(found) == 2
+    assert found[1]["step"] > found[0]["step"]
+    assert found[1]["text"].endswith("training goes on (2 of 2 in an hour)")
+    assert "the toy broke" in found[0]["trace"]

@@ -96,7 +96,7 @@ def run(context: RunContext) -> None:
                 collector.load_state_dict(state["collector"])
         return RandomWorker(collector, network, steps)
 
-    crew = SerialCrew(worker, None, 1, states)
+    crew = SerialCrew(worker, None, 1, states, cuts_rollouts=context.cuts_rollouts)
 
     def state() -> dict[str, Any]:
         return {"spaces": spaces.state_dict(), "session": resumes, "steps": int(steps), "workers": crew.states()}

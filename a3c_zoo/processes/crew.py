@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from a3c_zoo.errors import ZooError
 from a3c_zoo.records import Report, RunContext, Snapshot
 
 #: How often a worker reports, in seconds.
@@ -56,11 +55,12 @@ class Crew(Protocol):
     def poll(self) -> list[Report]:
         """Waits a short time while workers work, and returns their reports."""
 
-    def park(self, cut_short: bool = False) -> list[Report]:
-        """Brings every worker to a standstill; returns the last reports.
+    def park(self, cuts: Callable[[], bool] = lambda: False) -> list[Report]:
+        """Brings every worker to a standstill at its next rollout boundary; returns the last reports.
 
         Args:
-            cut_short: after its next environment step, not at its next rollout boundary. The rollout is lost.
+            cuts: asked while it waits; once it is true, workers stop after their next environment step. Those rollouts
+                are lost.
         """
 
     def states(self) -> list[dict[str, Any]]:
@@ -82,18 +82,13 @@ def supervise(crew: Crew, context: RunContext, snapshot: Snapshot) -> None:
         context.started(snapshot)
         while True:
             if context.due():  # also before the first step: a resumed run may have used up its budget
-                context.record(crew.park(context.cuts_rollouts()))
+                context.record(crew.park(context.cuts_rollouts))
                 if not context.settle(snapshot):
                     return
             crew.resume()
             context.record(crew.poll())
     except (Exception, KeyboardInterrupt) as error:
-        reports = crew.stop()  # first, so that no worker changes what is saved
-        try:
-            context.record(reports)
-        except ZooError as second:
-            error.add_note(f"(and the last reports of the workers are lost: {second})")
-        context.rescue(snapshot, error)
+        context.rescue(snapshot, error, crew.stop())  # first the stop, so that no worker changes what is saved
         raise
     finally:
         crew.stop()

@@ -25,7 +25,7 @@ class Fault:
         rank: the worker's. who: "worker 1" or "the learner".
         error: what ends the run if nobody takes the worker's place.
         what: one line that follows `who`: "was ended by signal SIGKILL". trace: the traceback, or "".
-        is_learner: whether it is the learner.
+        is_learner: whether it is the learner. is_successor: whether it had taken the place of another.
         is_early: the first worker of this rank raised before it had finished a rollout, or died before it was ready.
     """
 
@@ -36,6 +36,7 @@ class Fault:
     trace: str = ""
     is_learner: bool = False
     is_early: bool = False
+    is_successor: bool = False
 
 
 class Allowance:
@@ -81,7 +82,9 @@ class Replacements:
             CrewLostError: no new worker can cure it: the learner failed, or a worker died with the lock.
             Exception: the fault's error: it would come again, or too many workers have failed within an hour.
         """
-        if isinstance(fault.error, LASTING) or fault.is_early:
+        # An environment could be made before: it may lack memory, or a port of the simulator that was just ended.
+        is_passing = fault.is_successor and isinstance(fault.error, PluginError)
+        if fault.is_early or (isinstance(fault.error, LASTING) and not is_passing):
             raise fault.error
         if fault.is_learner:
             raise CrewLostError(str(fault.error)) from fault.error

@@ -8,6 +8,9 @@ work. The end of a pipe shows the end of its worker.
 from __future__ import annotations
 
 import pickle
+import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing import connection, util
@@ -31,6 +34,8 @@ from a3c_zoo.store_order import memory_barrier
 POLL_S = 0.1
 #: How long workers have to end by themselves, in seconds. They check the command after every environment step.
 STOP_GRACE_S = 5.0
+#: How long to wait before a worker that could not be started is tried again, in seconds.
+RETRY_S = 1.0
 
 
 class _Member(ChildProcess):
@@ -153,13 +158,17 @@ class WorkerPool:
         if kind == "error":
             error, trace, line = content
             is_early = not (member.has_reported or member.is_successor)
-            fault = self._fault(rank, error_of(self._name(rank), error, trace), f"failed: {line}", trace, is_early)
+            is_successor = member.is_successor
+            fault = self._fault(
+                rank, error_of(self._name(rank), error, trace), f"failed: {line}", trace, is_early, is_successor
+            )
             raise _FailedError(fault)
         if kind == "ready":
             member.is_ready = True
             return
         if kind == "parked":
-            content, member.state = content
+            content, state, turn = content
+            member.state = state if turn == self._turn else None  # of a standstill that is over: it works again
         member.has_reported, member.episodes = True, member.episodes + len(content.episodes)
         self._reports.append(content)
 
@@ -170,15 +179,23 @@ class WorkerPool:
         row[EPISODES] = member.episodes  # those that it had counted and did not report are lost
         self._judge(fault)
         row[REPLACED] += 1
-        self._members[rank] = self._begin(rank, None)
+        try:
+            self._members[rank] = self._begin(rank, None)
+        except WorkerError as error:  # the fork server may have ended, or the machine has no memory
+            time.sleep(RETRY_S)
+            failed = self._fault(rank, error, f"cannot be replaced: {error}", is_successor=True)
+            self._replace(rank, member, failed)
+            return
         self._members[rank].is_successor = True
 
-    def park(self, cut_short: bool = False) -> list[Report]:
+    def park(self, cuts: Callable[[], bool] = lambda: False) -> list[Report]:
         turn = self._turn + (1 if self._turn % 2 == 0 else 2)
-        collecting, learner = slice(0, self._num_collecting), slice(self._num_collecting, None)
-        for group, command in ((collecting, -turn if cut_short else turn), (learner, turn)):
-            self._cells[group, 0] = command
-            while any(member.state is None for member in self._members[group]):
+        collecting = slice(0, self._num_collecting)
+        for group, waited_for in ((collecting, collecting), (slice(self._num_collecting, None), slice(None))):
+            self._cells[group, 0] = turn
+            while any(member.state is None for member in self._members[waited_for]):
+                if cuts():
+                    self._cells[collecting, 0] = -turn
                 self._look()
         reports, self._reports = self._reports, []
         return reports
@@ -191,6 +208,10 @@ class WorkerPool:
         """Tells the workers to end, and kills those that do not within 5 s. Returns their last reports."""
         self._cells[:, 0] = STOP
         deadline_s = time.monotonic() + STOP_GRACE_S
+        # A worker that stands still in the middle of a message would keep this process waiting for the rest of it.
+        killer = threading.Timer(STOP_GRACE_S, self._kill_silently)
+        killer.daemon = True
+        killer.start()
         talking = [member for member in self._members if not member.pipe.closed]
         while talking and (left_s := deadline_s - time.monotonic()) > 0:
             ready = connection.wait([member.pipe for member in talking], left_s)
@@ -199,11 +220,18 @@ class WorkerPool:
                     self._take(0, member, *pickle.loads(member.pipe.recv_bytes()))
                 except (_FailedError, EOFError, OSError):  # it has ended, or fails while it ends
                     talking.remove(member)
+        killer.cancel()
         end_children(self._members, max(0.0, deadline_s - time.monotonic()))
+        for rank, member in enumerate(self._members):
+            self._counters.row(rank)[EPISODES] = member.episodes  # what a killed worker did not report is lost
         if self._at_exit is not None:
             self._at_exit.cancel()
         reports, self._reports = self._reports, []
         return reports
+
+    def _kill_silently(self) -> None:
+        for member in self._members:
+            member.signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
 
     @property
     def _turn(self) -> int:
@@ -212,8 +240,17 @@ class WorkerPool:
     def _name(self, rank: int) -> str:
         return f"worker {rank}" if rank < self._num_collecting else "the learner"
 
-    def _fault(self, rank: int, error: Exception, what: str, trace: str = "", is_early: bool = False) -> Fault:
-        return Fault(rank, self._name(rank), error, what, trace, rank >= self._num_collecting, is_early)
+    def _fault(
+        self,
+        rank: int,
+        error: Exception,
+        what: str,
+        trace: str = "",
+        is_early: bool = False,
+        is_successor: bool = False,
+    ) -> Fault:
+        is_learner = rank >= self._num_collecting
+        return Fault(rank, self._name(rank), error, what, trace, is_learner, is_early, is_successor)
 
     def _ended(self, rank: int, member: _Member) -> Fault:
         what, code, is_early = (

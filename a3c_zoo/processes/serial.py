@@ -59,16 +59,17 @@ class SerialCrew:
                 self._workers[-1].finish()
         return [worker.report() for worker in self._workers]
 
-    def park(self, cut_short: bool = False) -> list[Report]:
+    def park(self, cuts: Callable[[], bool] = lambda: False) -> list[Report]:
         return []
 
     def states(self) -> list[dict[str, Any]]:
         return [worker.state_dict() for worker in self._workers]
 
     def stop(self) -> list[Report]:
+        reports = [worker.report() for worker in self._workers]  # of the turn in which one has failed
         for worker in self._workers:
             with contextlib.suppress(Exception):  # an environment that failed may fail to close too
                 worker.close()
         self._workers.clear()
         self._one_thread.close()
-        return []
+        return reports

@@ -57,7 +57,7 @@ def worker_main(
         worker = factory(worker_context, rank, pickle.loads(state), on_tick)
         try:
             with suppress(StopWork):
-                _work(worker, commands, all_counters, pipe)
+                _work(worker, commands, all_counters, row, pipe)
             _send(pipe, "report", worker.report())
         finally:
             worker.close()
@@ -75,7 +75,7 @@ def worker_main(
         raise SystemExit(1) from None
 
 
-def _work(worker: Worker, cells: Any, counters: Counters, pipe: Connection) -> None:
+def _work(worker: Worker, cells: Any, counters: Counters, row: Any, pipe: Connection) -> None:
     """Works in even turns and stands still in odd ones, until the parent says stop."""
     _send(pipe, "ready", None)
     _wait_for_turn_after(1, cells)
@@ -83,10 +83,10 @@ def _work(worker: Worker, cells: Any, counters: Counters, pipe: Connection) -> N
     while (turn := int(cells[0])) != STOP:
         if turn % 2:  # −3 % 2 is 1, too
             worker.finish()
-            _send(pipe, "parked", (worker.report(), worker.state_dict()))
+            _send(pipe, "parked", (worker.report(), worker.state_dict(), abs(turn)))
             _wait_for_turn_after(turn, cells)
             continue
-        is_turn_over = counters.steps >= cells[1] or counters.episodes >= cells[2]
+        is_turn_over = _is_turn_over(cells, counters)
         if not is_turn_over:
             with suppress(CutShort):
                 worker.work()
@@ -95,7 +95,15 @@ def _work(worker: Worker, cells: Any, counters: Counters, pipe: Connection) -> N
             reported_s = now
             _send(pipe, "report", worker.report())
         if is_turn_over:
-            _wait_for_turn_after(turn, cells)
+            while cells[0] == turn and _is_turn_over(cells, counters):  # a death may take episodes back
+                row[TICKS] += 1
+                time.sleep(0.001)
+            memory_barrier()
+
+
+def _is_turn_over(cells: Any, counters: Counters) -> bool:
+    """Whether the run has the steps or the episodes at which this turn of work ends."""
+    return bool(counters.steps >= cells[1] or counters.episodes >= cells[2])
 
 
 def _wait_for_turn_after(turn: int, cells: Any) -> None:

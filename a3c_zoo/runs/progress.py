@@ -161,15 +161,19 @@ class Stopping:
             return  # a resumed run begins with this check
         except RunDirectoryError as fault:
             watch.observer.message(f"the evaluation is put off: {fault}")
-            self.next_check = self._progress.episodes + WINDOW
+            self.put_check_off()
             return
-        self.next_check = self._progress.episodes + WINDOW
+        self.put_check_off()
         self.evaluations += 1
         mean = self.evaluation.mean_return
         if mean >= self.target:
             self.ended = ("solved" if run.stop_return is None else "stop-return"), f"evaluation mean {score(mean)}"
         else:
             watch.observer.message(f"their mean is {score(mean)}: training goes on")
+
+    def put_check_off(self) -> None:
+        """The next check comes 100 episodes later."""
+        self.next_check = self._progress.episodes + WINDOW
 
     def is_solved(self, reason: Reason) -> bool:
         """Whether a run that ends for this reason has reached its environment's threshold, in training and check."""

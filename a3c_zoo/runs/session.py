@@ -8,9 +8,10 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
-from a3c_zoo.errors import DivergedError, RunDirectoryError, ZooError
+from a3c_zoo.errors import DivergedError, RunDirectoryError, WorkerError, ZooError
 from a3c_zoo.hardware import available_cores
-from a3c_zoo.records import Outcome, Reason, Report, Snapshot
+from a3c_zoo.processes.faults import Allowance
+from a3c_zoo.records import Episode, Outcome, Reason, Report, Snapshot
 from a3c_zoo.runs.checkpoints import (
     Checkpoint,
     RunState,
@@ -64,6 +65,7 @@ class Session:
             in_turn = EvaluationInTurn(watch.clock, watch.stop.stop_evaluation)
             player = in_turn if self.serial else EvaluationProcess("a3c-zoo evaluator")
             self._evaluator = Evaluator(directory, setup, player, state.evaluator if state else None, self.event)
+        self._checks = Allowance(self.config.run.worker_restarts)
         self._disk = FullDisk(self.config.run.disk_patience_s, self.event)
         self._snapshot: Snapshot | None = None
         self._saved_steps = self._progress.steps
@@ -91,10 +93,7 @@ class Session:
 
     def record(self, reports: Sequence[Report]) -> None:
         """Writes what was reported."""
-        episodes = sorted((e for report in reports for e in report.episodes), key=lambda e: (e.time_s, e.step))
-        self._publisher.write(episodes)
-        self._progress.add(reports, episodes)
-        self._publisher.announce(episodes)
+        self._publisher.announce(self._take_in(reports))
         self._tell_skipped()
         self._look_at_evaluator()
         self._publish(force=False)
@@ -111,7 +110,15 @@ class Session:
 
     def settle(self, snapshot: Snapshot) -> bool:
         """Evaluates, saves, decides. Training stands still."""
-        self._stopping.decide(snapshot)
+        try:
+            self._stopping.decide(snapshot)
+        except WorkerError as fault:
+            if not self._checks.take():
+                raise
+            self._stopping.put_check_off()
+            line = str(fault).splitlines()[0].rstrip(":")
+            place = f"{self._checks.used} of {self._checks.most} in an hour"
+            self.event("check_failed", f"{line}; training goes on ({place})", trace=str(fault))
         if self._stopping.ended and self._evaluator:
             self._evaluator.stop()
         self._publish(force=True)
@@ -122,12 +129,19 @@ class Session:
         """Something of note has happened: a line on screen and in events.jsonl, a count in TensorBoard."""
         self._publisher.event(self._progress.steps, kind, text, facts)
 
-    def rescue(self, snapshot: Snapshot, error: BaseException) -> None:
+    def rescue(self, snapshot: Snapshot, error: BaseException, reports: Sequence[Report] = ()) -> None:
         """After a failure: a checkpoint, so that hours of training survive one bad step of an environment.
+
+        Args:
+            reports: the last ones of the workers. No evaluation begins with them, and no observer hears of them.
 
         Raises:
             DivergedError: in place of `error`, which is one: there is no checkpoint, and the message names the last.
         """
+        try:
+            self._take_in(reports)
+        except ZooError as second:
+            error.add_note(f"(and the last reports of the workers are lost: {second})")
         if isinstance(error, DivergedError):
             known = checkpoint_steps(self.directory)
             last = f"--resume {self.directory.path} --checkpoint {known[-1]}" if known else "none"
@@ -144,6 +158,13 @@ class Session:
             error.add_note(f"(and no checkpoint could be written: {second})")
 
     # What follows from it
+
+    def _take_in(self, reports: Sequence[Report]) -> list[Episode]:
+        """Writes and counts what was reported; returns the episodes in the order in which they ended."""
+        episodes = sorted((e for report in reports for e in report.episodes), key=lambda e: (e.time_s, e.step))
+        self._publisher.write(episodes)
+        self._progress.add(reports, episodes)
+        return episodes
 
     def _look_at_evaluator(self) -> None:
         """Training goes on meanwhile, even if the evaluator fails."""

@@ -93,7 +93,11 @@ def _train(
         except CrewLostError as error:
             if watch.stop.detail or not allowance.take():
                 raise
-            saved, events = go_on_from(directory)
+            try:
+                saved, events = go_on_from(directory)
+            except RunDirectoryError as second:
+                error.add_note(f"(and it cannot go on from a checkpoint: {second})")
+                raise error from None
             reason = f"{error} ({allowance.used} of {allowance.most} restarts in an hour)"
             events.append(("restarted", f"going on from step {saved.state.steps:,}: {reason}"))
             watch = Watch(watch.observer, watch.stop)
