@@ -59,7 +59,11 @@ def plant(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("program", "start_method"),
-    [("console script", "forkserver"), ("console script", "spawn"), ("module", "forkserver")],
+    [
+        ("console script", "forkserver"),
+        pytest.param("console script", "spawn", marks=pytest.mark.slow),
+        ("module", "forkserver"),
+    ],
 )
 def test_no_process_of_a_training_imports_from_the_current_folder(
     program: str, start_method: str, tmp_path: Path
@@ -73,7 +77,7 @@ def test_no_process_of_a_training_imports_from_the_current_folder(
     assert ended.returncode == 0, ended.stderr
 
 
-@pytest.mark.parametrize("start", ["{}", "{'run.start_method': 'spawn'}"])
+@pytest.mark.parametrize("start", ["{}", pytest.param("{'run.start_method': 'spawn'}", marks=pytest.mark.slow)])
 def test_a_script_finds_what_lies_beside_it(start: str, tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
     (tmp_path / "script.py").write_text(SCRIPT.replace("START", start))
