@@ -17,12 +17,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 State = TypeVar("State")
+_adapters: dict[Any, TypeAdapter[Any]] = {}
 _DOES_NOT_FIT = "the checkpoint does not fit the run's config.yml: "
+
+
+def _adapter(kind: type[State]) -> TypeAdapter[State]:
+    """It takes milliseconds to make one: they are kept."""
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
 
 
 def to_plain(state: Any) -> dict[str, Any]:
     """A dataclass as dictionaries of what its fields hold. Tensors are not copied."""
-    plain: dict[str, Any] = TypeAdapter(type(state)).dump_python(state, by_alias=True)
+    plain: dict[str, Any] = _adapter(type(state)).dump_python(state, by_alias=True)
     return plain
 
 
@@ -37,7 +45,7 @@ def from_plain(kind: type[State], content: Any, name: str) -> State:
         RunDirectoryError: a key is missing or has another type; the message names it.
     """
     try:
-        return TypeAdapter(kind).validate_python(content)
+        return _adapter(kind).validate_python(content)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         key = ".".join([name, *map(str, first["loc"])])

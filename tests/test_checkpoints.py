@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import numpy as np
 import pytest
 import torch
 
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.files import open_file
 from a3c_zoo.records import Evaluation
+from a3c_zoo.runs import checkpoint_bytes
 from a3c_zoo.runs.checkpoints import (
+    DamagedCheckpointError,
     EvaluatorState,
     PolicyState,
     ResourceState,
@@ -20,9 +26,11 @@ from a3c_zoo.runs.checkpoints import (
     WindowState,
     checkpoint_file,
     checkpoint_steps,
+    go_on_from,
     load_policy_state,
     read_policy,
     resumable_checkpoint,
+    set_aside,
     step_file,
     write_checkpoint,
 )
@@ -226,6 +234,74 @@ def test_a_full_disk_costs_nothing_that_was_there(directory: RunDirectory) -> No
                 save(directory, step, data=torch.arange(10_000))
     assert [path.name for path in directory.checkpoints.iterdir()] == ["step-000000000007.pt"]
     assert len(resumable_checkpoint(directory).agent["data"]) == 1000
+
+
+def test_what_is_written_is_read_in_both_formats(directory: RunDirectory) -> None:
+    agent = {
+        "bytes": b"a\xff",
+        "set": {1, 2},
+        "complex": 1j,
+        "device": torch.device("cpu"),
+        "dtype": torch.float16,
+        "uint16": torch.arange(3).to(torch.uint16),
+        "nested": [(torch.tensor([2.0]).expand(10_000),)],
+    }
+    path = save(directory, 7, **agent)
+    new = resumable_checkpoint(directory).agent
+    torch.save(FORMAT_1 | {"agent": {**agent, "nested": []}}, path)
+    old = resumable_checkpoint(directory).agent
+    for name in ("bytes", "set", "complex", "device", "dtype"):
+        assert new[name] == old[name] == agent[name]
+    assert new["uint16"].tolist() == old["uint16"].tolist() == [0, 1, 2]
+    assert new["nested"][0][0].sum() == 20_000
+
+
+@pytest.mark.parametrize(
+    ("state", "value", "reason"),
+    [
+        (STATE, frozenset([1]), "it names '__builtin__.frozenset'"),
+        (STATE, bytearray(b"a"), "it names '__builtin__.bytearray'"),  # with a number it takes any amount of memory
+        (STATE, np.float64(1), "it names 'numpy.*scalar'"),
+        (STATE, ..., "it names '__builtin__.Ellipsis'"),
+        (STATE, [torch.zeros(10_000)] * 20, r"agent.value.\d+ claims more numbers"),
+        (replace(STATE, window=WindowState([1.0, math.inf], [3, 4])), 1, "session.window.returns.1: .*finite number"),
+    ],
+)
+def test_what_could_not_be_read_is_not_written(
+    state: RunState, value: Any, reason: str, directory: RunDirectory
+) -> None:
+    message = f"step-000000000007.pt is not written, for it could not be read again: {reason}"
+    with pytest.raises(RunDirectoryError, match=message) as raised:
+        write_checkpoint(step_file(directory, 7), {"value": value}, state)
+    assert "\n" not in str(raised.value)
+    assert checkpoint_steps(directory) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(OSError(number, os.strerror(number)) for number in (errno.ESTALE, errno.EIO, errno.EACCES, errno.EMFILE)),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_a_file_that_may_be_whole_stays(
+    error: Exception, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (5, 7):
+        save(directory, step)
+    write_checkpoint(directory.best_file, {"a": 1}, PolicyState(5))
+
+    def fail(path: Path, limit: int) -> IO[bytes]:
+        if path.name in ("step-000000000007.pt", "best.pt"):
+            raise error
+        return open_file(path, limit=limit)
+
+    monkeypatch.setattr(checkpoint_bytes, "open_file", fail)
+    for use in (lambda: go_on_from(directory), lambda: set_aside(directory, 7)):
+        with pytest.raises(RunDirectoryError, match="cannot be read") as raised:
+            use()
+        assert not isinstance(raised.value, DamagedCheckpointError)
+    assert not list(directory.checkpoints.glob("set-aside-*"))
 
 
 def test_killed_while_writing(directory: RunDirectory, tmp_path: Path) -> None:

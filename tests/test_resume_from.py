@@ -22,6 +22,7 @@ from a3c_zoo.runs import api
 from a3c_zoo.runs.checkpoints import checkpoint_steps, prune_checkpoints, step_file
 from a3c_zoo.runs.directory import RunDirectory
 from tests.test_files import plant
+from tests.toys import ToyVectorEnv
 from tests.toys_runs import checkpoint, episodes, scalars, toy_installed, write_content
 
 OVERRIDES = {"run.checkpoint_every_steps": 100, "run.keep_checkpoints": None, "run.stop_when_solved": False}
@@ -95,6 +96,38 @@ def test_going_on_from_the_best(agent: str, tmp_path: Path) -> None:
         first = checkpoint(run, str(best["session"]["steps"]))["agent"]
         assert torch.equal(first["model"]["parameters"], best["agent"]["model"]["parameters"])
         assert not first["optimizer"]["exp_avg"].any()
+
+
+def test_the_best_does_not_replace_a_full_checkpoint(tmp_path: Path) -> None:
+    run = train(tmp_path, steps=900, overrides=EVALUATED).run
+    checkpoints = RunDirectory(run).checkpoints
+    best = step_file(RunDirectory(run), checkpoint(run, "best")["session"]["steps"])
+    for number in (1, 2):  # the first time makes sure that there is one at the step of the best
+        full = best.read_bytes() if number == 2 else b""
+        a3c_zoo.train(resume=run, checkpoint="best", steps=900)
+    assert (checkpoints / "set-aside-2" / best.name).read_bytes() == full
+
+
+def test_a_run_that_goes_on_is_not_reused(tmp_path: Path) -> None:
+    run = train(tmp_path, steps=600).run
+    timing = run / "timing.json"
+    timing.write_text("{}")
+    a3c_zoo.train(resume=run, checkpoint=checkpoint_steps(RunDirectory(run))[2])
+    assert not timing.exists()
+    assert (run / "checkpoints/set-aside-1/timing.json").read_text() == "{}"
+    timing.write_text("{}")
+    a3c_zoo.train(resume=run, steps=700)
+    assert not timing.exists()
+
+
+def test_a_state_that_could_not_be_read_ends_the_run_at_its_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ToyVectorEnv, "get_state", lambda env: {"seen": frozenset([1])})
+    with pytest.raises(RunDirectoryError, match=r"0\.pt is not written, .* it names '__builtin__.frozenset'"):
+        train(tmp_path, steps=600)
+    (run,) = tmp_path.glob("toy-*")
+    assert episodes(run) == []
 
 
 def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
@@ -223,7 +256,7 @@ def test_a_run_that_diverges_names_its_last_good_checkpoint(tmp_path: Path, monk
     run = train(tmp_path, steps=300).run
     before = checkpoint_steps(RunDirectory(run))
     poisoned(monkeypatch, None)
-    with pytest.raises(DivergedError, match=rf"--resume {run} --checkpoint \d+$") as raised:
+    with pytest.raises(DivergedError, match=rf"--resume {run} --runs-dir {tmp_path} --checkpoint \d+$") as raised:
         a3c_zoo.train(resume=run, steps=100_000)
     named = int(str(raised.value).rpartition(" ")[2])
     assert checkpoint_steps(RunDirectory(run))[-1] == named

@@ -27,7 +27,7 @@ from a3c_zoo.comparison.pages import plain
 from a3c_zoo.comparison.reading import read_run, read_runs
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.runs.api import evaluate, play
-from a3c_zoo.runs.directory import find_run, is_own, list_runs
+from a3c_zoo.runs.directory import find_run, is_own, list_runs, why_not_own
 from tests.test_files import plant
 from tests.toys_runs import command_line
 
@@ -103,7 +103,9 @@ def limit(seconds: int = 20) -> Iterator[None]:
 )
 def test_no_import_is_chosen_by_a_run(use: Callable[[bool], Any], place: Path) -> None:
     name_module(place / "inbox/run")
-    with pytest.raises(ZooError, match=r"would import 'evilmod', and the run .* is not your own.*: --trust$") as raised:
+    with pytest.raises(
+        ZooError, match=r"would import 'evilmod', and .* is not your own: .* outside of runs.*: --trust$"
+    ) as raised:
         use(False)
     assert "\n" not in str(raised.value)
     assert not (place / "mark").exists()
@@ -136,8 +138,12 @@ def test_what_ones_own_run_is(place: Path) -> None:
     Path("linked").symlink_to("inbox")
     assert is_own(Path("linked/run"), Path("inbox"))
     if os.geteuid() == 0:
+        Path("inbox/run/of-root.txt").touch()
+        os.chown("inbox/run/of-root.txt", 12345, -1)
+        assert is_own(Path("inbox/run"), Path("inbox"))
         os.chown("inbox/run/config.yml", 12345, -1)
-        assert not is_own(Path("inbox/run"), Path("inbox"))
+        cause = f"user 12345 owns {Path('inbox/run').resolve()}/config.yml, and you are user 0"
+        assert why_not_own(Path("inbox/run"), Path("inbox")) == cause
         assert find_run("inbox/run", Path("inbox"), trust=True).is_trusted
 
 

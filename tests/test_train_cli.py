@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,9 @@ def test_the_command_that_goes_on_has_a_budget_left(reason: Reason, command: str
     )
     outcome = Outcome(Path("runs/x"), False, reason, "", evaluation=None, **done, **others)
     assert summary(outcome).splitlines()[-1] == f"  next        a3c-zoo {command}"
+    elsewhere = summary(replace(outcome, run=Path("/data/runs/x"))).splitlines()[-1]
+    command = command.replace("runs/x", "/data/runs/x --runs-dir /data/runs")
+    assert elsewhere == f"  next        a3c-zoo {command}"
 
 
 def test_flags_win_over_files_and_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

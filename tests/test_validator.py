@@ -17,10 +17,9 @@ import torch
 import a3c_zoo
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs import api, checkpoint_bytes
-from a3c_zoo.runs.checkpoint_bytes import to_bytes
 from a3c_zoo.runs.checkpoints import checkpoint_file, checkpoint_steps, read_policy
 from a3c_zoo.runs.directory import RunDirectory
-from tests.toys_runs import write_content
+from tests.toys_runs import unchecked_bytes, write_content
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -154,7 +153,7 @@ def test_a_network_too_large_for_the_memory_is_not_built(run: Path) -> None:
 def test_each_flipped_byte_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "step-000000000001.pt"
     content = {"format": 2, "agent": {"tensor": torch.arange(4)}, "session": {"steps": 1}}
-    whole = bytes(to_bytes(content))
+    whole = bytes(unchecked_bytes(content))
     path.write_bytes(whole)
     assert read_policy(path).state.steps == 1
     for place in range(0, len(whole), 7):
@@ -214,7 +213,7 @@ def test_lists_within_lists_cost_no_time(tmp_path: Path) -> None:
     circle.append(circle)
     for agent in (many, circle):
         path = tmp_path / "lists.pt"
-        path.write_bytes(to_bytes({"format": 2, "agent": {"a": agent}, "session": {"steps": 1}}))
+        path.write_bytes(unchecked_bytes({"format": 2, "agent": {"a": agent}, "session": {"steps": 1}}))
         with pytest.raises(RunDirectoryError, match=r"it holds more than [\d,]+ values"):
             read_policy(path)
 

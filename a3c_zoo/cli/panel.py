@@ -15,6 +15,7 @@ import click
 
 from a3c_zoo.errors import printable, printable_lines
 from a3c_zoo.records import Outcome, Progress, score
+from a3c_zoo.runs.directory import run_argument
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -233,13 +234,13 @@ def summary(outcome: Outcome) -> str:
 def _next_command(outcome: Outcome) -> str:
     """Returns the next command. A limit counts from the run's start, so a spent limit is replaced by twice its use."""
     if outcome.reason in ("solved", "stop-return"):
-        return f"a3c-zoo evaluate {outcome.run}"
+        return f"a3c-zoo evaluate {run_argument(outcome.run)}"
     limit = {
         "steps": f" --steps {_twice(outcome.steps)}",
         "episodes": f" --episodes {_twice(outcome.episodes)}",
         "time-limit": f" --time-limit {_twice(outcome.training_s)}s",
     }
-    return f"a3c-zoo train --resume {outcome.run}{limit.get(outcome.reason, '')}"
+    return f"a3c-zoo train --resume {run_argument(outcome.run)}{limit.get(outcome.reason, '')}"
 
 
 def _twice(amount: float) -> str:

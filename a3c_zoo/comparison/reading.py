@@ -17,12 +17,11 @@ from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.files import fields_of, read_json
 from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.records import Outcome
-from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, is_own
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, TIMING_FILE, RunDirectory, is_own
 from a3c_zoo.version import __version__
 
 #: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
 CUT_SHORT: Final = ("interrupted", "error")
-TIMING_FILE: Final = "timing.json"
 #: Environment variables that change the speed of a run, for example by torch's number of threads.
 SPEED_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
 

@@ -21,13 +21,13 @@ import numpy as np
 
 from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.plan import FINISHED, KnownRuns, Plan, PlannedRun
-from a3c_zoo.comparison.reading import TIMING_FILE, speed_variables
+from a3c_zoo.comparison.reading import speed_variables
 from a3c_zoo.comparison.turns import turn
 from a3c_zoo.config.sets import dump_config
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory
 
 #: How often the watcher is told how far a run is, in seconds.
 TELL_EVERY_S: Final = 1.0

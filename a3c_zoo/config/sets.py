@@ -157,12 +157,13 @@ def load_config(
     registry: Registry,
     flags: Mapping[str, tuple[Any, str]] | None = None,
     is_trusted: bool = True,
+    doubt: str = "",
 ) -> Config:
     """Reads a run's `config.yml`, written by `dump_config`.
 
     Args:
         flags: replace values of the file; see `resolve_config`.
-        is_trusted: whether its environment may name a module to import; see `Registry.env`.
+        is_trusted: whether its environment may name a module to import; see `Registry.env`. doubt: why not.
 
     Raises:
         ConfigError: has one line for each fault.
@@ -174,7 +175,7 @@ def load_config(
     if document.faults or not all(isinstance(name, str) for name in names):
         faults = [cite(document, fault) for fault in document.faults]
         raise faulty(faults or [f"{path}: env_name and agent_name must be given"])
-    entry = registry.env(str(names[0]), is_trusted=is_trusted)
+    entry = registry.env(str(names[0]), is_trusted=is_trusted, doubt=doubt)
     settings = Settings(registry, entry, registry.agent(str(names[1])))
     settings.add_document(document)
     run = document.data.get("run")

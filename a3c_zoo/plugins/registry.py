@@ -62,12 +62,13 @@ class Registry:
         """The plugins that are left out because of a fault."""
         return tuple(info for info in self.plugins if info.status == "faulty")
 
-    def env(self, name: str, *, is_trusted: bool = True) -> EnvEntry:
+    def env(self, name: str, *, is_trusted: bool = True, doubt: str = "") -> EnvEntry:
         """Returns the environment `name`, which may be `prefix:rest`.
 
         Args:
             is_trusted: whether the name may choose a module to import, as `gym:my_package:Maze-v0` does. A name that
                 a stranger's file holds may not. Modules that are imported already may be named.
+            doubt: why it is not trusted, for the message.
 
         Raises:
             UnknownNameError: there is none.
@@ -77,8 +78,8 @@ class Registry:
         prefix, colon, rest = name.partition(":")
         if not is_trusted and (module := imported_by(name)):
             raise ZooError(
-                f"environment '{name}' would import '{module}', and the run that names it is not your own: it must be "
-                f"yours and lie in --runs-dir. If you trust whoever made it: --trust"
+                f"environment '{name}' would import '{module}', and the run that names it is not your own"
+                f"{doubt and f': {doubt}'}. If you trust whoever made it: --trust"
             )
         if colon and prefix in self.families:
             return self._resolve(self.families[prefix], name, rest)

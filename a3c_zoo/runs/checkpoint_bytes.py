@@ -7,42 +7,76 @@ more memory or time than its size allows. Sizes and names are checked first: tor
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
 import pickle
 import pickletools
+import re
 import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.files import MAX_CHECKPOINT, open_file
 from a3c_zoo.hardware import available_memory
 from a3c_zoo.saved_state import tensors_of
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 _MARK = b"sha256:"
 _DIGEST_SIZE = 64
-#: What torch's pickles of tensors, numbers, strings, lists and dictionaries name, beside the types of storages.
+#: What torch's pickles of tensors, numbers, strings, bytes, lists, dictionaries and sets name, beside the types of
+#: storages and numbers. No `bytearray`: with a number in place of bytes it takes any amount of memory.
 _KNOWN_NAMES = {
+    "__builtin__ complex",
+    "__builtin__ set",
+    "_codecs encode",
     "collections OrderedDict",
     "torch Size",
     "torch._utils _rebuild_parameter",
     "torch._utils _rebuild_tensor_v2",
     "torch._utils _rebuild_tensor_v3",
+    "torch device",
     "torch.storage UntypedStorage",
 }
+#: It finds all names in a pickle of torch, and in rare cases other bytes that look like one. It is fast.
+_MAYBE_NAMES = re.compile(rb"c([\w.]+)\n([\w.]+)\n")
 #: Tensors may share their numbers. Together they have at most so many times the bytes of their file.
 _MOST_SHARED = 16
 
 
+class _Pickler(pickle.Pickler):
+    """Writes a tensor that claims more numbers than it holds, as `expand` makes them, with all its numbers."""
+
+    def reducer_override(self, value: Any) -> Any:
+        import torch
+
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided and _claims_more(value):
+            return value.detach().contiguous().__reduce_ex__(2)  # type: ignore[no-untyped-call]
+        return NotImplemented
+
+
 def to_bytes(content: Mapping[str, Any]) -> memoryview:
-    """A file with a digest."""
+    """A file with a digest. Raises ValueError if `read_content` would refuse it."""
     import torch
 
     file = io.BytesIO()  # torch would turn the OSError of a full disk into a RuntimeError
-    torch.save(dict(content), file)
+    torch.save(dict(content), file, pickle_module=SimpleNamespace(__name__="pickle", Pickler=_Pickler))
+    with zipfile.ZipFile(file) as archive:
+        code = archive.read(next(name for name in archive.namelist() if name.endswith("data.pkl")))
+    if not all(_is_known(b" ".join(name).decode()) for name in _MAYBE_NAMES.findall(code)):
+        _check_names(code)
+    _check_shared(content, len(file.getbuffer()))
+    return with_digest(file)
+
+
+def with_digest(file: io.BytesIO) -> memoryview:
+    """What torch has written, and its digest."""
     file.seek(-2, io.SEEK_END)  # the length of the ZIP file's comment
     file.write(struct.pack("<H", len(_MARK) + _DIGEST_SIZE) + _MARK)
     file.write(hashlib.sha256(file.getvalue()).hexdigest().encode())
@@ -78,6 +112,16 @@ def read_content(path: Path) -> tuple[Any, bool]:
     return content, has_digest
 
 
+def may_be_whole(error: Exception) -> bool:
+    """Whether a file that cannot be read may be whole: the system has refused to read it, or there is no memory.
+
+    What `open_file` refuses, such as a link, is no checkpoint.
+    """
+    if isinstance(error, OSError):
+        return error.errno not in (errno.EINVAL, errno.ELOOP, errno.EFBIG)
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error))
+
+
 def _check_archive(data: bytes, has_digest: bool) -> None:
     """Refuses an archive that unpacks to more than its size, and a pickle that names what no checkpoint needs."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -94,20 +138,38 @@ def _check_archive(data: bytes, has_digest: bool) -> None:
 def _check_names(code: bytes) -> None:
     for operation, name, _ in pickletools.genops(code):
         if operation.name in ("GLOBAL", "INST", "STACK_GLOBAL"):
-            is_storage = isinstance(name, str) and name.startswith("torch ") and name.endswith("Storage")
-            if not is_storage and name not in _KNOWN_NAMES:
-                raise ValueError(f"it names {str(name or operation.name).replace(' ', '.')!a}: nothing of it is loaded")
+            named = str(name or operation.name)
+            if not _is_known(named):
+                raise ValueError(f"it names {named.replace(' ', '.')!a}: nothing of it is loaded")
+
+
+def _is_known(name: str) -> bool:
+    import torch
+
+    module, _, rest = name.partition(" ")
+    is_type = rest.endswith("Storage") or isinstance(vars(torch).get(rest), torch.dtype)
+    return (module == "torch" and is_type) or name in _KNOWN_NAMES
 
 
 def _check_tensors(content: Any, size: int) -> None:
     """Refuses tensors that claim more numbers than they hold: a copy of them would fill the memory."""
     import torch
 
-    total = 0
     for where, tensor in tensors_of(content, size):
         if tensor.layout is not torch.strided or tensor.device.type != "cpu":
             raise ValueError(f"{where} is no plain tensor")
-        claimed = tensor.numel() * tensor.element_size()
-        total += claimed
-        if claimed > tensor.untyped_storage().nbytes() or total > _MOST_SHARED * size:
+        if _claims_more(tensor):
+            raise ValueError(f"{where} claims more numbers than it holds")
+    _check_shared(content, size)
+
+
+def _claims_more(tensor: Tensor) -> bool:
+    return tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
+
+
+def _check_shared(content: Any, size: int) -> None:
+    total = 0
+    for where, tensor in tensors_of(content, size):
+        total += tensor.numel() * tensor.element_size()
+        if total > _MOST_SHARED * size:
             raise ValueError(f"{where} claims more numbers than it holds")

@@ -21,8 +21,8 @@ from pydantic import Field
 from a3c_zoo.errors import DivergedError, RunDirectoryError, printable
 from a3c_zoo.files import MAX_TABLE, open_file
 from a3c_zoo.records import Evaluation
-from a3c_zoo.runs.checkpoint_bytes import read_content, to_bytes
-from a3c_zoo.runs.directory import RunDirectory, disk_errors, write_atomically
+from a3c_zoo.runs.checkpoint_bytes import may_be_whole, read_content, to_bytes
+from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
 from a3c_zoo.saved_state import State, from_plain, not_finite, to_plain
 
 #: Files of format 2 have a digest. Those of format 1 are read as well.
@@ -135,11 +135,20 @@ def write_checkpoint(path: Path, agent: Mapping[str, Any], state: RunState | Pol
 
     Raises:
         DivergedError: a parameter, or another number of the agent, is not finite. Nothing is written.
+        RunDirectoryError: the disk refuses it, or it could not be read again. Nothing is written.
     """
     if place := not_finite(agent):
         raise DivergedError(f"the agent's {place} has numbers that are not finite: training diverged")
     content = {"format": CHECKPOINT_FORMAT, "agent": dict(agent), "session": to_plain(state)}
-    write_atomically(path, to_bytes(content))
+    try:
+        from_plain(type(state), content["session"], "session")
+        data = to_bytes(content)
+    except (ValueError, RunDirectoryError) as error:
+        raise RunDirectoryError(
+            f"checkpoint {path} is not written, for it could not be read again: {printable(str(error))}. The states "
+            f"of agents, workers and environments may hold tensors, finite numbers, strings, lists and dictionaries"
+        ) from None
+    write_atomically(path, data)
 
 
 def checkpoint_steps(directory: RunDirectory) -> list[int]:
@@ -227,11 +236,10 @@ def _read(path: Path, kind: type[State]) -> Checkpoint[State]:
         found = content["format"]
         if found in (CHECKPOINT_FORMAT, FORMAT_WITHOUT_DIGEST):
             return _checked(content, kind, has_digest)
-    except MemoryError as error:
-        raise RunDirectoryError(f"checkpoint {path} cannot be read: {error}") from error
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = printable((str(error).splitlines() or [type(error).__name__])[0][:300])
-        raise DamagedCheckpointError(f"checkpoint {path} cannot be read: {reason}") from error
+        kind_of_error = RunDirectoryError if may_be_whole(error) else DamagedCheckpointError
+        raise kind_of_error(f"checkpoint {path} cannot be read: {reason}") from error
     known = f"{FORMAT_WITHOUT_DIGEST} and {CHECKPOINT_FORMAT}"
     raise RunDirectoryError(f"checkpoint {path} has format {ascii(found)[:20]}; this version reads {known}")
 
@@ -274,22 +282,25 @@ def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[
     """
     saved = resumable_checkpoint(directory, which)
     events = [("checkpoint_damaged", reason) for reason in saved.damaged]
-    if folder := set_aside(directory, saved.state.steps):
+    if folder := set_aside(directory, saved.state.steps, also_at=which == BEST):
         where = f"later checkpoints and a copy of the rows are in {folder}"
         events.append(("set_aside", f"going on from step {saved.state.steps:,}: {where}"))
     return saved, events
 
 
-def set_aside(directory: RunDirectory, step: int) -> Path | None:
+def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path | None:
     """Moves everything later than a step to a folder of its own, before a run goes on from that step.
 
     The folder, `checkpoints/set-aside-N`, gets the later checkpoints, `best.pt` if it is later or damaged, and copies
     of the files whose rows are going to be cut.
 
+    Args:
+        also_at: whether a checkpoint at that step moves as well: the run goes on from another file, and writes its own.
+
     Returns:
         The folder; None if no checkpoint is later, and best.pt is not damaged.
     """
-    later = [step_file(directory, each) for each in checkpoint_steps(directory) if each > step]
+    later = [step_file(directory, each) for each in checkpoint_steps(directory) if each >= step + (not also_at)]
     best = directory.best_file
     if best.exists():
         try:
@@ -306,7 +317,8 @@ def set_aside(directory: RunDirectory, step: int) -> Path | None:
         folder.mkdir()
         for path in copied:
             shutil.copy2(path, folder, follow_symlinks=False)
-        (directory.path / "evaluations.json").unlink(missing_ok=True)  # it names checkpoints by their steps
+        for name in ("evaluations.json", TIMING_FILE):  # they are of checkpoints, and of a run, that are no more
+            (directory.path / name).unlink(missing_ok=True)
         for path in reversed(later):  # if this is cut short, the newest that is left is the nearest to the step
             path.rename(folder / path.name)
     return folder
@@ -314,7 +326,7 @@ def set_aside(directory: RunDirectory, step: int) -> Path | None:
 
 def _files_to_copy(directory: RunDirectory) -> list[Path]:
     """The files whose rows are going to be cut. Raises RunDirectoryError for a link, a FIFO or a huge file."""
-    names = ("monitor.csv", "evaluations.csv", "evaluations.json", "outcome.json")
+    names = ("monitor.csv", "evaluations.csv", "evaluations.json", "outcome.json", TIMING_FILE)
     paths = [path for path in (directory.path / name for name in names) if os.path.lexists(path)]
     for path in paths:
         try:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import filelock
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: Rises when a run directory of an older version can no longer be read.
 RUN_FORMAT = 1
 DEFAULT_RUNS_DIR = Path("runs")
+#: Written when a comparison has trained a run: it is reused as it is. A run that goes on loses it.
+TIMING_FILE: Final = "timing.json"
 #: How long a lock that is taken is tried again, in seconds: others who look whether a run lives hold it for a moment.
 LOCK_PATIENCE_S = 0.1
 #: Keys of meta.json, and the type of their values.
@@ -77,13 +79,13 @@ class RunDirectory:
         path: the directory. It holds `config.yml`, `meta.json`, `monitor.csv`, `evaluations.csv`,
             `events.jsonl`, `tensorboard/`, `checkpoints/`, `outcome.json`, and `run.lock`, which is locked while the
             run lives.
-        is_trusted: whether its configuration may name a module to import, see `find_run`.
+        is_trusted: whether its configuration may name a module to import, see `find_run`. doubt: why not.
         best_file: the best policy that the evaluator beside training has found. evaluated_file: the one that it plays.
             checked_file: the one that a solved check plays.
     """
 
-    def __init__(self, path: Path, is_trusted: bool = False) -> None:
-        self.path, self.is_trusted = path, is_trusted
+    def __init__(self, path: Path, is_trusted: bool = False, doubt: str = "") -> None:
+        self.path, self.is_trusted, self.doubt = path, is_trusted, doubt
         self.config_file, self.meta_file = path / "config.yml", path / "meta.json"
         self.outcome_file, self.checkpoints = path / "outcome.json", path / "checkpoints"
         self.best_file, self.evaluated_file = self.checkpoints / "best.pt", self.checkpoints / ".evaluated.pt"
@@ -173,7 +175,7 @@ class RunDirectory:
         from a3c_zoo.config.sets import load_config
 
         self.meta()
-        return load_config(self.config_file, registry, flags, self.is_trusted)
+        return load_config(self.config_file, registry, flags, self.is_trusted, self.doubt)
 
     def write_outcome(self, outcome: Outcome) -> None:
         """Writes outcome.json."""
@@ -225,7 +227,8 @@ def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = F
     """
     for path in (Path(run), runs_dir / run):
         if os.path.isfile(path / "meta.json"):  # False also for a name that no file can have
-            return RunDirectory(path, trust or is_own(path, runs_dir))
+            doubt = why_not_own(path, runs_dir)
+            return RunDirectory(path, trust or not doubt, doubt)
     if os.path.isdir(run):
         raise RunDirectoryError(f"{run} is no run directory: it has no meta.json")
     names = [path.name for path in run_paths(runs_dir)]
@@ -241,13 +244,33 @@ def refuse_trust(trust: bool, option: str) -> None:
 
 
 def is_own(path: Path, runs_dir: Path) -> bool:
-    """Whether a folder is one's own: it lies below `runs_dir`, links resolved, and this user owns it and its files."""
+    """Whether a folder is one's own, see `why_not_own`."""
+    return not why_not_own(path, runs_dir)
+
+
+def why_not_own(path: Path, runs_dir: Path) -> str:
+    """Why a folder is not one's own; empty if it is.
+
+    It must lie below `runs_dir`, links resolved. This user must own the folder and the files that name environments:
+    config.yml and meta.json; without meta.json, all files in it.
+    """
     real, ours = Path(os.path.realpath(path)), Path(os.path.realpath(runs_dir))
+    if real == ours or not real.is_relative_to(ours):
+        return f"{path} lies outside of {runs_dir} (--runs-dir)"
     try:
-        owners = {each.lstat().st_uid for each in (real, *real.iterdir())}
-    except OSError:
-        return False
-    return real != ours and real.is_relative_to(ours) and owners == {os.geteuid()}
+        named = [real / name for name in ("config.yml", "meta.json") if os.path.lexists(real / name)]
+        for each in (real, *(named if real / "meta.json" in named else real.iterdir())):
+            if (owner := each.lstat().st_uid) != os.geteuid():
+                return f"user {owner} owns {each}, and you are user {os.geteuid()}"
+    except OSError as error:
+        return f"cannot look into {path}: {error.strerror}"
+    return ""
+
+
+def run_argument(run: Path) -> str:
+    """How a later command names a run, so that it is one's own there, too: its path, and --runs-dir where needed."""
+    is_default = os.path.realpath(run.parent) == os.path.realpath(DEFAULT_RUNS_DIR)
+    return str(run) if is_default else f"{run} --runs-dir {run.parent}"
 
 
 def run_paths(runs_dir: Path) -> list[Path]:

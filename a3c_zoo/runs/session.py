@@ -21,7 +21,7 @@ from a3c_zoo.runs.checkpoints import (
     step_file,
     write_checkpoint,
 )
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.directory import RunDirectory, run_argument
 from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
@@ -144,7 +144,7 @@ class Session:
             error.add_note(f"(and the last reports of the workers are lost: {second})")
         if isinstance(error, DivergedError):
             known = checkpoint_steps(self.directory)
-            last = f"--resume {self.directory.path} --checkpoint {known[-1]}" if known else "none"
+            last = f"--resume {run_argument(self.directory.path)} --checkpoint {known[-1]}" if known else "none"
             raise DivergedError(f"{error}. The last good checkpoint: {last}") from error
         if snapshot.counts:
             self._progress.add([snapshot.counts()], [])

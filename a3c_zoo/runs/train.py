@@ -14,7 +14,7 @@ from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, RunState, go_on_from, remove_leftovers
-from a3c_zoo.runs.directory import RunDirectory, write_atomically
+from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
@@ -118,7 +118,9 @@ def _run_session(
     for kind, text in events:
         session.event(kind, text)
     # The run begins for sure. If it is killed, the outcome of an earlier session must not seem to be its own.
-    directory.outcome_file.unlink(missing_ok=True)
+    with disk_errors(directory.path, "delete files in"):
+        for path in (directory.outcome_file, directory.path / TIMING_FILE):
+            path.unlink(missing_ok=True)
     try:
         with watch.meter.watching():
             outcome = _run_agent(setup, session, watch.stop)
