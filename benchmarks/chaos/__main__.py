@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -171,6 +172,9 @@ def main(seed: int, minutes: float, faults: int, as_json: bool) -> None:
         lock.acquire(blocking=False)
     except filelock.Timeout:
         raise click.UsageError("another chaos program runs on this machine; wait for its end") from None
+    for number in (signal.SIGINT, signal.SIGHUP):  # that the caller ignores (nohup, `&`), and a trial would, too
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     start_s = time.monotonic()
     deadline_s = start_s + 60 * minutes
     with lock, tempfile.TemporaryDirectory(prefix="a3c-zoo-chaos-", ignore_cleanup_errors=True) as folder:
