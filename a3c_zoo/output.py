@@ -27,6 +27,7 @@ class _LosableFile(io.FileIO):
     has_lost = False
 
     def write(self, data: ReadableBuffer) -> int:
+        """Returns the number of bytes, also if they were dropped."""
         written: int | None = None  # also what FileIO returns for a pipe that does not wait and is full
         with suppress(OSError):
             written = super().write(data)

@@ -30,7 +30,7 @@ from benchmarks.chaos.faults import DISK, ENVIRONMENT, EVERYWHERE, LAST, Disk
 from benchmarks.chaos.trial import DamageError, Trial
 
 AGENTS = ("a3c", "a3c-grad", "a3c-data", "nstep", "monte-carlo")
-#: Pong learns with these only.
+#: Those that have a hyperparameter set for Pong.
 PONG_AGENTS = ("a3c", "a3c-grad", "a3c-data")
 #: Steps that a run makes after its last fault, to show that it can be resumed.
 MORE_STEPS = 500
@@ -38,7 +38,7 @@ MORE_STEPS = 500
 
 @dataclass
 class Kind:
-    """What came of one kind of fault. lost_s: most seconds of training between a fault and the checkpoint before it."""
+    """What came of one kind of fault: how often the run went on, how often it ended in order, and what was damaged."""
 
     faults: int = 0
     recovered: int = 0
