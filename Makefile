@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow bench-cartpole bench-atari bench-agents bench-workers chaos fuzz lint format hooks dist clean
+.PHONY: help train test test-slow plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz lint format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -24,6 +24,9 @@ test: lint ## lint, types, layers and the fast tests
 
 test-slow: .venv/.installed-dev ## the slow tests
 	@$(BIN)/python -m pytest -q -m slow
+
+plugin-requirements: .venv/.installed-dev ## install wandb (90 MB), without which the tests of plugins/a3c-zoo-wandb are skipped
+	$(PIP) install --constraint constraints.txt 'wandb>=0.31,<1'
 
 lint: .venv/.installed-dev ## lint, types and layers only
 	@$(BIN)/ruff check $(SOURCES)
@@ -42,6 +45,12 @@ bench-agents: .venv/.installed-dev ## all agents on CartPole; a3c, locked, a3c-d
 
 chaos: .venv/.installed-dev ## deliberate faults in real trainings, and checks of every file afterwards: 20 minutes
 	@$(BIN)/python -m benchmarks.chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),20)
+
+docs: .venv/.installed-dev ## build the documentation site into site/; a broken link ends it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: .venv/.installed-dev ## show the documentation site on http://127.0.0.1:8000
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict --dev-addr 127.0.0.1:8000
 
 fuzz: .venv/.installed-dev ## commands with arguments and files of all kinds, each of which must end in order: 5 minutes
 	@$(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) --cases $(or $(CASES),2500) --minutes $(or $(MINUTES),15)

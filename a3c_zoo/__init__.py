@@ -21,11 +21,13 @@ from a3c_zoo.plugins.entries import (
     CommandEntry,
     EnvEntry,
     EnvFamily,
+    HookEntry,
     HyperparamEntry,
     NetworkEntry,
     OptimizerEntry,
 )
 from a3c_zoo.plugins.hookspecs import hookimpl
+from a3c_zoo.plugins.variants import variant_of
 from a3c_zoo.version import __version__
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ __all__ = [
     "CommandEntry",
     "EnvEntry",
     "EnvFamily",
+    "HookEntry",
     "HyperparamEntry",
     "NetworkEntry",
     "OptimizerEntry",
@@ -50,6 +53,7 @@ __all__ = [
     "load_registry",
     "plot",
     "train",
+    "variant_of",
 ]
 
 #: Public function → its module, which is imported at the first access.

@@ -61,8 +61,12 @@ class CrewLostError(WorkerError):
 
 
 def type_and_message(error: BaseException) -> str:
-    """Returns the error's type and message in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    """Returns the error's type and message in one line. An AssertionError quotes the line that asserts."""
+    message = " ".join(f"{type(error).__name__}: {error}".split())
+    if not isinstance(error, AssertionError) or error.__traceback__ is None:
+        return message
+    line = traceback.extract_tb(error.__traceback__)[-1].line or ""  # "" without the source
+    return f"{message.removesuffix(':')} ({line})" if line.startswith("assert") else message
 
 
 def one_line(error: BaseException) -> str:
@@ -72,6 +76,14 @@ def one_line(error: BaseException) -> str:
         return message  # the message of a syntax error has its place
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{message} (in {os.path.basename(frame.filename)}, line {frame.lineno})"
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the error in one line: a ZooError without its type, a WorkerError without the traceback that follows."""
+    if not isinstance(error, ZooError):
+        return type_and_message(error)
+    text = str(error).strip() or type(error).__name__
+    return " ".join(text.split()) if isinstance(error, ConfigError) else text.splitlines()[0]
 
 
 def printable(text: str) -> str:

@@ -37,9 +37,14 @@ def cpu_model() -> str:
     return _cpu_info().get("model name") or platform.processor()
 
 
+def cpu_flags() -> frozenset[str]:
+    """What the processor can do, in the kernel's words, such as `amx_bf16`."""
+    return frozenset(_cpu_info().get("flags", "").split())
+
+
 def has_fast_bfloat16() -> bool:
     """Whether the processor has AMX for bfloat16. Without, also with AVX512-BF16, float32 was faster where measured."""
-    return "amx_bf16" in _cpu_info().get("flags", "").split()
+    return "amx_bf16" in cpu_flags()
 
 
 def cgroup_folders(text: str, controller: str) -> list[PurePosixPath]:
@@ -106,6 +111,26 @@ def available_cores() -> int:
     texts = [*_cgroup_texts("cpu", "max"), *_cgroup_texts("cpu", "cfs_quota_us", "cfs_period_us")]
     quotas = [cores_of_quota(" ".join(each)) for each in texts]
     return min([cores, *(quota for quota in quotas if quota is not None)])
+
+
+def free_cores(seconds: float) -> float:
+    """The part of `available_cores` that no program has used while this process slept for so many seconds."""
+    import psutil
+
+    before = [*_cgroup_texts("cpu", "max", "stat")]
+    busy = psutil.cpu_percent(seconds, percpu=True)
+    mine = os.sched_getaffinity(0) if sys.platform == "linux" else range(len(busy))
+    free: list[float] = [sum(1 - busy[core] / 100 for core in mine if core < len(busy))]
+    for (limit, earlier), (_, later) in zip(before, _cgroup_texts("cpu", "max", "stat"), strict=False):
+        if (quota := cores_of_quota(limit)) is not None:
+            used = [int(dict(line.split() for line in stat.splitlines())["usage_usec"]) for stat in (earlier, later)]
+            free.append(quota - (used[1] - used[0]) / 1e6 / seconds)
+    return max(0.0, min(free))
+
+
+def giga(number: int) -> str:
+    """A number of bytes for a message."""
+    return f"{number / 1e9:,.1f} GB"
 
 
 def available_memory() -> int:

@@ -67,6 +67,7 @@ class Report:
         episodes: episodes that ended since the last report.
         metrics: name (`loss_policy`, `entropy`, …) → its newest value.
         skipped: updates since the last report that were not made, because their gradient was not finite.
+        first_rollout: before the first rollout of any worker has ended: how many steps its environments have made.
     """
 
     worker: int = -1
@@ -75,6 +76,7 @@ class Report:
     episodes: list[Episode] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
     skipped: int = 0
+    first_rollout: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class Progress:
         window: how many episodes that mean covers (100 when full).
         metrics: the newest metrics that the agent reported.
         evaluator: the newest result of the evaluator beside training, None without one.
+        first_rollout: before any step counts: how many steps each environment has made in its first rollout.
     """
 
     steps: int
@@ -119,6 +122,7 @@ class Progress:
     window: int
     metrics: Mapping[str, float]
     evaluator: EvaluatorResult | None = None
+    first_rollout: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,10 +110,13 @@ def tensors_of(content: Any, most_values: int) -> Iterator[tuple[str, Tensor]]:
 def not_finite(agent: Mapping[str, Any]) -> str | None:
     """The place of a tensor with NaN or an infinite number in an agent's state; None if there is none.
 
-    The states of workers are left out: an environment's own may hold such numbers.
+    The states of workers are left out: an environment's own may hold such numbers. A network's buffers may hold
+    infinities, as the mask of an attention layer does.
     """
     parts = {name: part for name, part in agent.items() if name != "workers"}
     for where, tensor in tensors_of(parts, 10**9):
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        if not tensor.is_floating_point() or bool(tensor.isfinite().all()):
+            continue
+        if not where.startswith("model.buffers.") or bool(tensor.isnan().any()):
             return where
     return None

@@ -45,7 +45,7 @@ def measure(network: ActorCritic, num_envs: int, size: int) -> tuple[float, floa
     batch = torch.randint(256, (T + 1, columns, 4, size, size), dtype=torch.uint8)
 
     def act() -> None:
-        with torch.inference_mode():
+        with torch.no_grad():
             network.policy(seen)
 
     def update() -> None:

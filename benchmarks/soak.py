@@ -39,7 +39,7 @@ def sample(command: psutil.Popen, monitor: Path) -> Sample:
     cpu_s = 0.0
     for process in [command, *command.children(recursive=True)]:
         with suppress(psutil.Error, OSError):
-            memory += process.memory_full_info().pss
+            memory += own_memory(process)
             files += process.num_fds()
             threads += process.num_threads()
             cpu_s += sum(process.cpu_times()[:2])
@@ -47,6 +47,15 @@ def sample(command: psutil.Popen, monitor: Path) -> Sample:
     rows = monitor.read_text().splitlines() if monitor.exists() else []
     steps = int(rows[-1].split(",")[3]) if len(rows) > 2 else 0
     return Sample(count, memory / 2**20, files, threads, cpu_s, steps)
+
+
+def own_memory(process: psutil.Process) -> int:
+    """Bytes of a process that no file backs, shared ones by shares.
+
+    The pages of libraries are left out: their share depends on the other programs of the machine that use them.
+    """
+    sizes = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:])
+    return sum(int(sizes[name].split()[0]) * 1024 for name in ("Pss_Anon", "Pss_Shmem"))
 
 
 @click.command(help=__doc__)

@@ -38,12 +38,14 @@ def _command(command: click.Command, name: str) -> Iterator[str]:
     context = click.Context(command, info_name=f"a3c-zoo {name}")
     usage = " ".join(command.collect_usage_pieces(context))
     help_text = "\n\n".join(map(_paragraph, inspect.cleandoc(command.help or "").split("\n\n")))
-    # The group adds `--debug` to a command when it runs it; the page says so once.
-    given = (parameter for parameter in command.params if "--debug" not in parameter.opts)
+    # The group adds these to a command when it runs it; the page says so once.
+    given = (parameter for parameter in command.params if {"--debug", "--plugin"}.isdisjoint(parameter.opts))
     options = [parameter for parameter in given if isinstance(parameter, click.Option)]
     records = [record for option in options if (record := option.get_help_record(context))]
-    rows = [(f"`{names}`", meaning) for names, meaning in records]
-    yield f"### a3c-zoo {name}\n\n    a3c-zoo {name} {usage}\n\n{help_text}\n\n{_table(('option', 'meaning'), rows)}"
+    # A bracket is no link: the site would look for the target of `[x>=1]`.
+    rows = [(f"`{names}`", meaning.replace("[", "\\[").replace("]", "\\]")) for names, meaning in records]
+    table = f"\n\n{_table(('option', 'meaning'), rows)}" if rows else "\n"
+    yield f"### a3c-zoo {name}\n\n    a3c-zoo {name} {usage}\n\n{help_text}{table}"
 
 
 def _paragraph(text: str) -> str:

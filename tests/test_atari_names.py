@@ -72,7 +72,7 @@ def test_games_without_sets_of_their_own_have_the_familys() -> None:
         ),
         (
             ["cartpole", "-o", "network.name=conv42"],
-            "network 'conv42' takes uint8 image observations; environment 'cartpole' offers Box(",
+            "network 'conv42' takes image observations; environment 'cartpole' offers Box(",
         ),
         (
             ["pong", "-o", "max_episode_steps=1000000000"],  # the emulator counts frames in an int32

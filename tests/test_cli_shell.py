@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
+import a3c_zoo
 from a3c_zoo.cli.panel import RunPanel
 from a3c_zoo.plugins.builtins import COMMANDS
 from a3c_zoo.testing import plugin_distribution
@@ -195,7 +196,59 @@ def test_a_faulty_plugin_is_a_warning_and_the_rest_goes_on(faulty: Path) -> None
         "its import failed: ValueError: boom (in faulty_plugin.py, line 1)\n"
     )
     assert run("list", "envs", path=faulty, A3C_ZOO_DISABLE_PLUGINS="faulty-plugin").stderr == ""
+    traced = run("list", "envs", "--debug", path=faulty).stderr
+    assert traced.startswith("Traceback (most recent call last):\n")
+    assert "    raise ValueError('boom')\nValueError: boom\nWarning: plugin 'faulty-plugin'" in traced
     assert run("list", "envs", path=faulty, A3C_ZOO_PLUGINS="").stderr == ""
+
+
+def test_debug_shows_the_traceback_of_a_plugin_file(tmp_path: Path) -> None:
+    (tmp_path / "corridor.py").write_text(FAULTY_PLUGIN)
+    done = run("list", "envs", "--debug", "--plugin", str(tmp_path / "corridor.py"))
+    assert done.returncode == 2
+    assert "    raise ValueError('boom')\nValueError: boom\n" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"Error: plugin file {tmp_path}/corridor.py: its import failed")
+
+
+def test_requirements(faulty: Path, sing: Path) -> None:
+    """For pip: what is loaded. A faulty plugin is no part of what works."""
+    path = Path(f"{faulty}:{sing}")
+    done = run("list", "plugins", "--requirements", path=path)
+    assert done.stdout == f"a3c-zoo=={a3c_zoo.__version__}\nsing-plugin==1.0\n"
+    done = run("list", "envs", "--requirements")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "Error: --requirements is of plugins: a3c-zoo list plugins --requirements\n",
+    )
+
+
+def test_show_plugin(faulty: Path, sing: Path) -> None:
+    path = Path(f"{faulty}:{sing}")
+    lines = run("show", "plugin", "sing", path=path).stdout.splitlines()
+    assert lines[0] == "plugin        sing, of sing-plugin 1.0"
+    assert lines[1] == "status        loaded"
+    assert lines[2] == f"module        sing_plugin  {sing}/sing_plugin.py"
+    assert lines[-2:] == ["offers        command sing: Sing something.", "offers        command broken"]
+    blocked = run("show", "plugin", "sing", path=path, A3C_ZOO_PLUGINS="")
+    assert "status        blocked by A3C_ZOO_PLUGINS\n" in blocked.stdout
+    shown = run("show", "plugin", "faulty-plugin", path=path).stdout
+    assert "status        faulty: its import failed: ValueError: boom (in" in shown
+    assert shown.endswith("    raise ValueError('boom')\nValueError: boom\n")
+    ours = run("show", "plugin", "hyperparams").stdout
+    assert "cartpole/a3c" in ours
+    done = run("show", "plugin", "snig", path=path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "Error: unknown plugin 'snig'. Did you mean 'sing'? See: a3c-zoo list plugins\n",
+    )
+
+
+def test_an_allowed_plugin_that_nobody_has_is_a_warning(sing: Path) -> None:
+    done = run("list", "envs", path=sing, A3C_ZOO_PLUGINS="snig, sing,")
+    assert (done.returncode, done.stderr) == (
+        0,
+        "Warning: A3C_ZOO_PLUGINS: no plugin is called 'snig'. Did you mean 'sing'?\n",
+    )
 
 
 def test_list_plugins(faulty: Path, sing: Path) -> None:
@@ -223,7 +276,7 @@ def test_list_plugins(faulty: Path, sing: Path) -> None:
         ("agents", ["name", "spaces", "plugin", "description"], "a3c"),
         ("networks", ["name", "inputs", "plugin", "description"], "mlp"),
         ("optimizers", ["name", "plugin", "description"], "adam"),
-        ("hyperparams", ["env", "set", "package"], "cartpole"),
+        ("hyperparams", ["env", "set", "package", "plugin"], "cartpole"),
     ],
 )
 def test_list_as_json_has_stable_keys(what: str, keys: list[str], name: str) -> None:
@@ -239,9 +292,10 @@ def test_list_of_nothing(tmp_path: Path) -> None:
 
 def test_a_table_in_a_pipe_is_not_cut_off(faulty: Path) -> None:
     header, *lines = run("list", "plugins", path=faulty, COLUMNS="40").stdout.splitlines()
-    assert header.split() == ["name", "version", "distribution", "hooks", "import_ms", "status", "fault"]
-    line = next(line for line in lines if line.startswith("faulty-plugin"))
-    assert line.endswith("  its import failed: ValueError: boom (in faulty_plugin.py, line 1)")
+    assert header.split() == ["name", "version", "distribution", "hooks", "import_ms", "status"]
+    line = next(line for line in lines if line.startswith("faulty-plugin "))
+    assert line.endswith("  faulty")
+    assert lines[-1] == "faulty-plugin: its import failed: ValueError: boom (in faulty_plugin.py, line 1)"
 
 
 def test_a_table_on_a_terminal_keeps_names_whole() -> None:
@@ -267,12 +321,32 @@ def test_a_table_on_a_terminal_keeps_names_whole() -> None:
         ("a3c-zoo train cart", {"cartpole"}),
         ("a3c-zoo train cartpole --agent a3", {"a3c"}),
         ("a3c-zoo train cartpole --hyperparams a3", {"a3c"}),
+        ("a3c-zoo train cartpole --agent nstep -o agent.n_s", {"agent.n_steps="}),
+        ("a3c-zoo show hyperparams cartpole -o n_ste", {"n_steps="}),
+        ("a3c-zoo show plugin hyp", {"hyperparams"}),
     ],
 )
 def test_completion(words: str, completions: set[str], sing: Path) -> None:
     count = str(len(words.split()) - 1)
     done = run(path=sing, _A3C_ZOO_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
     assert {line.removeprefix("plain,") for line in done.stdout.splitlines()} >= completions, done.stderr
+
+
+def test_only_what_fits_to_the_environment_is_completed() -> None:
+    def completed(words: str) -> list[str]:
+        count = str(len(words.split()))
+        done = run(_A3C_ZOO_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
+        return [line.removeprefix("plain,") for line in done.stdout.splitlines()]
+
+    assert "a3c-lstm" in completed("a3c-zoo train cartpole --hyperparams")
+    assert "a3c-continuous" not in completed("a3c-zoo train cartpole --hyperparams")
+    assert "a3c-continuous" in completed("a3c-zoo train gym:Pendulum-v1 --hyperparams")
+    assert "env.frame_skip=" in completed("a3c-zoo train pong -o")
+    keys = completed("a3c-zoo train cartpole -o")
+    assert "env.hide_velocity=" in keys
+    assert "env.frame_skip=" not in keys
+    assert completed("a3c-zoo train no-such-env -o") == [""]
+    assert completed("a3c-zoo train gym:antigravity:X-v0 -o") == [""]  # nothing is imported for it
 
 
 def test_completion_script_as_documented() -> None:

@@ -12,17 +12,19 @@ import click
 import pytest
 
 import a3c_zoo
+import a3c_zoo.agents
 import a3c_zoo.config
+import a3c_zoo.learning
 import a3c_zoo.testing
 from a3c_zoo import ZooError, errors, records
 from a3c_zoo.cli.main import cli
 from a3c_zoo.testing import plugin_distribution
 from tests import reference_pages
 from tests.waits import LIMIT_S
-from tests.wheels import GRIDWORLD, ROOT
+from tests.wheels import GRIDWORLD, PPO, ROOT
 
 DOCS = ROOT / "docs"
-PAGES = sorted({*DOCS.rglob("*.md"), *ROOT.glob("*.md"), GRIDWORLD / "README.md"})
+PAGES = sorted({*DOCS.rglob("*.md"), *ROOT.glob("*.md"), GRIDWORLD / "README.md", PPO / "README.md"})
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 
 
@@ -79,7 +81,8 @@ def test_the_reference_is_what_the_code_says(page: str) -> None:
 
 
 def public_names() -> list[str]:
-    found = [*a3c_zoo.__all__, *a3c_zoo.config.__all__, *a3c_zoo.testing.__all__]
+    modules = (a3c_zoo, a3c_zoo.agents, a3c_zoo.config, a3c_zoo.learning, a3c_zoo.testing)
+    found = [name for module in modules for name in module.__all__]
     found += [name for name, each in vars(errors).items() if inspect.isclass(each) and issubclass(each, ZooError)]
     return found + [name for name, each in vars(records).items() if getattr(each, "__module__", "") == records.__name__]
 
@@ -109,6 +112,11 @@ def test_each_block_is_what_its_file_holds(block: dict[str, str]) -> None:
         assert block["code"] == content
 
 
+@pytest.mark.parametrize("path", ["src/a3c_zoo_ppo/__init__.py", "src/a3c_zoo_ppo/agent.py"])
+def test_the_agent_page_shows_the_whole_plugin(path: str) -> None:
+    assert f"`{path}`:\n\n```python\n{text_of(PPO / path)}```\n" in text_of(DOCS / "how-to" / "write-an-agent.md")
+
+
 def test_every_file_has_its_place_on_the_page() -> None:
     source = GRIDWORLD / "src" / "a3c_zoo_gridworld"
     files = {path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
@@ -130,7 +138,7 @@ def install_page(page: str, folder: Path) -> None:
     for block in BLOCK.finditer(text_of(DOCS / "how-to" / page)):
         if (block["path"] or "").endswith("_plugin.py"):
             plugin_distribution(folder, block["path"].removesuffix(".py").replace("_", "-"), block["code"])
-        elif (block["path"] or "").endswith(".py"):
+        elif (block["path"] or "").endswith(".py") and "/" not in block["path"]:
             (folder / block["path"]).write_text(block["code"], encoding="utf-8")
 
 
@@ -138,7 +146,9 @@ def install_page(page: str, folder: Path) -> None:
     ("page", "options"),
     [
         ("write-an-agent.md", ["--agent", "hill-climbing"]),
+        ("write-an-agent.md", ["--agent", "patient", "-o", "rollouts=2", "-o", "num_envs=4"]),
         ("write-a-network.md", ["-o", "network.name=wide", "-o", "network.units=8", "--serial"]),
+        ("write-a-network.md", ["-o", "network.name=wide", "-o", "recurrent=gru", "-o", "dropout=0.1", "--serial"]),
         ("write-an-optimizer.md", ["-o", "optimizer.name=heavy-ball", "-o", "momentum=0.8", "--serial"]),
     ],
 )

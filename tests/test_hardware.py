@@ -131,3 +131,17 @@ def test_limits_of_version_1(container: Container) -> None:
 def test_a_container_without_its_own_list_of_groups(container: Container) -> None:
     container.write("cpu.max", "100000 100000\n")
     assert hardware.available_cores() == 1
+
+
+def test_free_cores(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others keep 4 of 16 cores busy. The group may use 4, and has used 0.75 s of them in 0.25 s: 3 cores."""
+
+    def busy(seconds: float, percpu: bool) -> list[float]:
+        container.write("cpu.stat", "usage_usec 5750000\nuser_usec 1\n")
+        return [100.0] * 4 + [0.0] * 12
+
+    monkeypatch.setattr("psutil.cpu_percent", busy)
+    assert hardware.free_cores(0.25) == 12
+    container.write("cpu.max", "400000 100000\n")
+    container.write("cpu.stat", "usage_usec 5000000\nuser_usec 1\n")
+    assert hardware.free_cores(0.25) == 1

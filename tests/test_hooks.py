@@ -72,6 +72,10 @@ def zoo_hyperparams():
     return [HyperparamEntry("hooked_sets")]
 
 @hookimpl
+def zoo_hooks():
+    return [HookEntry("hooked-hooks", "m:f")]
+
+@hookimpl
 def zoo_commands():
     return (CommandEntry(name, "m:f") for name in ["hooked-command"])
 """
@@ -98,7 +102,7 @@ def registry_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **sources: st
 
 
 def test_run_hooks_reach_the_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hooks = registry_with(tmp_path, monkeypatch, listener=LISTENER).hooks
+    hooks = registry_with(tmp_path, monkeypatch, listener=LISTENER).run_hooks({})
     assert hooks.wants_episodes
     hooks.run_start(RUN)
     hooks.episode(RUN, EPISODE)
@@ -117,12 +121,13 @@ def test_offering_hooks_fill_the_registry(tmp_path: Path, monkeypatch: pytest.Mo
     assert {"hooked-network"} <= set(registry.networks)
     assert {"hooked-optimizer"} <= set(registry.optimizers)
     assert {"hooked_sets"} <= set(registry.hyperparams)
+    assert {"hooked-hooks"} <= set(registry.hooks)
     assert {"hooked-command"} <= set(registry.commands)
     assert next(info.hooks for info in registry.plugins if info.name == "listener") == HOOKS
 
 
 def test_without_plugins_run_hooks_do_nothing() -> None:
-    hooks = Registry([]).hooks
+    hooks = Registry([]).run_hooks({})
     assert not hooks.wants_episodes
     hooks.run_start(RUN)
     hooks.episode(RUN, EPISODE)
@@ -132,7 +137,7 @@ def test_without_plugins_run_hooks_do_nothing() -> None:
 
 
 def test_a_run_hook_that_raises_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hooks = registry_with(tmp_path, monkeypatch, listener=LISTENER, raiser=RAISER).hooks
+    hooks = registry_with(tmp_path, monkeypatch, listener=LISTENER, raiser=RAISER).run_hooks({})
     with pytest.raises(PluginError) as caught:
         hooks.metrics(RUN, PROGRESS)
     assert str(caught.value) == (
@@ -156,17 +161,18 @@ def test_the_page_has_a_sound_example_of_each_hook(tmp_path: Path, monkeypatch: 
     _complete, *examples = (part.partition("```")[0] for part in parts)
     registry = registry_with(tmp_path, monkeypatch, documented="\n".join(examples))
     assert next(info.hooks for info in registry.plugins if info.name == "documented") == HOOKS
-    registry.hooks.run_start(RUN)
-    registry.hooks.episode(RUN, EPISODE)
-    registry.hooks.metrics(RUN, PROGRESS)
-    assert registry.hooks.should_stop(RUN, PROGRESS) is None
-    registry.hooks.run_end(RUN, OUTCOME)
+    hooks = registry.run_hooks({})
+    hooks.run_start(RUN)
+    hooks.episode(RUN, EPISODE)
+    hooks.metrics(RUN, PROGRESS)
+    assert hooks.should_stop(RUN, PROGRESS) is None
+    hooks.run_end(RUN, OUTCOME)
 
 
 def test_a_run_hook_that_exits_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "from a3c_zoo import hookimpl\n@hookimpl\ndef zoo_run_end(): exit(3)\n"
     with pytest.raises(PluginError, match=r"^plugin 'quitter' \(quitter 1.0\) failed in zoo_run_end: SystemExit: 3$"):
-        registry_with(tmp_path, monkeypatch, quitter=source).hooks.run_end(RUN, OUTCOME)
+        registry_with(tmp_path, monkeypatch, quitter=source).run_hooks({}).run_end(RUN, OUTCOME)
 
 
 @pytest.mark.parametrize("hook", HOOKS)

@@ -125,15 +125,55 @@ def test_unknown_set(make_package: MakePackage) -> None:
         find_set(registry, CARTPOLE, "slow")
 
 
-def test_a_set_in_two_packages_is_an_error_that_names_both(make_package: MakePackage) -> None:
+def registry_of_plugins(**packages: str) -> Registry:
+    """Plugins `NAME="package"` that offer a package of sets each, after the toy, which offers everything else."""
+    plugins = [Plugin(PluginInfo("toy", "toy", "toy-dist", "1.0", True), ModuleType("toy"), (MAZE, CARTPOLE, A3C, MLP))]
+    for name, package in packages.items():
+        distribution = "toy-dist" if name == "own" else f"{name}-dist"
+        info = PluginInfo(name, name, distribution, "1.0", False)
+        plugins.append(Plugin(info, ModuleType(name), (HyperparamEntry(package),)))
+    plugins.append(Plugin(PluginInfo("adam", "adam", "adam-dist", "1.0", True), ModuleType("adam"), (ADAM,)))
+    return Registry(plugins)
+
+
+def test_of_sets_of_one_name_the_environments_owners_is_meant(make_package: MakePackage) -> None:
+    def package(seed: int) -> str:
+        return make_package({"cartpole/a3c.yml": f"run: {{seed: {seed}}}"})
+
+    registry = registry_of_plugins(first=package(1), second=package(2), own=package(3))
+    for name, seed, source in [
+        (None, 3, "cartpole/a3c.yml:1"),
+        ("a3c", 3, "cartpole/a3c.yml:1"),
+        ("own/a3c", 3, "own/cartpole/a3c.yml:1"),
+        ("first/a3c", 1, "first/cartpole/a3c.yml:1"),
+        ("second/a3c", 2, "second/cartpole/a3c.yml:1"),
+    ]:
+        config = resolve_config(registry, CARTPOLE, A3C, hyperparams=name)
+        assert (config.run.seed, config.sources["run.seed"]) == (seed, source)
+
+
+def test_of_sets_of_other_plugins_the_first_one_is_meant(make_package: MakePackage) -> None:
     first, second = make_package({"cartpole/a3c.yml": ""}), make_package({"cartpole/a3c.yml": "", "maze/a3c.yml": ""})
-    registry = registry_of(first, second)
-    for hyperparams in (None, "a3c"):
-        with pytest.raises(PluginError, match=r"'cartpole/a3c' is in sets_.* and sets_.*; disable") as caught:
-            resolve_config(registry, CARTPOLE, A3C, hyperparams=hyperparams)
-        assert first in str(caught.value)
-        assert second in str(caught.value)
+    registry = registry_of_plugins(first=first, second=second)
+    assert [(each.plugin, each.package) for each in list_sets(registry) if each.env == "cartpole"] == [
+        (name, package) for package, name in sorted([(first, "first"), (second, "second")])
+    ]
+    assert find_set(registry, CARTPOLE, "a3c").package == first
+    assert find_set(registry, CARTPOLE, "second/a3c").package == second
     assert find_set(registry, MAZE, "a3c").package == second
+    with pytest.raises(UnknownNameError, match=r"set 'first/a3d'\. Did you mean 'first/a3c'\?"):
+        resolve_config(registry, CARTPOLE, A3C, hyperparams="first/a3d")
+
+
+def test_a_folder_that_is_called_like_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy/fast").write_text("run: {seed: 9}")
+    for name in ("toy/fast.yml", "other/fast"):
+        assert resolve_faults(hyperparams=name) == [f"{name}: no such file"]
+    with pytest.raises(UnknownNameError, match="no hyperparameter set 'toy/fast'"):
+        resolve_config(registry_of(), CARTPOLE, A3C, hyperparams="toy/fast")
+    assert resolve_config(registry_of(), CARTPOLE, A3C, hyperparams="./toy/fast").run.seed == 9
 
 
 def test_sets_of_the_family_apply_where_an_environment_has_none(make_package: MakePackage) -> None:

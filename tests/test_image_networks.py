@@ -19,7 +19,7 @@ from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import load_object
 
 ACTIONS = 6
-NAMES = [entry.name for entry in builtins.zoo_networks() if "image" in entry.inputs]
+NAMES = [entry.name for entry in builtins.zoo_networks() if entry.config.endswith(":ImageConfig")]
 
 # Four frames of 84×84 (42×42 for conv42). A convolution has filters·channels·kernel² weights and a bias per filter:
 #   a3c-ff   84 → 20 → 9:          16·4·8² + 16 = 4,112;  32·16·4² + 32 = 8,224
@@ -105,13 +105,12 @@ def test_in_the_dual_network_one_head_does_not_reach_the_others_layer() -> None:
     assert gradients["hidden.1.weight"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_pictures_whose_channels_come_last_are_refused(name: str) -> None:
-    """conv42 could convolve 96 "channels" of 96×3, and would learn from nonsense in silence."""
-    (entry,) = [entry for entry in builtins.zoo_networks() if entry.name == name]
+def test_pictures_whose_channels_come_last_are_turned() -> None:
+    """The network reads 3 channels of 96×96, not 96 "channels" of 96×3."""
     spec = observation_spec(spaces.Box(0, 255, (96, 96, 3), np.uint8))
-    with pytest.raises(ConfigError, match=rf"network '{name}' takes .* these are 96×96×3: their channels come last"):
-        load_object(entry.factory)(spec, ACTIONS, ImageConfig(name=name))
+    assert (spec.shape, spec.is_turned) == ((3, 96, 96), True)
+    given = np.arange(2 * 96 * 96 * 3, dtype=np.uint8).reshape(2, 96, 96, 3)
+    assert spec.turned(given)[1, 2, 5, 7] == given[1, 5, 7, 2]
 
 
 # Pixels

@@ -202,7 +202,7 @@ class TestModel:
 
     def test_save_and_load(self) -> None:
         model = Model.create(self.SPACES, MLP_ENTRY, config(1))
-        saved = saved_model(model, model.flat.values, None)
+        saved = saved_model(model, model.flat.values, None, {})
         before = model.flat.values.clone()
         model.flat.values.zero_()
         other = Model.load(saved, MLP_ENTRY, config(2))
@@ -224,12 +224,12 @@ class TestModel:
         ],
     )
     def test_a_checkpoint_of_another_network_is_refused(self, network: MLPConfig, message: str) -> None:
-        saved = saved_model(model := Model.create(self.SPACES, MLP_ENTRY, config()), model.flat.values, None)
+        saved = saved_model(model := Model.create(self.SPACES, MLP_ENTRY, config()), model.flat.values, None, {})
         with pytest.raises(RunDirectoryError, match=message):
             Model.load(saved, MLP_ENTRY, config(network=network))
 
     def test_a_checkpoint_with_fewer_parameters_is_refused(self) -> None:
-        saved = saved_model(model := Model.create(self.SPACES, MLP_ENTRY, config()), model.flat.values, None)
+        saved = saved_model(model := Model.create(self.SPACES, MLP_ENTRY, config()), model.flat.values, None, {})
         with pytest.raises(RunDirectoryError, match="2 parameters there, 8 here"):
             Model.load(replace(saved, shapes=saved.shapes[:2]), MLP_ENTRY, config())
 

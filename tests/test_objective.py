@@ -19,8 +19,17 @@ import numpy as np
 import pytest
 import torch
 
+from a3c_zoo.errors import PluginError
 from a3c_zoo.learning.actions import Categorical
-from a3c_zoo.learning.objective import Objective, advantages_and_returns, differentiate, normalize
+from a3c_zoo.learning.objective import (
+    LossTerms,
+    Objective,
+    advantages_and_returns,
+    check_terms,
+    checked_metrics,
+    differentiate,
+    normalize,
+)
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.rollout import Rollout
 from tests.toys import TinyNetwork
@@ -343,3 +352,23 @@ def test_rewards_are_scaled_and_then_clipped() -> None:
         advantages, returns = advantages_and_returns(of, ALL, zeros, zeros, objective)
         assert returns[:, 0].tolist() == advantages[:, 0].tolist() == expected
     assert of.rewards[:, 0].tolist() == [4, -1]  # what is recorded stays raw
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "message"),
+    [
+        ("mine", torch.tensor(1.0), r"metric 'mine' of float32 \[\]; it needs one number for each sample"),
+        ("mine", 1.0, "metric 'mine' of float; it needs"),
+        ("mine", torch.ones(3, dtype=torch.float64), r"metric 'mine' of float64 \[3\]"),
+        ("entropy", torch.ones(3), "a metric 'entropy', a name that every loss has"),
+    ],
+)
+def test_a_metric_of_a_loss_is_one_number_for_each_sample(name: str, metric: Any, message: str) -> None:
+    terms = LossTerms(torch.ones(3), torch.ones(3), lambda: {name: metric})
+    with pytest.raises(PluginError, match=message):
+        checked_metrics(terms, torch.ones(3))
+
+
+def test_a_term_that_is_no_tensor_is_one_line() -> None:
+    with pytest.raises(PluginError, match="a policy_gain of float; it needs one number for each sample"):
+        check_terms(LossTerms(0.0, torch.ones(3)), torch.ones(3))  # type: ignore[arg-type]

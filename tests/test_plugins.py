@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, load_plugins
 from a3c_zoo.testing import plugin_distribution
+from tests.toys_runs import environ
 
 Install = Callable[..., None]
 
@@ -83,12 +86,17 @@ def test_a_plugin_is_described(install: Install) -> None:
 )
 def test_a_failing_import(source: str, fault: str, install: Install) -> None:
     assert fault_of(source, install).startswith(fault)
+    assert fault.partition(": ")[2].partition(":")[0] in load()["faulty-dist/faulty"].info.trace
 
 
 @pytest.mark.parametrize(
     ("hook", "fault"),
     [
-        ("@hookimpl\ndef zoo_env(): ...", "there is no hook 'zoo_env'. Did you mean 'zoo_envs'?"),
+        (
+            "@hookimpl\ndef zoo_env(): ...",
+            f"a3c-zoo {a3c_zoo.__version__} has no hook 'zoo_env'. Did you mean 'zoo_envs'? "
+            "Or a newer a3c-zoo has it: pip install --upgrade a3c-zoo",
+        ),
         ("def zoo_envs(): ...", "function 'zoo_envs' is not marked with @a3c_zoo.hookimpl"),
         (
             "@hookimpl\ndef zoo_episode(run, epsiode): ...",
@@ -300,3 +308,20 @@ def test_a_blocked_plugin_is_not_imported(install: Install) -> None:
     info = load(Selection(disabled=frozenset({"blocked"})))["blocked-dist/blocked"].info
     assert info == PluginInfo("blocked", "blocked_dist", "blocked-dist", "1.0", first_party=False, status="blocked")
     assert "blocked_dist" not in sys.modules
+
+
+def test_twenty_plugins_cost_help_little_time(tmp_path: Path) -> None:
+    """They add 17 ms to the start. The bound is generous: other programs compute beside this one."""
+    for number in range(20):
+        plugin_distribution(tmp_path, f"speedy-{number}", GOOD.replace("maze", f"speedy-{number}"))
+
+    def seconds(**variables: str) -> float:
+        command = [sys.executable, "-P", "-m", "a3c_zoo", "--help"]
+        start_s = time.perf_counter()
+        subprocess.run(command, env=environ() | variables, capture_output=True, check=True)
+        return time.perf_counter() - start_s
+
+    with_them = {"PYTHONPATH": f"{tmp_path}:{environ()['PYTHONPATH']}"}
+    seconds(**with_them)  # compiles them
+    pairs = [(seconds(), seconds(**with_them)) for _ in range(7)]
+    assert min(there for _, there in pairs) - min(without for without, _ in pairs) < 0.2

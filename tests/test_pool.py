@@ -127,6 +127,22 @@ def run_until_error(pool: WorkerPool, limit_s: float = LIMIT_S) -> ZooError:
     raise AssertionError("no error")
 
 
+def test_the_first_rollout_shows_its_steps() -> None:
+    """A slow environment may need minutes for it. Afterwards the exact counts tell."""
+    with running("slow") as pool:
+        pool.start()
+        pool.resume()
+        shown = [pool.poll()[0].first_rollout for _ in range(6)]
+        assert 0 < shown[2] < shown[-1]
+    with running() as pool:
+        pool.start()
+        pool.resume()
+        deadline = time.monotonic() + LIMIT_S
+        while not any(report.worker >= 0 for report in pool.poll()):
+            assert time.monotonic() < deadline
+        assert all(report.first_rollout == 0 for report in pool.poll())
+
+
 def test_workers_stand_still_until_resumed_and_when_parked() -> None:
     with running() as pool:
         pool.start()
@@ -228,7 +244,7 @@ def test_an_exception_comes_with_its_traceback() -> None:
         error = run_until_error(pool)
         assert isinstance(error, WorkerError)
         assert error.exit_status == 1
-        assert str(error).startswith("worker 1 failed:\n\nTraceback (most recent call last):")
+        assert str(error).startswith("worker 1 failed: ValueError: boom\n\nTraceback (most recent call last):")
         assert "in misbehave\n" in str(error)
         assert str(error).endswith("ValueError: boom")
 

@@ -30,7 +30,7 @@ from a3c_zoo.runs.checkpoints import resumable_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 
 T, N, ACTIONS = 5, 4, 6
-NAMES = [entry.name for entry in builtins.zoo_networks() if "image" in entry.inputs]
+NAMES = [entry.name for entry in builtins.zoo_networks() if entry.config.endswith(":ImageConfig")]
 OBJECTIVE = Objective(0.99, 0.95, entropy_coefficient=0.01, value_coefficient=0.25)
 
 #: bfloat16 keeps 8 bits of a number: one rounding is off by at most 2⁻⁹ = 0.2 % of it. Through the three to five layers

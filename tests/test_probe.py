@@ -115,7 +115,11 @@ def test_its_threads_do_not_keep_anything_alive() -> None:
             PluginError,
             "environment 'probed' cannot be made: RuntimeError: it broke (in test_probe.py",
         ),
-        (make_clinging, WorkerError, "the spaces of environment 'probed' cannot be read:\n\nTraceback"),
+        (
+            make_clinging,
+            WorkerError,
+            "the spaces of environment 'probed' cannot be read: RuntimeError: it cannot be closed\n\nTraceback",
+        ),
     ],
 )
 def test_a_fault_is_told_in_this_process(factory: Callable[..., object], kind: type[ZooError], line: str) -> None:

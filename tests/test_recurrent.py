@@ -503,7 +503,7 @@ def test_images(build: Any, kind: str, dtype: torch.dtype) -> None:
     assert (flat.gradients != 0).float().mean() > 0.5
     tolerance = 1e-5 if dtype == torch.float32 else 0.02
     state, after = made.start(2), []
-    with torch.inference_mode():
+    with torch.no_grad():
         for t in range(6):
             state = kept(state, resets[t])
             worth = made.value_after(batch[t], state)

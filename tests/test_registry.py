@@ -10,7 +10,16 @@ import gymnasium
 import numpy as np
 import pytest
 
-from a3c_zoo import AgentEntry, CommandEntry, EnvEntry, EnvFamily, HyperparamEntry, NetworkEntry, OptimizerEntry
+from a3c_zoo import (
+    AgentEntry,
+    CommandEntry,
+    EnvEntry,
+    EnvFamily,
+    HookEntry,
+    HyperparamEntry,
+    NetworkEntry,
+    OptimizerEntry,
+)
 from a3c_zoo.errors import PluginError, UnknownNameError
 from a3c_zoo.plugins.entries import Entry
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection
@@ -51,14 +60,32 @@ def test_gym_family(first_party: Registry) -> None:
     assert first_party.owner(entry).name == "envs"
 
 
-@pytest.mark.parametrize(("dtype", "variant"), [("uint8", "image"), ("float32", "")])
-def test_images_are_of_bytes(first_party: Registry, dtype: str, variant: str) -> None:
+def picture(size: int, dtype: str = "uint8") -> gymnasium.spaces.Box:
+    return gymnasium.spaces.Box(0, 1, (size, size, 3), np.dtype(dtype).type)
+
+
+@pytest.mark.parametrize(
+    ("space", "variant"),
+    [
+        (picture(96), "image"),
+        (picture(36), "image"),
+        (picture(35), "mixed"),
+        (picture(96, "bool"), "mixed"),
+        (picture(96, "float32"), ""),
+        (gymnasium.spaces.Dict(seen=picture(96), speed=gymnasium.spaces.Discrete(3)), "mixed"),
+        (gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(3)]), ""),
+    ],
+)
+def test_the_variant_follows_from_the_images(first_party: Registry, space: Any, variant: str) -> None:
     class Pictures(gymnasium.Env[Any, Any]):
-        observation_space = gymnasium.spaces.Box(0, 1, (3, 32, 32), np.dtype(dtype).type)
+        observation_space = space
         action_space = gymnasium.spaces.Discrete(2)
 
-    gymnasium.register(f"Pictures{dtype}-v0", lambda **_: Pictures())
-    assert first_party.env(f"gym:Pictures{dtype}-v0").variant == variant
+    gymnasium.register("Pictures-v0", lambda **_: Pictures())
+    try:
+        assert first_party.env("gym:Pictures-v0").variant == variant
+    finally:
+        del gymnasium.registry["Pictures-v0"]
 
 
 def test_gym_family_imports_the_module_that_registers(
@@ -116,6 +143,7 @@ def test_unknown_name_mentions_faulty_plugins() -> None:
         (NetworkEntry("wide", "m:f"), NetworkEntry("wide", "m:g"), "network 'wide'"),
         (OptimizerEntry("sgd", "m:f"), OptimizerEntry("sgd", "m:g"), "optimizer 'sgd'"),
         (HyperparamEntry("sets"), HyperparamEntry("sets"), "hyperparameter package 'sets'"),
+        (HookEntry("stop", "m:f"), HookEntry("stop", "m:g"), "run hook 'stop'"),
         (CommandEntry("go", "m:f"), CommandEntry("go", "m:f"), "command 'go'"),
     ],
 )

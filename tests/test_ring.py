@@ -204,7 +204,7 @@ def poll_for_ever(pool: WorkerPool) -> None:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("raise", "the learner failed:\n\nTraceback"),
+        ("raise", "the learner failed: ValueError: the learner broke\n\nTraceback"),
         ("sleep", "the learner has made no step for 3 s (limit: run.worker_timeout_s)"),
     ],
 )

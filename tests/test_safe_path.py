@@ -104,3 +104,63 @@ def test_programs_of_an_environment_get_no_variable_of_ours(tmp_path: Path) -> N
     assert ended.returncode == 0, ended.stderr
     assert set(noted.read_text().split()) == {"-"}
     assert len(noted.read_text().split()) >= 3  # this process, both workers, and the child that probes the environment
+
+
+MAZE = """
+import gymnasium
+
+import maze_parts
+
+gymnasium.register("Maze-v0", "gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=20)
+"""
+
+
+@pytest.mark.parametrize("kind", ["module", "package"])
+def test_a_typed_gym_name_finds_its_module_here_and_nothing_else(kind: str, tmp_path: Path) -> None:
+    plant(tmp_path)
+    if kind == "module":
+        (tmp_path / "maze.py").write_text(HELPER.replace("Beside", "Maze"))
+    else:
+        (tmp_path / "maze").mkdir()
+        (tmp_path / "maze/parts.py").write_text("")
+        (tmp_path / "maze/__init__.py").write_text("import maze.parts\n" + HELPER.replace("Beside", "Maze"))
+    script = str(Path(sys.executable).with_name("a3c-zoo"))
+    name = "gym:maze:Maze-v0"
+    ended = run(tmp_path, script, "train", name, "--steps", "600", "--workers", "2", "--name", "one", *QUICK)
+    assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()
+    assert ended.returncode == 0, ended.stderr
+    shown = run(tmp_path, script, "show", "hyperparams", name)
+    assert shown.returncode == 0, shown.stderr
+    resumed = run(tmp_path, script, "train", name, "--resume", "one", "--steps", "900", "--quiet")
+    assert resumed.returncode == 0, resumed.stderr
+    for command in (("evaluate", "one"), ("train", "--resume", "one")):  # here nobody types the name
+        refused = run(tmp_path, script, *command)
+        line = (
+            f"Error: run one trains '{name}', and there is no module 'maze'. One of the current folder is found only "
+            "for a name that you type; name its folder: PYTHONPATH=FOLDER a3c-zoo …\n"
+        )
+        assert (refused.returncode, refused.stderr) == (2, line)
+    assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()
+
+
+def test_a_module_of_the_current_folder_finds_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "maze.py").write_text(MAZE)
+    (tmp_path / "maze_parts.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
+    script = str(Path(sys.executable).with_name("a3c-zoo"))
+    ended = run(tmp_path, script, "train", "gym:maze:Maze-v0", "--steps", "600")
+    assert ended.returncode == 2
+    assert "importing 'maze' failed: ModuleNotFoundError: No module named 'maze_parts'" in ended.stderr
+    assert not (tmp_path / "imported").exists()
+
+
+def test_an_installed_module_comes_before_one_of_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here/maze.py").write_text("raise SystemExit")
+    (tmp_path / "there/maze.py").write_text(HELPER.replace("Beside", "Maze"))
+    variables = environ() | {"PYTHONPATH": str(tmp_path / "there")}
+    command = [str(Path(sys.executable).with_name("a3c-zoo")), "show", "hyperparams", "gym:maze:Maze-v0"]
+    ended = subprocess.run(
+        command, cwd=tmp_path / "here", env=variables, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert ended.returncode == 0, ended.stderr

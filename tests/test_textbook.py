@@ -168,8 +168,7 @@ def test_the_critic_does_not_train_the_body() -> None:
 
 def test_the_policy_trains_the_body_alone() -> None:
     made = network()
-    options = {"loss_sum": True}
-    policy_only = Objective(gamma=0.5, gae_lambda=1.0, entropy_coefficient=0, value_coefficient=0, **options)
+    policy_only = Objective(gamma=0.5, gae_lambda=1.0, entropy_coefficient=0, value_coefficient=0, loss_sum=True)
     filled = rollout(floats(1, 2), flags(F, T), flags(F, F))
     filled.observations = torch.rand(3, 1, 4)
     differentiate(made, Categorical(2), filled, ALL, policy_only)

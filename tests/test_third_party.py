@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,15 @@ import pytest
 import a3c_zoo
 from tests.wheels import (
     GRIDWORLD,
+    PLUGINS,
+    PPO,
+    WANDB,
     attempt,
     build_wheel,
     clean_environment,
-    gridworld_source,
     install,
     pip,
+    plugin_source,
     run,
     zoo_wheel,
 )
@@ -31,7 +36,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plugin_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gridworld")
-    return build_wheel(gridworld_source(folder / "source"), folder / "dist")
+    return build_wheel(plugin_source(GRIDWORLD, folder / "source"), folder / "dist")
+
+
+@pytest.fixture(scope="module")
+def ppo_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ppo")
+    return build_wheel(plugin_source(PPO, folder / "source"), folder / "dist")
 
 
 @pytest.fixture
@@ -73,6 +84,34 @@ def test_from_install_to_uninstall(python: Path, plugin_wheel: Path, tmp_path: P
     assert (gone.returncode, "unknown environment 'gridworld'" in gone.stderr) == (2, True)
 
 
+def test_an_agent_trains_resumes_and_is_compared(python: Path, ppo_wheel: Path, tmp_path: Path) -> None:
+    zoo = command(python)
+    install(python, ppo_wheel)
+    assert listed(python, "agents")["ppo"]["plugin"] == "ppo"
+    assert "cartpole/ppo.yml:" in run(zoo, "show", "hyperparams", "cartpole", "--agent", "ppo")
+
+    run(zoo, "train", "cartpole", "--agent", "ppo", "--steps", "3000", "--name", "short", cwd=tmp_path)
+    run(zoo, "train", "--resume", "short", "--steps", "6000", cwd=tmp_path)
+    outcome = json.loads((tmp_path / "runs/short/outcome.json").read_text())
+    assert (outcome["reason"], outcome["steps"] >= 6000) == ("steps", True)
+    assert "episodes" in run(zoo, "evaluate", "short", "--episodes", "2", cwd=tmp_path)
+
+    agents, size = ("--agent", "a3c", "--agent", "ppo"), ("--seeds", "1", "--steps", "2000", "--episodes", "1")
+    results = json.loads(run(zoo, "compare", "cartpole", *agents, *size, "--yes", "--json", cwd=tmp_path))
+    assert {"a3c", "ppo"} <= set(re.findall(r'"(a3c|ppo)"', json.dumps(results)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_agent_solves_cartpole(python: Path, ppo_wheel: Path, tmp_path: Path) -> None:
+    install(python, ppo_wheel)
+    for seed in ("1", "2", "3"):
+        arguments = ("--agent", "ppo", "--seed", seed, "--time-limit", "120s", "--name", seed)
+        run(command(python), "train", "cartpole", *arguments, cwd=tmp_path)
+        outcome = json.loads((tmp_path / "runs" / seed / "outcome.json").read_text())
+        assert (seed, outcome["solved"]) == (seed, True)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_training_solves_it(python: Path, plugin_wheel: Path, tmp_path: Path) -> None:
@@ -82,6 +121,20 @@ def test_training_solves_it(python: Path, plugin_wheel: Path, tmp_path: Path) ->
         run(command(python), "train", "gridworld", *arguments, cwd=tmp_path)
         outcome = json.loads((tmp_path / "runs" / seed / "outcome.json").read_text())
         assert (seed, outcome["solved"], outcome["evaluation"]["mean_return"] >= 0.7) == (seed, True, True)
+
+
+@pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is not installed: make plugin-requirements")
+def test_a_logger_from_outside(python: Path, tmp_path: Path) -> None:
+    install(python, build_wheel(plugin_source(WANDB, tmp_path / "source"), tmp_path / "dist"))
+    assert listed(python, "hooks")["wandb"]["by_default"] is False
+    options = ("--serial", "--steps", "1000", "-o", "plugins.wandb.mode=offline", "--name", "one")
+    run(command(python), "train", "cartpole", *options, cwd=tmp_path)
+    assert len(list(tmp_path.glob("runs/one/wandb/offline-run-*/*.wandb"))) == 1
+    pip(python, "uninstall", "--yes", "a3c-zoo-wandb")
+    assert "played   1 episodes" in run(command(python), "evaluate", "one", "--episodes", "1", cwd=tmp_path)
+    resumed = attempt(command(python), "train", "--resume", "one", "--steps", "2000", cwd=tmp_path)
+    line = "plugin 'wandb' (a3c-zoo-wandb 1.0.0), which is not installed: pip install a3c-zoo-wandb==1.0.0"
+    assert (resumed.returncode, line in resumed.stderr) == (2, True), resumed.stderr
 
 
 OTHER_REVISION = (
@@ -102,7 +155,7 @@ UNKNOWN_FIELD = (
     ],
 )
 def test_a_wheel_for_another_entry_revision(old: str, new: str, fault: str, python: Path, tmp_path: Path) -> None:
-    source = gridworld_source(tmp_path / "source")
+    source = plugin_source(GRIDWORLD, tmp_path / "source")
     module = source / "src/a3c_zoo_gridworld/plugin.py"
     assert old in module.read_text()
     module.write_text(module.read_text().replace(old, new))
@@ -122,21 +175,30 @@ def test_a_wheel_for_another_entry_revision(old: str, new: str, fault: str, pyth
     assert "left out as faulty: plugin 'gridworld' (a3c-zoo-gridworld 1.0.0)" in trained.stderr
 
 
-def test_it_uses_public_names_alone() -> None:
+@pytest.mark.parametrize("plugin", sorted(PLUGINS.iterdir()), ids=lambda path: path.name)
+def test_it_uses_public_names_alone(plugin: Path) -> None:
+    import a3c_zoo.agents
     import a3c_zoo.config
+    import a3c_zoo.errors
+    import a3c_zoo.learning
+    import a3c_zoo.records
     import a3c_zoo.testing
 
     public = {
         "a3c_zoo": a3c_zoo.__all__,
+        "a3c_zoo.agents": a3c_zoo.agents.__all__,
         "a3c_zoo.config": dir(a3c_zoo.config),
+        "a3c_zoo.errors": dir(a3c_zoo.errors),
+        "a3c_zoo.learning": a3c_zoo.learning.__all__,
+        "a3c_zoo.records": dir(a3c_zoo.records),
         "a3c_zoo.testing": a3c_zoo.testing.__all__,
     }
     imported = []
-    for path in GRIDWORLD.rglob("*.py"):
+    for path in plugin.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "a3c_zoo":
                 imported += [(node.module, alias.name) for alias in node.names]
             elif isinstance(node, ast.Import):
-                imported += [(alias.name, "") for alias in node.names if alias.name.partition(".")[0] == "a3c_zoo"]
+                imported += [(alias.name, "") for alias in node.names if alias.name.startswith("a3c_zoo.")]
     assert imported
     assert [each for each in imported if each[1] not in public.get(str(each[0]), [])] == []

@@ -12,7 +12,8 @@ from pathlib import Path
 from tests.waits import LIMIT_S
 
 ROOT = Path(__file__).parent.parent
-GRIDWORLD = ROOT / "plugins" / "a3c-zoo-gridworld"
+PLUGINS = ROOT / "plugins"
+GRIDWORLD, PPO, WANDB = PLUGINS / "a3c-zoo-gridworld", PLUGINS / "a3c-zoo-ppo", PLUGINS / "a3c-zoo-wandb"
 
 
 def run(*command: str | Path, cwd: str | Path = "/", timeout: float = LIMIT_S) -> str:
@@ -50,9 +51,9 @@ def zoo_wheel(folder: Path) -> Path:
     return next(zoo_dist(folder).glob("*.whl"))
 
 
-def gridworld_source(folder: Path) -> Path:
-    """Copies the source of the plugin into a new folder, and returns it."""
-    return Path(shutil.copytree(GRIDWORLD, folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")))
+def plugin_source(plugin: Path, folder: Path) -> Path:
+    """Copies the source of a plugin into a new folder, and returns it."""
+    return Path(shutil.copytree(plugin, folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")))
 
 
 def build_wheel(source: Path, out: Path) -> Path:

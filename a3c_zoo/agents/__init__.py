@@ -1,1 +1,53 @@
-"""Agents: each file says where the process boundary cuts collect, differentiate, apply."""
+"""Agents: each file says where the process boundary cuts collect, differentiate, apply.
+
+The names below are public: what agents of plugins use. Their modules are imported at the first access.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from a3c_zoo.agents.configs import A3CConfig, A3CDataConfig, A3CGradConfig, LossConfig
+
+if TYPE_CHECKING:
+    from a3c_zoo.agents.a3c import A3CWorker as A3CWorker
+    from a3c_zoo.agents.a3c import run_a3c as run_a3c
+    from a3c_zoo.agents.a3c_data import run_a3c_data as run_a3c_data
+    from a3c_zoo.agents.a3c_grad import run_a3c_grad as run_a3c_grad
+    from a3c_zoo.agents.context import OnTick as OnTick
+    from a3c_zoo.agents.context import State as State
+    from a3c_zoo.agents.context import WorkerContext as WorkerContext
+    from a3c_zoo.agents.training import agent_config as agent_config
+    from a3c_zoo.agents.training import load as load
+    from a3c_zoo.agents.training import train as train
+    from a3c_zoo.agents.worker import Applier as Applier
+    from a3c_zoo.agents.worker import RolloutWorker as RolloutWorker
+    from a3c_zoo.agents.worker import make_env as make_env
+
+#: Public name → its module in this package, for those that import torch.
+_PUBLIC = {
+    "A3CWorker": "a3c",
+    "Applier": "worker",
+    "OnTick": "context",
+    "RolloutWorker": "worker",
+    "State": "context",
+    "WorkerContext": "context",
+    "agent_config": "training",
+    "load": "training",
+    "make_env": "worker",
+    "run_a3c": "a3c",
+    "run_a3c_data": "a3c_data",
+    "run_a3c_grad": "a3c_grad",
+    "train": "training",
+}
+
+__all__ = ["A3CConfig", "A3CDataConfig", "A3CGradConfig", "LossConfig"]
+__all__ += _PUBLIC
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the module of a public name at the first access."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"{__name__}.{_PUBLIC[name]}"), name)

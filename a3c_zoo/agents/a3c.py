@@ -19,11 +19,11 @@ from multiprocessing.synchronize import Lock
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
-from a3c_zoo.agents.training import train
+from a3c_zoo.agents.training import agent_config, train
 from a3c_zoo.agents.worker import Applier, RolloutWorker
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
-from a3c_zoo.learning.objective import differentiate
+from a3c_zoo.learning.objective import Loss, actor_critic_loss, differentiate
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.samples import Samples, differentiate_samples, samples_of
 from a3c_zoo.processes.lock import PatientLock
@@ -43,9 +43,8 @@ class A3CWorker(RolloutWorker):
         self.applier = Applier(self, state, lock)
         self._size = self.agent.samples_per_update(context.config.env.num_envs)
         self._columns = update_columns(self.agent, context.config.env.num_envs)
-        self._num_updates = len(self._columns) or self.agent.n_steps * context.config.env.num_envs // self._size
-        if isinstance(self.agent, A3CConfig):
-            self._num_updates *= self.agent.epochs
+        per_pass = len(self._columns) or self.agent.n_steps * context.config.env.num_envs // self._size
+        self._num_updates = per_pass * self.agent.passes
 
     def work(self) -> None:
         """Collects one rollout and learns from it, in one update or several."""
@@ -64,12 +63,12 @@ class A3CWorker(RolloutWorker):
                 self.tell(metrics | applied)
 
     def _batches(self, rollout: Rollout) -> Iterator[slice | Samples]:
-        """What each update learns from: some environments of the rollout or, with a clip ratio, shuffled samples."""
-        if not isinstance(self.agent, A3CConfig) or self.agent.clip_ratio is None:
+        """What each update learns from: some environments of the rollout or, if it keeps outputs, shuffled samples."""
+        if not self.agent.keeps_outputs:
             yield from self._columns
             return
         samples = samples_of(rollout, self.model.network, self.context.spaces.actions, self.objective())
-        for _ in range(self.agent.epochs):
+        for _ in range(self.agent.passes):
             yield from samples.batches(self._size, self.collector.generator)
 
     def _differentiate(self, rollout: Rollout, batch: slice | Samples, want_metrics: bool) -> dict[str, float]:
@@ -105,20 +104,24 @@ def update_columns(config: LossConfig, num_envs: int) -> list[slice]:
     return [slice(start, start + width) for start in range(0, num_envs, width)]
 
 
-def run(context: RunContext) -> None:
-    """Trains until the run says stop; `AgentEntry.run` of `a3c`, `nstep` and `monte-carlo`."""
-    config = context.config.agent
-    assert isinstance(config, LossConfig)
+def run_a3c(context: RunContext, loss: Loss = actor_critic_loss) -> None:
+    """Trains until the run says stop; `AgentEntry.run` of `a3c`, `nstep` and `monte-carlo`.
+
+    Args:
+        loss: computes the terms of the loss.
+    """
+    config = agent_config(context, LossConfig)
     assert context.config.network is not None
     update_columns(config, context.config.env.num_envs)
     if config.keeps_outputs and context.config.network.has_core:
+        cure = ", or the clip ratio (-o agent.clip_ratio=null)" if type(config) is A3CConfig else ""
         raise ConfigError(
             "agent.clip_ratio: learns from shuffled samples, which don't tell a recurrent core what preceded them: "
-            "leave the core out (-o network.recurrent=none), or the clip ratio (-o agent.clip_ratio=null)"
+            f"leave the core out (-o network.recurrent=none){cure}"
         )
 
     def exchange(model: Model) -> Lock | None:
         is_needed = isinstance(config, A3CConfig) and config.locking == "apply" and not context.serial
         return process_context(context.config.run.start_method).Lock() if is_needed else None
 
-    train(context, A3CWorker, None, exchange)
+    train(context, A3CWorker, None, exchange, loss)

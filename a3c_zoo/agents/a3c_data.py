@@ -20,11 +20,12 @@ from torch import Tensor
 from a3c_zoo.agents.configs import A3CDataConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.learner import HandoverWorker, Learner, make_ring
-from a3c_zoo.agents.training import train
+from a3c_zoo.agents.training import agent_config, train
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
-from a3c_zoo.learning.objective import descend, forward
+from a3c_zoo.learning.networks import in_training
+from a3c_zoo.learning.objective import Loss, actor_critic_loss, descend, forward
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
 from a3c_zoo.saved_state import fitting, loading
@@ -37,7 +38,7 @@ def hand_over_micro_batch(worker: HandoverWorker) -> None:
     if rollout.states is None:
         ahead = windows.values_ahead(network.value)
     else:  # a recurrent core values observations in one pass over all of them
-        with torch.inference_mode():
+        with torch.no_grad():
             _, values, value = forward(network, windows.samples, slice(None))
         ahead = windows.values_ahead(value, values.numpy().reshape(-1, windows.valid.shape[1]))
     returns = windows.returns(ahead)
@@ -102,9 +103,10 @@ class DataLearner(Learner):
     def differentiate(self, want_metrics: bool) -> tuple[Tensor, dict[str, float]]:
         """Returns the gradient of the batch at the newest parameters, and metrics (`descend`)."""
         batch, self._taken = self._samples, 0
-        self.model.pull(self.context.parameters, self.context.observation_statistics)
+        self.model.pull(self.context.parameters, self.context.observation_statistics, self.context.buffers)
         self.model.flat.zero_gradients()
-        logits, values = self._evaluate()
+        with in_training(self.model.network):
+            logits, values = self._evaluate()
         known = values.detach().numpy()
         if "lasts" in batch:
             returns = batch["rewards"].numpy() + batch["discounts"].numpy() * known[self._size :]
@@ -194,10 +196,13 @@ def check_batch(config: Config) -> None:
         )
 
 
-def run(context: RunContext) -> None:
-    """Trains until the run says stop; `AgentEntry.run` of `a3c-data`."""
-    config, agent = context.config, context.config.agent
-    assert isinstance(agent, A3CDataConfig)
+def run_a3c_data(context: RunContext, loss: Loss = actor_critic_loss) -> None:
+    """Trains until the run says stop; `AgentEntry.run` of `a3c-data`.
+
+    Args:
+        loss: computes the terms of the loss.
+    """
+    config, agent = context.config, agent_config(context, A3CDataConfig)
     check_batch(config)
     slots = agent.slots
     if context.serial and agent.transfer == "transitions":
@@ -208,4 +213,4 @@ def run(context: RunContext) -> None:
         batch_slots = agent.batch_size // slot["observations"][0][0]
         return make_ring(config.run.workers, slots, slot, batch_slots, not context.serial)
 
-    train(context, partial(HandoverWorker, TRANSFERS[agent.transfer]), DataLearner, exchange)
+    train(context, partial(HandoverWorker, TRANSFERS[agent.transfer]), DataLearner, exchange, loss)

@@ -16,9 +16,9 @@ from torch import Tensor
 from a3c_zoo.agents.configs import A3CGradConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.learner import HandoverWorker, Learner, make_ring
-from a3c_zoo.agents.training import train
+from a3c_zoo.agents.training import agent_config, train
 from a3c_zoo.learning.model import Model
-from a3c_zoo.learning.objective import descend, forward
+from a3c_zoo.learning.objective import Loss, actor_critic_loss, descend, forward
 from a3c_zoo.learning.optimizers import clip_by_global_norm
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
@@ -47,6 +47,7 @@ def hand_over_gradient(worker: HandoverWorker) -> None:
     gradient = model.flat.wide_gradients()
     if not worker.accepts(clip_by_global_norm(gradient, worker.optimizer_config.max_grad_norm)):
         return
+    model.buffers.push(worker.context.buffers)
     slot = worker.claim()
     slot["gradient"].copy_(gradient)
     worker.commit(slot)
@@ -86,12 +87,15 @@ def layout(model: Model) -> Layout:
     return {"gradient": (tuple(model.flat.initial.shape), torch.float32), "version": ((), torch.int64)}
 
 
-def run(context: RunContext) -> None:
-    """Trains until the run says stop; `AgentEntry.run` of `a3c-grad`."""
-    config, agent = context.config, context.config.agent
-    assert isinstance(agent, A3CGradConfig)
+def run_a3c_grad(context: RunContext, loss: Loss = actor_critic_loss) -> None:
+    """Trains until the run says stop; `AgentEntry.run` of `a3c-grad`.
+
+    Args:
+        loss: computes the terms of the loss.
+    """
+    config, agent = context.config, agent_config(context, A3CGradConfig)
 
     def exchange(model: Model) -> dict[str, Tensor]:
         return make_ring(config.run.workers, agent.slots, layout(model), 1, not context.serial)
 
-    train(context, partial(HandoverWorker, hand_over_gradient), GradientLearner, exchange)
+    train(context, partial(HandoverWorker, hand_over_gradient), GradientLearner, exchange, loss)

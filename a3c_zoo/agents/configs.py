@@ -46,8 +46,13 @@ class LossConfig(AgentConfig):
 
     @property
     def keeps_outputs(self) -> bool:
-        """Whether a rollout keeps the outputs of the network that acted."""
+        """Whether a rollout keeps the outputs of the network that acted; the samples of an update are then shuffled."""
         return False
+
+    @property
+    def passes(self) -> int:
+        """How often a worker passes over the samples of a rollout; several passes need `keeps_outputs`."""
+        return 1
 
     @property
     def rollout_steps(self) -> int:
@@ -93,6 +98,10 @@ class A3CConfig(LossConfig):
     @property
     def keeps_outputs(self) -> bool:
         return self.clip_ratio is not None
+
+    @property
+    def passes(self) -> int:
+        return self.epochs
 
     def samples_per_update(self, num_envs: int) -> int:
         return self.update_samples or super().samples_per_update(num_envs)

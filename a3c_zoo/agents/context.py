@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field, InstanceOf
@@ -13,6 +13,7 @@ from a3c_zoo.config import Config
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.learning.counters import EPISODES, NUM_COLUMNS, STEPS, UPDATES, Counters
 from a3c_zoo.learning.model import Model, SavedModel, Spaces
+from a3c_zoo.learning.objective import Loss, actor_critic_loss
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import optimizer_class
 from a3c_zoo.learning.parameters import share
@@ -51,6 +52,13 @@ class AgentState(ActingState):
     counters: InstanceOf[Tensor]
     workers: list[State]
 
+    def copy_to(self, parameters: Tensor, counters: Tensor, statistics: Tensor | None) -> None:
+        """Copies parameters, counts and observation statistics, if any, into those of a run."""
+        parameters.copy_(self.model.parameters)
+        counters[:, : self.counters.shape[1]].copy_(self.counters)  # of an older version: fewer columns
+        if statistics is not None and self.model.statistics is not None:
+            statistics.copy_(self.model.statistics)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
@@ -64,6 +72,8 @@ class WorkerContext:
         observation_statistics: the tensor of `ObservationStatistics`, None where the network takes none.
         resumes: how often the run was resumed.
         exchange: what else the agent's processes share, such as a lock or a ring.
+        buffers: what the network keeps beside its parameters, by name (`Buffers`).
+        loss: computes the terms of the loss.
     """
 
     entry: EnvEntry
@@ -77,6 +87,8 @@ class WorkerContext:
     observation_statistics: Tensor | None
     resumes: int
     exchange: Any = None
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+    loss: Loss = actor_critic_loss
 
 
 def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> AgentState | None:
@@ -109,12 +121,12 @@ def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> Agent
 
 
 def worker_context(
-    context: RunContext, model: Model, exchange: Any, has_learner: bool, saved: AgentState | None
+    context: RunContext, model: Model, exchange: Any, has_learner: bool, saved: AgentState | None, loss: Loss
 ) -> WorkerContext:
     """Returns what the workers of a new run get, or those of a run that goes on from its checkpoint.
 
     Args:
-        exchange: see `WorkerContext`. saved: what `agent_state` returned.
+        exchange, loss: see `WorkerContext`. saved: what `agent_state` returned.
         has_learner: the last row of the counters is a learner's. It alone applies gradients, so the context holds the
             moments even where `optimizer.shared_statistics` is false.
 
@@ -127,32 +139,34 @@ def worker_context(
     assert context.optimizer is not None
     num_members = config.run.workers + has_learner
     parameters, counters = model.flat.initial.clone(), Counters.zeros(num_members)
+    buffers = {name: buffer.clone() for name, buffer in model.buffers.initial.items()}
     moments = statistics = None
     if model.module.normalizes:
         statistics = ObservationStatistics.zeros(num_members, model.spaces.observations.num_features)
     if config.optimizer.shared_statistics or has_learner:
         moments = optimizer_class(context.optimizer).moments(parameters, config.optimizer)
     if saved:
-        parameters.copy_(saved.model.parameters)
-        counters[:, : saved.counters.shape[1]].copy_(saved.counters)  # of an older version: fewer columns
-        if statistics is not None and saved.model.statistics is not None:
-            statistics.copy_(saved.model.statistics)
+        saved.copy_to(parameters, counters, statistics)
+        buffers = {name: saved.model.buffers[name].clone() for name in buffers}
         if context.acting_counts is None:
             fill(moments or {}, saved.optimizer)
     if not context.serial:
-        share(parameters, counters, *([] if statistics is None else [statistics]), *(moments or {}).values())
+        optional = [] if statistics is None else [statistics]
+        share(parameters, counters, *optional, *buffers.values(), *(moments or {}).values())
     return WorkerContext(
-        context.entry,
-        context.network,
-        context.optimizer,
-        config,
-        model.spaces,
-        parameters,
-        moments,
-        counters,
-        statistics,
+        entry=context.entry,
+        network=context.network,
+        optimizer=context.optimizer,
+        config=config,
+        spaces=model.spaces,
+        parameters=parameters,
+        moments=moments,
+        counters=counters,
+        observation_statistics=statistics,
         resumes=saved.resumes + 1 if saved else 0,
         exchange=exchange,
+        buffers=buffers,
+        loss=loss,
     )
 
 

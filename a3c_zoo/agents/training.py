@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from multiprocessing.synchronize import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from a3c_zoo.agents.configs import HandoverConfig, LossConfig
 from a3c_zoo.agents.context import ActingState, AgentState, OnTick, State, WorkerContext, agent_state, worker_context
 from a3c_zoo.config import NEVER, Config
-from a3c_zoo.errors import ConfigError
+from a3c_zoo.errors import ConfigError, PluginError, type_and_message
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, probe_spaces, saved_model
+from a3c_zoo.learning.objective import Loss, actor_critic_loss
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, Worker, WorkerFactory, supervise
 from a3c_zoo.processes.faults import Replacements
@@ -23,27 +25,49 @@ from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.records import Report, RunContext, Snapshot
 from a3c_zoo.saved_state import from_plain, to_plain
 
+AnyLossConfig = TypeVar("AnyLossConfig", bound=LossConfig)
+
+
+def agent_config(context: RunContext, kind: type[AnyLossConfig]) -> AnyLossConfig:
+    """Returns the `agent` section, which is of this kind.
+
+    Raises:
+        PluginError: the agent's configuration model does not derive from `kind`, or its entry leaves a section out.
+    """
+    config = context.config
+    if not isinstance(config.agent, kind):
+        raise PluginError(
+            f"agent '{config.agent_name}': its configuration model, {type(config.agent).__name__}, must derive from "
+            f"{kind.__name__}"
+        )
+    if config.network is None or config.optimizer is None:
+        raise PluginError(f"agent '{config.agent_name}': its AgentEntry.sections must have network and optimizer")
+    return config.agent
+
 
 def train(
     context: RunContext,
     worker: WorkerFactory,
     learner: WorkerFactory | None = None,
     exchange: Callable[[Model], Any] | None = None,
+    loss: Loss = actor_critic_loss,
 ) -> None:
-    """Trains until the run says stop.
+    """Trains with worker processes until the run says stop.
 
     Args:
         worker: builds one worker from a `WorkerContext`.
         learner: builds the learner, one more process, which applies what the workers hand over; None for none.
         exchange: makes what the agent's processes share beside the parameters (`WorkerContext.exchange`).
+        loss: computes the terms of the loss.
 
     Raises:
         ConfigError: agent, network and environment do not fit together, or not into memory.
+        PluginError: configuration model, workers or loss are not what an agent with workers needs.
     """
-    config, agent = context.config, context.config.agent
-    assert isinstance(agent, LossConfig)
+    config, agent = context.config, agent_config(context, LossConfig)
     assert config.network is not None
     assert context.network is not None
+    check_portable(worker, learner, loss)
     check_schedule(config)
     check_live(config)
     probe = probe_spaces if context.serial else probe_in_child
@@ -58,7 +82,7 @@ def train(
     )
     saved = agent_state(context, spaces, learner is not None)  # before there is a network of the wrong size
     model = Model.create(spaces, context.network, config)
-    shared = worker_context(context, model, exchange(model) if exchange else None, learner is not None, saved)
+    shared = worker_context(context, model, exchange(model) if exchange else None, learner is not None, saved, loss)
     factory = worker if learner is None else partial(build, (worker, learner))
     crew = _crew(context, factory, shared, learner is not None, saved.workers if saved else None)
     supervise(crew, context, _snapshot(model, shared, crew))
@@ -69,6 +93,18 @@ def build(
 ) -> Worker:
     """Returns a worker by the first of `kinds`, or the learner, which has the last rank, by the second."""
     return kinds[rank == context.config.run.workers](context, rank, state, on_tick)
+
+
+def check_portable(*parts: object) -> None:
+    """Raises PluginError for a part of an agent that cannot travel to a worker process."""
+    for part in parts:
+        try:
+            pickle.dumps(part)
+        except Exception as error:
+            raise PluginError(
+                f"{part!r} cannot travel to a worker process; define it at the top of a module, and give it values "
+                f"with functools.partial ({type_and_message(error)})"
+            ) from error
 
 
 def check_schedule(config: Config) -> None:
@@ -120,7 +156,7 @@ def _crew(
 
 def _snapshot(model: Model, shared: WorkerContext, crew: Crew) -> Snapshot:
     def saved() -> SavedModel:
-        return saved_model(model, shared.parameters, shared.observation_statistics)
+        return saved_model(model, shared.parameters, shared.observation_statistics, shared.buffers)
 
     def state() -> dict[str, Any]:
         moments = {name: tensor.clone() for name, tensor in (shared.moments or {}).items()}

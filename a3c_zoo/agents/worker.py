@@ -7,8 +7,11 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
 
 import torch
+from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig, TextbookConfig
@@ -29,7 +32,7 @@ from a3c_zoo.learning.optimizers import (
     without_denormals,
 )
 from a3c_zoo.learning.rollout import Rollout
-from a3c_zoo.records import Episode, Report
+from a3c_zoo.records import Episode, Report, RunContext
 from a3c_zoo.saved_state import loading, not_finite
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
 
@@ -42,6 +45,19 @@ MOST_SKIPPED_IN_A_ROW = 100
 
 #: Staleness is reported over this many of the newest updates.
 STALENESS_WINDOW = 1000
+
+
+def make_env(context: RunContext | WorkerContext, rank: int = 0) -> VectorEnv[Any, Any, Any]:
+    """Makes the environments of a run, or of one of its workers: `env.num_envs` of them, stepped together.
+
+    Args:
+        rank: the worker's number; the environments of each rank have a seed of their own.
+
+    Raises:
+        ZooError: the environment cannot be made, or it is not a VectorEnv; the message has its name.
+    """
+    config = context.config
+    return make_vector_env(context.entry, config.env, config.env.num_envs, seed_for(config.run.seed, SEED_ENV, rank))
 
 
 class Member:
@@ -68,7 +84,7 @@ class Member:
         self.counters = Counters(context.counters)
         self.row = self.counters.row(rank)
         self.staleness: deque[float] = deque(maxlen=STALENESS_WINDOW)
-        self._objective = objective_of(config.agent)
+        self._objective = replace(objective_of(config.agent), loss=context.loss)
         self._report = Report(worker=rank)
         self._next_metrics_s = 0.0
         self._skipped_in_a_row = 0
@@ -142,9 +158,8 @@ class RolloutWorker(Member):
         config, agent, seed = context.config, self.agent, context.config.run.seed
         replaced = int(self.row[REPLACED])
         path = (rank, context.resumes, replaced) if replaced else (rank, context.resumes)
-        env = make_vector_env(context.entry, config.env, config.env.num_envs, seed_for(seed, SEED_ENV, rank))
         self.collector = Collector(
-            CheckedEnvironment(env, context.entry.name, context.spaces.observations),
+            CheckedEnvironment(make_env(context, rank), context.entry.name, context.spaces.observations),
             context.spaces.actions,
             agent.n_steps,
             seed_for(seed, SEED_ENV, *path),
@@ -161,11 +176,14 @@ class RolloutWorker(Member):
                 self.collector.load_state_dict(state["collector"])
 
     def pull(self) -> None:
-        """Copies the shared parameters and observation statistics into the worker's own network."""
+        """Copies the shared parameters, observation statistics and buffers into the worker's own network."""
+        if self.model.network.has_modes:  # Dropout draws from torch's own generator, which no checkpoint holds
+            torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=self.collector.generator)))
         if self.agent.acts_live:
             self.model.pull_statistics(self.context.observation_statistics)
+            self.model.buffers.pull(self.context.buffers)
         else:
-            self.model.pull(self.context.parameters, self.context.observation_statistics)
+            self.model.pull(self.context.parameters, self.context.observation_statistics, self.context.buffers)
         self.updates_at_pull = self.counters.updates
 
     def collect(self) -> Rollout:
@@ -200,7 +218,7 @@ class RolloutWorker(Member):
         return {"collector": self.collector.state_dict()}
 
     def close(self) -> None:
-        self.collector.env.close()
+        self.collector.close()
 
 
 class Applier:
@@ -237,7 +255,7 @@ class Applier:
         Raises:
             DivergedError: see `Member.accepts`.
         """
-        member, config = self._member, self._config
+        member, context, config = self._member, self._member.context, self._config
         norm = clip_by_global_norm(gradient, config.max_grad_norm)
         rate = learning_rate_at(config, member.counters.steps, self._budget)
         if not member.accepts(norm):
@@ -247,6 +265,7 @@ class Applier:
             member.staleness.extend(updates - version for version in versions)
             with without_denormals():
                 self._optimizer.apply(gradient, rate)
+            member.model.buffers.push(context.buffers)
             member.row[UPDATES] += 1
         return {"grad_norm": norm, "learning_rate": rate}
 

@@ -65,7 +65,7 @@ class RandomWorker:
         return {"collector": self._collector.state_dict()}
 
     def close(self) -> None:
-        self._collector.env.close()
+        self._collector.close()
 
 
 def run(context: RunContext) -> None:

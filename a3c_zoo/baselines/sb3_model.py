@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
-from gymnasium import spaces
+from gymnasium import Env, spaces
 from numpy.typing import NDArray
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.atari_wrappers import ClipRewardEnv
@@ -21,6 +22,7 @@ from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3PPOCo
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
 from a3c_zoo.errors import ConfigError, ObservationError, ZooError
+from a3c_zoo.learning.wrappers import load_wrappers, wrap_all
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.saved_state import fitting, loading
 
@@ -60,12 +62,21 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
         return make_zoo_vec_env(entry, config.env, num_envs, seed, clip)
     env_id = entry.own_id
     assert env_id is not None  # "own" requires it
+    wrappers = load_wrappers(config.env)
+    if wrappers and (entry.factory is not None or any(wrapper.takes_vectors for wrapper in wrappers)):
+        raise ConfigError("env.stack: own — SB3's environments take no env.wrappers here; set env.stack=zoo")
     if "NoFrameskip-v" in (entry.gym_id or ""):  # not `gym:PongNoFrameskip-v4`, which is the game without a wrapper
         return _make_atari_stack(entry, config.env, num_envs, seed, clip)
     if entry.factory is not None:  # `gymnasium.make` has no keys of a factory
         _refuse_changed(entry, config.env, given)
     kwargs = {**entry.kwargs, **given} if entry.factory is None else {}
-    env = make_vec_env(env_id, num_envs, seed, env_kwargs=kwargs, wrapper_class=ClipRewardEnv if clip else None)
+
+    def make(**kwargs: Any) -> Env[Any, Any]:  # SB3 puts its monitor around it, and `wrapper_class` around both
+        wrapped: Env[Any, Any] = wrap_all(gymnasium.make(env_id, **kwargs), wrappers)
+        return wrapped
+
+    wrapper_class = ClipRewardEnv if clip else None
+    env = make_vec_env(make if wrappers else env_id, num_envs, seed, env_kwargs=kwargs, wrapper_class=wrapper_class)
     if isinstance(env.action_space, spaces.Discrete) and int(env.action_space.start) != 0:
         env.close()
         raise ConfigError(

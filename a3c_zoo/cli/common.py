@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,11 +13,17 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from a3c_zoo.errors import ZooError, printable
+from a3c_zoo.cli.main import cli
+from a3c_zoo.errors import ZooError, did_you_mean, printable, printable_lines
+from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+#: Status of a finding of `check` and `doctor` → its colour.
+COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+#: Characters before the text of a finding: the status and the subject.
+INDENT = 23
 #: Exit status of a program that Ctrl-C ended.
 INTERRUPTED = 130
 #: Most episodes of `evaluate` and `play`. A command must come to an end.
@@ -29,13 +38,26 @@ def parse_seconds(text: str) -> float:
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-def warn_about_faults() -> None:
-    """Prints one line to stderr for each plugin that is left out because of a fault."""
-    for info in get_registry().faults:
-        click.echo(printable(f"Warning: {info} is left out: {info.fault}"), err=True)
+def warn_about_faults(shown: bool = False) -> None:
+    """Prints one line to stderr for each plugin that is left out because of a fault, with `--debug` its traceback.
+
+    A name in `A3C_ZOO_PLUGINS` that no plugin has is a warning, too.
+
+    Args:
+        shown: whether the command itself shows the faults.
+    """
+    registry = get_registry()
+    for info in registry.faults:
+        if cli.debug:
+            click.echo(printable_lines(info.trace), err=True, nl=False)
+        if not shown:
+            click.echo(printable(f"Warning: {info} is left out: {info.fault}"), err=True)
+    for name in Selection.from_environ().unknown(registry.plugins):
+        hint = did_you_mean(name, [info.name for info in registry.plugins])
+        click.echo(printable(f"Warning: A3C_ZOO_PLUGINS: no plugin is called '{name}'.{hint}"), err=True)
 
 
-# Shell completion of names, for `shell_complete=`. The callbacks look at the parameters `env` and `runs_dir`.
+# Shell completion of names, for `shell_complete=`.
 
 
 def complete_env(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -56,13 +78,39 @@ def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     """Hyperparameter sets of the environment on the command line, or of all environments; then files."""
     from a3c_zoo.config.sets import list_sets, sets_for
 
-    registry, env = get_registry(), ctx.params.get("env")
+    registry, env = get_registry(), _typed_env(ctx)
     try:
-        sets = sets_for(registry, registry.env(env)) if env else list_sets(registry)
-    except ZooError:  # an unknown environment; the command itself reports it
+        sets = sets_for(registry, registry.env(env, is_trusted=False)) if env else list_sets(registry)
+    except ZooError:  # an unknown environment, which the command itself reports; or one of a module to import
         sets = []
-    items = _matching({each.name: each.source for each in sets}, incomplete)
+    names = {f"{each.plugin}/{each.name}" if "/" in incomplete else each.name: each.source for each in reversed(sets)}
+    items = _matching(names, incomplete)
     return items or [CompletionItem(incomplete, type="file")]
+
+
+def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Configuration keys of the environment on the command line and its agent, as `section.key=` or as `key=`."""
+    from a3c_zoo.config.sets import describe, resolve_config
+
+    registry = get_registry()
+    try:
+        entry = registry.env(_typed_env(ctx) or "", is_trusted=False)
+        rows = describe(resolve_config(registry, entry, registry.agent(ctx.params.get("agent") or entry.default_agent)))
+    except ZooError:  # an unknown environment or agent; the command itself reports it
+        return []
+    described = {f"{row.key}=": row.description for row in rows}
+    short = {key.rpartition(".")[2]: text for key, text in described.items()}
+    return _matching(described, incomplete) or _matching(short, incomplete)
+
+
+def _typed_env(ctx: click.Context) -> str | None:
+    """The environment on the command line. Beside an option without its value, click leaves it among the arguments."""
+    return ctx.params.get("env") or next(iter(ctx.args), None)
+
+
+def complete_plugin(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of all plugins, also of those that are left out."""
+    return _matching({info.name: info.distribution for info in get_registry().plugins}, incomplete)
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -115,7 +163,14 @@ configuration_options: Callable[[_Command], _Command] = _together(
         shell_complete=complete_set,
         help="A set that replaces the default set, or a YAML file whose values replace those of the default set.",
     ),
-    click.option("-o", "overrides", metavar="KEY=VALUE", multiple=True, help="Set one value; can be repeated."),
+    click.option(
+        "-o",
+        "overrides",
+        metavar="KEY=VALUE",
+        multiple=True,
+        shell_complete=complete_key,
+        help="Set one value; can be repeated.",
+    ),
 )
 
 #: Options of commands that play with a trained agent: `deterministic`, `checkpoint` and `seed`.
@@ -165,3 +220,16 @@ def print_fitted(
     for row in rows:
         table.add_row(*(Text(printable(text), style) for text, style in map(_styled, row)))
     Console().print(table)
+
+
+def print_finding(status: str, subject: str, text: str, cure: str) -> None:
+    """Prints a finding of `check` or `doctor`, and its cure in a line of its own. A terminal's width wraps them."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    lines = _wrapped(text, width) + (_wrapped(f"cure: {cure}", width) if cure else [])
+    click.echo(f"{click.style(f'{status:<7}', fg=COLOURS[status])}  {subject:<12}  {lines[0]}")
+    for line in lines[1:]:
+        click.echo(f"{'':{INDENT}}{line}")
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(printable(text), max(20, width - INDENT), break_on_hyphens=False) or [""]

@@ -21,13 +21,13 @@ from a3c_zoo.cli.common import (
     print_plain,
     warn_about_faults,
 )
-from a3c_zoo.errors import ZooError, unknown_name
+from a3c_zoo.errors import ZooError, printable, unknown_name
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.records import Reason
 
 Row = Mapping[str, Any]
 
-WHAT = ("envs", "agents", "baselines", "networks", "optimizers", "hyperparams", "plugins", "runs")
+WHAT = ("envs", "agents", "baselines", "networks", "optimizers", "hooks", "hyperparams", "plugins", "runs")
 PLUGIN_FIELDS = ("name", "version", "distribution", "hooks", "import_ms", "status", "fault")
 RUN_FIELDS = ("name", "env", "agent", "seed", "status", "steps", "mean_return_100", "solved", "started")
 
@@ -57,12 +57,26 @@ def _rows(what: str, registry: Registry) -> Sequence[Row]:
             return [_row(registry, each, name=each.name, inputs=each.inputs) for each in registry.networks.values()]
         case "optimizers":
             return [_row(registry, each, name=each.name) for each in registry.optimizers.values()]
+        case "hooks":
+            return [
+                _row(registry, each, name=each.name, by_default=each.on_by_default) for each in registry.hooks.values()
+            ]
         case "hyperparams":
             from a3c_zoo.config.sets import list_sets
 
-            return [{"env": each.env, "set": each.name, "package": each.package} for each in list_sets(registry)]
+            return [
+                {"env": each.env, "set": each.name, "package": each.package, "plugin": each.plugin}
+                for each in list_sets(registry)
+            ]
     infos = (asdict(info) | {"import_ms": round(info.import_s * 1000, 1)} for info in registry.plugins)
     return [{field: info[field] for field in PLUGIN_FIELDS} for info in infos]
+
+
+def _requirements(registry: Registry) -> list[str]:
+    """The distributions of the loaded plugins as `NAME==VERSION`; pip cannot install a plugin file."""
+    loaded = (info for info in registry.plugins if info.status == "loaded")
+    lines = (f"# {info.file}" if info.file else f"{info.distribution}=={info.version}" for info in loaded)
+    return list(dict.fromkeys(lines))
 
 
 def _runs(runs_dir: Path, wanted: Mapping[str, Any]) -> list[Row]:
@@ -110,6 +124,7 @@ def _parse_time(text: str) -> datetime:
 @click.command(epilog="Example: a3c-zoo list envs")
 @click.argument("what", metavar="WHAT", type=_What(WHAT))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
+@click.option("--requirements", is_flag=True, help="Print the plugins as a requirements.txt for pip.")
 @kept_runs_option
 @click.option("--env", metavar="NAME", shell_complete=complete_env, help="Runs on this environment.")
 @click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Runs of this agent or baseline.")
@@ -122,29 +137,39 @@ def _parse_time(text: str) -> datetime:
 )
 @click.option("--solved/--unsolved", default=None, help="Runs that solved their environment, or ended unsolved.")
 @click.option("--since", type=_parse_time, metavar="2h|7d|DATE", help="Runs that started after this time.")
-def command(what: str, as_json: bool, runs_dir: Path, **filters: Any) -> None:
-    """List envs, agents, baselines, networks, optimizers, hyperparams, plugins or runs.
+def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filters: Any) -> None:
+    """List envs, agents, baselines, networks, optimizers, hooks, hyperparams, plugins or runs.
 
     The options from --env to --since select runs.
     """
     wanted = {name: value for name, value in filters.items() if value is not None}
+    if requirements and as_json:
+        raise ZooError("--requirements and --json are two formats: give one")
+    if requirements and what != "plugins":
+        raise ZooError("--requirements is of plugins: a3c-zoo list plugins --requirements")
     if what == "runs":
         rows: Sequence[Row] = _runs(runs_dir, wanted)
     elif wanted:
         raise ZooError(f"--{next(iter(wanted))} selects runs; leave it out, or: a3c-zoo list runs")
     else:
-        warn_about_faults()
+        warn_about_faults(shown=what == "plugins")
         rows = _rows(what, get_registry())
-    if as_json:
+    if requirements:
+        click.echo("\n".join(_requirements(get_registry())))
+    elif as_json:
         click.echo(json.dumps(rows, indent=2))
     elif not rows:
         click.echo(f"No {what}.", err=True)
     else:
-        header, cells = list(rows[0]), [[_text(value) for value in row.values()] for row in rows]
+        header = [name for name in rows[0] if name != "fault"]
+        cells = [[_text(row[name]) for name in header] for row in rows]
         if sys.stdout.isatty():
             print_fitted(header, cells, unbroken="name")
         else:
             print_plain(header, cells)
+        for row in rows:
+            if row.get("fault"):  # it would make a column of 13 characters on a terminal of 80
+                click.echo(printable(f"{row['name']}: {row['fault']}"))
 
 
 def _text(value: Any) -> str:

@@ -58,7 +58,7 @@ class ZooGroup(click.Group):
             raise PluginError(f"command '{entry.name}' cannot be loaded: {type_and_message(error)}") from error
         if not isinstance(command, click.Command):
             raise PluginError(f"command '{entry.name}': '{entry.command}' is no click.Command")
-        _accept_debug(command)
+        _accept_everywhere(command)
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -146,12 +146,24 @@ def _refuse_removed_folder() -> None:
         raise ZooError("the current folder has been removed; go to another (cd), and try again") from error
 
 
-def _accept_debug(command: click.Command) -> None:
-    """Adds `--debug` to a command and its sub-commands, so a user can add it at the end of a failed line."""
-    if not any("--debug" in param.opts for param in command.params):
-        command.params.append(_DEBUG_OPTION)
+def _accept_everywhere(command: click.Command) -> None:
+    """Adds `--plugin` and `--debug` to a command and its sub-commands, so a user can add them to the end of a line."""
+    taken = {name for param in command.params for name in param.opts}
+    command.params += [option for option in (_PLUGIN_OPTION, _DEBUG_OPTION) if taken.isdisjoint(option.opts)]
     for child in command.commands.values() if isinstance(command, click.Group) else ():
-        _accept_debug(child)
+        _accept_everywhere(child)
+
+
+def _name_plugin_files(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]) -> None:
+    """Adds files to the variable, which the processes that this one starts read, too."""
+    from a3c_zoo.plugins.loading import PLUGIN_FILES
+    from a3c_zoo.plugins.registry import get_registry
+
+    for file in files:
+        if os.pathsep in (path := os.path.abspath(file)):
+            raise ZooError(f"--plugin {file}: its path has a '{os.pathsep}', which separates paths; rename it")
+        os.environ[PLUGIN_FILES] = os.pathsep.join(filter(None, [os.environ.get(PLUGIN_FILES), path]))
+        get_registry.cache_clear()  # the plugins are loaded already if one of them offers the command
 
 
 def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -167,6 +179,16 @@ _DEBUG_OPTION = click.Option(
     callback=_set_debug,
     help="Show the traceback of an error.",
 )
+_PLUGIN_OPTION = click.Option(
+    ["--plugin"],
+    multiple=True,
+    metavar="FILE.py",
+    type=click.Path(),
+    is_eager=True,
+    expose_value=False,
+    callback=_name_plugin_files,
+    help="Load a plugin from a file; can be repeated.",
+)
 
 
 cli = ZooGroup(
@@ -179,6 +201,6 @@ Example:
   a3c-zoo list envs
 """,
     no_args_is_help=True,
-    params=[_DEBUG_OPTION],
+    params=[_PLUGIN_OPTION, _DEBUG_OPTION],
 )
 click.version_option(__version__, prog_name="a3c-zoo", message="%(prog)s %(version)s", help="Show the version.")(cli)

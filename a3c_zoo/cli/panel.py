@@ -174,6 +174,8 @@ class RunPanel:
         mean, result = progress.mean_return_100, progress.evaluator
         shown = "-" if mean is None else f"{score(mean)} ({self._trend.change:+.3g})"
         evaluated = "" if result is None else f"  evaluated {score(result.sampled_return)}"
+        if progress.first_rollout:
+            return f"{progress.training_s:8.1f} s  {progress.first_rollout:>12,} steps of the first rollout"
         return (
             f"{progress.training_s:8.1f} s  {progress.steps:>12,} steps  {progress.steps_per_s:>9,.0f} steps/s  "
             f"{progress.episodes:>7,} episodes  return {shown}{evaluated}"
@@ -190,7 +192,9 @@ class RunPanel:
         table.add_column(style="dim")
         table.add_column(justify="right", min_width=12)
         table.add_column()
-        table.add_row("steps", f"{progress.steps:,}", f"{progress.steps_per_s:,.0f} steps/s")
+        speed = f"{progress.steps_per_s:,.0f} steps/s"
+        first = f"first rollout, step {progress.first_rollout:,}"
+        table.add_row("steps", f"{progress.steps:,}", first if progress.first_rollout else speed)
         table.add_row("episodes", f"{progress.episodes:,}", f"mean length {length:.1f}" if length is not None else "")
         of_window = "" if progress.window == 100 else f"[dim](of {progress.window})[/dim]"
         shown = "-" if mean is None else f"[bold]{score(mean)}[/bold]"

@@ -1,22 +1,36 @@
-"""`a3c-zoo show hyperparams`: each value that a run would use, its meaning and its source."""
+"""`a3c-zoo show`: the values that a run would use, with their sources; one plugin."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib import metadata
 
 import click
 
-from a3c_zoo.cli.common import complete_env, configuration_options, print_fitted, print_plain, warn_about_faults
-from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.cli.common import (
+    complete_env,
+    complete_plugin,
+    configuration_options,
+    print_fitted,
+    print_plain,
+    warn_about_faults,
+)
+from a3c_zoo.errors import printable, printable_lines, unknown_name
+from a3c_zoo.plugins.entries import CommandEntry, Entry, HyperparamEntry
+from a3c_zoo.plugins.loading import PluginInfo, Selection
+from a3c_zoo.plugins.offers import kind_of, name_of
+from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
+from a3c_zoo.plugins.sources import RUN_HOOKS
 
 HEADER = ("key", "value", "source", "meaning")
 
 
 @click.group(no_args_is_help=True, epilog="Example: a3c-zoo show hyperparams cartpole")
 def command() -> None:
-    """Show the hyperparameters that a run would use."""
+    """Show the hyperparameters that a run would use, or a plugin."""
 
 
 @command.command(
@@ -35,6 +49,7 @@ def hyperparams(
 
     warn_about_faults()
     registry = get_registry()
+    find_typed_module(env)
     entry = registry.env(env)
     agent_entry = registry.agent(agent or entry.default_agent)
     rows = describe(resolve_config(registry, entry, agent_entry, hyperparams=hyperparams, overrides=overrides))
@@ -60,3 +75,62 @@ def _print_sections(title: str, rows: Sequence[tuple[str, str, str, str]]) -> No
         style = "dim" if source == "default" else "bold"
         lines.append((f"  {key}", (value, style), (source, style), meaning))
     print_fitted(HEADER, lines, unbroken="key", title=title)
+
+
+@command.command(
+    short_help="Show what a plugin offers, its documentation, and its fault.",
+    epilog="Example: a3c-zoo show plugin envs",
+)
+@click.argument("name", shell_complete=complete_plugin)
+def plugin(name: str) -> None:
+    """Show what the plugin NAME offers, where its documentation is, and its fault with the traceback."""
+    registry = get_registry()
+    found = [info for info in registry.plugins if info.name == name]
+    if not found:
+        raise unknown_name("plugin", name, [info.name for info in registry.plugins], listing="a3c-zoo list plugins")
+    for info in found:  # an entry point of the same name is a fault
+        for label, text in _facts(registry, info):
+            click.echo(printable(f"{label:<12}  {text}"))
+        if info.trace:
+            click.echo(f"\n{printable_lines(info.trace)}", nl=False)
+
+
+def _facts(registry: Registry, info: PluginInfo) -> Iterator[tuple[str, str]]:
+    """What is known of a plugin: names and texts. One that is blocked is not imported."""
+    yield "plugin", f"{info.name}, of {info.distribution} {info.version}".rstrip()
+    by = f" by {Selection.from_environ().blocked_by(info)}" if info.status == "blocked" else ""
+    yield "status", f"{info.status}{by}{(info.fault and f': {info.fault}') or ''}"
+    module = sys.modules.get(info.module.partition(":")[0])
+    yield "module", f"{info.module}  {getattr(module, '__file__', None) or ''}".rstrip()
+    if about := inspect.getdoc(module):
+        yield "about", about.partition("\n\n")[0].replace("\n", " ")
+    yield from _pages(info.distribution)
+    if watches := [hook for hook in info.hooks if hook in RUN_HOOKS]:
+        yield "run hooks", " ".join(watches)
+    for entry in registry.offers(info):
+        yield "offers", f"{kind_of(entry).namespace} {name_of(entry)}: {_described(registry, entry)}".removesuffix(": ")
+
+
+def _described(registry: Registry, entry: Entry) -> str:
+    """What an entry says of itself; of a package its sets."""
+    from a3c_zoo.config.sets import list_sets
+
+    match entry:
+        case HyperparamEntry():
+            return ", ".join(f"{each.env}/{each.name}" for each in list_sets(registry) if each.package == entry.package)
+        case CommandEntry():
+            return entry.short_help
+        case _:
+            return entry.description
+
+
+def _pages(distribution: str) -> Iterator[tuple[str, str]]:
+    """Summary and addresses of a distribution, as its author gives them."""
+    try:
+        known = metadata.metadata(distribution)
+    except (metadata.PackageNotFoundError, ValueError):
+        return
+    if summary := known["Summary"]:
+        yield "summary", summary
+    for line in [*(known.get_all("Project-URL") or ()), *filter(None, [known["Home-page"]])]:
+        yield "docs", line

@@ -11,11 +11,12 @@ from typing import Any, Final
 from a3c_zoo.comparison.evaluations import CHECKPOINTS
 from a3c_zoo.comparison.reading import method_name, read_run, speed_variables, timing_of
 from a3c_zoo.config import Config
-from a3c_zoo.config.sets import dump_config, entries_of, plugins_of, resolve_config
+from a3c_zoo.config.provenance import plugin_versions, plugins_of
+from a3c_zoo.config.sets import dump_config, entries_of, resolve_config
 from a3c_zoo.errors import ConfigError, RunDirectoryError, ZooError, unknown_name
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
-from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
 from a3c_zoo.plugins.sources import SourceDigests
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.directory import RunDirectory, describe_host, run_paths
@@ -127,6 +128,8 @@ def make_plan(
     _refuse_twice("environment", envs)
     _refuse_twice("seed", seeds)
     registry = get_registry()
+    for name in envs:
+        find_typed_module(name)
     entries = [(entry, _budget(entry, steps, time_limit)) for entry in map(registry.env, envs)]
     compared = [_method(registry, "baseline", name) for name in baselines]
     known = KnownRuns(registry, runs_dir, reuse)
@@ -276,9 +279,10 @@ class KnownRuns:
         """The newest run with exactly this configuration, of these versions and sources, on a machine such as this."""
         if not self._reuse:
             return None
-        plugins = plugins_of(self._registry, config)
-        names = {"env": config.env_name, "agent": config.agent_name, "serial": False, "plugins": plugins}
-        wanted = _made_with(self._host | names), dump_config(config).encode()
+        meta = self._host | {"env": config.env_name, "agent": config.agent_name, "serial": False}
+        meta["plugins"] = plugins_of(self._registry, config)
+        meta["versions"] = {**meta["versions"], **plugin_versions(self._registry, config)}
+        wanted = _made_with(meta), dump_config(config).encode()
         sources = self._digests.of(self._registry, entries_of(self._registry, config).values())
         outdated = {}
         for run in reversed(self._runs):

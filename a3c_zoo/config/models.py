@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler,
 
 #: The sections, in the order in which they are shown and saved.
 SECTIONS = ("run", "env", "agent", "network", "optimizer")
+#: The section of a run hook is called `plugins.NAME`; `config.yml` has them all below the key `plugins`.
+PLUGINS = "plugins"
 #: A number of steps that no run reaches.
 NEVER = 2**62
 #: The largest integer of a key. Counters and tensors have 64 bits.
@@ -121,6 +123,27 @@ class EnvConfig(Section):
         description="environments to train on; zoo: the zoo's; own: made by the baseline's own library; "
         "auto: own if possible, else zoo",
     )
+    wrappers: tuple[Any, ...] = Field(
+        (),
+        description="Gymnasium wrappers around each environment, the innermost first: module:Class, or with arguments "
+        "{module:Class: {argument: value}}",
+    )
+
+    @field_validator("wrappers")
+    @classmethod
+    def _check_wrappers(cls, wrappers: tuple[Any, ...]) -> tuple[Any, ...]:
+        for wrapper in wrappers:
+            path, arguments = next(iter(wrapper.items())) if isinstance(wrapper, dict) and wrapper else (wrapper, {})
+            if not (isinstance(path, str) and isinstance(arguments, dict)) or (wrapper != path and len(wrapper) != 1):
+                raise ValueError("each must read module:Class, or {module:Class: {argument: value}}")
+            if ":" not in path:
+                module, _, name = path.rpartition(".")
+                raise ValueError(f"'{path}' must read module:Class, such as {module or 'gymnasium.wrappers'}:{name}")
+        return wrappers
+
+    def wrapper_calls(self) -> list[tuple[str, dict[str, Any]]]:
+        """Returns the import string and the keyword arguments of each wrapper, the innermost first."""
+        return [next(iter(each.items())) if isinstance(each, dict) else (each, {}) for each in self.wrappers]
 
     def factory_kwargs(self) -> dict[str, Any]:
         """Returns the keyword arguments of the factory: all keys except those of this base class."""
@@ -184,6 +207,12 @@ class OptimizerConfig(Section):
     shared_statistics: bool = Field(True, description="true: workers share the moments; false: each worker has its own")
 
 
+class HookConfig(Section):
+    """Base of the models of run hooks (`HookEntry.config`)."""
+
+    enabled: bool = Field(True, description="whether the run has these hooks")
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration of a run, and the source of each value.
@@ -192,6 +221,7 @@ class Config:
         env_name, agent_name: the entries' names.
         env, agent, network: sections; instances of the models that the entries name.
         network, optimizer: None for agents without these sections (`AgentEntry.sections`).
+        plugins: name of a run hook → its settings; of the hooks that are on by default, or that were given settings.
         sources: "section.key" → its source (`cartpole/a3c.yml:7`, `-o`, `--seed`); defaults have none.
     """
 
@@ -202,14 +232,19 @@ class Config:
     agent: AgentConfig
     network: NetworkConfig | None = None
     optimizer: OptimizerConfig | None = None
+    plugins: Mapping[str, HookConfig] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def sections(self) -> dict[str, Section]:
-        """Returns the sections of this run by name, in order."""
+        """Returns the sections of this run by name, in order; those of run hooks are called `plugins.NAME`."""
         named = {name: getattr(self, name) for name in SECTIONS}
+        named |= {f"{PLUGINS}.{name}": section for name, section in self.plugins.items()}
         return {name: section for name, section in named.items() if section is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Returns nested plain data, as `config.yml` holds it."""
-        plain = {name: section.model_dump(mode="json") for name, section in self.sections().items()}
-        return {"env_name": self.env_name, "agent_name": self.agent_name, **plain}
+        plain: dict[str, Any] = {"env_name": self.env_name, "agent_name": self.agent_name}
+        for label, section in self.sections().items():
+            place, _, name = label.rpartition(".")
+            (plain.setdefault(place, {}) if place else plain)[name] = section.model_dump(mode="json")
+        return plain

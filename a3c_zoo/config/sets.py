@@ -7,19 +7,21 @@ Order, the later wins: defaults < set < `--hyperparams FILE` < `-o KEY=VALUE` < 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module, resources
 from importlib.resources.abc import Traversable
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
 from a3c_zoo.config import Config, yaml
+from a3c_zoo.config.models import PLUGINS
 from a3c_zoo.config.settings import Settings, cite, faulty
 from a3c_zoo.config.yaml import Document
-from a3c_zoo.errors import PluginError, UnknownNameError, did_you_mean
+from a3c_zoo.errors import ConfigError, UnknownNameError, ZooError, did_you_mean
 from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry
 from a3c_zoo.plugins.registry import Registry
 
@@ -35,6 +37,7 @@ class HyperparamSet:
         name: its name for `--hyperparams`.
         package: the package that holds it. file: the file in it.
         source: its name in messages, such as `cartpole/a3c.yml`.
+        plugin: the plugin that offers the package. `PLUGIN/NAME` names the set even if another plugin has one, too.
     """
 
     env: str
@@ -42,6 +45,7 @@ class HyperparamSet:
     package: str
     source: str
     file: Traversable
+    plugin: str
 
 
 class Row(NamedTuple):
@@ -59,17 +63,17 @@ def list_sets(registry: Registry) -> list[HyperparamSet]:
     found: list[HyperparamSet] = []
     for entry in registry.hyperparams.values():
         try:
-            found += _read_package(entry.package)
+            found += _read_package(entry.package, registry.owner(entry).name)
         except Exception as error:  # a plugin's package may raise any error; the other packages are still listed
             _LOGGER.warning("hyperparameter package '%s' cannot be read: %s", entry.package, error)
     return sorted(found, key=lambda each: (each.env, each.name, each.package))
 
 
-def _read_package(package: str) -> list[HyperparamSet]:
+def _read_package(package: str, plugin: str) -> list[HyperparamSet]:
     if not hasattr(import_module(package), "__path__"):  # from Python 3.12 on, `files` takes a module for its folder
         raise TypeError(f"'{package}' is not a package")
     return [
-        HyperparamSet(folder.name, file.name.removesuffix(".yml"), package, f"{folder.name}/{file.name}", file)
+        HyperparamSet(folder.name, file.name.removesuffix(".yml"), package, f"{folder.name}/{file.name}", file, plugin)
         for folder in resources.files(package).iterdir()
         if folder.is_dir()
         for file in folder.iterdir()
@@ -78,28 +82,39 @@ def _read_package(package: str) -> list[HyperparamSet]:
 
 
 def sets_for(registry: Registry, env: EnvEntry) -> list[HyperparamSet]:
-    """Returns an environment's own sets, then those sets of its family that it does not replace."""
-    sets = list_sets(registry)
-    own = [each for each in sets if each.env == env.name]
-    replaced = {each.name for each in own}
-    return own + [each for each in sets if each.env == env.family_prefix and each.name not in replaced]
+    """Returns an environment's own sets, then those of its family. Of several with one name, the first one is meant.
+
+    Those of the distribution that offers the environment, or the family, come first; then by the order of loading.
+    """
+    loaded = {info.name: info for info in registry.plugins if info.status == "loaded"}
+    order = list(loaded)
+
+    def rank(found: HyperparamSet) -> tuple[bool, bool, int]:
+        owned = registry.envs.get(found.env) or registry.families.get(found.env)
+        is_owners = owned is not None and loaded[found.plugin].distribution == registry.owner(owned).distribution
+        return found.env != env.name, not is_owners, order.index(found.plugin)
+
+    return sorted((each for each in list_sets(registry) if each.env in (env.name, env.family_prefix)), key=rank)
 
 
 def find_set(registry: Registry, env: EnvEntry, name: str) -> HyperparamSet:
-    """Returns the set `name` of an environment or of its family.
+    """Returns a set of an environment or of its family.
+
+    Args:
+        name: its name, or `PLUGIN/NAME`.
 
     Raises:
         UnknownNameError: there is none.
-        PluginError: two packages have it.
     """
     sets = sets_for(registry, env)
-    found = _only(each for each in sets if each.name == name)
-    if found is None:
-        hint = did_you_mean(name, [each.name for each in sets])
-        raise UnknownNameError(
-            f"environment '{env.name}' has no hyperparameter set '{name}'.{hint} See: a3c-zoo list hyperparams"
-        )
-    return found
+    plugin, _, short = name.rpartition("/")
+    for each in sets:
+        if each.name == short and plugin in ("", each.plugin):
+            return replace(each, source=f"{plugin}/{each.source}") if plugin else each
+    hint = did_you_mean(name, [full for each in sets for full in (each.name, f"{each.plugin}/{each.name}")])
+    raise UnknownNameError(
+        f"environment '{env.name}' has no hyperparameter set '{name}'.{hint} See: a3c-zoo list hyperparams"
+    )
 
 
 def default_set(registry: Registry, env: EnvEntry, agent_name: str) -> HyperparamSet | None:
@@ -108,19 +123,9 @@ def default_set(registry: Registry, env: EnvEntry, agent_name: str) -> Hyperpara
     Order of preference: the environment's own set, `AGENT-VARIANT` of its family, `AGENT` of its family.
     """
     sets = sets_for(registry, env)
-    own = _only(each for each in sets if each.name == agent_name and each.env == env.name)
-    variant = _only(each for each in sets if env.variant and each.name == f"{agent_name}-{env.variant}")
-    return own or variant or _only(each for each in sets if each.name == agent_name)
-
-
-def _only(matches: Iterable[HyperparamSet]) -> HyperparamSet | None:
-    found = list(matches)
-    if len(found) > 1:
-        packages = " and ".join(each.package for each in found)
-        raise PluginError(
-            f"hyperparameter set '{found[0].env}/{found[0].name}' is in {packages}; disable the plugin of one"
-        )
-    return found[0] if found else None
+    own = (each for each in sets if each.name == agent_name and each.env == env.name)
+    variant = (each for each in sets if env.variant and each.name == f"{agent_name}-{env.variant}")
+    return next(chain(own, variant, (each for each in sets if each.name == agent_name)), None)
 
 
 def resolve_config(
@@ -135,8 +140,8 @@ def resolve_config(
     """Builds the configuration of a run.
 
     Args:
-        hyperparams: the name of a set that replaces the default set; or a file (a path with a separator, or with the
-            ending .yml or .yaml) whose values replace those of the default set.
+        hyperparams: the name of a set that replaces the default set, also `PLUGIN/NAME`; or a file (another path with
+            a separator, or with the ending .yml or .yaml) whose values replace those of the default set.
         overrides: `KEY=VALUE` texts; the value is read as in a set.
         flags: "section.key" → value and the name of its flag, such as "--seed".
 
@@ -149,7 +154,14 @@ def resolve_config(
         settings.add_document(document)
     settings.add_flags(flags or {})
     settings.add_overrides(overrides)
-    return settings.config()
+    config = settings.config()
+    source = config.sources.get("env.wrappers", "")
+    if config.env.wrappers and hyperparams is not None and source.startswith(f"{hyperparams}:"):
+        raise ConfigError(
+            f"{source} env.wrappers: a file may not choose what is imported. Name them yourself: "
+            f"-o 'env.wrappers={yaml.display(list(config.env.wrappers), 0)}'"
+        )
+    return config
 
 
 def load_config(
@@ -158,17 +170,20 @@ def load_config(
     flags: Mapping[str, tuple[Any, str]] | None = None,
     is_trusted: bool = True,
     doubt: str = "",
+    with_hooks: bool = True,
 ) -> Config:
     """Reads a run's `config.yml`, written by `dump_config`.
 
     Args:
         flags: replace values of the file; see `resolve_config`.
-        is_trusted: whether its environment may name a module to import; see `Registry.env`. doubt: why not.
+        is_trusted: whether its environment and `env.wrappers` may name a module to import; see `Registry.env`.
+        doubt: why not.
+        with_hooks: False leaves out the settings of run hooks, whose plugins playing does not need.
 
     Raises:
         ConfigError: has one line for each fault.
         UnknownNameError: its environment or agent is not installed.
-        ZooError: its environment names a module to import, and is not trusted.
+        ZooError: it names a module to import, and is not trusted.
     """
     document = yaml.read_document(Path(path), str(path))
     names = [document.data.get(key) for key in ("env_name", "agent_name")]
@@ -176,13 +191,21 @@ def load_config(
         faults = [cite(document, fault) for fault in document.faults]
         raise faulty(faults or [f"{path}: env_name and agent_name must be given"])
     entry = registry.env(str(names[0]), is_trusted=is_trusted, doubt=doubt)
-    settings = Settings(registry, entry, registry.agent(str(names[1])))
+    if not with_hooks:
+        document.data.pop(PLUGINS, None)
+    settings = Settings(registry, entry, registry.agent(str(names[1])), has_defaults=False)
     settings.add_document(document)
     run = document.data.get("run")
     if isinstance(run, dict) and "keep_checkpoints" not in run:  # of a version that kept all
         settings.add_flags({"run.keep_checkpoints": (None, str(path))})
     settings.add_flags(flags or {})
-    return settings.config()
+    config = settings.config()
+    if not is_trusted and config.env.wrappers:
+        raise ZooError(
+            f"{path} names wrappers to import (env.wrappers), and the run is not your own{doubt and f': {doubt}'}. "
+            "If you trust whoever made it: --trust"
+        )
+    return config
 
 
 def dump_config(config: Config) -> str:
@@ -203,27 +226,19 @@ def describe(config: Config) -> list[Row]:
     return rows
 
 
-def plugins_of(registry: Registry, config: Config) -> dict[str, str]:
-    """Returns the plugins, with versions, that offer a run's environment, agent and network.
-
-    The optimizer's plugin is there only if it is not the core.
-    """
-    owners = {kind: registry.owner(entry) for kind, entry in entries_of(registry, config).items()}
-    return {kind: str(owner) for kind, owner in owners.items() if (kind, owner.name) != ("optimizer", "core")}
-
-
 def entries_of(registry: Registry, config: Config) -> dict[str, Entry]:
-    """Returns the entries that a configuration names, by kind: env, agent, network and optimizer, if it has them."""
+    """Returns the entries that a configuration names: env, agent, network and optimizer, and run hooks that are on."""
     entries: dict[str, Entry] = {"env": registry.env(config.env_name), "agent": registry.agent(config.agent_name)}
     if config.network:
         entries["network"] = registry.network(config.network.name)
     if config.optimizer:
         entries["optimizer"] = registry.optimizer(config.optimizer.name)
-    return entries
+    on = (name for name, section in config.plugins.items() if section.enabled)
+    return entries | {f"{PLUGINS}.{name}": registry.hooks[name] for name in on}
 
 
 def _documents(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> list[Document]:
-    if hyperparams is not None and "/" not in hyperparams and not hyperparams.endswith((".yml", ".yaml")):
+    if hyperparams is not None and _names_set(registry, hyperparams):
         chosen = find_set(registry, env, hyperparams)
         return [yaml.read_document(chosen.file, chosen.source, follow=True)]
     default = default_set(registry, env, agent.name)
@@ -231,3 +246,9 @@ def _documents(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams
     if hyperparams is not None:
         documents.append(yaml.read_document(Path(hyperparams), hyperparams, follow=True))
     return documents
+
+
+def _names_set(registry: Registry, text: str) -> bool:
+    """Whether a text names a set, and no file. A folder with the name of a plugin can be written `./NAME`."""
+    plugin, slash, _ = text.rpartition("/")
+    return not text.endswith((".yml", ".yaml")) and (not slash or plugin in {info.name for info in registry.plugins})

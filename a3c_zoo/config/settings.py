@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from a3c_zoo.config import models as bases
 from a3c_zoo.config import yaml
-from a3c_zoo.config.models import SECTIONS, Config, Section
+from a3c_zoo.config.models import PLUGINS, SECTIONS, Config, Section
 from a3c_zoo.config.yaml import Document, YamlFault, display
-from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable
+from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable, unknown_name
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_object
 from a3c_zoo.plugins.registry import Registry
 
@@ -30,13 +30,19 @@ class Setting(NamedTuple):
 
 
 class Settings:
-    """Gathers settings in layers, then validates them. Faults are collected until the end."""
+    """Gathers settings in layers, then validates them. Faults are collected until the end.
 
-    def __init__(self, registry: Registry, env: EnvEntry, agent: AgentEntry) -> None:
+    Args:
+        has_defaults: whether run hooks that are on by default take part. A run that goes on has those of its file.
+    """
+
+    def __init__(self, registry: Registry, env: EnvEntry, agent: AgentEntry, has_defaults: bool = True) -> None:
         self.registry = registry
         self.env = env
         self.agent = agent
         self.settings: dict[str, dict[str, Setting]] = {name: {} for name in SECTIONS if name in agent.sections}
+        on = (entry.name for entry in registry.hooks.values() if entry.on_by_default and has_defaults)
+        self.settings |= {f"{PLUGINS}.{name}": {} for name in on}
         self.faults: list[tuple[_Order, str]] = []
         self.layers = 0
         #: For sections whose model depends on their name: the layer that names another entry than a layer below it.
@@ -53,11 +59,20 @@ class Settings:
             if section in names:
                 if values != names[section]:
                     self._fault(given, section, f"is for {display(values)}, not for '{names[section]}'")
-            elif values is not None and not isinstance(values, dict):
-                self._refuse(given, section, "must be a section with keys below it")
-            elif self._has_section(section, given):
-                for key, value in (values or {}).items():
-                    self._put(section, key, self._given(document, value, section, key))
+            elif section == PLUGINS and (values is None or isinstance(values, dict)):
+                for name, settings in (values or {}).items():
+                    self._add_section(document, settings, section, name)
+            else:
+                self._add_section(document, values, section)
+
+    def _add_section(self, document: Document, values: Any, *place: str) -> None:
+        """Adds a section of a document, which lies at a place of one key, or of two: `plugins`, `NAME`."""
+        section, given = ".".join(place), self._given(document, values, *place)
+        if values is not None and not isinstance(values, dict):
+            self._refuse(given, section, "must be a section with keys below it")
+        elif self._has_section(section, given):
+            for key, value in (values or {}).items():
+                self._put(section, key, self._given(document, value, *place, key))
 
     def _given(self, document: Document, value: Any, *location: str) -> Setting:
         line = document.lines[location]
@@ -83,23 +98,24 @@ class Settings:
             except ValueError as error:
                 self._fault(setting, key, str(error))
                 continue
-            section, dot, rest = key.partition(".")
+            section, dot, rest = key.rpartition(".")
             if dot:
                 self._put(section, rest, setting)
             else:
-                short.append((key, setting))
+                short.append((rest, setting))
         self._add_short(short)
 
     def _add_short(self, short: list[tuple[str, Setting]]) -> None:
+        models = {name: model for name, model in self._models.items() if name in SECTIONS}
         for key, setting in short:
-            sections = [name for name, model in self._models.items() if key in model.model_fields]
+            sections = [name for name, model in models.items() if key in model.model_fields]
             if len(sections) == 1:
                 self._put(sections[0], key, setting)
             elif sections:
                 choices = " or ".join(f"{name}.{key}" for name in sections)
                 self._fault(setting, key, f"ambiguous, give {choices}")
             elif self._models.keys() == self.settings.keys():  # if not, it may be a key of an unknown name
-                known = {name: label for label in _labels(self._models) for name in (label, label.partition(".")[2])}
+                known = {name: label for label in _labels(models) for name in (label, label.partition(".")[2])}
                 self._fault(setting, key, f"unknown key.{did_you_mean(key, known)}")
 
     def config(self) -> Config:
@@ -114,7 +130,9 @@ class Settings:
         if self.faults:
             raise faulty([text for _, text in sorted(self.faults)])
         sources = {f"{name}.{key}": each.source for name, keys in self.settings.items() for key, each in keys.items()}
-        return Config(self.env.name, self.agent.name, **sections, sources=sources)
+        own = {name: section for name, section in sections.items() if name in SECTIONS}
+        hooks = {name.partition(".")[2]: sections[name] for name in sorted(sections.keys() - own.keys())}
+        return Config(self.env.name, self.agent.name, **own, plugins=hooks, sources=sources)
 
     def _fit_to_agent(self, sections: dict[str, Any]) -> None:
         """Decides the values that follow from the agent and the machine, in sections without faults."""
@@ -159,7 +177,16 @@ class Settings:
     def _has_section(self, section: str, setting: Setting) -> bool:
         if section in self.settings:
             return True
-        if section in SECTIONS:
+        place, _, name = section.partition(".")
+        if name and place == PLUGINS:
+            if name in self.registry.hooks:
+                self.settings[section] = {}
+                return True
+            error = unknown_name("run hook", name, self.registry.hooks, listing="a3c-zoo list hooks")
+            self._fault(setting, section, str(error))
+        elif section == PLUGINS:
+            self._fault(setting, section, "must name a run hook and its key, such as plugins.NAME.enabled=true")
+        elif section in SECTIONS:
             self._fault(setting, section, f"agent '{self.agent.name}' has no such section")
         else:
             self._fault(setting, section, f"unknown section.{did_you_mean(section, self.settings)}")
@@ -195,6 +222,9 @@ class Settings:
             "network": self._named_model("network", bases.NetworkConfig, self.registry.network),
             "optimizer": self._named_model("optimizer", bases.OptimizerConfig, self.registry.optimizer),
         }
+        for name, entry in self.registry.hooks.items():
+            if f"{PLUGINS}.{name}" in self.settings:
+                models[f"{PLUGINS}.{name}"] = _model(entry.config, bases.HookConfig)
         return {name: model for name, model in models.items() if model is not None and name in self.settings}
 
     def _named_model(
@@ -257,7 +287,7 @@ def _explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> 
         return "must be given"
     if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
         key = str(detail["loc"][0])
-        elsewhere = [label for label in _labels(models) if label.partition(".")[2] == key]
+        elsewhere = [label for label in _labels(models) if label.rpartition(".")[2] == key]
         hint = f" Did you mean '{elsewhere[0]}'?" if elsewhere else did_you_mean(key, models[section].model_fields)
         return f"unknown key.{hint}"
     message: str = detail["msg"].removeprefix("Value error, ")

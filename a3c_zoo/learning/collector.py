@@ -106,7 +106,7 @@ class Collector:
         num_rows = self._begin_rollout()
         policy = self._policy(network)
         noise = distribution.noise(self._noise, self.generator)
-        with torch.inference_mode():
+        with torch.no_grad():
             for t in range(num_rows):
                 distribution.sample(policy(rollout.observations[t]), noise[t], rollout.actions[t])
                 try:
@@ -128,6 +128,11 @@ class Collector:
                     num_rows = t + 1
                     break
         return self._end_rollout(num_rows)
+
+    def close(self) -> None:
+        """Closes the environments."""
+        with self._checked.raising_in("close"):
+            self.env.close()
 
     def _begin_rollout(self) -> int:
         """Copies the newest rows to row 0; returns how many rows the rollout has at most."""

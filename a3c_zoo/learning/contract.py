@@ -29,7 +29,8 @@ class CheckedEnvironment:
 
     def __init__(self, env: VectorEnv[Any, Any, Any], name: str, spec: ObservationSpec) -> None:
         self.env, self.name, self.spec = env, name, spec
-        self._shape, self._batch_shape, self._dtype = (env.num_envs,), (env.num_envs, *spec.shape), spec.dtype
+        self._shape, self._dtype = (env.num_envs,), spec.dtype
+        self._batch_shape = (env.num_envs, *spec.given_shape)
 
     def reset(self, seed: int | None) -> NDArray[Any]:
         """Starts new episodes in all environments; returns their first observations, as `observation` does."""
@@ -38,13 +39,15 @@ class CheckedEnvironment:
         return self.observation(observation)
 
     def observation(self, observation: Any) -> NDArray[Any]:
-        """Returns what `reset` or `step` gave as `[N, *spec.shape]`, checked; observations of parts become vectors."""
+        """Returns what `reset` or `step` gave as `[N, *spec.shape]`, checked.
+
+        Observations of parts become vectors, and images have their channels first.
+        """
         if self.spec.leaves:
             observation = self._flat(observation)
         if getattr(observation, "shape", None) != self._batch_shape or observation.dtype != self._dtype:
             raise self._broken("observation", observation, self._batch_shape, self.spec.dtype)
-        checked: NDArray[Any] = observation
-        return checked
+        return self.spec.turned(observation)
 
     def check_step(self, reward: Any, terminated: Any, truncated: Any) -> None:
         """Checks that rewards are an array of N numbers, and both flags arrays of N bools or integers."""
@@ -62,9 +65,10 @@ class CheckedEnvironment:
                 f"environment '{self.name}' resets in the same step but gives no 'final_obs'"
             )
         final = np.array(self._flat(final)[0] if self.spec.leaves else final, self.spec.dtype)
-        if final.shape != self.spec.shape:
-            raise self._broken("final observation", final, self.spec.shape, self.spec.dtype)
-        return final
+        wanted = self.spec.shape if self.spec.leaves else self.spec.given_shape
+        if final.shape != wanted:
+            raise self._broken("final observation", final, wanted, self.spec.dtype)
+        return self.spec.turned(final)
 
     def check_finite(self, rollout: Rollout) -> None:
         """Checks a whole rollout for NaN and infinities, before anything is learned from it."""

@@ -12,14 +12,15 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.errors import EnvironmentContractError, PluginError, ZooError, one_line
+from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
+from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 
 
 def make_vector_env(
     entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int, render_mode: str | None = None
 ) -> VectorEnv[Any, Any, Any]:
-    """Makes the entry's environment; a `gymnasium.Env` known by its id gets a `SyncVectorEnv`.
+    """Makes the entry's environment in its wrappers; a `gymnasium.Env` known by its id gets a `SyncVectorEnv`.
 
     torch's number of threads stays as it is, even if the environment sets it.
 
@@ -28,15 +29,18 @@ def make_vector_env(
 
     Raises:
         PluginError: the factory raised, or cannot be imported.
+        ConfigError: a wrapper cannot be imported, or does not fit.
         EnvironmentContractError: it did not return a VectorEnv of `num_envs` environments.
         ZooError: it has no parameter for the render mode, or needs a package that is not installed.
     """
     kwargs = {**entry.kwargs, **config.factory_kwargs()}
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
-    threads = torch.get_num_threads()
+    threads, wrappers = torch.get_num_threads(), load_wrappers(config)
     try:
-        env = _make(entry, num_envs, seed, kwargs, is_drawn=render_mode is not None)
+        inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
+        env = _make(entry, num_envs, seed, kwargs, inner, is_drawn=render_mode is not None)
+        env = wrap_all(env, [wrapper for wrapper in wrappers if wrapper.takes_vectors])
     except ZooError as error:
         error.add_note(f"(raised while environment '{entry.name}' was made)")
         raise
@@ -63,9 +67,16 @@ def restore_threads(number: int) -> None:
         torch.set_num_threads(number)
 
 
-def _make(entry: EnvEntry, num_envs: int, seed: int, kwargs: dict[str, Any], is_drawn: bool) -> Any:
+def _make(
+    entry: EnvEntry, num_envs: int, seed: int, kwargs: dict[str, Any], wrappers: list[Wrapper], is_drawn: bool
+) -> Any:
     if entry.factory is None:
-        return _make_registered(str(entry.env_id), num_envs, kwargs)
+        return _make_registered(str(entry.env_id), num_envs, kwargs, wrappers)
+    if wrappers:
+        raise ConfigError(
+            f"env.wrappers: '{wrappers[0].path}' wraps single environments, and the factory of environment "
+            f"'{entry.name}' makes them all as one; a subclass of gymnasium.vector.VectorWrapper can wrap them"
+        )
     factory = load_object(entry.factory)
     if is_drawn and "render_mode" not in inspect.signature(factory).parameters:
         raise ZooError(f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode")
@@ -78,19 +89,25 @@ EXTRAS = {"box2d": "pip install 'a3c-zoo[box2d]'", "mujoco": "pip install 'gymna
 
 def missing_package(error: BaseException) -> str | None:
     """Returns how to install the missing packages of an environment; None for an error of another kind."""
-    if not isinstance(error, DependencyNotInstalled):
+    if not isinstance(error, DependencyNotInstalled | ImportError):
         return None
     message = " ".join(str(error).split())
-    return next((cure for word, cure in EXTRAS.items() if word in message.lower()), message)
+    place = one_line(error).lower()  # Gymnasium's renderer of MuJoCo imports another package without a word
+    cure = next((cure for word, cure in EXTRAS.items() if word in place), None)
+    return cure or (message if isinstance(error, DependencyNotInstalled) else None)
 
 
-def _make_registered(env_id: str, num_envs: int, kwargs: dict[str, Any]) -> VectorEnv[Any, Any, Any]:
+def _make_registered(
+    env_id: str, num_envs: int, kwargs: dict[str, Any], wrappers: list[Wrapper]
+) -> VectorEnv[Any, Any, Any]:
     module, colon, name = env_id.rpartition(":")
     if colon:
-        importlib.import_module(module)  # its import registers the environment, in each process
+        imported = importlib.import_module(module)  # registers the environment, in each process
+        if name not in gymnasium.registry and hasattr(imported, "register_envs"):
+            imported.register_envs()  # in packages such as MinAtar, which leave it to Gymnasium's former plugins
     spec = gymnasium.spec(name)
-    if spec.vector_entry_point is not None and not spec.additional_wrappers:
+    if spec.vector_entry_point is not None and not (spec.additional_wrappers or wrappers):
         # For gymnasium.make, None is the registered limit; a vector environment would take None as its limit.
         kwargs = {key: value for key, value in kwargs.items() if (key, value) != ("max_episode_steps", None)}
         return gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **kwargs)
-    return SyncVectorEnv([lambda: gymnasium.make(env_id, **kwargs)] * num_envs)
+    return SyncVectorEnv([lambda: wrap_all(gymnasium.make(env_id, **kwargs), wrappers)] * num_envs)

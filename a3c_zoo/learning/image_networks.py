@@ -27,9 +27,6 @@ IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
     "elu": functional.elu_,
 }
 
-#: Red, green, blue and alpha. If the last axis has at most this many elements, an image's channels come last.
-MOST_COLORS = 4
-
 
 class Conv(NamedTuple):
     """One convolution with square kernels."""
@@ -85,12 +82,6 @@ class ConvActorCritic(Split):
     ) -> None:
         super().__init__()
         channels, *sizes = spec.shape
-        if sizes[-1] <= MOST_COLORS < channels:
-            raise ConfigError(
-                f"network '{name}' takes images as [channels, height, width], and these are "
-                f"{'×'.join(map(str, spec.shape))}: their channels come last. Reorder their axes in a plugin "
-                f"(docs/how-to/write-an-environment.md)"
-            )
         self.scale, self.offset = config.scale, torch.tensor(-config.center * config.scale)
         activation = config.activation or ("elu" if architecture.elu else "relu")
         self.activation = IN_PLACE[activation]

@@ -6,6 +6,7 @@ from math import prod
 
 from a3c_zoo import hardware
 from a3c_zoo.errors import ConfigError
+from a3c_zoo.hardware import giga
 from a3c_zoo.learning.spaces import ObservationSpec
 
 #: Memory of an environment with images beside its observations, in bytes (an Atari emulator of ale-py 0.12).
@@ -51,8 +52,3 @@ def check_fits(subject: str, needed: int, parts: str, cures: str) -> None:
     available = hardware.available_memory()
     if needed > available:
         raise ConfigError(f"{subject} {giga(needed)} of memory, {giga(available)} are free ({parts}). Lower {cures}")
-
-
-def giga(number: int) -> str:
-    """A number of bytes for a message."""
-    return f"{number / 1e9:,.1f} GB"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ from a3c_zoo.learning.actions import (
     distribution_from,
     distribution_state,
 )
+from a3c_zoo.learning.buffers import Buffers, check_saved
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
@@ -101,7 +102,7 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, 
         )
     spec = observation_spec(observation_space)
     if network is not None and spec.kind not in network.inputs:
-        inputs = " or ".join({"image": "uint8 image"}.get(kind, kind) for kind in network.inputs)
+        inputs = " or ".join(network.inputs)
         raise ConfigError(
             f"network '{network.name}' takes {inputs} observations; environment '{entry.name}' "
             f"offers {observation_space}. Choose another: a3c-zoo list networks"
@@ -118,12 +119,14 @@ class SavedModel:
     Attributes:
         spaces: `Spaces.state_dict`. shapes: `[name, shape]` of each parameter. parameters: `[P]`, float32.
         statistics: the tensor of `ObservationStatistics`, None where the network takes none.
+        buffers: what the network keeps beside its parameters, by name (`Buffers`).
     """
 
     spaces: dict[str, Any]
     shapes: list[list[Any]]
     parameters: InstanceOf[Tensor]
     statistics: InstanceOf[Tensor] | None
+    buffers: dict[str, InstanceOf[Tensor]] = field(default_factory=dict)
 
     def check(self, spaces: Spaces, entry: NetworkEntry, config: Config, num_members: int | None = None) -> None:
         """Compares shapes, dtypes and numbers of elements with those of a network, before it has any memory.
@@ -148,6 +151,7 @@ class SavedModel:
                 )
         size = sum(prod(shape) for _, shape in shapes)
         fitting(self.parameters, torch.empty(size, device="meta"), "agent.model.parameters")
+        check_saved(self.buffers, module)
         if module.normalizes:
             there = self.statistics
             rows = num_members or (0 if there is None or not there.dim() else len(there))
@@ -160,7 +164,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Model:
-    """A network, its flat parameters, and its spaces.
+    """A network, its flat parameters, its buffers, and its spaces.
 
     Args:
         device: "cpu" or "cuda", for the network alone; its callers stay on the CPU (`OnDevice`).
@@ -172,7 +176,11 @@ class Model:
         self.config = config
         self.device = device
         self.module = build_module(spaces, entry, config)
-        self.flat = FlatParameters(self.module, DTYPES[config.network.computes_in], device)
+        self.module.eval()  # `in_training` is the exception
+        dtype = DTYPES[config.network.computes_in]
+        self.buffers = Buffers(self.module, device)
+        self.buffers.check_precision(dtype, entry.name)
+        self.flat = FlatParameters(self.module, dtype, device)
         self.network = self.module if device == "cpu" else cast("ActorCritic", OnDevice(self.module, device))
 
     @classmethod
@@ -192,13 +200,14 @@ class Model:
         spaces = Spaces.from_state_dict(saved.spaces)
         saved.check(spaces, entry, config)
         model = cls(spaces, entry, config)
-        model.pull(saved.parameters, saved.statistics)
+        model.pull(saved.parameters, saved.statistics, saved.buffers)
         return model
 
-    def pull(self, parameters: Tensor, statistics: Tensor | None) -> None:
-        """Copies shared parameters `[P]` and observation statistics, or None, into the network."""
+    def pull(self, parameters: Tensor, statistics: Tensor | None, buffers: Mapping[str, Tensor]) -> None:
+        """Copies shared parameters `[P]`, observation statistics, or None, and buffers into the network."""
         self.flat.pull(parameters)
         self.pull_statistics(statistics)
+        self.buffers.pull(buffers)
 
     def pull_statistics(self, statistics: Tensor | None) -> None:
         """Copies observation statistics, or None, into the network."""
@@ -232,10 +241,13 @@ def shapes_of(module: ActorCritic) -> list[list[Any]]:
     return [[name, list(p.shape)] for name, p in module.named_parameters()]
 
 
-def saved_model(model: Model, parameters: Tensor, statistics: Tensor | None) -> SavedModel:
-    """Copies parameters `[P]` and observation statistics, if any, for a checkpoint."""
+def saved_model(
+    model: Model, parameters: Tensor, statistics: Tensor | None, buffers: Mapping[str, Tensor]
+) -> SavedModel:
+    """Copies parameters `[P]`, observation statistics, if any, and buffers for a checkpoint."""
     seen = None if statistics is None else ObservationStatistics(statistics).copy()
-    return SavedModel(model.spaces.state_dict(), shapes_of(model.module), parameters.clone(), seen)
+    kept = {name: buffer.clone() for name, buffer in buffers.items()}
+    return SavedModel(model.spaces.state_dict(), shapes_of(model.module), parameters.clone(), seen, kept)
 
 
 class ModelPolicy:
@@ -245,7 +257,7 @@ class ModelPolicy:
         self.spaces, self.network = spaces, network
         self._generator = torch.Generator().manual_seed(seed)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def predict(
         self,
         observation: Any,
@@ -313,7 +325,8 @@ def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], boo
     """
     if spec.leaves:
         return spec.flatten(observation)
-    wanted = f"an observation has shape {list(spec.shape)}, several {['N', *spec.shape]}".replace("'", "")
+    given = spec.given_shape
+    wanted = f"an observation has shape {list(given)}, several {['N', *given]}".replace("'", "")
     if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
         raise ObservationError(f"{wanted}; got what a Gymnasium reset() returns: (observation, info)")
     try:
@@ -321,8 +334,7 @@ def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], boo
     except (TypeError, ValueError) as error:
         raise ObservationError(f"{wanted}; got {type(observation).__name__}: {error}") from error
     shape = np.shape(observation)  # ascontiguousarray makes a number an array of one
-    if shape == spec.shape:
-        return batch.reshape(1, *shape), True
-    if len(shape) != len(spec.shape) + 1 or shape[1:] != spec.shape:
+    if shape != given and (len(shape) != len(given) + 1 or shape[1:] != given):
         raise ObservationError(f"{wanted}; got {list(shape)}")
-    return batch, False
+    is_single = shape == given
+    return spec.turned(batch.reshape(1, *shape) if is_single else batch), is_single

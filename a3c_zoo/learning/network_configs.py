@@ -43,6 +43,13 @@ class MLPConfig(CoreConfig):
         return self
 
 
+class MixedConfig(CoreConfig):
+    """Convolutions for each image, and a hidden layer for them and for vectors."""
+
+    hidden_size: Width = Field(128, description="units of the hidden layer")
+    recurrent_size: Width = Field(128, description="units of the recurrent core")
+
+
 class ImageConfig(CoreConfig):
     """Convolutions over frames of 0 to 255."""
 

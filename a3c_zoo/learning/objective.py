@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from a3c_zoo.errors import PluginError
 from a3c_zoo.learning.actions import ActionDistribution
-from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.learning.networks import ActorCritic, in_training
 from a3c_zoo.learning.returns import Bools, Floats, gae, monte_carlo_returns
 from a3c_zoo.learning.rollout import Rollout
 
@@ -19,8 +20,87 @@ LARGEST_LOG_RATIO = 20.0
 
 
 @dataclass(frozen=True, slots=True)
+class LossInputs:
+    """B samples, from which a loss computes its terms. The first four tensors have gradients, the others are constants.
+
+    Attributes:
+        log_probs: log π(a|s), `[B]`. entropies: H(π), in nats, `[B]`. values: V(s), `[B]`.
+        logits: parameters of the distribution over actions, `[B, A]`.
+        actions: `[B, ...]`, as the distribution stores them.
+        advantages: `[B]`, normalised if `agent.normalize_advantages` is set. returns: targets of the values, `[B]`.
+        acted: log π(a|s) of the policy that acted, `[B]`; None unless `LossConfig.keeps_outputs` is true.
+    """
+
+    log_probs: Tensor
+    entropies: Tensor
+    values: Tensor
+    logits: Tensor
+    actions: Tensor
+    advantages: Tensor
+    returns: Tensor
+    acted: Tensor | None
+
+    def ratios(self) -> Tensor:
+        """π(a|s) / π_acted(a|s), `[B]`.
+
+        Raises:
+            PluginError: the agent's rollouts do not keep the outputs of the policy that acted.
+        """
+        if self.acted is None:
+            raise PluginError(
+                "this loss compares with the policy that acted, whose outputs the agent does not keep: its "
+                "configuration model must return True from its property keeps_outputs"
+            )
+        return ratios(self.log_probs, self.acted)
+
+
+def ratios(log_probs: Tensor, acted: Tensor) -> Tensor:
+    """π(a|s) / π_acted(a|s), `[B]`, from the logarithms of both; at most e²⁰, which is finite in float32."""
+    return (log_probs - acted).clamp(max=LARGEST_LOG_RATIO).exp()
+
+
+def no_metrics() -> Mapping[str, Tensor]:
+    """Returns no metrics."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class LossTerms:
+    """The terms of a loss, for each of B samples. The loss of a sample is c_v · value_error − policy_gain − c_e · H(π).
+
+    `descend` multiplies it by the sample's weight, which is 0 for a step that the environment ignored, and adds up. So
+    all numbers must be finite, also those of ignored steps.
+
+    Attributes:
+        policy_gain: what the policy gains by the sample, `[B]`; a penalty is subtracted here.
+        value_error: how far V(s) is from its target, `[B]`.
+        metrics: returns further metrics by name, `[B]` each, of which the mean over the valid samples is reported.
+            Called without gradients, and only for updates whose metrics are wanted.
+    """
+
+    policy_gain: Tensor
+    value_error: Tensor
+    metrics: Callable[[], Mapping[str, Tensor]] = no_metrics
+
+
+def actor_critic_loss(samples: LossInputs, objective: Objective) -> LossTerms:
+    """A3C's terms: log π(a|s) · A and (R − V)²; with a clip ratio the first is PPO's (`policy_gain`)."""
+    limit, acted, log_probs = objective.clip_ratio, samples.acted, samples.log_probs
+    gain = policy_gain(log_probs, acted, samples.advantages, limit)
+    error = (samples.returns - samples.values).square()
+    if limit is None or acted is None:
+        return LossTerms(gain, error)
+    return LossTerms(gain, error, lambda: divergence(log_probs, acted, limit))
+
+
+#: Computes the terms of a loss. It travels to worker processes, so it is a function of a module, or a
+#: `functools.partial` of one.
+Loss = Callable[[LossInputs, "Objective"], LossTerms]
+
+
+@dataclass(frozen=True, slots=True)
 class Objective:
-    """Coefficients of the actor-critic loss (A3C, Mnih et al. 2016, section 4).
+    """The loss and its coefficients (A3C, Mnih et al. 2016, section 4).
 
     Attributes:
         gamma: discount per step. gae_lambda: 1 is A3C.
@@ -34,6 +114,7 @@ class Objective:
         whole_episodes: use returns of whole episodes without bootstrap (Monte-Carlo); `gae_lambda` is not used.
         normalize_returns: divide returns by their L2 norm over the rollout.
         clip_ratio: ε of PPO's clipped ratio (`policy_gain`); None is A3C.
+        loss: computes the terms of the loss.
     """
 
     gamma: float
@@ -49,6 +130,7 @@ class Objective:
     whole_episodes: bool = False
     normalize_returns: bool = False
     clip_ratio: float | None = None
+    loss: Loss = actor_critic_loss
 
     def at(self, left: float) -> Objective:
         """Returns the objective for the fraction of the schedule that is left, 1 to 0."""
@@ -108,8 +190,8 @@ def differentiate(
     """Adds the gradient of the loss over some environments of a rollout to the network's `.grad` tensors.
 
     The loss is −log π(a|s)·A − c_e·H(π) + c_v·(R − V)², averaged over valid samples (or summed: `loss_sum`); its first
-    part is PPO's with a clip ratio (`policy_gain`). A and R are constants. The values come from the same forward pass
-    that is differentiated, so acting needs no values.
+    and last part come from `objective.loss`. A and R are constants. The values come from the same forward pass that is
+    differentiated, so acting needs no values.
 
     Returns:
         Metrics of the update by name; empty without `want_metrics` (they cost about 4 % of a small update).
@@ -128,15 +210,17 @@ def forward(
 ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
     """Logits `[T·n, A]` and values `[(T+1)·n]` of some environments, and the value function for `Rollout.next_values`.
 
-    A recurrent core starts from the state at the beginning of the rollout. After an update from other environments of
-    the rollout, that state is older than the parameters.
+    With gradients the network is in training mode. A recurrent core starts from the state at the beginning of the
+    rollout. After an update from other environments of the rollout, that state is older than the parameters.
     """
     observations = rollout.observations[:, columns]
     if rollout.states is None or rollout.resets is None:
-        return (*network.evaluate(observations), network.value)
+        with in_training(network):
+            return (*network.evaluate(observations), network.value)
     places = rollout.final_places(columns)
     before = rollout.states[0, :, columns]
-    logits, values, states = network.unroll(observations, before, rollout.resets[:, columns], places)
+    with in_training(network):
+        logits, values, states = network.unroll(observations, before, rollout.resets[:, columns], places)
     return logits, values, lambda finals: network.value_after(finals, states)
 
 
@@ -153,7 +237,7 @@ def policy_gain(log_prob: Tensor, acted: Tensor | None, advantage: Tensor, clip_
     if clip_ratio is None:
         return log_prob * advantage
     assert acted is not None
-    ratio = (log_prob - acted).clamp(max=LARGEST_LOG_RATIO).exp()
+    ratio = ratios(log_prob, acted)
     return torch.minimum(ratio * advantage, ratio.clamp(1 - clip_ratio, 1 + clip_ratio) * advantage)
 
 
@@ -189,8 +273,9 @@ def descend(
     )
     log_prob, entropy = distribution.log_prob_and_entropy(logits, actions)
     values = all_values[:num_samples]
-    gain = policy_gain(log_prob, acted, advantage, objective.clip_ratio)
-    value_error = (target - values).square()
+    terms = objective.loss(LossInputs(log_prob, entropy, values, logits, actions, advantage, target, acted), objective)
+    check_terms(terms, weight)
+    gain, value_error = terms.policy_gain, terms.value_error
     loss = torch.dot(objective.value_coefficient * value_error - gain - objective.entropy_coefficient * entropy, weight)
     loss.backward()  # type: ignore[no-untyped-call]
     if not want_metrics:
@@ -202,23 +287,51 @@ def descend(
             "loss_policy": -float(torch.dot(gain, weight)),
             "loss_value": float(torch.dot(value_error, weight)),
             "loss_total": float(loss),
-            **({} if objective.clip_ratio is None else divergence(log_prob, acted, objective.clip_ratio, share)),
+            **{name: float(torch.dot(metric, share)) for name, metric in checked_metrics(terms, share).items()},
             **dict(zip(("entropy", "advantage", "batch_return", "value"), means.tolist(), strict=True)),
         }
 
 
-def divergence(log_prob: Tensor, acted: Tensor | None, clip_ratio: float, share: Tensor) -> dict[str, float]:
-    """How far a policy has moved from the one that acted, over samples `[B]` whose shares `[B]` add up to 1.
+#: Metrics of every loss.
+OWN_METRICS = ("loss_policy", "loss_value", "loss_total", "entropy", "advantage", "batch_return", "value")
+
+
+def check_terms(terms: LossTerms, weight: Tensor) -> None:
+    """Raises PluginError unless the terms are one number for each sample, like its weight; others are broadcast."""
+    if not isinstance(terms, LossTerms):
+        raise PluginError(f"the loss returns {type(terms).__name__}; it must return a3c_zoo.learning.LossTerms")
+    for name, term in (("policy_gain", terms.policy_gain), ("value_error", terms.value_error)):
+        _check_term(name, term, weight)
+
+
+def checked_metrics(terms: LossTerms, weight: Tensor) -> dict[str, Tensor]:
+    """The metrics of a loss, each `[B]`. Raises PluginError for others, and for names that every loss has."""
+    metrics = dict(terms.metrics())
+    for name, metric in metrics.items():
+        if name in OWN_METRICS:
+            raise PluginError(f"the loss returns a metric '{name}', a name that every loss has; choose another")
+        _check_term(f"metric '{name}'", metric, weight)
+    return metrics
+
+
+def _check_term(name: str, term: object, weight: Tensor) -> None:
+    if isinstance(term, Tensor) and term.shape == weight.shape and term.dtype == weight.dtype:
+        return
+    found = type(term).__name__
+    if isinstance(term, Tensor):
+        found = f"{str(term.dtype).removeprefix('torch.')} {list(term.shape)}"
+    raise PluginError(
+        f"the loss returns a {name} of {found}; it needs one number for each sample: float32 {list(weight.shape)}"
+    )
+
+
+def divergence(log_probs: Tensor, acted: Tensor, clip_ratio: float) -> dict[str, Tensor]:
+    """How far a policy has moved from the one that acted, for samples `[B]` with their log π(a|s) by both.
 
     Returns:
-        `approx_kl`: the mean of r − 1 − log r, which estimates KL(π_acted ‖ π) without bias and is never negative
-        (Schulman 2020, "Approximating KL divergence"). `clip_fraction`: the share of samples whose r is beyond 1 ± ε.
+        `approx_kl`: r − 1 − log r, whose mean estimates KL(π_acted ‖ π) without bias and is never negative (Schulman
+        2020, "Approximating KL divergence"). `clip_fraction`: 1 for a sample whose r is beyond 1 ± ε, else 0.
     """
-    assert acted is not None
-    difference = (log_prob - acted).clamp(max=LARGEST_LOG_RATIO)
+    difference = (log_probs - acted).clamp(max=LARGEST_LOG_RATIO)
     moved = difference.expm1()
-    is_beyond = (moved.abs() > clip_ratio).float()
-    return {
-        "approx_kl": float(torch.dot(moved - difference, share)),
-        "clip_fraction": float(torch.dot(is_beyond, share)),
-    }
+    return {"approx_kl": moved - difference, "clip_fraction": (moved.abs() > clip_ratio).float()}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.learning.actions import ActionDistribution
-from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.learning.networks import ActorCritic, in_training
 from a3c_zoo.learning.objective import Objective, advantages_and_returns, descend
 from a3c_zoo.learning.rollout import Rollout
 
@@ -68,7 +68,8 @@ def differentiate_samples(
     want_metrics: bool = False,
 ) -> dict[str, float]:
     """Adds the gradient of the loss over samples to the network's `.grad` tensors; see `differentiate`."""
-    logits, values = network.act(samples.observations)
+    with in_training(network):
+        logits, values = network.act(samples.observations)
     advantages, returns, valid = (tensor.numpy() for tensor in (samples.advantages, samples.returns, samples.valid))
     return descend(
         distribution,

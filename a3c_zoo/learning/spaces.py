@@ -15,7 +15,7 @@ from torch import Tensor
 
 from a3c_zoo.errors import ObservationError, UnsupportedSpaceError
 
-SUPPORTED = "Box (vectors, and an image by itself), Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of vectors"
+SUPPORTED = "Box (vectors and images), Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,14 @@ class Leaf:
         path: keys and numbers that lead to it. shape: its shape without batch axes.
         sizes: for integers that stand for one-hot vectors, how many values each has; empty for plain numbers.
         start: the first value of each such integer.
+        is_image: whether it is an image of bytes or bools, `[channels, height, width]` or `[height, width, channels]`.
     """
 
     path: tuple[str | int, ...]
     shape: tuple[int, ...]
     sizes: tuple[int, ...] = ()
     start: tuple[int, ...] = ()
+    is_image: bool = False
 
     @property
     def num_features(self) -> int:
@@ -67,19 +69,31 @@ class ObservationSpec:
     """How one observation is stored, and how networks get it.
 
     Attributes:
-        kind: "vector" or "image" (uint8, `[channels, height, width]`).
+        kind: "vector", "image" (`[channels, height, width]`, bytes or bools), or "mixed": a vector of several parts, at
+            least one of them an image.
         shape: shape as stored in a rollout, without batch axes.
         dtype: dtype as stored in a rollout.
         one_hot: number of classes if the stored integer stands for a one-hot vector, else 0.
         leaves: the parts of a stored vector, in the order of `gymnasium.spaces.flatten`; empty if observations are
             stored as they come.
+        is_turned: the environment gives an image as `[height, width, channels]`.
     """
 
-    kind: Literal["vector", "image"]
+    kind: Literal["vector", "image", "mixed"]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     one_hot: int = 0
     leaves: tuple[Leaf, ...] = ()
+    is_turned: bool = False
+
+    @property
+    def given_shape(self) -> tuple[int, ...]:
+        """The shape of one observation as the environment gives it, without batch axes, if it has no leaves."""
+        return (*self.shape[1:], self.shape[0]) if self.is_turned else self.shape
+
+    def turned(self, observations: NDArray[Any]) -> NDArray[Any]:
+        """Observations `[..., *given_shape]` as `[..., *shape]`: the channels of an image come first. No copy."""
+        return np.moveaxis(observations, -1, -3) if self.is_turned else observations
 
     @property
     def num_features(self) -> int:
@@ -140,15 +154,22 @@ class ObservationSpec:
 
     def state_dict(self) -> list[Any]:
         """As plain numbers, strings and lists."""
-        leaves = [[list(leaf.path), list(leaf.shape), list(leaf.sizes), list(leaf.start)] for leaf in self.leaves]
-        return [self.kind, list(self.shape), self.dtype.str, self.one_hot, *([leaves] if leaves else [])]
+        leaves = [
+            [list(leaf.path), list(leaf.shape), list(leaf.sizes), list(leaf.start), *([True] if leaf.is_image else [])]
+            for leaf in self.leaves
+        ]
+        rest = [leaves, True] if self.is_turned else [leaves] if leaves else []
+        return [self.kind, list(self.shape), self.dtype.str, self.one_hot, *rest]
 
     @classmethod
     def from_state_dict(cls, state: list[Any]) -> ObservationSpec:
         """From what `state_dict` returned."""
         kind, shape, dtype, one_hot, *rest = state
-        leaves = tuple(Leaf(*(tuple(each) for each in leaf)) for leaf in (rest[0] if rest else ()))
-        return cls(kind, tuple(shape), np.dtype(dtype), one_hot, leaves)
+        leaves = tuple(
+            Leaf(tuple(path), tuple(shape), tuple(sizes), tuple(start), bool(is_image))
+            for path, shape, sizes, start, *is_image in (rest[0] if rest else ())
+        )
+        return cls(kind, tuple(shape), np.dtype(dtype), one_hot, leaves, rest[1] if len(rest) > 1 else False)
 
 
 def row_of(observations: Any, n: int) -> Any:
@@ -164,22 +185,39 @@ def observation_spec(space: Space[Any]) -> ObservationSpec:
     """Returns the spec of a single environment's observation space.
 
     Raises:
-        UnsupportedSpaceError: for Dict and Tuple spaces with images, and spaces of no fixed size.
+        UnsupportedSpaceError: a space of no fixed size, or with a part of such a space.
     """
+    if isinstance(space, spaces.Box) and is_image(space):
+        turned, shape = channels_last(space.shape), space.shape
+        return ObservationSpec(
+            "image", (shape[2], *shape[:2]) if turned else tuple(shape), np.dtype(space.dtype), is_turned=turned
+        )
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
-        kind: Literal["vector", "image"] = "image" if _is_image(space) else "vector"
-        return ObservationSpec(kind, tuple(space.shape), np.dtype(space.dtype))
+        return ObservationSpec("vector", tuple(space.shape), np.dtype(space.dtype))
     if isinstance(space, spaces.Discrete) and int(space.start) == 0:
         return ObservationSpec("vector", (), np.dtype(space.dtype), one_hot=int(space.n))
     leaves = tuple(_leaves(space, (), space))
     size = sum(leaf.num_features for leaf in leaves)
     if not size:
         raise UnsupportedSpaceError(f"observation space {space} holds no numbers")
-    return ObservationSpec("vector", (size,), np.dtype(np.float32), leaves=leaves)
+    kind: Literal["vector", "mixed"] = "mixed" if any(leaf.is_image for leaf in leaves) else "vector"
+    return ObservationSpec(kind, (size,), np.dtype(np.float32), leaves=leaves)
 
 
-def _is_image(space: Any) -> bool:
-    return np.dtype(space.dtype) == np.uint8 and len(space.shape) == 3
+def is_image(space: Any) -> bool:
+    """Whether a Box holds images: three axes, bytes or bools."""
+    return np.dtype(space.dtype) in (np.uint8, np.bool_) and len(space.shape) == 3
+
+
+def channels_last(shape: tuple[int, ...]) -> bool:
+    """Whether the last axis of an image is that of the channels; otherwise it is the first.
+
+    Two axes of one length are height and width. If no two or all three are equal, the channels are the shortest axis.
+    """
+    first, second, third = shape
+    if first == second != third:
+        return True
+    return second != third and third < min(first, second)
 
 
 def _leaves(space: Space[Any], path: tuple[str | int, ...], whole: Space[Any]) -> Iterator[Leaf]:
@@ -190,8 +228,8 @@ def _leaves(space: Space[Any], path: tuple[str | int, ...], whole: Space[Any]) -
         case spaces.Tuple():
             for number, part in enumerate(space.spaces):
                 yield from _leaves(part, (*path, number), whole)
-        case spaces.Box() | spaces.MultiBinary() if not _is_image(space):
-            yield Leaf(path, tuple(space.shape))
+        case spaces.Box() | spaces.MultiBinary():
+            yield Leaf(path, tuple(space.shape), is_image=isinstance(space, spaces.Box) and is_image(space))
         case spaces.Discrete():
             yield Leaf(path, (), (int(space.n),), (int(space.start),))
         case spaces.MultiDiscrete():
@@ -199,6 +237,6 @@ def _leaves(space: Space[Any], path: tuple[str | int, ...], whole: Space[Any]) -
             yield Leaf(path, tuple(space.shape), sizes, start)
         case _:
             place = "/".join(map(str, path))
-            why = "is an image, which no vector can hold" if isinstance(space, spaces.Box) else "is not supported"
-            inner = f": its part '{place}' {why}" if path else " is not supported"
-            raise UnsupportedSpaceError(f"observation space {whole}{inner}; supported: {SUPPORTED}")
+            inner = f": its part '{place}', {type(space).__name__}, is not supported" if path else " is not supported"
+            cure = ". A wrapper can leave it out or replace it (env.wrappers)"
+            raise UnsupportedSpaceError(f"observation space {whole}{inner}; supported: {SUPPORTED}{cure}")

@@ -78,7 +78,7 @@ class Windows:
             values[: len(known) - 1] = known[1:]
             first = max(first, len(known) - 1)
         if first < len(values):
-            with torch.inference_mode():
+            with torch.no_grad():
                 ahead = value(rollout.observations[first + 1 :].flatten(0, 1))
             values[first:] = ahead.detach().numpy().reshape(values[first:].shape)
         return rollout.next_values(values, slice(None), value)

@@ -13,7 +13,10 @@ COMMANDS = (
     CommandEntry("play", "a3c_zoo.cli.play:command", "Watch a trained agent, or film it."),
     CommandEntry("plot", "a3c_zoo.cli.plot:command", "Draw the curves of runs."),
     CommandEntry("list", "a3c_zoo.cli.listing:command", "List environments, agents, plugins, runs and more."),
-    CommandEntry("show", "a3c_zoo.cli.show:command", "Show the hyperparameters that a run would use."),
+    CommandEntry("new-plugin", "a3c_zoo.cli.new_plugin:command", "Write a plugin to begin with."),
+    CommandEntry("check", "a3c_zoo.cli.check:command", "Check an environment, agent, network, set or plugin."),
+    CommandEntry("doctor", "a3c_zoo.cli.doctor:command", "Examine this machine and this installation."),
+    CommandEntry("show", "a3c_zoo.cli.show:command", "Show the values that a run would use, or a plugin."),
 )
 
 #: Class names of the action spaces that actor-critic agents support.
@@ -40,9 +43,10 @@ def _baseline(
 def _agent(
     name: str, config: str, description: str, one_environment: bool = False, module: str | None = None
 ) -> AgentEntry:
+    module = module or name.replace("-", "_")
     return AgentEntry(
         name,
-        run=f"a3c_zoo.agents.{module or name.replace('-', '_')}:run",
+        run=f"a3c_zoo.agents.{module}:run_{module}",
         load="a3c_zoo.agents.training:load",
         config=f"a3c_zoo.agents.configs:{config}",
         spaces=SPACES,
@@ -88,6 +92,13 @@ def zoo_networks() -> list[NetworkEntry]:
             name="textbook",
             factory="a3c_zoo.learning.mlp:Textbook",
             description="25 and 50 units, inputs scaled to length 1; the critic does not train the body",
+        ),
+        NetworkEntry(
+            name="mixed",
+            factory="a3c_zoo.learning.mixed_network:build_mixed",
+            config="a3c_zoo.learning.network_configs:MixedConfig",
+            inputs=("image", "mixed"),
+            description="images of any size and vectors together; small grids: 16 and 32 filters 3×3; 128 units",
         ),
         _image_network("a3c-ff", "filters: 16 8×8/4, 32 4×4/2; 256 units (A3C paper)"),
         _image_network("nature", "filters: 32 8×8/4, 64 4×4/2, 64 3×3/1; 512 units (DQN paper)"),

@@ -135,7 +135,7 @@ class NetworkEntry:
         factory: import string of `(spec: ObservationSpec, num_logits: int, config) -> ActorCritic`.
         config: import string of the pydantic model of the `network` section, a subclass of
             `a3c_zoo.config.NetworkConfig`.
-        inputs: the kinds of observations that it takes: "vector", "image".
+        inputs: the kinds of observations that it takes: "vector", "image", "mixed".
         description: one line for listings.
     """
 
@@ -153,7 +153,7 @@ class OptimizerEntry:
 
     Attributes:
         name: the value of `optimizer.name`.
-        factory: import string of a class with the interface of `a3c_zoo.learning.optimizers.Optimizer`:
+        factory: import string of a class with the interface of `a3c_zoo.learning.Optimizer`:
             `(parameters, moments, config)`, `moments(parameters, config)` and `apply(gradient, learning_rate)`.
         config: import string of the pydantic model of the `optimizer` section, a subclass of
             `a3c_zoo.config.OptimizerConfig`.
@@ -176,6 +176,31 @@ class HyperparamEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class HookEntry:
+    """Run hooks with settings, which a run chooses by name: `-o plugins.NAME.KEY=VALUE`.
+
+    Attributes:
+        name: the word after `plugins.` in a configuration.
+        hooks: import string of `(config) -> object`, often a class. It is called once for each session of a run that
+            has chosen it. The methods of the object that `hookimpl` marks are its run hooks.
+        config: import string of the pydantic model of its settings, a subclass of `a3c_zoo.config.HookConfig`.
+        on_by_default: every run has it, unless `plugins.NAME.enabled` is false. If not, a run has it that sets one of
+            its keys.
+        fatal: an error in a hook ends the run. False: the run goes on, as behind a logger whose server is away, and
+            `events.jsonl` says what failed. An error while the object is made always ends the command.
+        description: one line for listings.
+    """
+
+    name: str
+    hooks: ImportString
+    config: ImportString = "a3c_zoo.config:HookConfig"
+    on_by_default: bool = False
+    fatal: bool = True
+    description: str = ""
+    revision: int = ENTRY_REVISION
+
+
+@dataclass(frozen=True, slots=True)
 class CommandEntry:
     """A sub-command of `a3c-zoo`; its module is imported only when the command runs.
 
@@ -192,7 +217,7 @@ class CommandEntry:
 
 
 #: Anything a plugin can offer.
-Entry = EnvEntry | EnvFamily | AgentEntry | NetworkEntry | OptimizerEntry | HyperparamEntry | CommandEntry
+Entry = EnvEntry | EnvFamily | AgentEntry | NetworkEntry | OptimizerEntry | HyperparamEntry | HookEntry | CommandEntry
 
 
 def load_object(path: str) -> Any:

@@ -57,6 +57,11 @@ def zoo_hyperparams() -> Iterable[entries.HyperparamEntry]:  # type: ignore[empt
 
 
 @_hookspec
+def zoo_hooks() -> Iterable[entries.HookEntry]:  # type: ignore[empty-body]
+    """Offers run hooks with settings, which each run chooses by name."""
+
+
+@_hookspec
 def zoo_commands() -> Iterable[entries.CommandEntry]:  # type: ignore[empty-body]
     """Offers sub-commands of `a3c-zoo`."""
 

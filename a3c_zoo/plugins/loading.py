@@ -1,7 +1,8 @@
 """Loads plugins one at a time; a faulty one is reported by name, distribution and version, and left out whole.
 
-A plugin is an entry point of the group `a3c_zoo`. Each plugin is first registered with a plugin manager of its own,
-where its hooks are checked and its entries gathered. So each fault has one culprit, and nothing is half registered.
+A plugin is an entry point of the group `a3c_zoo`, or a file that the user names. Each plugin is first registered with a
+plugin manager of its own, where its hooks are checked and its entries gathered. So each fault has one culprit, and
+nothing is half registered.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import metadata
+from functools import partial
+from importlib import import_module, metadata
 from typing import Literal
 
 import pluggy
@@ -22,11 +25,14 @@ import pluggy
 from a3c_zoo.errors import PluginError, did_you_mean, one_line
 from a3c_zoo.plugins import hookspecs
 from a3c_zoo.plugins.entries import Entry
+from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.offers import KINDS, OFFERED_BY, as_list, check
 from a3c_zoo.version import __version__
 
 GROUP = "a3c_zoo"
 FIRST_PARTY_DISTRIBUTION = "a3c-zoo"
+#: The variable with the paths of plugin files, joined as those of PATH.
+PLUGIN_FILES = "A3C_ZOO_PLUGIN_FILES"
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))
 
@@ -40,14 +46,15 @@ class PluginInfo:
     """One plugin, for listings and error messages.
 
     Attributes:
-        name: the entry point's name.
+        name: the entry point's name; of a plugin file the name of its module.
         module: what the entry point names: `module` or `module:object`.
-        distribution, version: the package that declares the entry point.
+        distribution, version: the package that declares the entry point; of a plugin file its name, and "".
         first_party: whether it comes with a3c-zoo.
         hooks: the names of the hooks that it implements.
         import_s: duration of its import, in seconds.
-        fault: why it is left out, in one line; None if it is not faulty.
+        fault: why it is left out, in one line; None if it is not faulty. trace: the traceback of the fault, or "".
         status: "loaded", "faulty", or "blocked" by an environment variable. A blocked plugin is not imported.
+        file: path of a plugin file; "" for an installed plugin.
     """
 
     name: str
@@ -59,13 +66,16 @@ class PluginInfo:
     import_s: float = 0.0
     fault: str | None = None
     status: Literal["loaded", "blocked", "faulty"] = "loaded"
+    trace: str = ""
+    file: str = ""
 
     def __str__(self) -> str:
-        return f"plugin '{self.name}' ({self.distribution} {self.version})"
+        return f"plugin '{self.name}' ({f'{self.distribution} {self.version}'.strip()})"
 
-    def as_faulty(self, fault: str) -> PluginInfo:
-        """Returns the same plugin with this fault."""
-        return replace(self, fault=fault, status="faulty")
+    def as_faulty(self, fault: str, error: BaseException | None = None) -> PluginInfo:
+        """Returns the same plugin with this fault, and with the traceback of the error that showed it."""
+        trace = "" if error is None else "".join(traceback.format_exception(error))
+        return replace(self, fault=fault, status="faulty", trace=trace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,29 +89,38 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which plugins may load, by entry point name; unknown names are ignored.
+    """Which plugins may load, by entry point name.
 
     Attributes:
         disabled: plugins that may not load, first-party ones included (`A3C_ZOO_DISABLE_PLUGINS`).
         allowed: the only third-party plugins that may load; None: all (`A3C_ZOO_PLUGINS`).
+        files: paths of plugin files, which load in any case (`A3C_ZOO_PLUGIN_FILES`, `--plugin`).
     """
 
     disabled: frozenset[str] = frozenset()
     allowed: frozenset[str] | None = None
+    files: tuple[str, ...] = ()
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Selection:
-        """Reads both variables; an empty one disables, or allows, nothing."""
+        """Reads the variables; an empty one disables, allows or names nothing."""
         allowed = environ.get("A3C_ZOO_PLUGINS")
         return cls(
             disabled=_names(environ.get("A3C_ZOO_DISABLE_PLUGINS", "")),
             allowed=None if allowed is None else _names(allowed),
+            files=tuple(filter(None, environ.get(PLUGIN_FILES, "").split(os.pathsep))),
         )
 
-    def allows(self, info: PluginInfo) -> bool:
-        """Returns whether this plugin may load."""
-        allowed = info.first_party or self.allowed is None or info.name in self.allowed
-        return allowed and info.name not in self.disabled
+    def blocked_by(self, info: PluginInfo) -> str:
+        """Returns the environment variable that blocks a plugin; "" if it may load."""
+        if info.name in self.disabled:
+            return "A3C_ZOO_DISABLE_PLUGINS"
+        is_allowed = info.first_party or self.allowed is None or info.name in self.allowed
+        return "" if is_allowed else "A3C_ZOO_PLUGINS"
+
+    def unknown(self, plugins: Iterable[PluginInfo]) -> list[str]:
+        """Returns the names in `allowed` that no installed plugin has, sorted. They allow nothing."""
+        return sorted((self.allowed or frozenset()) - {info.name for info in plugins})
 
 
 def _names(text: str) -> frozenset[str]:
@@ -116,20 +135,37 @@ def new_manager() -> pluggy.PluginManager:
 
 
 def load_plugins(selection: Selection) -> Iterator[Plugin]:
-    """Yields every installed plugin: first-party ones first, the others by distribution and name."""
+    """Yields every plugin: first-party ones first, other installed ones by distribution and name, then plugin files."""
     points = [(_describe(point), point) for point in metadata.entry_points(group=GROUP)]
     points.sort(key=lambda each: (not each[0].first_party, each[0].distribution, each[0].name))
     seen: dict[str, PluginInfo] = {}
     for info, point in points:
         first = seen.setdefault(info.name, info)
-        if not selection.allows(info):
+        if selection.blocked_by(info):
             yield Plugin(replace(info, status="blocked"))
         elif first is not info:
             yield Plugin(info.as_faulty(f"has the same name as {first}"))
         else:
-            with contextlib.redirect_stdout(sys.stderr):  # a plugin's prints would damage the output of `--json`
-                plugin = _load(info, point)
-            yield plugin
+            yield _load(info, point.load)
+    for file in dict.fromkeys(map(os.path.abspath, selection.files)):
+        yield _load_file(file, seen)
+
+
+def _load_file(file: str, seen: dict[str, PluginInfo]) -> Plugin:
+    """Loads a plugin file, and adds it to the plugins that were seen."""
+    name = os.path.basename(file)
+    info = PluginInfo(os.path.splitext(name)[0], "", name, "", first_party=False, file=file)
+    first = seen.setdefault(info.name, info)
+    if first is not info:
+        return Plugin(info.as_faulty(f"has the same name as {f'{first.file}; rename one' if first.file else first}"))
+    try:
+        module = MODULE_FILES.add_plugin(file)
+    except PluginError as error:
+        return Plugin(info.as_faulty(str(error)))
+    plugin = _load(replace(info, module=module), partial(import_module, module))
+    if plugin.info.status == "loaded" and not plugin.info.hooks:
+        return Plugin(plugin.info.as_faulty("it defines nothing: it has no function that is marked with @hookimpl"))
+    return plugin
 
 
 def _describe(point: metadata.EntryPoint) -> PluginInfo:
@@ -139,27 +175,33 @@ def _describe(point: metadata.EntryPoint) -> PluginInfo:
     return PluginInfo(point.name, point.value, distribution, version, first_party)
 
 
-def _load(info: PluginInfo, point: metadata.EntryPoint) -> Plugin:
+def _load(info: PluginInfo, load: Callable[[], object]) -> Plugin:
+    """Loads and checks a plugin. What it prints goes to stderr, because it would damage the output of `--json`."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return _load_quietly(info, load)
+
+
+def _load_quietly(info: PluginInfo, load: Callable[[], object]) -> Plugin:
     started = time.perf_counter()
     try:
-        implementation: object = point.load()
+        implementation = load()
     except (Exception, SystemExit) as error:
         seconds = time.perf_counter() - started
         fault = _version_fault(info, error) or f"its import failed: {one_line(error)}"
-        return Plugin(replace(info.as_faulty(fault), import_s=seconds))
+        return Plugin(replace(info.as_faulty(fault, error), import_s=seconds))
     info = replace(info, import_s=time.perf_counter() - started)
     manager = new_manager()
     try:
-        info = replace(info, hooks=_check_hooks(manager, implementation))
+        info = replace(info, hooks=check_hooks(manager, implementation))
         offers = tuple(entry for hook in info.hooks if hook in OFFERED_BY for entry in _gather(manager, hook, info))
     except PluginError as error:
-        return Plugin(info.as_faulty(str(error)))
+        return Plugin(info.as_faulty(str(error), error.__cause__))
     except Exception as error:  # for example, an attribute that raises when it is read
-        return Plugin(info.as_faulty(f"it cannot be examined: {one_line(error)}"))
+        return Plugin(info.as_faulty(f"it cannot be examined: {one_line(error)}", error))
     return Plugin(info, implementation, offers)
 
 
-def _check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple[str, ...]:
+def check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple[str, ...]:
     """Registers the plugin with its own manager; returns the hooks that it implements, in order."""
     for name in (each for each in dir(implementation) if each.startswith("zoo_")):
         options = manager.parse_hookimpl_opts(implementation, name)
@@ -173,7 +215,8 @@ def _check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple
     hooks = {caller.name: caller.get_hookimpls() for caller in manager.get_hookcallers(implementation) or ()}
     for name, functions in hooks.items():
         if name not in HOOKS and not all(each.optionalhook for each in functions):
-            raise PluginError(f"there is no hook '{name}'.{did_you_mean(name, HOOKS)}")
+            cure = f"Or a newer a3c-zoo has it: pip install --upgrade {FIRST_PARTY_DISTRIBUTION}"
+            raise PluginError(f"a3c-zoo {__version__} has no hook '{name}'.{did_you_mean(name, HOOKS)} {cure}")
     return tuple(hook for hook in HOOKS if hook in hooks)
 
 

@@ -35,6 +35,7 @@ KINDS: dict[type[Entry], Kind] = {
     entries.NetworkEntry: Kind("zoo_networks", "network"),
     entries.OptimizerEntry: Kind("zoo_optimizers", "optimizer"),
     HyperparamEntry: Kind("zoo_hyperparams", "hyperparameter package", name_field="package"),
+    entries.HookEntry: Kind("zoo_hooks", "run hook"),
     entries.CommandEntry: Kind("zoo_commands", "command"),
 }
 
@@ -85,9 +86,14 @@ def check(hook: str, offer: Any) -> Entry:
     """
     if not isinstance(offer, OFFERED_BY[hook]):
         raise PluginError(f"{hook}() offers {_described(offer)} where {_expected(hook)} is expected")
-    if fault := _revision_fault(offer) or _field_fault(offer) or _name_fault(offer):
+    if fault := fault_of(offer):
         raise PluginError(f"{hook}() offers {fault}")
     return offer
+
+
+def fault_of(entry: Entry) -> str | None:
+    """Returns why an entry cannot be registered, None if it can."""
+    return _revision_fault(entry) or _field_fault(entry) or _name_fault(entry)
 
 
 def fault_of_resolved(family: EnvFamily, resolved: Any) -> str | None:

@@ -9,17 +9,22 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
-from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, type_and_message, unknown_name
+from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, one_line, type_and_message, unknown_name
 from a3c_zoo.plugins import entries
-from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry, EnvFamily, NetworkEntry, OptimizerEntry
-from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, load_plugins, new_manager
-from a3c_zoo.plugins.offers import fault_of_resolved, kind_of, name_of
+from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry, EnvFamily, HookEntry, NetworkEntry, OptimizerEntry
+from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, check_hooks, load_plugins, new_manager
+from a3c_zoo.plugins.module_files import MODULE_FILES
+from a3c_zoo.plugins.offers import OFFERED_BY, fault_of, fault_of_resolved, kind_of, name_of
 from a3c_zoo.plugins.run_hooks import RunHooks
 
 #: Only first-party plugins may offer these prefixes, even while the plugin that offers them is not loaded.
 RESERVED_PREFIXES = frozenset({"atari", "gym"})
+
+#: Stands for the plugin of an environment that a program gives.
+GIVEN = PluginInfo("python", "", "a3c_zoo.train", "", first_party=False)
 
 _E = TypeVar("_E", bound=Entry)
 
@@ -32,30 +37,29 @@ class Registry:
         agents: agents and baselines by name; `entry.kind` tells them apart.
         networks, optimizers, commands: entries by name.
         hyperparams: packages of hyperparameter sets by package name.
+        hooks: run hooks that a run chooses, by name.
         plugins: every plugin that was found, with its final status.
-        hooks: the run hooks of the loaded plugins.
     """
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self._entries: dict[tuple[str, str], tuple[Entry, PluginInfo]] = {}
-        manager = new_manager()
+        self._loaded: list[Plugin] = []
         found: list[PluginInfo] = []
         for plugin in plugins:
-            twin = plugin.implementation is not None and manager.get_name(plugin.implementation)
-            clash = f"is the same module as {twin}" if twin else self._clash(plugin)
+            clash = self._clash(plugin)
             found.append(plugin.info.as_faulty(clash) if clash else plugin.info)
             if plugin.implementation is not None and not clash:
                 self._entries |= {_key(entry): (entry, plugin.info) for entry in plugin.offers}
-                manager.register(plugin.implementation, name=str(plugin.info))
+                self._loaded.append(plugin)
         self.envs = self._by_name(EnvEntry)
         self.families = self._by_name(EnvFamily)
         self.agents = self._by_name(AgentEntry)
         self.networks = self._by_name(NetworkEntry)
         self.optimizers = self._by_name(OptimizerEntry)
         self.hyperparams = self._by_name(entries.HyperparamEntry)
+        self.hooks = self._by_name(entries.HookEntry)
         self.commands = self._by_name(entries.CommandEntry)
         self.plugins: tuple[PluginInfo, ...] = tuple(found)
-        self.hooks = RunHooks(manager)
 
     @property
     def faults(self) -> tuple[PluginInfo, ...]:
@@ -99,10 +103,52 @@ class Registry:
         """Returns the optimizer `name`. Raises UnknownNameError if there is none."""
         return self._find("optimizer", name, self.optimizers)
 
+    def give(self, env: EnvEntry, module: str) -> None:
+        """Adds an environment that a program gives, or replaces one that it gave before.
+
+        Args:
+            module: where its code lies.
+
+        Raises:
+            PluginError: the entry has a fault, or its name is taken.
+        """
+        if fault := fault_of(env):
+            raise PluginError(f"a3c_zoo.train was given {fault}")
+        _, owner = self._entries.get(_key(env), (env, GIVEN))
+        if owner.distribution != GIVEN.distribution:
+            raise PluginError(f"{owner} has another environment '{env.name}' than a3c_zoo.train was given; rename one")
+        self.envs[env.name] = env
+        self._entries[_key(env)] = env, replace(GIVEN, module=module)
+
+    def run_hooks(self, chosen: Mapping[str, object]) -> RunHooks:
+        """Returns the run hooks of all plugins, and makes those that a run has chosen.
+
+        Args:
+            chosen: name of a `HookEntry` → its settings, an instance of the model that the entry names.
+
+        Raises:
+            PluginError: hooks cannot be made; the message names them and their plugin.
+        """
+        manager, loggers = new_manager(), []
+        for plugin in self._loaded:
+            manager.register(plugin.implementation, name=str(plugin.info))
+        for name, settings in chosen.items():
+            entry = self.hooks[name]
+            title = f"run hook '{name}' of {self.owner(entry)}"
+            hooks = _make_hooks(entry, settings, title)
+            if not entry.fatal:
+                loggers.append(new_manager())
+            (manager if entry.fatal else loggers[-1]).register(hooks, name=title)
+        return RunHooks(manager, loggers)
+
     def owner(self, entry: Entry) -> PluginInfo:
         """Returns the plugin that offers an entry, or the family that an environment was resolved by."""
         namespace, name = _key(entry)
         return self._entries[namespace, name.partition(":")[0]][1]
+
+    def offers(self, plugin: PluginInfo) -> list[Entry]:
+        """Returns what a plugin offers; nothing if it is not loaded."""
+        return [entry for entry, owner in self._entries.values() if owner == plugin]
 
     def _by_name(self, kind: type[_E]) -> dict[str, _E]:
         return {name: entry for (_, name), (entry, _) in self._entries.items() if isinstance(entry, kind)}
@@ -118,7 +164,10 @@ class Registry:
         raise UnknownNameError(f"{error} (left out as faulty: {faulty}: a3c-zoo list plugins)") if faulty else error
 
     def _clash(self, plugin: Plugin) -> str | None:
-        """Returns why the plugin's names cannot be registered, None if they can."""
+        """Returns why the plugin cannot be registered, None if it can."""
+        for other in self._loaded:
+            if plugin.implementation is other.implementation:
+                return f"is the same module as {other.info}"
         own = set()
         for entry in plugin.offers:
             key = namespace, name = _key(entry)
@@ -146,6 +195,19 @@ class Registry:
         return resolved
 
 
+def _make_hooks(entry: HookEntry, settings: object, title: str) -> object:
+    try:
+        hooks: object = entries.load_object(entry.hooks)(settings)
+        found = check_hooks(new_manager(), hooks)
+    except (Exception, SystemExit) as error:
+        why = str(error) if isinstance(error, ZooError) else one_line(error)
+        raise PluginError(f"{title} cannot be made: {why}") from error
+    offering = [name for name in found if name in OFFERED_BY]
+    if offering or not found:
+        raise PluginError(f"{title} has {f'{offering[0]}, which is ' if offering else ''}no run hook")
+    return hooks
+
+
 def _key(entry: Entry) -> tuple[str, str]:
     return kind_of(entry).namespace, name_of(entry)
 
@@ -159,9 +221,24 @@ def imported_by(env_name: str) -> str:
     return "" if module in sys.modules else module
 
 
+def find_typed_module(env_name: str) -> None:
+    """Lets the module of a `gym:` name that the user has typed be found in the current folder, if it is there only."""
+    if env_name.startswith("gym:") and (module := imported_by(env_name)):
+        MODULE_FILES.add_from_current_folder(module)
+
+
 def load_registry(selection: Selection | None = None) -> Registry:
-    """Loads the plugins anew; by default `selection` comes from the environment variables."""
-    return Registry(load_plugins(Selection.from_environ() if selection is None else selection))
+    """Loads the plugins anew; by default `selection` comes from the environment variables.
+
+    Raises:
+        PluginError: a plugin file has a fault. The user has named it, so it is not left out.
+    """
+    registry = Registry(load_plugins(Selection.from_environ() if selection is None else selection))
+    for info in registry.faults:
+        if info.file:
+            traced = PluginError(f"its traceback:\n\n{info.trace.rstrip()}") if info.trace else None  # for --debug
+            raise PluginError(f"plugin file {info.file}: {info.fault}") from traced
+    return registry
 
 
 @functools.cache

@@ -40,7 +40,7 @@ class SourceDigests:
             entries: the run's environment, agent, network and optimizer.
         """
         packages = {"a3c_zoo"}
-        plugins = {each for each in registry.plugins if each.status == "loaded" and RUN_HOOKS & {*each.hooks}}
+        plugins = {*with_run_hooks(registry)}
         for entry in entries:
             packages |= _packages_named_by(entry)
             plugins.add(registry.owner(entry))
@@ -49,6 +49,11 @@ class SourceDigests:
         for package in packages - VERSIONED - self._digests.keys():
             self._digests[package] = digest_of(package)
         return {package: self._digests[package] for package in sorted(packages - VERSIONED)}
+
+
+def with_run_hooks(registry: Registry) -> list[PluginInfo]:
+    """The plugins that take part in every run: their hooks are called in it."""
+    return [each for each in registry.plugins if each.status == "loaded" and RUN_HOOKS & {*each.hooks}]
 
 
 def _packages_named_by(entry: Entry) -> set[str]:

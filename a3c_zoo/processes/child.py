@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from a3c_zoo.output import drop_lost_output
+from a3c_zoo.plugins.module_files import MODULE_FILES, ModuleFiles
 from a3c_zoo.processes.start import forget_safe_path, process_context, start_process, warm_up
 
 if sys.platform == "linux":
@@ -56,7 +57,7 @@ class ChildProcess:
         self.pipe, theirs = pipes
         lifeline, self._lifeline = context.Pipe(duplex=False)  # nothing is sent on it
         self.process: BaseProcess = context.Process(
-            target=_child_main, args=(lifeline, target, theirs, *args), name=name, daemon=True
+            target=_child_main, args=(MODULE_FILES, lifeline, target, theirs, *args), name=name, daemon=True
         )
         start_process(self.process)
         theirs.close()  # the child's copy must be the last, so that the pipe ends with the child
@@ -117,10 +118,13 @@ def signal_children(number: int) -> None:
         child.signal(number)
 
 
-def _child_main(lifeline: Connection, target: Callable[..., None], *args: Any) -> None:
+def _child_main(module_files: ModuleFiles, lifeline: Connection, target: Callable[..., None], *args: Any) -> None:
     """The child from its first line: leaves signals to the parent, ends with it, and lets torch use one thread.
 
     It leads a process group, so that what its environment starts can be ended with it.
+
+    Args:
+        module_files: unpickled before the other arguments, which can be of classes of its modules.
     """
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)

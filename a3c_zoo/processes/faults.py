@@ -106,9 +106,12 @@ def raise_fault(fault: Fault) -> None:
     raise fault.error
 
 
-def error_of(who: str, error: Exception | None, trace: str) -> Exception:
-    """What ends the run after a worker's exception: the exception itself if it is the user's to mend."""
+def error_of(who: str, error: Exception | None, line: str, trace: str) -> Exception:
+    """What ends the run after a worker's exception: the exception itself if it is the user's to mend.
+
+    line: the type and message of the exception.
+    """
     if error is None:
-        return WorkerError(f"{who} failed:\n\n{trace.rstrip()}")
+        return WorkerError(f"{who} failed: {line}\n\n{trace.rstrip()}")
     error.__cause__ = WorkerError(f"in {who}:\n\n{trace.rstrip()}")  # as `raise … from` does
     return error

@@ -93,6 +93,7 @@ class WorkerPool:
         self._timeout_s, self._next_pause, self._max_episodes = timeout_s, next_pause, max_episodes
         self._judge = judge
         self._num_collecting = len(counters.tensor) - has_learner
+        self._ticks_before = counters.ticks[: self._num_collecting]
         self._cells = torch.ones((len(counters.tensor), 3), dtype=torch.int64)
         share(self._cells)
         self._members: list[_Member] = []
@@ -132,6 +133,9 @@ class WorkerPool:
     def poll(self) -> list[Report]:
         self._look()
         reports, self._reports = self._reports, []
+        if not any(member.has_reported for member in self._members):  # a slow environment may need minutes for it
+            ticks = self._counters.ticks[: self._num_collecting] - self._ticks_before
+            reports.append(Report(first_rollout=int(ticks.max())))
         return reports
 
     def _look(self) -> None:
@@ -160,7 +164,7 @@ class WorkerPool:
             is_early = not (member.has_reported or member.is_successor)
             is_successor = member.is_successor
             fault = self._fault(
-                rank, error_of(self._name(rank), error, trace), f"failed: {line}", trace, is_early, is_successor
+                rank, error_of(self._name(rank), error, line, trace), f"failed: {line}", trace, is_early, is_successor
             )
             raise _FailedError(fault)
         if kind == "ready":

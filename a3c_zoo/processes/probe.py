@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 
 from a3c_zoo import errors
 from a3c_zoo.config import Config
-from a3c_zoo.errors import PluginError, WorkerError, ZooError
+from a3c_zoo.errors import PluginError, WorkerError, ZooError, type_and_message
 from a3c_zoo.learning.model import Spaces, probe_spaces
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.child import ChildProcess, end_children
@@ -69,5 +69,6 @@ def _described(error: BaseException, name: str) -> dict[str, object]:
     kind = next((each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__), "")
     text, trace = str(error), traceback.format_exc()
     if not isinstance(error, ZooError):
-        kind, text = WorkerError.__name__, f"the spaces of environment '{name}' cannot be read:\n\n{trace.rstrip()}"
+        line, kind = type_and_message(error), WorkerError.__name__
+        text = f"the spaces of environment '{name}' cannot be read: {line}\n\n{trace.rstrip()}"
     return {"kind": kind, "text": text, "notes": getattr(error, "__notes__", []), "trace": trace}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ZooError
-from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
 from a3c_zoo.records import Evaluation, Outcome, Policy
 from a3c_zoo.runs.checkpoints import load_policy_state
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
@@ -18,11 +19,16 @@ from a3c_zoo.runs.train import train_new, train_on
 from a3c_zoo.seeds import USER_EVALUATIONS
 
 if TYPE_CHECKING:
+    from a3c_zoo.learning.function_env import EnvFunction
     from a3c_zoo.runs.evaluation import EpisodesToPlay, Scene
 
 
+#: A name; or an entry, or what makes one environment.
+Environment: TypeAlias = "str | EnvEntry | EnvFunction"
+
+
 def train(
-    env: str | None = None,
+    env: Environment | None = None,
     *,
     agent: str | None = None,
     hyperparams: str | Path | None = None,
@@ -47,7 +53,8 @@ def train(
     In a script, call it below `if __name__ == "__main__":`; workers import the script.
 
     Args:
-        env, agent: names. By default the agent is the environment's; with `resume` both are the run's.
+        env: a name; or an entry, or a function or class that makes one `gymnasium.Env`, which workers can import.
+        agent: a name; by default the environment's. With `resume` both are the run's.
         hyperparams: name of a set in place of the default one, or a YAML file on top of it.
         overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
         workers, device, seed, steps, episodes, time_limit_s, stop_return: keys of the `run` section with these names.
@@ -72,6 +79,26 @@ def train(
     return train_new(RunSetup.of(registry, config, serial), folder, name, observer)
 
 
+def _name_of(env: Environment | None) -> str | None:
+    """The name of an environment that a user types, or a program gives. The registry then knows one that is given."""
+    if env is None:
+        return None
+    if isinstance(env, str):
+        find_typed_module(env)
+        return env
+    registry = get_registry()
+    if isinstance(env, EnvEntry):
+        module = str(env.factory or env.env_id)
+    else:
+        from a3c_zoo.learning.function_env import entry_of
+
+        env = entry_of(env)
+        module = env.kwargs["function"]
+    if registry.envs.get(env.name) != env:
+        registry.give(env, module)
+    return env.name
+
+
 def _refuse_without_resume(trust: bool, checkpoint: str | int | None) -> None:
     """Raises ZooError for an option that has a meaning only with `resume`."""
     refuse_trust(trust, "--resume")
@@ -81,18 +108,18 @@ def _refuse_without_resume(trust: bool, checkpoint: str | int | None) -> None:
 
 def _config(
     registry: Registry,
-    env: str | None,
+    env: Environment | None,
     agent: str | None,
     hyperparams: str | Path | None,
     overrides: Mapping[str, Any] | Sequence[str],
     flags: Mapping[str, tuple[Any, str]],
 ) -> Config:
     """The configuration of a fresh run; arguments as in `train`."""
-    if env is None:
+    if (env_name := _name_of(env)) is None:
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
     if isinstance(overrides, Mapping):  # as on the command line, where None is written as in YAML
         overrides = [f"{key}={'null' if value is None else value}" for key, value in overrides.items()]
-    entry, chosen = registry.env(env), None if hyperparams is None else str(hyperparams)
+    entry, chosen = registry.env(env_name), None if hyperparams is None else str(hyperparams)
     agent_entry = registry.agent(agent or entry.default_agent)
     return resolve_config(registry, entry, agent_entry, hyperparams=chosen, overrides=overrides, flags=flags)
 
@@ -106,27 +133,35 @@ def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
     }
 
 
-def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: str | None) -> RunDirectory:
+def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: Environment | None) -> RunDirectory:
     """The run to go on with. Raises ZooError if it trains another environment than `env`."""
     directory = find_run(resume, runs_dir, trust)
-    if env is not None and env != (started_as := directory.meta()["env"]):
-        raise ZooError(f"run {directory.path.name} trains '{started_as}', not '{env}'")
+    env_name, started_as = _name_of(env), directory.meta()["env"]
+    if env_name not in (None, started_as):
+        raise ZooError(f"run {directory.path.name} trains '{started_as}', not '{env_name}'")
     return directory
 
 
 def load_agent(
-    run: str | Path, *, checkpoint: str = "final", runs_dir: str | Path = DEFAULT_RUNS_DIR, trust: bool = False
+    run: str | Path,
+    *,
+    env: EnvEntry | EnvFunction | None = None,
+    checkpoint: str = "final",
+    runs_dir: str | Path = DEFAULT_RUNS_DIR,
+    trust: bool = False,
 ) -> Policy:
     """Loads the trained policy of a run, to act with: `load_agent(run).predict(observation)`.
 
     Args:
         run: a run directory, or the name of one within `runs_dir`.
+        env: what was given to `train`, if it was no name and another program trained the run.
         checkpoint: "final" for the newest, "best" for the evaluator's best, or the number of steps of another.
         trust: as in `train`.
 
     Raises:
         RunDirectoryError: there is no such run or checkpoint, or it is damaged.
     """
+    _name_of(env)
     return _load(run, checkpoint, runs_dir, trust)[0]
 
 

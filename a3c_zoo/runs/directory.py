@@ -20,6 +20,7 @@ from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean
 from a3c_zoo.files import fields_of, read_json, replace_file
 from a3c_zoo.hardware import available_cores, cpu_model
 from a3c_zoo.records import Evaluation, Outcome
+from a3c_zoo.runs.needed_plugins import what_is_missing
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
@@ -33,9 +34,9 @@ TIMING_FILE: Final = "timing.json"
 #: How long a lock that is taken is tried again, in seconds: others who look whether a run lives hold it for a moment.
 LOCK_PATIENCE_S = 0.1
 #: Keys of meta.json, and the type of their values.
-_META_TYPES = {"env": str, "agent": str, "serial": bool, "seed": int, "started": str, "command": list} | dict.fromkeys(
-    ("plugins", "versions", "host", "sources"), dict
-)
+_META_TYPES = {"env": str, "agent": str, "serial": bool, "seed": int, "started": str}
+_META_TYPES |= {"command": list, "plugin_files": list}
+_META_TYPES |= dict.fromkeys(("plugins", "versions", "host", "sources"), dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +167,27 @@ class RunDirectory:
                 raise RunDirectoryError(f"{folder} is damaged: it is no folder")
         return meta
 
-    def config(self, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None) -> Config:
-        """The run's configuration. flags: "section.key" → a value that replaces it, and the flag that gave it.
+    def config(
+        self, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None, with_hooks: bool = False
+    ) -> Config:
+        """The run's configuration, to play with, or to go on training (`with_hooks`).
+
+        Args:
+            flags: "section.key" → a value that replaces it, and the flag that gave it.
 
         Raises:
-            ZooError: it is damaged, or it names a module to import and the run is not trusted.
+            ZooError: it is damaged; or it names a module to import and the run is not trusted; or a plugin that it
+                needs is not there.
         """
         from a3c_zoo.config.sets import load_config
 
-        self.meta()
-        return load_config(self.config_file, registry, flags, self.is_trusted, self.doubt)
+        meta = self.meta()
+        try:
+            return load_config(self.config_file, registry, flags, self.is_trusted, self.doubt, with_hooks)
+        except ZooError as error:
+            if missing := what_is_missing(self.path.name, meta, registry, self.is_trusted):
+                raise missing from error
+            raise
 
     def write_outcome(self, outcome: Outcome) -> None:
         """Writes outcome.json."""

@@ -28,6 +28,7 @@ class RunProgress:
     Attributes:
         steps: agent steps. episodes: finished episodes. updates: optimizer steps. metrics: the newest value of each.
         skipped: updates of this session that were not made, because their gradient was not finite.
+        first_rollout: see `Progress`.
         returns, lengths: those of the last 100 episodes, in the order in which they ended.
     """
 
@@ -37,7 +38,7 @@ class RunProgress:
         self.returns: deque[float] = deque(saved.window.returns if saved else (), WINDOW)
         self.lengths: deque[int] = deque(saved.window.lengths if saved else (), WINDOW)
         self.metrics: dict[str, float] = {}
-        self.skipped = 0
+        self.skipped = self.first_rollout = 0
         self._speeds: deque[tuple[float, int]] = deque()  # (training seconds, steps) of the last seconds
 
     def add(self, reports: Sequence[Report], episodes: Sequence[Episode]) -> None:
@@ -51,6 +52,7 @@ class RunProgress:
             self.updates = max(self.updates, int(report.updates))
             self.metrics.update(report.metrics)
             self.skipped += report.skipped
+            self.first_rollout = report.first_rollout
         if self.skipped:
             self.metrics["skipped_updates"] = self.skipped
 
@@ -78,6 +80,7 @@ class RunProgress:
             window=len(self.returns),
             metrics=self.metrics,
             evaluator=evaluator,
+            first_rollout=self.first_rollout,
         )
 
 
@@ -87,7 +90,7 @@ class Stopping:
     Attributes:
         target: mean return of the last 100 episodes at which the run is checked; None if it never is.
         evaluation: the newest solved check. evaluations: solved checks so far, in all sessions.
-        next_check: episodes at which the next check may come. plugin_stop: why a plugin wants the run to end.
+        next_check: episodes at which the next check may come.
         ended: why the run has ended, and more about it; None while it goes on.
     """
 
@@ -101,7 +104,6 @@ class Stopping:
         self.evaluation: Evaluation | None = saved.evaluation if saved else None
         self.evaluations = saved.evaluations if saved else 0
         self.next_check = saved.next_check if saved else WINDOW
-        self.plugin_stop: str | None = None
         self.ended: tuple[Reason, str] | None = None
 
     def why(self) -> tuple[Reason, str] | None:
@@ -115,7 +117,7 @@ class Stopping:
             return "episodes", f"{run.episodes:,} episodes done"
         if self.is_time_over():
             return "time-limit", f"{run.time_limit_s:g} s are over"
-        return ("plugin", self.plugin_stop) if self.plugin_stop else None
+        return ("plugin", self._watch.stop.plugin) if self._watch.stop.plugin else None
 
     def is_time_over(self) -> bool:
         """Whether the run's time limit is reached."""

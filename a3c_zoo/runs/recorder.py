@@ -198,7 +198,8 @@ class Publisher:
 
     def __init__(self, directory: RunDirectory, setup: RunSetup, watch: Watch, saved: RunState | None) -> None:
         config = setup.config
-        self._watch, self.hooks = watch, setup.registry.hooks
+        self._watch, self.hooks = watch, watch.hooks
+        self.hooks.on_failure = lambda line: self.event(self._published[0], "hook_failed", line, {})
         self.run = RunInfo(directory.path, config.env_name, config.agent_name, config)
         self._monitor = Monitor(directory.path / "monitor.csv", saved.monitor_position if saved else None)
         self._tensorboard = TensorBoard(directory.path / "tensorboard", saved.steps + 1 if saved else None)

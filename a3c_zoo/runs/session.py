@@ -186,7 +186,8 @@ class Session:
 
     def _publish(self, force: bool) -> None:
         progress = self._progress.now(self._evaluator.result if self._evaluator else None)
-        self._stopping.plugin_stop = self._publisher.metrics(progress, force) or self._stopping.plugin_stop
+        reason = self._publisher.metrics(progress, force)
+        self._watch.stop.plugin = self._watch.stop.plugin or reason or ""
 
     def _save_if_possible(self, snapshot: Snapshot) -> None:
         """Saves. If the disk refuses the checkpoint, training goes on, but the run does not end before it is written.

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from a3c_zoo.config import Config, RunConfig
-from a3c_zoo.config.sets import entries_of, plugins_of
+from a3c_zoo.config.provenance import plugin_versions, plugins_of
+from a3c_zoo.config.sets import entries_of
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.plugins.run_hooks import RunHooks
 from a3c_zoo.plugins.sources import SourceDigests
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.records import Progress
@@ -54,6 +56,8 @@ class RunSetup:
 
     def meta(self) -> dict[str, Any]:
         """What meta.json holds."""
+        machine = describe_host()
+        machine["versions"] |= plugin_versions(self.registry, self.config)
         return {
             "format": RUN_FORMAT,
             "env": self.config.env_name,
@@ -62,11 +66,16 @@ class RunSetup:
             "serial": self.serial,
             "seed": self.config.run.seed,
             "plugins": plugins_of(self.registry, self.config),
+            "plugin_files": [info.file for info in self.registry.plugins if info.file],
             "sources": SourceDigests().of(self.registry, entries_of(self.registry, self.config).values()),
             "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
             "command": sys.argv,
-            **describe_host(),
+            **machine,
         }
+
+    def run_hooks(self) -> RunHooks:
+        """The run hooks of a session. Raises PluginError if some cannot be made."""
+        return self.registry.run_hooks({name: each for name, each in self.config.plugins.items() if each.enabled})
 
     def warm_up(self) -> None:
         """Starts the fork server if there will be processes, and refuses a device that is not there."""
@@ -100,9 +109,10 @@ class SilentObserver(Observer):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What goes along with one session: who is told, who may stop it, its seconds and its costs."""
+    """What goes along with one session: who is told, who may stop it, its run hooks, its seconds and its costs."""
 
     observer: Observer
     stop: StopRequest
+    hooks: RunHooks
     clock: Clock = field(default_factory=Clock)
     meter: Meter = field(default_factory=Meter)

@@ -24,15 +24,16 @@ class StopEvaluationError(Exception):
 
 @dataclass(slots=True)
 class StopRequest:
-    """What a signal handler tells the run.
+    """What a signal handler, or a plugin, tells the run. It outlives the sessions of the run.
 
     Attributes:
-        detail: the first signal in words, "" before any.
+        detail: the first signal in words, "" before any. plugin: the first reason of a plugin, "" before any.
         interrupts: whether the first signal raises KeyboardInterrupt at once, because no rollout boundary will come.
         is_over: whether the run has ended; signals then change nothing any more.
     """
 
     detail: str = ""
+    plugin: str = ""
     interrupts: bool = False
     is_over: bool = False
     _raised_s: float = -CLEANUP_S

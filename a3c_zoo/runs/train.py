@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.config.sets import dump_config
-from a3c_zoo.errors import CrewLostError, RunDirectoryError, ZooError
+from a3c_zoo.errors import CrewLostError, RunDirectoryError, ZooError, first_line
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.processes.faults import Allowance
@@ -32,7 +32,7 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
     clock = Clock()
     with stop_on_signals() as stop, ExitStack() as stack:
         setup.warm_up()
-        watch = Watch(observer, stop, clock)
+        watch = Watch(observer, stop, setup.run_hooks(), clock)
         directory = RunDirectory.create(runs_dir, setup.config, setup.meta(), name)
         stack.callback(directory.unlock)
         return _train(setup, directory, None, [], watch)
@@ -64,9 +64,9 @@ def train_on(
     with stop_on_signals() as stop, ExitStack() as stack:
         directory.lock()
         stack.callback(directory.unlock)
-        setup = RunSetup.of(registry, directory.config(registry, flags), directory.meta()["serial"])
+        setup = RunSetup.of(registry, directory.config(registry, flags, with_hooks=True), directory.meta()["serial"])
         setup.warm_up()
-        watch = Watch(observer, stop, clock)
+        watch = Watch(observer, stop, setup.run_hooks(), clock)
         remove_leftovers(directory)
         saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint))
         if flags:
@@ -100,7 +100,7 @@ def _train(
                 raise error from None
             reason = f"{error} ({allowance.used} of {allowance.most} restarts in an hour)"
             events.append(("restarted", f"going on from step {saved.state.steps:,}: {reason}"))
-            watch = Watch(watch.observer, watch.stop)
+            watch = Watch(watch.observer, watch.stop, setup.run_hooks())
             watch.stop.is_over = watch.stop.interrupts = False
 
 
@@ -145,7 +145,7 @@ def _run_agent(setup: RunSetup, session: Session, stop: StopRequest) -> Outcome:
     except Exception as error:
         stop.is_over = True
         try:
-            session.finish("error", (str(error).strip() or type(error).__name__).splitlines()[0])
+            session.finish("error", first_line(error))
         except ZooError as second:  # the first error matters more
             error.add_note(f"(and the run could not be ended properly: {second})")
         raise

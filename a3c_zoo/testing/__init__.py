@@ -1,12 +1,14 @@
-"""For the tests of plugins: temporary distributions, and a check of environments."""
+"""For the tests of plugins: temporary distributions, and checks of environments, agents and networks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from a3c_zoo.testing.agent_checks import check_agent
 from a3c_zoo.testing.conformance import check_env
+from a3c_zoo.testing.network_checks import check_network
 
-__all__ = ["check_env", "plugin_distribution"]
+__all__ = ["check_agent", "check_env", "check_network", "plugin_distribution"]
 
 
 def plugin_distribution(

@@ -14,14 +14,19 @@ from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
+from gymnasium.vector import AsyncVectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from a3c_zoo.config import EnvConfig
+from a3c_zoo.config import EnvConfig, Section
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
 from a3c_zoo.plugins import offers
-from a3c_zoo.plugins.entries import EnvEntry, load_object
-from a3c_zoo.testing.subject import Subject, Trajectory
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, HookEntry, NetworkEntry, OptimizerEntry, load_object
+from a3c_zoo.testing.findings import Findings
+from a3c_zoo.testing.subject import Subject, Trajectory, equal_rows, shown
+
+CURE_AUTORESET = "do what metadata['autoreset_mode'] says after the end of an episode"
+CURE_RANDOM = "take every random number from self.np_random, which reset(seed) seeds"
 
 
 def check_env(
@@ -38,66 +43,92 @@ def check_env(
     Raises:
         AssertionError: with one line on the first fault.
     """
-    config = _check_entry(entry, config)
+    findings = Findings(f"environment '{entry.name}'", raises=True)
+    config = check_env_entry(entry, config, findings)
     for n in num_envs:
-        subject = Subject(entry, config, n)
-        with subject.made():
-            _check_spaces(subject)
-        actions = _random_actions(subject, steps, seed=0)
-        trajectory = subject.new_trajectory(actions, seed=1)
-        subject.expect(
-            trajectory.ended.any(),
-            f"no episode ended within {steps} steps of random actions; let check_env play more `steps`, or a "
-            "`config` with shorter episodes",
-        )
-        _check_seeding(subject, actions, trajectory)
-        if subject.mode == "NextStep":
-            _check_ignored_step(subject, actions, trajectory)
-        _check_new_episodes(subject, trajectory)
-        _check_state(subject, actions, trajectory)
+        check_contract(Subject(entry, config, n, findings), steps)
 
 
-def _check_entry(entry: EnvEntry, config: EnvConfig | None) -> EnvConfig:
-    """Checks the entry; returns the configuration of the environment."""
-    if ":" not in entry.name:  # the registry checks the names that families resolve
-        try:
-            offers.check("zoo_envs", entry)
-        except PluginError as error:
-            raise AssertionError(f"environment '{entry.name}': a3c-zoo refuses its entry: {error}") from error
-    is_callable = entry.factory is None or callable(_load(entry, "factory", entry.factory))
-    _expect(entry, is_callable, f"factory '{entry.factory}' is not callable")
-    model: Any = _load(entry, "config", entry.config)
-    _expect(
-        entry,
-        isinstance(model, type) and issubclass(model, EnvConfig),
-        f"config '{entry.config}' must be a subclass of a3c_zoo.config.EnvConfig",
+def check_contract(subject: Subject, steps: int) -> None:
+    """Checks one number of environments. Raises CheckFailedError if a fault does not let the check go on."""
+    with subject.made():
+        _check_spaces(subject)
+    actions = random_actions(subject, steps, seed=0)
+    trajectory = subject.new_trajectory(actions, seed=1)
+    subject.expect(
+        trajectory.ended.any(),
+        "episodes",
+        f"no episode ended within {steps} steps of random actions",
+        "let check_env play more `steps`, or give it a `config` with shorter episodes; or add a time limit",
     )
-    own = {key: field for key, field in model.model_fields.items() if key not in EnvConfig.model_fields}
-    for key, field in own.items():
-        _expect(entry, bool(field.description), f"key '{key}' of {model.__name__} has no description")
-        _expect(entry, not field.is_required(), f"key '{key}' of {model.__name__} has no default")
-    both = sorted(own.keys() & entry.kwargs.keys())
-    _expect(entry, not both, f"kwargs has {both}, which the configuration has too, and would override")
-    _expect(entry, config is None or isinstance(config, model), f"the config given is no {model.__name__}")
+    _check_flags(subject, trajectory)
+    _check_seeding(subject, actions, trajectory)
+    if subject.mode == "NextStep":
+        _check_ignored_step(subject, actions, trajectory)
+    _check_new_episodes(subject, trajectory)
+    _check_state(subject, actions, trajectory)
+
+
+def check_entry(
+    entry: EnvEntry | AgentEntry | NetworkEntry | OptimizerEntry | HookEntry,
+    hook: str,
+    base: type[Section],
+    findings: Findings,
+    **factories: str | None,
+) -> Any:
+    """Checks an entry, its import strings and its configuration's keys; returns the model of its section.
+
+    Args:
+        hook: offers the entry. base: of its configuration. factories: field → import string of something callable.
+
+    Raises:
+        CheckFailedError: the configuration's model cannot be used.
+    """
+    name = offers.name_of(entry)
+    if ":" not in name:  # the registry checks the names that families resolve
+        try:
+            offers.check(hook, entry)
+        except PluginError as error:
+            findings.stop("entry", f"a3c-zoo refuses its entry: {error}", "correct the entry", error)
+    for field, path in factories.items():
+        if path is not None and not callable(_load(findings, field, path)):
+            findings.problem("entry", f"{field} '{path}' is not callable", "name a class or a function")
+    path = entry.config
+    model: Any = _load(findings, "config", path)
+    if not (isinstance(model, type) and issubclass(model, base)):
+        message = f"config '{path}' must be a subclass of a3c_zoo.config.{base.__name__}"
+        findings.stop("configuration", message, f"derive it from {base.__name__}")
+    for key, field_info in model.model_fields.items():
+        if key in base.model_fields:
+            continue
+        what, cure = f"key '{key}' of {model.__name__}", "Field(DEFAULT, description=...)"
+        findings.expect(field_info.description, "configuration", f"{what} has no description", cure)
+        findings.expect(not field_info.is_required(), "configuration", f"{what} has no default", f"give it one: {cure}")
+    return model
+
+
+def check_env_entry(entry: EnvEntry, config: EnvConfig | None, findings: Findings) -> EnvConfig:
+    """Checks the entry of an environment; returns its configuration. Raises as `check_entry`."""
+    model = check_entry(entry, "zoo_envs", EnvConfig, findings, factory=entry.factory)
+    both = sorted((model.model_fields.keys() - EnvConfig.model_fields.keys()) & entry.kwargs.keys())
+    message = f"kwargs has {both}, which the configuration has too, and would override"
+    findings.expect(not both, "configuration", message, "leave them out of EnvEntry.kwargs")
+    if config is not None and not isinstance(config, model):
+        findings.stop("configuration", f"the config given is no {model.__name__}", f"give a {model.__name__}")
     chosen: EnvConfig = model() if config is None else config
     return chosen
 
 
-def _expect(entry: EnvEntry, condition: bool, message: str) -> None:
-    if not condition:
-        raise AssertionError(f"environment '{entry.name}': {message}")
-
-
-def _load(entry: EnvEntry, field: str, path: str) -> Any:
+def _load(findings: Findings, field: str, path: str) -> Any:
     try:
         return load_object(path)
     except Exception as error:
-        place = f"environment '{entry.name}': {field} '{path}'"
-        raise AssertionError(f"{place} cannot be imported: {type_and_message(error)}") from error
+        cure = "correct the import string, or the module that it names"
+        findings.stop("entry", f"{field} '{path}' cannot be imported: {type_and_message(error)}", cure, error)
 
 
-def _random_actions(subject: Subject, steps: int, seed: int) -> NDArray[Any]:
-    """Random actions `[T, N, ...]`."""
+def random_actions(subject: Subject, steps: int, seed: int) -> NDArray[Any]:
+    """Random actions `[T, N, ...]` for the environment that was made last."""
     space: Any = subject.env.action_space
     space.seed(seed)
     return np.stack([space.sample() for _ in range(steps)])
@@ -109,42 +140,83 @@ def _check_spaces(subject: Subject) -> None:
 
     env = subject.env
     for name in ("observation_space", "action_space", "single_observation_space", "single_action_space"):
-        subject.expect(hasattr(env, name), f"it has no {name}")
+        if not hasattr(env, name):
+            subject.fail("spaces", f"it has no {name}", "set all four spaces in __init__")
     for single, make_spec in (("observation_space", observation_spec), ("action_space", action_distribution)):
         space = getattr(env, f"single_{single}")
         try:
             make_spec(space)
         except ZooError as error:
-            subject.fail(str(error), error)
+            subject.fail("spaces", str(error), "wrap the environment: gymnasium.wrappers", error)
         batched, found = batch_space(space, subject.num_envs), getattr(env, single)
-        subject.expect(found == batched, f"{single} is {found}; batch_space(single_{single}, num_envs) is {batched}")
+        cure = f"self.{single} = batch_space(self.single_{single}, num_envs)"
+        message = f"{single} is {found}; batch_space(single_{single}, num_envs) is {batched}"
+        subject.expect(found == batched, "spaces", message, cure)
+    mode: Any = getattr(env, "autoreset_mode", None) or (env.metadata or {}).get("autoreset_mode")
+    message = f"metadata['autoreset_mode'] is the string {mode!r}, which Gymnasium's wrappers refuse"
+    cure = "use gymnasium.vector.AutoresetMode, such as AutoresetMode.NEXT_STEP"
+    subject.expect(not isinstance(mode, str), "autoreset", message, cure)
+    message = "it is an AsyncVectorEnv, whose processes no worker may start: workers are the processes already"
+    cure = "use gymnasium.vector.SyncVectorEnv"
+    subject.expect(not isinstance(env.unwrapped, AsyncVectorEnv), "workers", message, cure)
+    subject.take_spaces()
+
+
+def _check_flags(subject: Subject, trajectory: Trajectory) -> None:
+    """Steps that report both flags: learning takes them for terminations."""
+    terminated, truncated = (trajectory.steps[name] for name in ("terminated", "truncated"))
+    both, cure = terminated & truncated, "truncated = is_over_time and not terminated"
+    if both.any() and (terminated == truncated).all():
+        message = "terminated and truncated are always equal; learning cannot tell a time limit from an end of the task"
+        subject.problem("flags", message, cure)
+    elif both.any():
+        step = int(both.any(axis=1).argmax())
+        message = f"step {step} is both terminated and truncated; learning takes it for a termination"
+        subject.warn("flags", message, cure)
 
 
 def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
+    check, cure = "seeding", _seeding_cure(subject)
     subject.expect_equal(
+        check,
         trajectory,
         subject.new_trajectory(actions, seed=1),
-        "two new environments after reset(seed=1) and the same actions differ {where}: "
-        "take every random number from self.np_random, which reset(seed) seeds",
+        "two new environments after reset(seed=1) and the same actions differ {where}",
+        cure,
     )
     with subject.made():
         subject.trajectory(actions, subject.reset(2))
         subject.expect_equal(
+            check,
             trajectory,
             subject.trajectory(actions, subject.reset(1)),
-            "after reset(seed=1), an environment that was used before differs {where} from a new one: "
-            "reset must forget everything",
+            "after reset(seed=1), an environment that was used before differs {where} from a new one",
+            f"reset must forget everything; {cure}",
         )
         if subject.trajectory(actions, subject.reset(None)).first_difference(trajectory) is None:
             return  # nothing is random
     subject.expect(
         subject.new_trajectory(actions, seed=2).first_difference(trajectory) is not None,
+        check,
         "it is random, but reset(seed=1) and reset(seed=2) give the same episodes: the seed is ignored",
+        cure,
     )
     if subject.num_envs > 1:
         same = subject.new_trajectory(np.repeat(actions[:, :1], subject.num_envs, axis=1), seed=1)
-        alike = all((array == array[:, :1]).all() for array in (same.observations, same.steps))
-        subject.expect(not alike, "all environments play the same episodes: each needs random numbers of its own")
+        alike = all((array == array[:, :1]).all() for array in (*same.observations, same.steps))
+        message = "all environments play the same episodes: each needs random numbers of its own"
+        subject.expect(not alike, check, message, "draw an array, [num_envs], from self.np_random")
+
+
+def _seeding_cure(subject: Subject) -> str:
+    """What to do if the seed does not decide everything: `np_random` is a new object after each reset with a seed."""
+    with subject.made() as env:
+        subject.reset(1)
+        before: Any = env.np_random  # a tuple where each environment has its own
+        subject.reset(1)
+        after: Any = env.np_random
+        forgotten = after[0] is before[0] if isinstance(before, tuple) else after is before
+    return f"call super().reset(seed=seed) first in reset(), and {CURE_RANDOM}" if forgotten else CURE_RANDOM
 
 
 def _check_ignored_step(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
@@ -156,59 +228,66 @@ def _check_ignored_step(subject: Subject, actions: NDArray[Any], trajectory: Tra
         (ignored & (trajectory.steps["reward"] != 0), "gave a reward, one step after the end of an episode"),
     ):
         step = int(fault.any(axis=1).argmax())
-        subject.expect(not fault.any(), f"step {step} {message}: in autoreset mode NextStep this step only resets")
+        message = f"step {step} {message}: in autoreset mode NextStep this step only resets"
+        subject.expect(not fault.any(), "autoreset", message, CURE_AUTORESET)
     space: Any = subject.env.single_action_space
     if isinstance(space, Discrete):
         others = (actions - space.start + 1) % space.n + space.start
     else:
-        others = _random_actions(subject, len(actions), seed=1)
+        others = random_actions(subject, len(actions), seed=1)
     others = np.where(ignored.reshape(*ignored.shape, *[1] * (actions.ndim - 2)), others, actions)
     subject.expect_equal(
+        "autoreset",
         trajectory,
         subject.new_trajectory(others, seed=1),
         "in autoreset mode NextStep the action after the end of an episode must be ignored; another one changes what "
         "follows {where}",
+        CURE_AUTORESET,
     )
 
 
 def _check_new_episodes(subject: Subject, trajectory: Trajectory) -> None:
     """Checks that an end is followed by the first observation of a new episode."""
     with subject.made():
-        starts = np.stack([subject.reset(seed) for seed in (1, 2, 3, None, None)])
+        starts = [subject.reset(seed) for seed in (1, 2, 3, None, None)]
     delay = 2 if subject.mode == "NextStep" else 1
-    always_the_same = (starts == starts[0]).all()
-    places = [(t, n) for t, n in np.argwhere(trajectory.ended).tolist() if t + delay < len(trajectory.observations)]
+    always_the_same = all(equal_rows(start, starts[0]) for start in starts)
+    places = [(t, n) for t, n in np.argwhere(trajectory.ended).tolist() if t + delay < len(trajectory.steps) + 1]
     for t, n in places if always_the_same else []:
-        found = trajectory.observations[t + delay, n]
+        found, first = trajectory.row(t + delay, n), tuple(array[n] for array in starts[0])
         subject.expect(
-            np.array_equal(found, starts[0, n]),
-            f"an episode ended at step {t}, but the observation of step {t + delay - 1} is {found}, where in autoreset "
-            f"mode {subject.mode} a new episode begins, whose first observation is {starts[0, n]}",
+            equal_rows(found, first),
+            "autoreset",
+            f"an episode ended at step {t}, but the observation of step {t + delay - 1} is {shown(found)}, where in "
+            f"autoreset mode {subject.mode} a new episode begins, whose first observation is {shown(first)}",
+            CURE_AUTORESET,
         )
-    unchanged = [
-        np.array_equal(trajectory.observations[t + 1, n], final) for (t, n), final in trajectory.finals.items()
-    ]
+    unchanged = [equal_rows(trajectory.row(t + 1, n), final) for (t, n), final in trajectory.finals.items()]
     subject.expect(
         always_the_same or not unchanged or not all(unchanged),
+        "autoreset",
         f"after every end the observation is still the final one; in autoreset mode {subject.mode} it must be the "
         "first of the new episode",
+        CURE_AUTORESET,
     )
 
 
 def _check_state(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
     """Checks `get_state` and `set_state`, in the middle and right after an end, when a reset may be pending."""
-    offered = [name for name in ("get_state", "set_state") if hasattr(subject.env, name)]
-    subject.expect(len(offered) != 1, f"it has {''.join(offered)} alone; an exact resume needs get_state and set_state")
-    if not offered:
+    check, offered = "state", [name for name in ("get_state", "set_state") if hasattr(subject.env, name)]
+    message = f"it has {''.join(offered)} alone; an exact resume needs get_state and set_state"
+    subject.expect(len(offered) != 1, check, message, "write both, or neither")
+    if len(offered) != 2:
         return
     for cut in sorted({len(actions) // 2, int(trajectory.ended.any(axis=1).argmax()) + 1}):
-        start, expected = trajectory.observations[cut], trajectory.tail(cut)
+        start, expected = tuple(array[cut] for array in trajectory.observations), trajectory.tail(cut)
         with subject.made() as env:
             subject.trajectory(actions[:cut], subject.reset(1))
             state = subject.call("get_state()", env.get_state)  # type: ignore[attr-defined]
             saved = _through_a_file(subject, state)
             rest = subject.trajectory(actions[cut:], start)
-            subject.expect_equal(expected, rest, "get_state() changes what follows {where}")
+            cure = "let get_state only read, and draw no random number"
+            subject.expect_equal(check, expected, rest, "get_state() changes what follows {where}", cure)
         for content, message in (
             (saved, "after set_state(), it differs {where} from the environment that get_state() was called on"),
             (state, "what get_state() returned changes while the environment goes on (set_state() differs {where})"),
@@ -217,19 +296,23 @@ def _check_state(subject: Subject, actions: NDArray[Any], trajectory: Trajectory
                 subject.reset(2)
                 subject.call("set_state()", partial(env.set_state, content))  # type: ignore[attr-defined]
                 rest = subject.trajectory(actions[cut:], start)
-                subject.expect_equal(expected, rest, f"{message}; it must return copies of all")
+                subject.expect_equal(check, expected, rest, message, "it must return copies of all")
 
 
 def _through_a_file(subject: Subject, state: Any) -> Any:
     """Returns the state as a checkpoint gives it back."""
+    try:
+        return through_a_file(state)
+    except Exception as error:  # torch's message is a page long
+        message = "get_state() must return a dict of tensors, numbers, strings and lists; checkpoints hold no other"
+        subject.fail("state", message, "turn arrays into lists or tensors", error)
+
+
+def through_a_file(state: Any) -> Any:
+    """Returns a state as a checkpoint gives it back. Raises what torch raises for other things than it may hold."""
     import torch
 
     file = io.BytesIO()
-    try:
-        torch.save(state, file)
-        file.seek(0)
-        return torch.load(file, weights_only=True)
-    except Exception as error:  # torch's message is a page long
-        subject.fail(
-            "get_state() must return a dict of tensors, numbers, strings and lists; checkpoints hold no other", error
-        )
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)

@@ -5,19 +5,66 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from a3c_zoo.config import EnvConfig
+from a3c_zoo.errors import one_line
 from a3c_zoo.learning.autoreset import autoreset_mode, episode_over
 from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.learning.spaces import row_of
 from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.testing.findings import Findings
 
 #: What a step returns for each environment, beside the observation, and whether it ended the episode.
 STEP = np.dtype([("reward", "f8"), ("terminated", "?"), ("truncated", "?"), ("ended", "?")])
+#: Observations: one array `[N, ...]` for each part of the space; a Box has one part.
+Rows = tuple[NDArray[Any], ...]
+#: How many steps of a trajectory are looked at for arrays that are used again.
+WATCHED_STEPS = 20
+
+CURE_SPACES = "return what the spaces promise, or correct the spaces"
+CURE_STEP = "see docs/how-to/write-an-environment.md for what reset() and step() return"
+CURE_FINALS = "put the last observations of the ended episodes into info['final_obs'], [num_envs]"
+
+
+class Part(NamedTuple):
+    """One array within the observations. path: keys and numbers that lead to it; space: of one environment."""
+
+    path: tuple[str | int, ...]
+    space: Space[Any]
+
+    @property
+    def where(self) -> str:
+        """Its place, for messages; empty for observations of one part."""
+        return f" at '{'/'.join(map(str, self.path))}'" if self.path else ""
+
+    def of(self, observation: Any) -> Any:
+        """This part of an observation, None if it is missing."""
+        for key in self.path:
+            try:
+                observation = observation[key]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return observation
+
+
+def parts_of(space: Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[Part]:
+    """The parts of a space, those of Dict and Tuple spaces in their order."""
+    inner: Any = {}
+    if isinstance(space, spaces.Dict):
+        inner = space.spaces
+    elif isinstance(space, spaces.Tuple):
+        inner = dict(enumerate(space.spaces))
+    else:
+        yield Part(path, space)
+    for key, part in inner.items():
+        yield from parts_of(part, (*path, key))
 
 
 @dataclass(slots=True)
@@ -25,15 +72,15 @@ class Trajectory:
     """T steps of N environments.
 
     Attributes:
-        observations: before each step and after the last one, `[T+1, N, ...]`. In DISABLED mode they include the first
-            observations of the episodes that were reset.
+        observations: before each step and after the last one, `[T+1, N, ...]` for each part. In DISABLED mode they
+            include the first observations of the episodes that were reset.
         steps: `[T, N]`, `STEP`. A termination that `episode_over` denies (a lost life) did not end its episode.
         finals: (t, n) → final observation of the episode that ended with this step, for SAME_STEP and DISABLED.
     """
 
-    observations: NDArray[Any]
+    observations: Rows
     steps: NDArray[Any]
-    finals: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
+    finals: dict[tuple[int, int], Rows] = field(default_factory=dict)
 
     @property
     def ended(self) -> NDArray[np.bool_]:
@@ -41,19 +88,35 @@ class Trajectory:
         ended: NDArray[np.bool_] = self.steps["ended"]
         return ended
 
+    def row(self, t: int, n: int) -> Rows:
+        """The observation of environment n before step t."""
+        return tuple(array[t, n] for array in self.observations)
+
     def tail(self, start: int) -> Trajectory:
         """The trajectory from step `start` on."""
         finals = {(t - start, n): final for (t, n), final in self.finals.items() if t >= start}
-        return Trajectory(self.observations[start:], self.steps[start:], finals)
+        return Trajectory(tuple(array[start:] for array in self.observations), self.steps[start:], finals)
 
     def first_difference(self, other: Trajectory) -> int | None:
         """The first step at which two trajectories of one length differ; -1 for the start, None if they are equal."""
-        rows = len(self.observations)
-        differs = (self.observations != other.observations).reshape(rows, -1).any(axis=1)
+        differs = np.zeros(len(self.steps) + 1, np.bool_)
+        for mine, theirs in zip(self.observations, other.observations, strict=True):
+            both_nan = (mine != mine) & (theirs != theirs)
+            differs |= ((mine != theirs) & ~both_nan).reshape(len(differs), -1).any(axis=1)
         differs[1:] |= (self.steps != other.steps).any(axis=1)
         for t, n in self.finals.keys() & other.finals.keys():
-            differs[t + 1] |= not np.array_equal(self.finals[t, n], other.finals[t, n])
+            differs[t + 1] |= not equal_rows(self.finals[t, n], other.finals[t, n])
         return int(differs.argmax()) - 1 if differs.any() else None
+
+
+def equal_rows(these: Rows, those: Rows) -> bool:
+    """Whether two observations are equal in each part."""
+    return all(np.array_equal(a, b) for a, b in zip(these, those, strict=True))
+
+
+def shown(row: Rows) -> str:
+    """An observation for a message."""
+    return str(row[0] if len(row) == 1 else [array.tolist() for array in row])
 
 
 class Subject:
@@ -62,36 +125,54 @@ class Subject:
     Attributes:
         env: the environment that was made last; all have the same spaces.
         mode: its autoreset mode, "NextStep", "SameStep" or "Disabled".
+        parts: of its observations.
+        findings: where faults go.
     """
 
     env: VectorEnv[Any, Any, Any]
     mode: str
+    parts: list[Part]
 
-    def __init__(self, entry: EnvEntry, config: EnvConfig, num_envs: int) -> None:
-        self.entry, self.config, self.num_envs = entry, config, num_envs
+    def __init__(self, entry: EnvEntry, config: EnvConfig, num_envs: int, findings: Findings) -> None:
+        self.entry, self.config, self.num_envs, self.findings = entry, config, num_envs, findings
 
-    def fail(self, message: str, cause: BaseException | None = None) -> NoReturn:
-        """Ends the check with one line."""
-        line = " ".join(message.split())
-        raise AssertionError(f"environment '{self.entry.name}', num_envs={self.num_envs}: {line}") from cause
+    def problem(self, check: str, message: str, cure: str) -> None:
+        """Notes a fault, unless it was told before, of another step or number of environments; the check goes on."""
+        if not self._is_told(check, cure):
+            self.findings.problem(check, f"num_envs={self.num_envs}: {message}", cure)
 
-    def expect(self, condition: bool | np.bool_, message: str) -> None:
-        """Ends the check unless the condition holds."""
+    def warn(self, check: str, message: str, cure: str) -> None:
+        """Notes something that is better changed, once."""
+        if not self._is_told(check, cure):
+            self.findings.warn(check, message, cure)
+
+    def _is_told(self, check: str, cure: str) -> bool:
+        return any((each.check, each.cure) == (check, cure) for each in self.findings.found)
+
+    def fail(self, check: str, message: str, cure: str, cause: BaseException | None = None) -> NoReturn:
+        """Notes a fault with which the check of this number of environments cannot go on."""
+        if self._is_told(check, cure):
+            self.findings.stop_quietly()
+        self.findings.stop(check, f"num_envs={self.num_envs}: {message}", cure, cause)
+
+    def expect(self, condition: bool | np.bool_, check: str, message: str, cure: str) -> None:
+        """Notes a fault unless the condition holds."""
         if not condition:
-            self.fail(message)
+            self.problem(check, message, cure)
 
-    def expect_equal(self, expected: Trajectory, found: Trajectory, message: str) -> None:
-        """Ends the check unless two trajectories are equal; `{where}` in the message says where they differ first."""
+    def expect_equal(self, check: str, expected: Trajectory, found: Trajectory, message: str, cure: str) -> None:
+        """Notes a fault unless two trajectories are equal; `{where}` in the message says where they differ first."""
         step = expected.first_difference(found)
         where = "at the first observation" if step == -1 else f"at step {step}"
-        self.expect(step is None, message.format(where=where))
+        self.expect(step is None, check, message.format(where=where), cure)
 
     def call(self, what: str, function: Callable[[], Any]) -> Any:
         """Calls the function; an exception ends the check."""
         try:
             return function()
         except Exception as error:
-            self.fail(f"{what} raised {type(error).__name__}: {error}", error)
+            cure = "correct the environment, or install what it needs"
+            self.fail(what.partition("(")[0], f"{what} raised {one_line(error)}", cure, error)
 
     @contextmanager
     def made(self) -> Iterator[VectorEnv[Any, Any, Any]]:
@@ -105,102 +186,159 @@ class Subject:
                 env.close()
             raise
         self.call("close()", env.close)
+        self.call("close() of a closed environment", env.close)
+
+    def take_spaces(self) -> None:
+        """Notes the parts of the observations, for the checks of every step."""
+        self.parts = list(parts_of(self.env.single_observation_space))
+        self._batches = [batch_space(part.space, self.num_envs) for part in self.parts]
 
     def new_trajectory(self, actions: NDArray[Any], seed: int) -> Trajectory:
         """Makes a new environment and takes the actions from `reset(seed)` on."""
         with self.made():
             return self.trajectory(actions, self.reset(seed))
 
-    def reset(self, seed: int | None) -> NDArray[Any]:
+    def reset(self, seed: int | None) -> Rows:
         """Resets `env`; returns the observations."""
         return self._reset(f"reset(seed={seed})", seed=seed)
 
-    def _reset(self, what: str, **arguments: Any) -> NDArray[Any]:
+    def _reset(self, what: str, **arguments: Any) -> Rows:
         result = self.call(what, lambda: self.env.reset(**arguments))
-        self.expect(
-            isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping),
-            f"{what} must return (observations, info), info a dictionary",
-        )
-        self.check_observations(what, result[0])
-        return np.array(result[0])
+        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)):
+            self.fail("reset", f"{what} must return (observations, info), info a dictionary", CURE_STEP)
+        return self._copied(what, result[0])
 
-    def trajectory(self, actions: NDArray[Any], start: NDArray[Any]) -> Trajectory:
-        """Takes the actions `[T, N, ...]` in `env`; `start` are the observations before them, `[N, ...]`."""
-        observations = np.empty((len(actions) + 1, *start.shape), start.dtype)
+    def trajectory(self, actions: NDArray[Any], start: Rows) -> Trajectory:
+        """Takes the actions `[T, N, ...]` in `env`; `start` are the observations before them."""
+        observations = tuple(np.empty((len(actions) + 1, *array.shape), array.dtype) for array in start)
         trajectory = Trajectory(observations, np.zeros(actions.shape[:2], STEP))
-        observations[0] = start
+        for array, row in zip(observations, start, strict=True):
+            array[0] = row
+        before: Any = None
         for t in range(len(actions)):
-            observations[t + 1] = self._step(t, actions[t].copy(), trajectory)
+            given = actions[t].copy()
+            rows, now = self._step(t, given, trajectory)
+            unchanged = np.array_equal(given, actions[t])
+            self.expect(unchanged, "actions", "step() changes the array of actions", "copy it first: actions.copy()")
+            if 0 < t < WATCHED_STEPS:
+                self._check_reuse(before, now)
+            before = now
+            for array, row in zip(observations, rows, strict=True):
+                array[t + 1] = row
         return trajectory
 
-    def _step(self, t: int, actions: NDArray[Any], trajectory: Trajectory) -> NDArray[Any]:
+    def _check_reuse(self, before: Any, now: Any) -> None:
+        """Warns if the observations of two steps share memory: a caller that keeps them sees them change."""
+        if any(np.shares_memory(part.of(before), part.of(now)) for part in self.parts):
+            message = "step() returns the same array again; a3c-zoo copies it at once, other libraries keep it"
+            self.warn("buffers", message, "return a copy: observations.copy()")
+
+    def _step(self, t: int, actions: NDArray[Any], trajectory: Trajectory) -> tuple[Rows, Any]:
+        """Takes one step; returns what is acted on next, and the observations as `step` returned them."""
         what = f"step {t}"
         result = self.call(f"step() (step {t})", lambda: self.env.step(actions))
-        self.expect(
-            isinstance(result, tuple) and len(result) == 5 and isinstance(result[4], Mapping),
-            "step() must return (observations, rewards, terminated, truncated, info), info a dictionary",
-        )
+        if not (isinstance(result, tuple) and len(result) == 5 and isinstance(result[4], Mapping)):
+            message = "step() must return (observations, rewards, terminated, truncated, info), info a dictionary"
+            self.fail("step", message, CURE_STEP)
         observations, rewards, terminated, truncated, info = result
-        self.check_observations(what, observations)
-        self._check_array(what, "rewards", rewards, "iuf", "numbers")
-        self._check_array(what, "terminated", terminated, "b", "bool")
-        self._check_array(what, "truncated", truncated, "b", "bool")
+        rows = self._checked(what, observations)
+        flags = (("terminated", terminated), ("truncated", truncated))
+        arrays = [self._check_array(what, "rewards", rewards, "iuf", "numbers")]
+        arrays += [self._check_array(what, name, array, "b", "bool") for name, array in flags]
+        if rows is None or not all(arrays):
+            self.findings.stop_quietly()
         ended = self.call("episode_over()", lambda: episode_over(self.env)(terminated, truncated, info))
-        self._check_array(what, "from episode_over()", ended, "b", "bool")
+        if not self._check_array(what, "from episode_over()", ended, "b", "bool"):
+            self.findings.stop_quietly()
         self.expect(
             not (ended & ~(terminated | truncated)).any() and not (truncated & ~ended).any(),
+            "episode_over",
             f"{what}: episode_over() may only deny that a termination ended an episode, not make or deny others",
+            "return a mask within terminated | truncated that holds all of truncated",
         )
         for name, values in zip(STEP.names or (), (rewards, terminated, truncated, ended), strict=True):
             trajectory.steps[name][t] = values
-        before = np.array(observations)
         if self.mode == "SameStep" and ended.any():
-            self._keep_finals(t, info, trajectory)
+            self._keep_finals(t, observations, info, trajectory)
         if self.mode != "Disabled" or not ended.any():
-            return before
-        trajectory.finals.update({(t, n): before[n] for n in np.flatnonzero(ended).tolist()})
+            return rows, observations
+        trajectory.finals.update({(t, n): tuple(row[n] for row in rows) for n in np.flatnonzero(ended).tolist()})
         reset = f"reset(options={{'reset_mask': …}}) after step {t}"
         after = self._reset(reset, options={"reset_mask": ended.copy()})
-        unchanged = np.array_equal(after[~ended], before[~ended])
-        self.expect(unchanged, f"{reset} changed environments outside of the mask")
-        return after
+        unchanged = equal_rows(tuple(row[~ended] for row in after), tuple(row[~ended] for row in rows))
+        cure = "reset only the environments of options['reset_mask']"
+        self.expect(unchanged, "autoreset", f"{reset} changed environments outside of the mask", cure)
+        return after, observations
 
-    def _keep_finals(self, t: int, info: Mapping[str, Any], trajectory: Trajectory) -> None:
+    def _keep_finals(self, t: int, observations: Any, info: Mapping[str, Any], trajectory: Trajectory) -> None:
         """SAME_STEP: takes the final observations from `info`, where other rows may be None."""
         ended, finals = trajectory.ended[t], info.get("final_obs")
-        if finals is None or len(finals) != self.num_envs:
-            self.fail(f"step {t} ended an episode in autoreset mode SameStep, but info['final_obs'] is {finals!r:.60}")
+        if finals is None or (isinstance(finals, np.ndarray) and len(finals) != self.num_envs):
+            message = f"step {t} ended an episode in autoreset mode SameStep, but info['final_obs'] is {finals!r:.60}"
+            self.fail("autoreset", message, CURE_FINALS)
         if not np.array_equal(info.get("_final_obs", ended), ended):
-            self.fail(f"step {t}: info['_final_obs'] is not terminated | truncated")
-        space: Any = self.env.single_observation_space
+            self.fail("autoreset", f"step {t}: info['_final_obs'] is not terminated | truncated", CURE_FINALS)
         for n in map(int, np.flatnonzero(ended)):
-            what = f"step {t}: info['final_obs'][{n}]"
-            if finals[n] is None or np.shape(finals[n]) != space.shape:
-                self.fail(f"{what} is {finals[n]!r:.60}, where an array {list(space.shape)} is expected")
-            final = np.asarray(finals[n], space.dtype)
-            if not np.isfinite(final).all() or not space.contains(final):
-                self.fail(f"{what} is outside of {space}: {final}")
-            trajectory.finals[t, n] = final
+            row = row_of(finals, n)
+            trajectory.finals[t, n] = tuple(
+                self._final(f"step {t}: info['final_obs'][{n}]", p, row) for p in self.parts
+            )
+            views = [(part, np.asarray(part.of(row))) for part in self.parts]
+            if any(np.shares_memory(final, part.of(observations)) for part, final in views):
+                message = f"step {t}: info['final_obs'][{n}] shares its memory with the next observations"
+                self.problem("buffers", message, "copy the last observations before the reset")
 
-    def check_observations(self, what: str, observations: Any) -> None:
-        """Checks type, shape, dtype, finiteness and bounds of the observations that the call `what` returned."""
-        space: Any = self.env.single_observation_space
-        if space.shape is None or space.dtype is None:
-            self.fail(f"check_env plays environments whose observations are single arrays, not {space}")
-        shape = (self.num_envs, *space.shape)
-        if _form(observations) != (promised := f"{np.dtype(space.dtype)} {list(shape)}"):
-            self.fail(f"{what} returned observations {_form(observations)}, where its spaces promise {promised}")
-        if not np.isfinite(observations).all():
-            self.fail(f"{what} returned observations that are not finite: {observations}")
-        if not self.env.observation_space.contains(observations):
-            wrong = next((row for row in observations if not space.contains(row)), observations)
-            self.fail(f"{what} returned an observation outside of its space {space}: {wrong}")
+    def _final(self, what: str, part: Part, row: Any) -> NDArray[Any]:
+        array, space = part.of(row), part.space
+        if array is None or np.shape(array) != space.shape:
+            self.fail(
+                "autoreset",
+                f"{what}{part.where} is {array!r:.60}, where an array {list(space.shape or ())} is expected",
+                CURE_FINALS,
+            )
+        final = np.asarray(array, space.dtype)
+        if not np.isfinite(final).all() or not space.contains(final):
+            self.fail("autoreset", f"{what}{part.where} is outside of {space}: {final}", CURE_FINALS)
+        return final
 
-    def _check_array(self, what: str, name: str, array: Any, kinds: str, expected: str) -> None:
-        if not isinstance(array, np.ndarray) or array.shape != (self.num_envs,) or array.dtype.kind not in kinds:
-            self.fail(f"{what} returned {name} {_form(array)}; it must be an array of {expected}, [{self.num_envs}]")
+    def _copied(self, what: str, observations: Any) -> Rows:
+        rows = self._checked(what, observations)
+        return self.findings.stop_quietly() if rows is None else rows
+
+    def _checked(self, what: str, observations: Any) -> Rows | None:
+        """Checks each part's type, shape, dtype, finiteness and bounds; returns copies, None if a shape is wrong."""
+        rows = [self._checked_part(what, *each, observations) for each in zip(self.parts, self._batches, strict=True)]
+        return None if any(row is None for row in rows) else tuple(row for row in rows if row is not None)
+
+    def _checked_part(self, what: str, part: Part, batch: Space[Any], observations: Any) -> NDArray[Any] | None:
+        array, space = part.of(observations), part.space
+        promised = f"{np.dtype(space.dtype)} {[self.num_envs, *(space.shape or ())]}"
+        returned = f"{what} returned observations{part.where}"
+        if _form(array) != promised:
+            message = f"{returned} {_form(array)}, where its spaces promise {promised}"
+            self.problem(f"observations{part.where}", message, CURE_SPACES)
+            if np.shape(array) != batch.shape or array.dtype.kind not in "biuf":
+                return None
+            array = np.asarray(array, space.dtype)  # so that the other checks can go on
         if not np.isfinite(array).all():
-            self.fail(f"{what} returned {name} that are not finite: {array}")
+            cure = "find the step that computes NaN or an infinity"
+            self.problem(f"finite observations{part.where}", f"{returned} that are not finite: {array}", cure)
+        elif not batch.contains(array):
+            wrong = next((row for row in array if not space.contains(row)), array)
+            message = f"{what} returned an observation{part.where} outside of its space {space}: {wrong}"
+            self.problem(f"bounds{part.where}", message, "clip the observation, or widen the bounds of the space")
+        return np.array(array)
+
+    def _check_array(self, what: str, name: str, array: Any, kinds: str, expected: str) -> bool:
+        """Whether an array has one number, or bool, for each environment."""
+        if not isinstance(array, np.ndarray) or array.shape != (self.num_envs,) or array.dtype.kind not in kinds:
+            message = f"{what} returned {name} {_form(array)}; it must be an array of {expected}, [{self.num_envs}]"
+            self.problem(name, message, f"return a NumPy array of {expected}, one for each environment")
+            return False
+        if not np.isfinite(array).all():
+            cure = "find the step that computes NaN or an infinity"
+            self.problem(name, f"{what} returned {name} that are not finite: {array}", cure)
+        return True
 
 
 def _form(value: Any) -> str:

@@ -38,11 +38,15 @@ MORE_STEPS = 500
 
 @dataclass
 class Kind:
-    """What came of one kind of fault: how often the run went on, how often it ended in order, and what was damaged."""
+    """What came of one kind of fault: how often the run went on, how often it ended in order, and what was damaged.
+
+    steps_lost: the most that a resume had to train again.
+    """
 
     faults: int = 0
     recovered: int = 0
     ended: int = 0
+    steps_lost: int = 0
     damage: list[str] = field(default_factory=list)
 
 
@@ -51,11 +55,13 @@ class Campaign:
     """Trials, one after the other.
 
     Args:
-        seed: chooses everything. folder: for the runs. say: prints a line of progress.
+        seed: chooses everything. folder: for the runs. kind: the only kind of fault; None: all.
+        say: prints a line of progress.
     """
 
     seed: int
     folder: Path
+    kind: str | None
     say: Callable[[str], None]
     kinds: dict[str, Kind] = field(default_factory=dict)
     trials: int = 0
@@ -97,6 +103,8 @@ class Campaign:
             disk.close()
 
     def _chosen(self, env: str, agent: str, count: int, can_fill: bool) -> list[str]:
+        if self.kind is not None:
+            return [self.kind] * count
         known = EVERYWHERE | (ENVIRONMENT if env == "chaos" else {}) | (DISK if can_fill else {})
         names = [name for name in known if name != "kill the learner" or agent in ("a3c-grad", "a3c-data")]
         chosen = self._rng.choices(names, k=count)
@@ -108,7 +116,9 @@ class Campaign:
     def _hurt(self, trial: Trial, name: str) -> None:
         kind = self._kind(name)
         kind.faults += 1
+        trial.steps_lost = 0
         how = (EVERYWHERE | ENVIRONMENT | DISK | LAST)[name](trial)
+        kind.steps_lost = max(kind.steps_lost, trial.steps_lost)
         if how == "recovered":
             kind.recovered += 1
             return
@@ -127,8 +137,7 @@ class Campaign:
         trial.end()
         if trial.run.exists() and trial.checkpoints() and (trial.run / "outcome.json").exists():
             check_files(trial)
-            steps = int(trial.newest().removeprefix("step-").removesuffix(".pt")) + MORE_STEPS
-            trial.start("--steps", str(steps))
+            trial.start("--steps", str(trial.newest_step() + MORE_STEPS))
             trial.wait(trial.is_over, "the resumed run")
             assert trial.process is not None
             if trial.process.returncode != 0:
@@ -141,9 +150,9 @@ class Campaign:
 
     def table(self) -> str:
         """The result, a line for each kind of fault."""
-        head = f"{'fault':30} {'times':>6} {'recovered':>10} {'ended':>6} {'damage':>7}"
+        head = f"{'fault':30} {'times':>6} {'recovered':>10} {'ended':>6} {'steps lost':>11} {'damage':>7}"
         lines = [
-            f"{name:30} {kind.faults:6} {kind.recovered:10} {kind.ended:6} {len(kind.damage):7}"
+            f"{name:30} {kind.faults:6} {kind.recovered:10} {kind.ended:6} {kind.steps_lost:11,} {len(kind.damage):7}"
             for name, kind in sorted(self.kinds.items())
         ]
         return "\n".join(
@@ -160,9 +169,10 @@ class Campaign:
 @click.option(
     "--minutes", type=click.FloatRange(0, 600), default=20.0, show_default=True, help="No trial begins later."
 )
-@click.option("--faults", type=click.IntRange(1, 100), default=8, show_default=True, help="Faults of each trial.")
+@click.option("--faults", type=click.IntRange(1, 100), default=12, show_default=True, help="Faults of each trial.")
+@click.option("--kind", type=click.Choice(list(EVERYWHERE)), help="Only this kind of fault.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def main(seed: int, minutes: float, faults: int, as_json: bool) -> None:
+def main(seed: int, minutes: float, faults: int, kind: str | None, as_json: bool) -> None:
     """Hurts trainings, and checks that nothing was lost.
 
     Example: python -m benchmarks.chaos --seed 1 --minutes 2
@@ -178,7 +188,7 @@ def main(seed: int, minutes: float, faults: int, as_json: bool) -> None:
     start_s = time.monotonic()
     deadline_s = start_s + 60 * minutes
     with lock, tempfile.TemporaryDirectory(prefix="a3c-zoo-chaos-", ignore_cleanup_errors=True) as folder:
-        campaign = Campaign(seed, Path(folder), lambda text: click.echo(text, err=True))
+        campaign = Campaign(seed, Path(folder), kind, lambda text: click.echo(text, err=True))
         while time.monotonic() < deadline_s:
             campaign.run_trial(faults, deadline_s)
     if as_json:

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.chaos.trial import WORKER_TIMEOUT_S, DamageError, Trial
+from benchmarks.chaos.trial import CHECKPOINT_EVERY_S, WORKER_TIMEOUT_S, DamageError, Trial
 
 #: The size of the file system of a trial whose disk is filled.
 DISK_MIB = 64
 #: Programs that environments have started must be gone after so many seconds.
 PROGRAM_LIMIT_S = 20.0
+#: A checkpoint may come so many seconds late: a standstill, and the writing, on a busy machine.
+CHECKPOINT_LIMIT_S = 5.0
 
 
 def outcome(trial: Trial) -> str:
@@ -65,7 +67,10 @@ def kill_parent(trial: Trial) -> str:
     time.sleep(trial.rng.random() * 2)
     trial.process.kill()
     trial.process.wait()
+    lost_s = time.time() - trial.checkpoints()[-1].stat().st_mtime
     trial.wait_for_silence()
+    if lost_s > CHECKPOINT_EVERY_S + CHECKPOINT_LIMIT_S:
+        raise DamageError(f"the newest checkpoint is {lost_s:.1f} s old")
     trial.start()
     return outcome(trial)
 

@@ -20,9 +20,9 @@ from benchmarks.chaos.environment import FOLDER
 
 #: Longest wait for one event, in seconds: generous, because a busy machine may be slow.
 LIMIT_S = 90.0
-CHECKPOINT_EVERY_S = 2.0
+CHECKPOINT_EVERY_S = 1.0
 #: A worker without a tick for so long is hung.
-WORKER_TIMEOUT_S = 12.0
+WORKER_TIMEOUT_S = 6.0
 #: The folder of the package `benchmarks`.
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +39,7 @@ class Trial:
 
     Attributes:
         process: the newest command. run: its directory. rng: chooses what is hurt.
+        steps_lost: what resumes have to train again, as far as episodes have ended.
     """
 
     def __init__(self, folder: Path, env: str, agent: str, seed: int, path: Path) -> None:
@@ -46,6 +47,7 @@ class Trial:
         self.run, self.rng = folder / "runs" / "x", random.Random(seed)
         self._path = path
         self.process: subprocess.Popen[bytes] | None = None
+        self.steps_lost = 0
         folder.mkdir(parents=True)
 
     def start(self, *more: str, output: int | None = None) -> None:
@@ -64,6 +66,7 @@ class Trial:
         options = [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
         new = [self.env, "--agent", self.agent, "--seed", str(self.seed), "--name", "x", *options]
         what = ["--resume", str(self.run)] if (self.run / "config.yml").exists() else new
+        self.steps_lost += self.steps_after_checkpoint()
         log = (self.folder / "log.txt").open("ab")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "a3c_zoo", "train", *what, *more],
@@ -136,6 +139,18 @@ class Trial:
     def newest(self) -> str:
         """The name of the newest checkpoint."""
         return self.checkpoints()[-1].name if self.checkpoints() else ""
+
+    def newest_step(self) -> int:
+        """The step of the newest checkpoint."""
+        return int(self.newest().removeprefix("step-").removesuffix(".pt"))
+
+    def steps_after_checkpoint(self) -> int:
+        """How many steps lie between the newest checkpoint and the newest episode of monitor.csv."""
+        if not self.checkpoints():
+            return 0
+        monitor = self.run / "monitor.csv"
+        rows = monitor.read_text().splitlines()[2:] if monitor.exists() else []  # after the comment and the names
+        return max(0, int(rows[-1].split(",")[3]) - self.newest_step()) if rows else 0
 
     def wait_for_training(self) -> None:
         """Waits until the run has written a checkpoint beyond the newest one: it trains."""

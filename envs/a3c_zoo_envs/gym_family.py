@@ -9,8 +9,9 @@ import signal
 import sys
 import threading
 from contextlib import suppress
+from typing import Any
 
-from a3c_zoo import EnvEntry, ZooError
+from a3c_zoo import EnvEntry, ZooError, variant_of
 from a3c_zoo.errors import type_and_message, unknown_name
 
 #: How long an environment may take to be made, in seconds; the default of `run.worker_timeout_s`.
@@ -20,8 +21,8 @@ LIMIT_S = 300
 def resolve(env_id: str) -> EnvEntry:
     """Returns the entry of a registered id such as `Acrobot-v1` or `my_package:Maze-v0` (imports `my_package` first).
 
-    Its `variant` is "continuous" if actions are a Box, "image" if observations are images of bytes, else empty. One
-    environment is made to see that. If it cannot be made, training makes it again and raises the error.
+    Its variant is that of `a3c_zoo.variant_of`. One environment is made to see it. If it cannot be made, training makes
+    it again and raises the error.
 
     Raises:
         UnknownNameError: no such id is registered.
@@ -31,15 +32,19 @@ def resolve(env_id: str) -> EnvEntry:
 
     module, colon, name = env_id.rpartition(":")
     try:
-        if colon:
-            importlib.import_module(module)
+        registered = _import(module) if colon else set()
     except Exception as error:
         raise ZooError(f"environment 'gym:{env_id}': importing '{module}' failed: {type_and_message(error)}") from error
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
-        known = [f"gym:{module}{colon}{known}" for known in gymnasium.registry]
-        raise unknown_name("environment", f"gym:{env_id}", known, listing="gymnasium.pprint_registry()") from error
+        of_module = {each for each, spec in gymnasium.registry.items() if _is_of(spec, module)}
+        near = [f"gym:{module}{colon}{each}" for each in of_module | registered]
+        if module and not near:
+            raise ZooError(
+                f"environment 'gym:{env_id}': module '{module}' registers no environment with Gymnasium"
+            ) from error
+        raise unknown_name("environment", f"gym:{env_id}", near, listing="gymnasium.pprint_registry()") from error
     return EnvEntry(
         name=f"gym:{env_id}",
         env_id=env_id,
@@ -48,6 +53,27 @@ def resolve(env_id: str) -> EnvEntry:
         description=f"{name}, as registered with Gymnasium",
         variant=_variant(name),
     )
+
+
+#: Module → the ids that its import has registered in this process.
+_registered: dict[str, set[str]] = {}
+
+
+def _import(module: str) -> set[str]:
+    """Imports a module, as `_make_registered` does in other processes; returns the ids that it has registered."""
+    import gymnasium
+
+    before = set(gymnasium.registry)
+    imported = importlib.import_module(module)
+    if module not in _registered and gymnasium.registry.keys() == before and hasattr(imported, "register_envs"):
+        imported.register_envs()
+    _registered.setdefault(module, set()).update(gymnasium.registry.keys() - before)
+    return _registered[module]
+
+
+def _is_of(spec: Any, module: str) -> bool:
+    """Whether a registered environment is of a module's package; true without a module."""
+    return str(spec.entry_point).partition(".")[0].partition(":")[0] == module.partition(".")[0] or not module
 
 
 def _variant(name: str) -> str:
@@ -89,7 +115,4 @@ def _read_variant(name: str) -> str:
         observations, actions = env.observation_space, env.action_space
     finally:
         env.close()
-    is_box = isinstance(observations, gymnasium.spaces.Box)
-    if is_box and len(observations.shape or ()) == 3 and observations.dtype == "uint8":
-        return "image"
-    return "continuous" if isinstance(actions, gymnasium.spaces.Box) else ""
+    return variant_of(observations, actions)

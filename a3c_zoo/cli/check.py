@@ -1,0 +1,60 @@
+"""`a3c-zoo check`: everything that is wrong with an environment, agent, network, set or plugin, each with its cure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from a3c_zoo.cli.common import complete_agent, complete_env, print_finding
+from a3c_zoo.plugins.registry import find_typed_module, get_registry
+
+if TYPE_CHECKING:
+    from a3c_zoo.testing.findings import Finding
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from a3c_zoo.config.sets import list_sets
+
+    registry = get_registry()
+    names = [*registry.networks, *(info.name for info in registry.plugins)]
+    names += [f"{each.env}/{each.name}" for each in list_sets(registry)]
+    items = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return [*complete_env(ctx, param, incomplete), *complete_agent(ctx, param, incomplete), *items]
+
+
+@click.command(epilog="Example: a3c-zoo check cartpole")
+@click.argument("name", metavar="ENV|AGENT|NETWORK|SET|PLUGIN", shell_complete=_complete)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
+def command(name: str, as_json: bool) -> int:
+    """Check everything that has this name. A set is named ENV/SET; a plugin is checked with all that it offers.
+
+    Each line is ok, a warning or a problem. A warning or a problem has its cure below.
+
+    \b
+    Exit status:
+      0    there is no problem
+      1    there is a problem
+      2    nothing has this name
+    """
+    from a3c_zoo.testing.checkup import jobs_for
+
+    find_typed_module(name)
+    found: list[Finding] = []
+    for job in jobs_for(get_registry(), name):
+        findings = job.findings()
+        found += findings
+        if not as_json:
+            click.echo(job.subject)
+            for each in findings:
+                print_finding(each.status, each.check, each.text, each.cure)
+    counts = Counter(each.status for each in found)
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found], indent=2))
+    else:
+        click.echo(f"{counts['ok']} ok, warnings: {counts['warning']}, problems: {counts['problem']}")
+    return 1 if counts["problem"] else 0

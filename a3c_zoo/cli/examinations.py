@@ -1,0 +1,298 @@
+"""What `a3c-zoo doctor` examines: the machine, the packages, the plugins, and a short training.
+
+Each examination imports what it needs when it runs. So the first findings come at once, and a broken package is a
+finding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from a3c_zoo import hardware
+from a3c_zoo.errors import PluginError, did_you_mean, first_line
+from a3c_zoo.hardware import giga
+from a3c_zoo.plugins.loading import FIRST_PARTY_DISTRIBUTION, Selection
+from a3c_zoo.plugins.registry import get_registry, load_registry
+from a3c_zoo.version import __version__
+
+if TYPE_CHECKING:
+    from packaging.markers import Marker
+
+#: Extra → what it brings.
+EXTRAS: Final = {
+    "play": "windows and films of `a3c-zoo play`, pictures of CartPole",
+    "sb3-atari": "Atari games on stable-baselines3's own environments (`env.stack: own`)",
+    "box2d": "gym:LunarLander-v3, gym:BipedalWalker-v3, gym:CarRacing-v3",
+}
+#: Free bytes: below the first number small runs fail, below the second one large runs may.
+MEMORY: Final = (300_000_000, 1_000_000_000)
+SHARED_MEMORY: Final = (16_000_000, 128_000_000)
+DISK: Final = (20_000_000, 1_000_000_000)
+#: Open files of a run without workers, and of each worker.
+FILES, FILES_OF_A_WORKER = 64, 4
+#: How long other programs are watched, in seconds.
+WATCH_S = 0.25
+#: The length of the training, and how long one of its workers may do nothing, in seconds.
+TRAINING_S, TIMEOUT_S = 0.5, 20.0
+#: Fewer steps/s of CartPole with two workers are a warning. Two free cores of 2020 make more than 20,000.
+SLOW = 2000
+#: The system that the tests run on.
+TESTED: Final = "Linux x86_64"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What an examination has found.
+
+    Attributes:
+        subject: what was examined. text: what was found.
+        cure: what the user can do; empty if the status is "ok".
+    """
+
+    subject: str
+    status: Literal["ok", "warning", "problem"]
+    text: str
+    cure: str = ""
+
+
+def _judged(subject: str, text: str, amount: float, limits: tuple[float, float], cure: str) -> Diagnosis:
+    """An amount: below the first limit it is a problem, below the second a warning."""
+    if amount >= limits[1]:
+        return Diagnosis(subject, "ok", text)
+    return Diagnosis(subject, "problem" if amount < limits[0] else "warning", text, cure)
+
+
+def python() -> Iterator[Diagnosis]:
+    """The versions of a3c-zoo and of Python, and the system."""
+    from packaging.specifiers import SpecifierSet
+
+    yield Diagnosis("a3c-zoo", "ok", f"{__version__}, in {Path(__file__).parents[1]}")
+    version, needed = platform.python_version(), metadata.metadata(FIRST_PARTY_DISTRIBUTION)["Requires-Python"]
+    is_fit, cure = SpecifierSet(needed).contains(version, prereleases=True), f"install a3c-zoo for a Python {needed}"
+    yield _judged("Python", f"{version}, {sys.executable}", is_fit, (1, 1), cure)
+    if (found := f"{platform.system()} {platform.machine()}") != TESTED:
+        yield Diagnosis("system", "warning", f"{found}: a3c-zoo is tested on {TESTED} alone", f"use {TESTED}")
+
+
+def machine() -> Iterator[Diagnosis]:
+    """Processor, free cores and memory."""
+    names = {"amx_bf16": "AMX", "avx512_bf16": "AVX512-BF16"}
+    flags = "; ".join(f"{name}: {'yes' if flag in hardware.cpu_flags() else 'no'}" for flag, name in names.items())
+    numbers = "bfloat16" if hardware.has_fast_bfloat16() else "float32"
+    yield Diagnosis("processor", "ok", f"{hardware.cpu_model()}; {flags}; image networks compute in {numbers}")
+    usable, free = hardware.available_cores(), hardware.free_cores(WATCH_S)
+    text = f"{usable} of {os.cpu_count()} may be used; {free:.1f} are free now"
+    yield _judged("cores", text, free, (0, usable / 2), "end other programs, or wait for them")
+    memory = hardware.available_memory()
+    text, cure = f"{giga(memory)} are free", "end other programs; in a container: docker run --memory"
+    yield _judged("memory", text, memory, MEMORY, cure)
+    if sys.platform == "linux":
+        shared = shutil.disk_usage("/dev/shm")
+        text, cure = f"{giga(shared.free)} of {giga(shared.total)} are free", "in a container: docker run --shm-size=1g"
+        yield _judged("/dev/shm", text, shared.free, SHARED_MEMORY, cure)
+
+
+def limits() -> Iterator[Diagnosis]:
+    """The number and the size of files that a process may have."""
+    import resource
+
+    files, size = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE))
+    files = sys.maxsize if files == resource.RLIM_INFINITY else files
+    workers = max(0, files - FILES) // FILES_OF_A_WORKER
+    text = f"{files:,}, for {workers:,} workers at most" if files < sys.maxsize else "no limit"
+    yield _judged("open files", text, workers, (2, hardware.available_cores()), "ulimit -n 4096")
+    if size != resource.RLIM_INFINITY:
+        text = f"at most {size:,} bytes: checkpoints and shared memory may not fit"
+        yield Diagnosis("file size", "problem", text, "ulimit -f unlimited")
+
+
+def folders() -> Iterator[Diagnosis]:
+    """Where runs and temporary files lie."""
+    runs = Path("runs")
+    yield _folder("runs", runs if runs.is_dir() else Path(), "work in another folder, or name one: --runs-dir DIR")
+    yield _folder("temporary", Path(tempfile.gettempdir()), "name another folder: TMPDIR=DIR")
+
+
+def _folder(subject: str, folder: Path, cure: str) -> Diagnosis:
+    """Whether a folder takes a file of 1 MiB, and how much is free."""
+    path = folder.resolve()
+    try:
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(bytes(1 << 20))
+        free = shutil.disk_usage(path).free
+    except OSError as error:
+        return Diagnosis(subject, "problem", f"{path} cannot be written: {error.strerror}", cure)
+    return _judged(subject, f"{path} can be written, {giga(free)} are free", free, DISK, f"free space, or {cure}")
+
+
+def start_method() -> Iterator[Diagnosis]:
+    """Starts the fork server, which imports torch beside the other examinations."""
+    from a3c_zoo.processes.start import process_context, warm_up
+
+    warm_up()
+    yield Diagnosis("start method", "ok", str(process_context().get_start_method()))
+
+
+def plugins() -> Iterator[Diagnosis]:
+    """What is loaded, blocked or faulty."""
+    try:
+        registry = get_registry()
+    except PluginError as error:
+        yield Diagnosis("plugins", "problem", str(error), "correct it, or leave it out: A3C_ZOO_PLUGIN_FILES, --plugin")
+        return
+    names = [each.name + f" ({each.status})" * (each.status != "loaded") for each in registry.plugins]
+    yield Diagnosis("plugins", "ok", ", ".join(names))
+    for info in registry.faults:
+        cure = f"a3c-zoo show plugin {info.name}; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
+        yield Diagnosis("plugins", "problem", f"{info}: {info.fault}", cure)
+    for name in Selection.from_environ().unknown(registry.plugins):
+        text = f"no plugin is called '{name}'.{did_you_mean(name, [info.name for info in registry.plugins])}"
+        yield Diagnosis("plugins", "warning", text, f"install it, or leave '{name}' out of A3C_ZOO_PLUGINS")
+
+
+def packages() -> Iterator[Diagnosis]:
+    """The packages that a3c-zoo needs, and its extras."""
+    if faults := _faults():
+        cure = f"pip install --upgrade {FIRST_PARTY_DISTRIBUTION}"
+        yield Diagnosis("packages", "problem", "; ".join(faults), cure)
+    else:
+        yield Diagnosis("packages", "ok", "all that a3c-zoo needs, in versions that fit")
+    for extra, brings in EXTRAS.items():
+        if faults := _faults(extra):
+            text, cure = f"{extra} is missing: {brings} ({'; '.join(faults)})", f"pip install 'a3c-zoo[{extra}]'"
+            yield Diagnosis("extra", "warning", text, cure)
+        else:
+            yield Diagnosis("extra", "ok", f"{extra}: {brings}")
+
+
+def _faults(extra: str = "") -> list[str]:
+    """Packages that a3c-zoo or one of its extras needs, and that are missing or of another version."""
+    from packaging.requirements import Requirement
+
+    faults = []
+    for each in map(Requirement, metadata.requires(FIRST_PARTY_DISTRIBUTION) or ()):
+        if not _is_needed(each.marker, extra) or (extra and _is_needed(each.marker, "")):
+            continue
+        try:
+            version = metadata.version(each.name)
+        except metadata.PackageNotFoundError:
+            faults.append(f"{each.name} is not installed")
+            continue
+        if not each.specifier.contains(version, prereleases=True):
+            faults.append(f"{each.name} is {version}, needed: {each.specifier}")
+    return faults
+
+
+def _is_needed(marker: Marker | None, extra: str) -> bool:
+    return marker is None or marker.evaluate({"extra": extra})
+
+
+def torch() -> Iterator[Diagnosis]:
+    """Its threads, and the GPU."""
+    import torch
+
+    threads, usable = torch.get_num_threads(), hardware.available_cores()
+    text, cure = f"{torch.__version__}, {threads} threads in the main process", f"OMP_NUM_THREADS={usable} a3c-zoo …"
+    yield _judged("torch", text, usable - threads, (-sys.maxsize, 0), cure)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        devices = [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
+    if caught:
+        yield Diagnosis(
+            "CUDA",
+            "warning",
+            " ".join(str(caught[0].message).split()),
+            "update its driver, or do without: --device cpu",
+        )
+    else:
+        yield Diagnosis("CUDA", "ok", ", ".join(devices) or "no device; networks are trained on the CPU")
+
+
+def gymnasium() -> Iterator[Diagnosis]:
+    """Its environments."""
+    import gymnasium
+
+    yield Diagnosis("gymnasium", "ok", f"{gymnasium.__version__}, {len(gymnasium.registry)} environments")
+
+
+def ale_py() -> Iterator[Diagnosis]:
+    """The ROMs of Atari games."""
+    import ale_py
+    from ale_py import roms
+
+    paths = {name: roms.get_rom_path(name) for name in roms.get_all_rom_ids()}
+    missing = [name for name, path in paths.items() if path is None or not path.exists()]
+    text = f"{ale_py.__version__}, {len(paths) - len(missing)} Atari games"
+    if missing or not paths:
+        yield Diagnosis(
+            "ale-py", "problem", f"{text}; {len(missing)} have no ROM", "pip install --force-reinstall --no-deps ale-py"
+        )
+    else:
+        yield Diagnosis("ale-py", "ok", text)
+
+
+def stable_baselines3() -> Iterator[Diagnosis]:
+    """The library of the baselines."""
+    import stable_baselines3
+
+    yield Diagnosis("SB3", "ok", f"stable-baselines3 {stable_baselines3.__version__}")
+
+
+def training() -> Iterator[Diagnosis]:
+    """Trains CartPole in a temporary folder, without third-party plugins."""
+    from a3c_zoo.config.sets import resolve_config
+    from a3c_zoo.runs.setup import RunSetup, SilentObserver
+    from a3c_zoo.runs.train import train_new
+
+    registry = load_registry(Selection(allowed=frozenset()))
+    none = dict.fromkeys(("worker_restarts", "restarts", "disk_patience_s"), 0)
+    keys = {"time_limit_s": TRAINING_S, "worker_timeout_s": TIMEOUT_S, **none}
+    flags = {f"run.{key}": (value, "a3c-zoo doctor") for key, value in keys.items()}
+    config = resolve_config(registry, registry.env("cartpole"), registry.agent("a3c"), flags=flags)
+    with tempfile.TemporaryDirectory(prefix="a3c-zoo-doctor-") as folder:
+        began_s = time.monotonic()
+        outcome = train_new(RunSetup.of(registry, config, serial=False), Path(folder), None, SilentObserver())
+    if outcome.reason == "interrupted":
+        raise KeyboardInterrupt
+    speed, rest_s = outcome.steps_per_s, time.monotonic() - began_s - outcome.training_s
+    text = f"CartPole: {speed:,.0f} steps/s with {config.run.workers} workers; {rest_s:.1f} s to start and to end"
+    yield _judged("training", text, speed, (0, SLOW), "end other programs; see the line about cores")
+
+
+LIBRARIES: Final = (torch, gymnasium, ale_py, stable_baselines3)
+#: In the order in which they run: the quick ones first.
+EXAMINATIONS: Final = (python, machine, limits, folders, start_method, plugins, packages, *LIBRARIES, training)
+
+
+def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
+    """Yields what the examinations find. One that raises is a problem.
+
+    Args:
+        raised: is told of its exception.
+    """
+    for look in EXAMINATIONS:
+        found = []
+        try:
+            with contextlib.redirect_stdout(sys.stderr):  # what a library prints would damage the output of `--json`
+                for each in look():
+                    found.append(each)
+        except (Exception, SystemExit) as error:
+            raised(error)
+            is_broken, name = look in LIBRARIES, look.__name__
+            cure = (
+                f"pip install --force-reinstall {name}" if is_broken else "a3c-zoo doctor --debug shows the traceback"
+            )
+            found.append(Diagnosis(name.replace("_", " "), "problem", first_line(error), cure))
+        yield from found

@@ -1,0 +1,177 @@
+"""`a3c-zoo new-plugin`: a complete distribution to begin a plugin with. It needs no network."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from importlib import resources
+from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+import click
+
+from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.registry import RESERVED_PREFIXES, Registry, get_registry
+from a3c_zoo.version import __version__
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginKind:
+    """A kind of plugin.
+
+    Attributes:
+        layers: folders of `templates/` that make it up, beside `common`.
+        description: of the distribution. commands: to try it, after `pip install`.
+        edited: the file whose lines marked EDIT make it another plugin.
+    """
+
+    layers: tuple[str, ...]
+    description: str
+    commands: tuple[str, ...]
+    edited: str
+
+
+_TRAIN = ("a3c-zoo check {name}", "a3c-zoo train {name}")
+KINDS: Mapping[str, PluginKind] = {
+    "env": PluginKind(
+        ("environment", "env"), "A corridor with a goal, as an environment for a3c-zoo", _TRAIN, "env.py"
+    ),
+    "vector-env": PluginKind(
+        ("environment", "vector-env"), "Corridors with goals, as a vector environment for a3c-zoo", _TRAIN, "env.py"
+    ),
+    "agent": PluginKind(
+        ("agent",),
+        "The agent a3c with Huber's loss for values, for a3c-zoo",
+        (_TRAIN[0], "a3c-zoo train cartpole --agent {name}"),
+        "agent.py",
+    ),
+    "network": PluginKind(
+        ("network",),
+        "A network with one hidden layer for policy and value, for a3c-zoo",
+        (_TRAIN[0], "a3c-zoo train cartpole -o network.name={name}"),
+        "network.py",
+    ),
+    "hook": PluginKind(
+        ("hook",),
+        "Ends runs of a3c-zoo whose return no longer rises",
+        (_TRAIN[0], "a3c-zoo train cartpole -o plugins.{name}.patience=20000"),
+        "hooks.py",
+    ),
+    "command": PluginKind(
+        ("command",), "A command of a3c-zoo that shows how runs ended", (_TRAIN[0], "a3c-zoo {name}"), "command.py"
+    ),
+}
+
+
+@click.command(epilog="Example: a3c-zoo new-plugin maze --env")
+@click.argument("name")
+@click.option("--env", is_flag=True, help="A gymnasium.Env.  [default]")
+@click.option("--vector-env", is_flag=True, help="A gymnasium.vector.VectorEnv, whose environments step together.")
+@click.option("--agent", is_flag=True, help="An agent: a3c with another loss.")
+@click.option("--network", is_flag=True, help="An actor-critic network.")
+@click.option("--hook", is_flag=True, help="Run hooks, which watch a run and can end it.")
+@click.option("--command", is_flag=True, help="A sub-command of a3c-zoo.")
+@click.option(
+    "--dir",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Folder to write to; it is empty or new.  [default: a3c-zoo-NAME]",
+)
+def command(name: str, folder: Path | None, **kinds: bool) -> None:
+    """Write a complete distribution with a plugin that works: code, tests, README and a CI workflow.
+
+    NAME is the name of the plugin and of what it offers. It is an environment unless another kind is named.
+    """
+    given = [kind.replace("_", "-") for kind, is_given in kinds.items() if is_given] or ["env"]
+    if len(given) > 1:
+        raise click.UsageError(f"choose one kind of plugin, not --{' and --'.join(given)}")
+    kind = given[0]
+    chosen, package = KINDS[kind], f"a3c_zoo_{name.replace('-', '_')}"
+    _refuse_name(name, kind, package, get_registry())
+    folder = Path(f"a3c-zoo-{name}") if folder is None else folder
+    commands = [line.format(name=name) for line in chosen.commands]
+    values = {
+        "name": name,
+        "distribution": f"a3c-zoo-{name}",
+        "package": package,
+        "title": "".join(part.capitalize() for part in name.split("-")),
+        "description": chosen.description,
+        "commands": commands,
+        "edits": f"The lines marked EDIT in `src/{package}/{chosen.edited}` are those to change first.",
+        "versions": _tested_versions(__version__),
+        "year": date.today().year,
+    }
+    files = dict(_rendered(("common", *chosen.layers), values))
+    _write(folder, files)
+    click.echo(f"{len(files)} files in {folder}. Next:")
+    for line in (f"cd {shlex.quote(str(folder))}", "pip install -e '.[test]'", *commands, "pytest"):
+        click.echo(f"  {line}")
+    click.echo(f"The lines marked EDIT in src/{package}/{chosen.edited} are those to change first.")
+
+
+def _refuse_name(name: str, kind: str, package: str, registry: Registry) -> None:
+    """Raises ZooError for a name that cannot be used, or that something has already."""
+    if not _NAME.fullmatch(name):
+        raise ZooError(f"'{name}' is no name for a plugin: use a-z, 0-9 and single hyphens, a letter first: my-maze")
+    others: dict[str, Iterable[str]] = {
+        "agent": registry.agents,
+        "network": registry.networks,
+        "command": registry.commands,
+        "hook": registry.hooks,
+    }
+    taken = others.get(kind, {*registry.envs, *registry.families, *RESERVED_PREFIXES})
+    if name in {*taken, *(info.name for info in registry.plugins)} or find_spec(package) is not None:
+        raise ZooError(f"the name '{name}' is taken; choose another. See: a3c-zoo list plugins")
+
+
+def _tested_versions(version: str) -> str:
+    """The range that ends before the next version that may break plugins: `>=0.1,<0.2`, after 1.0 `>=1.2,<2`."""
+    major, minor = map(int, version.split(".")[:2])
+    return f">={major}.{minor},<{major + 1}" if major else f">=0.{minor},<0.{minor + 1}"
+
+
+def _rendered(layers: tuple[str, ...], values: Mapping[str, object]) -> Iterator[tuple[PurePosixPath, str]]:
+    """Paths and contents of the files. `NAME`, `PACKAGE` and names without their dot are replaced in paths."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+    words = {"PACKAGE": str(values["package"]), "github": ".github", "gitignore": ".gitignore"}
+    for layer in layers:
+        for path, template in _templates(resources.files("a3c_zoo.cli") / "templates" / layer, PurePosixPath()):
+            parts = [words.get(part, part) for part in path.parts]
+            target = str(PurePosixPath(*parts)).replace("NAME", str(values["name"]))
+            yield PurePosixPath(target), environment.from_string(template.read_text("utf-8")).render(values)
+
+
+def _templates(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:
+    for each in sorted(folder.iterdir(), key=lambda each: each.name):
+        if each.is_dir():
+            yield from _templates(each, path / each.name)
+        elif each.name.endswith(".j2"):
+            yield path / each.name.removesuffix(".j2"), each
+
+
+def _write(folder: Path, files: Mapping[PurePosixPath, str]) -> None:
+    """Writes all files or none. Raises ZooError if the folder is not empty, or cannot be written."""
+    written: list[Path] = []
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ZooError(f"'{folder}' is not an empty folder; name another: --dir DIR")
+        for path, content in files.items():
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            written.append(target)
+            target.write_text(content, encoding="utf-8")
+    except OSError as error:
+        for target in written:
+            target.unlink(missing_ok=True)
+        raise ZooError(
+            f"cannot write to '{folder}': {error.strerror or error}; name another folder: --dir DIR"
+        ) from error

@@ -1,0 +1,72 @@
+"""What a network keeps beside its parameters, such as BatchNorm's running statistics: shared and saved with them.
+
+Buffers are not trained. A pass in training mode changes them in place. A worker adds its changes to the shared buffers
+when it hands over or applies a gradient, and copies the shared ones with each pull. As with parameters, nothing is
+locked: a change may be lost when two workers add at the same moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from a3c_zoo.errors import ConfigError, RunDirectoryError
+from a3c_zoo.saved_state import fitting
+
+
+class Buffers:
+    """The buffers of one network that its `state_dict` has.
+
+    Args:
+        module: its buffers are moved to the device. device: "cpu" or "cuda".
+
+    Attributes:
+        initial: the buffers that the module had at first, by name, in the CPU's memory.
+    """
+
+    def __init__(self, module: nn.Module, device: str) -> None:
+        self._module = module
+        self.initial = {name: buffer.to("cpu", copy=True) for name, buffer in buffers_of(module).items()}
+        self._pulled = {name: buffer.clone() for name, buffer in self.initial.items()}
+        for buffer in module.buffers():
+            buffer.data = buffer.data.to(device)
+
+    def pull(self, shared: Mapping[str, Tensor]) -> None:
+        """Copies the shared buffers into the network."""
+        for name, pulled in self._pulled.items():
+            pulled.copy_(shared[name])
+            self._module.get_buffer(name).copy_(pulled)
+
+    def push(self, shared: Mapping[str, Tensor]) -> None:
+        """Adds to the shared buffers what the network has changed since the last pull or push; copies changed flags."""
+        for name, pulled in self._pulled.items():
+            now = self._module.get_buffer(name).to("cpu")
+            changed = now if now.dtype == torch.bool else shared[name] + (now - pulled)
+            shared[name].copy_(torch.where(now == pulled, shared[name], changed))  # −inf − (−inf) is no number
+            pulled.copy_(now)
+
+    def check_precision(self, dtype: torch.dtype, network: str) -> None:
+        """Raises ConfigError for running statistics in float32 beside parameters in bfloat16, which torch refuses."""
+        wide = [name for name, buffer in self.initial.items() if buffer.dtype == torch.float32]
+        if wide and dtype != torch.float32:
+            raise ConfigError(
+                f"network '{network}' keeps {wide[0]}, which needs parameters in float32: -o network.precision=float32"
+            )
+
+
+def buffers_of(module: nn.Module) -> dict[str, Tensor]:
+    """The buffers of a module that its `state_dict` has, by name."""
+    saved = module.state_dict()
+    return {name: buffer for name, buffer in module.named_buffers() if name in saved}
+
+
+def check_saved(saved: Mapping[str, Tensor], module: nn.Module) -> None:
+    """Raises RunDirectoryError if the buffers of a checkpoint are not those of this network."""
+    wanted = buffers_of(module)
+    if saved.keys() != wanted.keys():
+        there, here = (", ".join(names)[:200] or "none" for names in (saved, wanted))
+        raise RunDirectoryError(f"the checkpoint is of another network: its buffers are {there} there, {here} here")
+    for name, buffer in wanted.items():
+        fitting(saved[name], buffer, f"agent.model.buffers.{name}"[:200])

@@ -1,0 +1,30 @@
+"""The variant of an environment (`EnvEntry.variant`), which chooses among the default sets of a family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: Height and width from which on an image is a frame, for a network with large convolutions.
+FRAME = 36
+
+
+def variant_of(observation_space: Any, action_space: Any) -> str:
+    """Returns the variant of one environment by its Gymnasium spaces, as the family `gym:` uses it.
+
+    "image": frames of bytes. "mixed": smaller images, images of bools, or an image among several parts. "continuous":
+    actions are a Box. Else "".
+    """
+    if sizes := [sorted(image.shape)[1] for image in _images(observation_space)]:
+        is_alone = bool(observation_space.shape)
+        return "image" if is_alone and observation_space.dtype == "uint8" and sizes[0] >= FRAME else "mixed"
+    return "continuous" if type(action_space).__name__ == "Box" else ""
+
+
+def _images(space: Any) -> list[Any]:
+    """The images among the parts of a space."""
+    if isinstance(parts := getattr(space, "spaces", None), Mapping):
+        parts = parts.values()
+    if parts is not None:
+        return [image for part in parts for image in _images(part)]
+    return [space] if len(space.shape or ()) == 3 and space.dtype in ("uint8", "bool") else []

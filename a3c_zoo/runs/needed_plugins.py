@@ -1,0 +1,69 @@
+"""What a run needs that is not there: plugins, plugin files, modules, an environment that a program gave."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from a3c_zoo.errors import PluginError
+from a3c_zoo.plugins.loading import Selection
+from a3c_zoo.plugins.module_files import place_of
+from a3c_zoo.plugins.registry import GIVEN, Registry, imported_by
+
+#: A plugin in a meta.json, as `str(PluginInfo)`: its name, its distribution and its version.
+_TITLE = re.compile(r"plugin '([\w.-]+)' \(([A-Za-z0-9][\w.-]*) (\d[\w.+!-]*)\)", re.ASCII)
+
+
+def what_is_missing(name: str, meta: Mapping[str, Any], registry: Registry, is_trusted: bool) -> PluginError | None:
+    """Returns the error for a run whose configuration cannot be read, if something is missing; else None.
+
+    It says how the user names it again. Nothing is loaded, because a stranger may have written meta.json.
+
+    Args:
+        name: the run's. meta: its meta.json. is_trusted: False leaves out the folders of files.
+    """
+    env = meta["env"]
+    if env not in registry.envs and str(GIVEN) in meta.get("plugins", {}).values():
+        return PluginError(
+            f"run {name} trains '{env}', which a program gave to a3c_zoo.train. Give it again, from Python: "
+            "train(env, resume=…) or load_agent(…, env=env); or offer it in a plugin file: --plugin FILE"
+        )
+    loaded = {os.path.basename(info.file) for info in registry.plugins}
+    files = [file if is_trusted else os.path.basename(file) for file in map(str, meta.get("plugin_files", []))]
+    if missing := [shlex.quote(file) for file in files if os.path.basename(file) not in loaded]:
+        options = " ".join(f"--plugin {file}" for file in missing)
+        return PluginError(f"run {name} was trained with a plugin file that is not loaded now; add {options}")
+    if missing_one := _missing_plugin(meta.get("plugins", {}), registry):
+        says = "" if is_trusted else " (so says its meta.json, and the run is not your own)"
+        return PluginError(f"run {name} was made with {missing_one}{says}")
+    module = imported_by(env).partition(".")[0]
+    if module and is_trusted and place_of(module) is None:
+        return PluginError(
+            f"run {name} trains '{env}', and there is no module '{module}'. One of the current folder is found only "
+            "for a name that you type; name its folder: PYTHONPATH=FOLDER a3c-zoo …"
+        )
+    return None
+
+
+def _missing_plugin(plugins: Mapping[str, object], registry: Registry) -> str | None:
+    """Returns which plugin of a run is not there, why, and the cure; None if all are there.
+
+    Args:
+        plugins: those of a meta.json. What is no name of a distribution with a version is passed over.
+    """
+    for kind, text in plugins.items():
+        found = _TITLE.fullmatch(str(text))
+        if found is None or kind in ("hyperparams", "hooks"):  # no run needs these two again
+            continue
+        name, distribution, version = found.groups()
+        infos = [info for info in registry.plugins if (info.name, info.distribution) == (name, distribution)]
+        if not infos:
+            return f"{text}, which is not installed: pip install {distribution}=={version}"
+        if infos[0].status == "blocked":
+            return f"{text}, which is blocked by {Selection.from_environ().blocked_by(infos[0])}"
+        if infos[0].status == "faulty":
+            return f"{text}, which is left out: {infos[0].fault}. See: a3c-zoo show plugin {name}"
+    return None

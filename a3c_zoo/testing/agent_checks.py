@@ -1,0 +1,109 @@
+"""The check of an agent: short runs in turn and in two processes, save, load, resume, stop."""
+
+from __future__ import annotations
+
+from a3c_zoo.config import SECTIONS, AgentConfig
+from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
+from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.records import Report
+from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy, load_policy
+from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.testing.conformance import check_entry
+from a3c_zoo.testing.findings import Findings
+from a3c_zoo.testing.short_run import ShortRun
+from a3c_zoo.testing.trial import ACTIONS
+
+#: Training time of a run in turn, and of one in worker processes, in seconds; both end with a rollout.
+SERIAL_S, PARALLEL_S = 0.2, 0.5
+#: An agent that takes longer to return after `settle` gets a warning, in seconds.
+LONGEST_STOP_S = 5.0
+
+
+def check_agent(entry: AgentEntry) -> None:
+    """Trains an agent for moments, as `a3c-zoo check` does: in turn, in two processes, on from what it saved.
+
+    Raises:
+        AssertionError: with one line on the first fault.
+    """
+    examine_agent(get_registry(), entry, Findings(f"agent '{entry.name}'", raises=True))
+
+
+def examine_agent(registry: Registry, entry: AgentEntry, findings: Findings) -> None:
+    """Trains an agent for moments on a small environment of each action space that it claims."""
+    with findings.during("entry", "correct the entry"):
+        check_entry(entry, "zoo_agents", AgentConfig, findings, run=entry.run, load=entry.load)
+    for field, known in (("sections", SECTIONS), ("spaces", ACTIONS), ("stacks", ("own", "zoo"))):
+        unknown = [each for each in getattr(entry, field) if each not in known]
+        message = f"{field} has {', '.join(unknown)}, which a3c-zoo does not know"
+        findings.expect(not unknown, "entry", message, f"it may have: {', '.join(known)}")
+    if not findings.is_sound:
+        return
+    runs: dict[str, ShortRun] = {}
+    for space in entry.spaces:
+        with findings.during(f"{space} actions", f"correct the agent, or leave '{space}' out of AgentEntry.spaces"):
+            setup = _setup(registry, entry, space, serial=True)
+            runs[space] = run = _trained(setup, findings, SERIAL_S)
+            _play(setup, run, findings)
+            findings.ok(f"{space} actions", f"trains in one process, {run.steps:,} steps; saves, loads and plays")
+    if findings.is_sound and entry.spaces:
+        _check_resume(_setup(registry, entry, entry.spaces[0], serial=True), runs[entry.spaces[0]], findings)
+        if not entry.one_process:
+            _check_processes(_setup(registry, entry, entry.spaces[0], serial=False), findings)
+
+
+def _setup(registry: Registry, entry: AgentEntry, space: str, serial: bool) -> RunSetup:
+    """A run of the agent with its defaults, two workers and two environments each, where it takes as many."""
+    trial = EnvEntry("trial", env_id="a3c_zoo.testing.trial:Trial-v0", kwargs={"space": space})
+    overrides = [] if entry.one_process else ["run.workers=2"]
+    overrides += [] if entry.one_environment else ["env.num_envs=2"]
+    config = resolve_config(registry, trial, entry, overrides=overrides)
+    network = registry.network(config.network.name) if config.network else None
+    optimizer = registry.optimizer(config.optimizer.name) if config.optimizer else None
+    return RunSetup(registry, trial, entry, network, optimizer, config, serial)
+
+
+def _trained(
+    setup: RunSetup, findings: Findings, seconds: float, start: ShortRun | None = None, acts: bool = False
+) -> ShortRun:
+    """Trains for some seconds, from the end of another run if one is given. acts: with the part for acting alone."""
+    counts = Report(steps=start.steps, updates=start.updates) if start and acts else None
+    saved = (start.acting if acts else start.state) if start else None
+    run = ShortRun(setup, findings, seconds, saved, counts)
+    run.run()
+    if run.state is None:
+        findings.stop_quietly()
+    findings.expect(run.steps, "reports", "it reported no steps", "record a Report with `steps` after each rollout")
+    if run.stop_s > LONGEST_STOP_S:
+        message = f"it returned {run.stop_s:.0f} s after settle() had returned False"
+        findings.warn("stop", message, "return from run() at once")
+    return run
+
+
+def _play(setup: RunSetup, run: ShortRun, findings: Findings) -> None:
+    """Plays with what `AgentEntry.load` makes of the saved state."""
+    config = setup.config
+    for state in (run.state, run.acting):
+        if state is not None:
+            policy = load_policy(setup.agent.load, setup.entry, setup.network, config, state)
+            for deterministic in (False, True):
+                evaluate_policy(policy, EpisodesToPlay(setup.entry, config.env, 2, 0, 0, 2), deterministic)
+
+
+def _check_resume(setup: RunSetup, run: ShortRun, findings: Findings) -> None:
+    cure = "take everything up from context.checkpoint, which is what Snapshot.state returned"
+    for check, acts in (("resume", False), ("resume from --checkpoint best", True)):
+        if acts and run.acting is None:
+            return
+        with findings.during(check, cure):
+            resumed = _trained(setup, findings, SERIAL_S, run, acts)
+            message = f"it counts {resumed.first_steps:,} steps, where the run had {run.steps:,} before"
+            findings.expect(resumed.first_steps >= run.steps, check, message, cure)
+            findings.ok(check, f"goes on from step {run.steps:,}")
+
+
+def _check_processes(setup: RunSetup, findings: Findings) -> None:
+    with findings.during("two processes", "keep in mind that workers are processes: everything they get is pickled"):
+        setup.warm_up()
+        run = _trained(setup, findings, PARALLEL_S)
+        findings.ok("two processes", f"trains with two workers, {run.steps_per_s:,.0f} steps/s; stops")

@@ -1,0 +1,171 @@
+"""The whole check of an environment: the contract, its pictures, the checkers of Gymnasium and SB3, and its speed."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+from gymnasium.vector import VectorEnv
+
+from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.errors import PluginError, ZooError, type_and_message
+from a3c_zoo.learning.autoreset import autoreset_of, episode_over
+from a3c_zoo.learning.environments import make_vector_env, missing_package
+from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
+from a3c_zoo.plugins.entries import EnvEntry, load_object
+from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.processes.probe import probe_in_child
+from a3c_zoo.runs.evaluation import EpisodesToPlay, play_scenes
+from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.testing.conformance import check_contract, check_env_entry
+from a3c_zoo.testing.findings import LIMIT_S, Findings
+from a3c_zoo.testing.short_run import ShortRun
+from a3c_zoo.testing.subject import Subject
+
+#: Numbers of environments, and random actions, that the contract is checked with.
+NUM_ENVS, STEPS = (1, 3), 500
+#: Seconds for which the speed is measured: of the environment alone, and in a worker.
+ALONE_S, WORKER_S = 0.5, 1.0
+#: Colours and the prefix of Gymnasium's warnings.
+DECORATION = re.compile(r"\x1b\[\d+m|WARN: ")
+
+CURE_RENDER = "give the factory a parameter render_mode; with 'rgb_array' render() returns [height, width, 3], uint8"
+
+
+def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings) -> None:
+    """Checks an environment as its default agent trains it."""
+    with findings.during("entry", "correct the entry"):
+        check_env_entry(entry, None, findings)
+    setup: RunSetup | None = None
+    with findings.during("configuration", "correct the environment's hyperparameter set"):
+        config = resolve_config(registry, entry, registry.agent(entry.default_agent))
+        config = replace(config, run=config.run.model_copy(update={"workers": 1, "worker_timeout_s": LIMIT_S / 2}))
+        setup = RunSetup.of(registry, config, serial=False)
+    if not findings.is_sound or setup is None:
+        return
+    setup.warm_up()
+    in_child: ZooError | None = None
+    try:
+        probe_in_child(setup.entry, setup.network, setup.config, setup.agent.spaces)
+    except ZooError as error:
+        in_child = error
+        if in_child.__cause__ is None:  # its process has ended, or hangs: this process would, too
+            findings.problem("making it", str(error), "correct the constructor or the factory", error)
+            return
+    for n in NUM_ENVS:
+        with findings.during("contract", "correct the environment"):
+            check_contract(Subject(entry, setup.config.env, n, findings), STEPS)
+    if in_child is not None and findings.is_sound:
+        cure = f"correct it, or name a network that fits in the set '{setup.agent.name}.yml'"
+        findings.problem("fit", str(in_child).splitlines()[0], cure, in_child)
+    if findings.is_sound:
+        findings.ok("contract", "spaces, steps, seeds, autoreset and state keep it")
+    with findings.during("render", CURE_RENDER):
+        _check_render(setup, findings)
+    _run_other_checkers(setup, findings)
+    with findings.during("in a worker", "correct the environment, or its default agent"):
+        _measure(setup, findings)
+
+
+def _check_render(setup: RunSetup, findings: Findings) -> None:
+    entry, env_config = setup.entry, setup.config.env
+    with closing(make_vector_env(entry, env_config, 1, seed=0)) as env:
+        policy = _RandomPolicy(env.action_space)
+    try:
+        with closing(play_scenes(policy, EpisodesToPlay(entry, env_config, 1, 0, 0), False)) as scenes:
+            height, width = next(scenes).picture.shape[:2]
+    except PluginError:
+        raise
+    except ZooError as error:
+        is_missing = "pip install" in str(error)
+        findings.warn("render", str(error), "install it to see pictures" if is_missing else CURE_RENDER)
+    else:
+        findings.ok("render", f"pictures of {height} × {width} pixels")
+
+
+class _RandomPolicy:
+    """Samples the action space of the environments."""
+
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
+        self._space = space
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[Any, Any]:
+        return self._space.sample(), state
+
+
+def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
+    """Runs the checkers of Gymnasium and stable-baselines3, which take a single environment."""
+    entry = setup.entry
+    if entry.own_id is None:
+        message = "not run: they take a single environment, and the entry names no Gymnasium id (env_id or gym_id)"
+        findings.ok("gymnasium, sb3", message)
+        return
+    kwargs = {**entry.kwargs, **setup.config.env.factory_kwargs()} if entry.env_id else {}
+    for name, module in (("gymnasium", "gymnasium.utils.env_checker"), ("sb3", "stable_baselines3.common.env_checker")):
+        with findings.during(name, "change what it names"), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            # SB3's looks at what is trained; Gymnasium's wants the environment itself.
+            wrappers = load_wrappers(setup.config.env) if name == "sb3" and entry.env_id else []
+            inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
+            _run_checker(name, load_object(f"{module}:check_env"), str(entry.own_id), kwargs, inner, findings)
+        texts = [DECORATION.sub("", str(warning.message)) for warning in caught]
+        for text in dict.fromkeys(texts):
+            findings.warn(name, f"its checker says: {text}", "change it, unless it is meant so")
+        if not texts and findings.is_sound:
+            findings.ok(name, "its checker finds nothing")
+
+
+def _run_checker(
+    name: str,
+    checker: Callable[..., None],
+    env_id: str,
+    kwargs: Mapping[str, Any],
+    wrappers: list[Wrapper],
+    findings: Findings,
+) -> None:
+    """Runs one checker. What SB3's refuses can still be trained by a3c-zoo's own agents."""
+    try:
+        with closing(gymnasium.make(env_id, **kwargs)) as env:
+            checker(wrap_all(env.unwrapped, wrappers), skip_render_check=True)  # it would open windows
+    except Exception as error:
+        if cure := missing_package(error):
+            findings.warn(name, "not run: a package is not installed", cure)
+            return
+        say = findings.problem if name == "gymnasium" else findings.warn
+        say(name, f"its checker says: {type_and_message(error)}", "change what it names")
+
+
+def _measure(setup: RunSetup, findings: Findings) -> None:
+    """Measures the steps a second of the environment alone, and in a worker that trains."""
+    entry, num_envs = setup.entry, setup.config.env.num_envs
+    with closing(make_vector_env(entry, setup.config.env, num_envs, seed=0)) as env:
+        alone = _speed(env)
+    findings.ok("speed alone", f"{alone:,.0f} steps/s, {num_envs} environments together")
+    if not findings.is_sound:
+        findings.ok("in a worker", "not measured: see the problems")
+        return
+    run = ShortRun(setup, findings, WORKER_S)
+    run.run()
+    share = f", {run.steps_per_s / alone:.0%} of that" if alone else ""
+    findings.ok("in a worker", f"{run.steps_per_s:,.0f} steps/s with agent '{setup.agent.name}'{share}")
+
+
+def _speed(env: VectorEnv[Any, Any, Any]) -> float:
+    """Steps a second with random actions."""
+    actions = [env.action_space.sample() for _ in range(64)]
+    env.reset(seed=0)
+    autoreset, is_over = autoreset_of(env), episode_over(env)
+    steps, start_s = 0, time.monotonic()
+    while time.monotonic() - start_s < ALONE_S:
+        observation, _, terminated, truncated, info = env.step(actions[steps % len(actions)])
+        autoreset.restart(observation, is_over(terminated, truncated, info))
+        steps += 1
+    return steps * env.num_envs / (time.monotonic() - start_s)

@@ -1,0 +1,129 @@
+"""What checks find: ok, warnings and problems, gathered, or raised at the first problem."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+from a3c_zoo.errors import ConfigError, ZooError, one_line, printable
+
+Status = Literal["ok", "warning", "problem"]
+
+#: A part of a check that takes longer has failed, in seconds. The whole check of an environment takes a few seconds.
+LIMIT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One result of a check.
+
+    Attributes:
+        subject: what was checked, its kind and its name.
+        check: the name of the check, a word or two.
+        status: "ok"; "warning": it works, but something is better changed; "problem": it does not work.
+        text: what was found, one line. cure: what to do, one line; empty if nothing is to be done.
+    """
+
+    subject: str
+    check: str
+    status: Status
+    text: str
+    cure: str = ""
+
+
+class CheckFailedError(AssertionError):
+    """The problem that ends a check, or a part of it."""
+
+
+class Findings:
+    """The findings on one subject, in their order.
+
+    Args:
+        subject: kind and name of what is checked, such as "environment 'cartpole'".
+        raises: whether the first problem is raised, for tests, rather than kept.
+    """
+
+    def __init__(self, subject: str, raises: bool = False) -> None:
+        self.subject, self._raises = subject, raises
+        self.found: list[Finding] = []
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is no problem so far."""
+        return all(finding.status != "problem" for finding in self.found)
+
+    def ok(self, check: str, message: str) -> None:
+        """Notes a result with which nothing is wrong."""
+        self._add(check, "ok", message, "")
+
+    def warn(self, check: str, message: str, cure: str) -> None:
+        """Notes something that is better changed."""
+        self._add(check, "warning", message, cure)
+
+    def problem(self, check: str, message: str, cure: str, cause: BaseException | None = None) -> None:
+        """Notes a fault; the check goes on.
+
+        Raises:
+            CheckFailedError: with one line, if problems are raised.
+        """
+        if self._raises:
+            raise CheckFailedError(f"{self.subject}: {' '.join(message.split())}{cure and ': '}{cure}") from cause
+        self._add(check, "problem", message, cure)
+
+    def stop(self, check: str, message: str, cure: str, cause: BaseException | None = None) -> NoReturn:
+        """Notes a fault with which this part of the check cannot go on. Raises CheckFailedError."""
+        self.problem(check, message, cure, cause)
+        raise CheckFailedError(message) from cause
+
+    def stop_quietly(self) -> NoReturn:
+        """Ends this part of the check, whose faults are noted. Raises CheckFailedError."""
+        raise CheckFailedError
+
+    def expect(self, condition: Any, check: str, message: str, cure: str) -> None:
+        """Notes a fault unless the condition holds."""
+        if not condition:
+            self.problem(check, message, cure)
+
+    @contextmanager
+    def during(self, check: str, cure: str) -> Iterator[None]:
+        """One part of a check. An exception in it, or a time above `LIMIT_S`, is a problem; the others go on."""
+        try:
+            with redirect_stdout(sys.stderr), _time_limit():  # prints would damage the output of `--json`
+                yield
+        except CheckFailedError:
+            if self._raises:
+                raise
+        except ConfigError as error:
+            for line in str(error).splitlines()[1:] or [str(error)]:  # a line for each fault, if there are several
+                self.problem(check, line, cure, error)
+        except (ZooError, AssertionError) as error:
+            self.problem(check, str(error), cure, error)
+        except (Exception, SystemExit) as error:
+            self.problem(check, one_line(error), cure, error)
+
+    def _add(self, check: str, status: Status, message: str, cure: str) -> None:
+        self.found.append(Finding(self.subject, check, status, printable(" ".join(message.split())), cure))
+
+
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    """Raises TimeoutError within the context when the time is over. Only the main thread has a limit."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> NoReturn:
+        raise TimeoutError(f"it did not end within {LIMIT_S:g} s: does it hang?")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,156 @@
+"""The check of a network: the shapes of its outputs, its gradients, and what it depends on."""
+
+from __future__ import annotations
+
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+from torch import Tensor
+
+from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, RunConfig
+from a3c_zoo.learning.actions import Categorical
+from a3c_zoo.learning.model import Model, Spaces
+from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
+from a3c_zoo.plugins.entries import NetworkEntry
+from a3c_zoo.testing.conformance import check_entry
+from a3c_zoo.testing.findings import Findings
+
+#: Observation spaces that networks are tried with; each network gets those of the kinds that it claims.
+EXAMPLES: tuple[spaces.Space[Any], ...] = (
+    spaces.Box(-1.0, 1.0, (4,)),
+    spaces.Discrete(5),
+    spaces.Dict({"place": spaces.Box(-1.0, 1.0, (2,)), "room": spaces.Discrete(3)}),
+    spaces.Box(0, 255, (4, 84, 84), np.uint8),
+    spaces.Dict({"view": spaces.Box(0, 255, (3, 84, 84), np.uint8), "place": spaces.Box(-1.0, 1.0, (2,))}),
+)
+#: Rows, environments and logits of the outputs that are checked.
+T, N, A = 4, 3, 5
+#: Largest difference of outputs that should be equal; bfloat16 has 8 bits.
+TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
+
+CURE_SHAPES = "return what docs/how-to/write-a-network.md says"
+CURE_ROWS = "let outputs depend on their own observation alone; nn.Dropout and nn.BatchNorm do, while acting"
+
+
+def check_network(entry: NetworkEntry) -> None:
+    """Builds a network for example observations, as `a3c-zoo check` does; checks its outputs and gradients.
+
+    Raises:
+        AssertionError: with one line on the first fault.
+    """
+    examine_network(entry, Findings(f"network '{entry.name}'", raises=True))
+
+
+def examine_network(entry: NetworkEntry, findings: Findings) -> None:
+    """Builds a network with its defaults for example observations of each kind that it claims."""
+    config = None
+    with findings.during("entry", "correct the entry"):
+        model = check_entry(entry, "zoo_networks", NetworkConfig, findings, factory=entry.factory)
+        kinds = get_args(get_type_hints(ObservationSpec)["kind"])
+        unknown = [kind for kind in entry.inputs if kind not in kinds]
+        cure = f"it may have: {', '.join(kinds)}"
+        message = f"inputs has {', '.join(unknown)}, so no environment fits it"
+        findings.expect(entry.inputs and not unknown, "inputs", message, cure)
+        config = model(name=entry.name).settled("cpu", N)
+    for space in EXAMPLES if config is not None else ():
+        spec = observation_spec(space)
+        if spec.kind in entry.inputs:
+            check = f"{spec.kind}, {type(space).__name__}"
+            with findings.during(check, f"correct the network, or leave '{spec.kind}' out of NetworkEntry.inputs"):
+                _Examined(entry, config, space, findings, check).examine()
+
+
+class _Examined:
+    """A network for one observation space, with random observations `[T+1, N, ...]`."""
+
+    def __init__(
+        self, entry: NetworkEntry, config: NetworkConfig, space: spaces.Space[Any], findings: Findings, check: str
+    ) -> None:
+        self._spec, self._findings, self._check = observation_spec(space), findings, check
+        whole = Config("check", "check", RunConfig(), EnvConfig(), AgentConfig(), config)
+        self._models = [Model.create(Spaces(self._spec, Categorical(A)), entry, whole) for _ in range(2)]
+        self._model, self._tolerance = self._models[0], TOLERANCE[config.computes_in]
+        self._module: Any = self._model.module
+        batch: Any = batch_space(space, (T + 1) * N)
+        batch.seed(0)
+        rows = batch.sample()
+        rows = self._spec.flatten(rows)[0] if self._spec.leaves else rows
+        self._observations = torch.from_numpy(rows.reshape(T + 1, N, *self._spec.shape))
+
+    def examine(self) -> None:
+        """Runs all checks."""
+        if not isinstance(self._module, ActorCritic):
+            cure = "derive the network from ActorCritic"
+            self._findings.stop(self._check, f"the factory returned a {type(self._module).__name__}", cure)
+        first, second = (model.flat.initial for model in self._models)
+        message = "two networks of one seed have other weights: runs cannot be repeated"
+        self._findings.expect(torch.equal(first, second), self._check, message, "draw weights from torch's generator")
+        start = self._module.start(N)
+        logits, values = self._check_outputs() if start is None else self._check_core(start)
+        self._check_gradients(logits, values)
+        self._findings.ok(self._check, f"shapes and gradients; {len(first):,} parameters")
+
+    def _check_outputs(self) -> tuple[Tensor, Tensor]:
+        network, rows = self._module, self._observations[0]
+        with torch.no_grad():
+            logits, values = network.policy(rows), network.value(rows)
+            self._expect_shape("policy()", logits, (N, A))
+            self._expect_shape("value()", values, (N,))
+            self._expect_equal("policy() of the same observations", logits, network.policy(rows))
+            self._expect_equal("policy() of one observation alone", logits[:1], network.policy(rows[:1]))
+            acted = network.act(rows)
+            self._expect_equal("act()", logits, acted[0])
+            self._expect_equal("act()", values, acted[1])
+        all_logits, all_values = network.evaluate(self._observations)
+        self._expect_shape("evaluate()", all_logits, (T * N, A))
+        self._expect_shape("evaluate()", all_values, ((T + 1) * N,))
+        self._expect_equal("evaluate()", logits, all_logits[:N])
+        self._expect_equal("evaluate()", values, all_values[:N])
+        return all_logits, all_values
+
+    def _check_core(self, start: Tensor) -> tuple[Tensor, Tensor]:
+        network, rows = self._module, self._observations[0]
+        with torch.no_grad():
+            logits, state = network.step(rows, start)
+            self._expect_shape("step()", logits, (N, A))
+            self._expect_shape("the state after step()", state, tuple(start.shape))
+            self._expect_shape("value_after()", network.value_after(rows, start), (N,))
+        resets = np.zeros((T + 1, N), np.bool_)
+        all_logits, all_values, _ = network.unroll(self._observations, start, resets, [])
+        self._expect_shape("unroll()", all_logits, (T * N, A))
+        self._expect_shape("unroll()", all_values, ((T + 1) * N,))
+        self._expect_equal("unroll()", logits, all_logits[:N])
+        return all_logits, all_values
+
+    def _expect_shape(self, what: str, output: Any, shape: tuple[int, ...]) -> None:
+        """Stops unless an output is finite float32 of this shape."""
+        wanted = f"float32 {list(shape)}"
+        found = f"{str(output.dtype)[6:]} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+        if found != wanted:
+            self._findings.stop(self._check, f"{what} returned {found}, where {wanted} is expected", CURE_SHAPES)
+        finite = bool(torch.isfinite(output).all())
+        self._findings.expect(finite, self._check, f"{what} returned numbers that are not finite", "scale the inputs")
+
+    def _expect_equal(self, what: str, expected: Tensor, found: Tensor) -> None:
+        is_equal = expected.shape == found.shape and torch.allclose(expected, found, atol=self._tolerance)
+        self._findings.expect(is_equal, self._check, f"{what} gives other numbers than policy() and value()", CURE_ROWS)
+
+    def _check_gradients(self, logits: Tensor, values: Tensor) -> None:
+        """Every parameter gets a finite gradient, in the flat tensor that optimizers see."""
+        self._model.flat.zero_gradients()
+        torch.autograd.backward((torch.linspace(1, 2, A) * logits).sum() + values.sum())
+        finite = bool(torch.isfinite(self._model.flat.wide_gradients()).all())
+        self._findings.expect(finite, self._check, "gradients are not finite", "scale the inputs")
+        places = self._model.flat.gradients.untyped_storage().data_ptr()
+        for name, parameter in self._module.named_parameters():
+            gradient = parameter.grad
+            if gradient is None or gradient.untyped_storage().data_ptr() != places:
+                message = f"the gradient of {name} is no view of the flat gradients any more"
+                self._findings.problem(self._check, message, "never replace a parameter or its .grad")
+            elif not gradient.any():
+                message = f"{name} gets no gradient: policy and value do not depend on it"
+                self._findings.warn(self._check, message, "leave it out, or use it")

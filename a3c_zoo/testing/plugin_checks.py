@@ -1,0 +1,160 @@
+"""The checks of hyperparameter sets, of the packages that hold them, and of what else a plugin offers."""
+
+from __future__ import annotations
+
+import fnmatch
+import tomllib
+from collections.abc import Iterable
+from importlib import import_module, metadata
+from pathlib import Path
+
+import click
+
+from a3c_zoo.config import Config, HookConfig, OptimizerConfig, yaml
+from a3c_zoo.config.sets import HyperparamSet, list_sets
+from a3c_zoo.config.settings import Settings
+from a3c_zoo.errors import PluginError, ZooError, did_you_mean
+from a3c_zoo.plugins.entries import (
+    CommandEntry,
+    Entry,
+    EnvEntry,
+    EnvFamily,
+    HookEntry,
+    HyperparamEntry,
+    OptimizerEntry,
+    load_object,
+)
+from a3c_zoo.plugins.loading import PluginInfo
+from a3c_zoo.plugins.offers import kind_of, name_of
+from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.plugins.sources import RUN_HOOKS
+from a3c_zoo.processes.probe import probe_in_child
+from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.testing.conformance import check_entry
+from a3c_zoo.testing.findings import Findings
+
+#: A plugin whose import takes longer slows every command, in seconds.
+LONGEST_IMPORT_S = 0.1
+
+CURE_DATA = '[tool.setuptools.package-data] "*" = ["*.yml"] in pyproject.toml'
+
+
+def examine_set(registry: Registry, chosen: HyperparamSet, findings: Findings) -> None:
+    """Resolves a set as a run does, and compares its network with the environment's spaces."""
+    env = _environment_of(registry, chosen.env)
+    if env is None:
+        message = f"folder '{chosen.env}' of {chosen.package} is named after no environment or family"
+        cure = f"rename it: a3c-zoo list envs.{did_you_mean(chosen.env, [*registry.envs, *registry.families])}"
+        findings.problem("environment", message, cure)
+        return
+    of_name = [name for name in registry.agents if f"{chosen.name}-".startswith(f"{name}-")]
+    agent = registry.agent(max(of_name, key=len, default=env.default_agent))
+    config: Config | None = None
+    with findings.during("values", f"a3c-zoo show hyperparams {env.name} --agent {agent.name} shows the keys"):
+        settings = Settings(registry, env, agent)
+        settings.add_document(yaml.read_document(chosen.file, chosen.source, follow=True))
+        config = settings.config()
+    if config is None:
+        return
+    variant = chosen.name.removeprefix(agent.name).removeprefix("-")
+    if env.name != chosen.env and variant not in ("", env.variant):  # of a family, which may fit to the set in part
+        findings.ok("values", f"{len(config.sources)} values for agent '{agent.name}'")
+        return
+    with findings.during("spaces", "choose a network and an agent that fit the environment"):
+        setup = RunSetup.of(registry, config, serial=False)
+        probe_in_child(env, setup.network, config, agent.spaces)
+        findings.ok("values", f"{len(config.sources)} values for agent '{agent.name}' on '{env.name}'")
+
+
+def _environment_of(registry: Registry, folder: str) -> EnvEntry | None:
+    """The environment that a folder of sets is for; the first example of a family. None for an unknown name."""
+    family = registry.families.get(folder)
+    try:
+        return registry.env(family.examples[0] if family and family.examples else folder)
+    except ZooError:
+        return None
+
+
+def examine_package(registry: Registry, entry: HyperparamEntry, findings: Findings) -> None:
+    """Checks that a package of sets holds some, and that its wheel will."""
+    with findings.during("package", "correct the name, or the package"):
+        import_module(entry.package)
+    sets = [each for each in list_sets(registry) if each.package == entry.package]
+    message = "it holds no sets: no file <environment>/<set>.yml"
+    findings.expect(sets or not findings.is_sound, "package", message, f"if there are such files: {CURE_DATA}")
+    left_out = _left_out_of_the_wheel(sets)
+    message = f"the wheel will not hold {', '.join(left_out)}"
+    findings.expect(not left_out, "package data", message, CURE_DATA)
+    if sets and findings.is_sound:
+        findings.ok("package", f"{len(sets)} sets")
+
+
+def _left_out_of_the_wheel(sets: Iterable[HyperparamSet]) -> list[str]:
+    """The sets, in an editable project that setuptools builds, that no pattern of its package data matches."""
+    paths = [path for each in sets if (path := Path(str(each.file))).is_file()]
+    project = next((folder for path in paths for folder in path.parents if (folder / "pyproject.toml").exists()), None)
+    if project is None or (project / "MANIFEST.in").exists():
+        return []
+    content = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
+    build = content.get("build-system", {})
+    if "setuptools" not in build.get("build-backend", "setuptools") or "setuptools-scm" in str(build.get("requires")):
+        return []
+    data = content.get("tool", {}).get("setuptools", {}).get("package-data", {})
+    patterns = [pattern for each in data.values() for pattern in each]
+    return [
+        f"{path.parent.name}/{path.name}"
+        for path in paths
+        if not any(fnmatch.fnmatch(path.name, Path(pattern).name) for pattern in patterns)
+    ]
+
+
+def examine_plugin(registry: Registry, info: PluginInfo, findings: Findings) -> None:
+    """Checks a plugin's import and requirement, and what it offers beside environments, agents, networks and sets."""
+    if info.status == "faulty":
+        findings.problem("loading", str(info.fault), "correct the plugin; until then it is left out whole")
+        return
+    if info.status == "blocked":
+        cure = "see A3C_ZOO_PLUGINS and A3C_ZOO_DISABLE_PLUGINS"
+        findings.warn("loading", "an environment variable blocks it, so it is not checked", cure)
+        return
+    if info.import_s > LONGEST_IMPORT_S:
+        message = f"its import takes {info.import_s * 1000:,.0f} ms, in every command"
+        findings.warn("import", message, "import heavy modules where they are used; entries name code by strings")
+    if not (info.first_party or info.file or _requires_the_zoo(info.distribution)):
+        message = f"{info.distribution} does not require a3c-zoo"
+        findings.warn("requirement", message, "name the versions that it was tested with: a3c-zoo>=0.1,<0.2")
+    for entry in registry.offers(info):
+        check = f"{kind_of(entry).namespace} {name_of(entry)}"
+        with findings.during(check, "correct it, or its import string"):
+            _check_offer(registry, entry, check, findings)
+    hooks = [hook for hook in info.hooks if hook in RUN_HOOKS]
+    watches = f"; run hooks of every run: {', '.join(hooks)}" if hooks else ""
+    findings.ok("loading", f"imported in {info.import_s * 1000:.0f} ms{watches}")
+
+
+def _check_offer(registry: Registry, entry: Entry, check: str, findings: Findings) -> None:
+    """Checks an entry of a kind that has no check of its own."""
+    match entry:
+        case CommandEntry():
+            is_command = isinstance(load_object(entry.command), click.Command)
+            findings.expect(is_command, check, "it is no click.Command", "use @click.command")
+        case EnvFamily():
+            load_object(entry.resolve)
+        case OptimizerEntry():
+            check_entry(entry, "zoo_optimizers", OptimizerConfig, findings, factory=entry.factory)
+        case HookEntry():
+            model = check_entry(entry, "zoo_hooks", HookConfig, findings, hooks=entry.hooks)
+            try:
+                registry.run_hooks({entry.name: model()})
+            except PluginError:
+                raise
+            except ZooError as error:  # it wants something of its user, such as a key
+                findings.warn("run hook", str(error), "do what the message says, before a run that chooses it")
+
+
+def _requires_the_zoo(distribution: str) -> bool:
+    try:
+        required = metadata.requires(distribution) or []
+    except (metadata.PackageNotFoundError, ValueError):
+        return False
+    return any(each.replace("_", "-").lower().startswith("a3c-zoo") for each in required)

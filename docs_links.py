@@ -1,0 +1,32 @@
+"""A hook of MkDocs: links from a page to files of the repository that are not part of the site become plain paths.
+
+A link to a file that is not there is a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import posixpath
+import re
+from typing import Any
+
+LOG = logging.getLogger("mkdocs.hooks")  # `mkdocs build --strict` counts its warnings
+#: `[text](target)` with a relative target, perhaps with an anchor.
+LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
+    """Called by MkDocs with the text of each page."""
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def plain(link: re.Match[str]) -> str:
+        text, target = link[1], posixpath.normpath(posixpath.join(folder, link[2]))
+        if not target.startswith("../"):
+            return link[0]
+        path = target.removeprefix("../")
+        if not os.path.exists(os.path.join(os.path.dirname(config.docs_dir), path)):
+            LOG.warning("Doc file '%s' contains a link '%s', but there is no such file.", page.file.src_uri, link[2])
+        return f"`{path}`" if text.strip("`") in path else f"{text} (`{path}`)"
+
+    return LINK.sub(plain, markdown)

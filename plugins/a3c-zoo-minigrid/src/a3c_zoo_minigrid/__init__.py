@@ -1,0 +1,1 @@
+"""MiniGrid for a3c-zoo."""

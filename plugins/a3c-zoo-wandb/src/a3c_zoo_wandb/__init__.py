@@ -1,0 +1,1 @@
+"""Sends the curves of a3c-zoo runs to Weights & Biases."""

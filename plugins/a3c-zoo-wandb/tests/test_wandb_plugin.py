@@ -1,0 +1,123 @@
+"""What the distribution offers to a3c-zoo, and whole runs with wandb's offline mode."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from a3c_zoo.records import EvaluatorResult, Progress
+from a3c_zoo.testing import plugin_distribution
+
+from a3c_zoo_wandb.config import WandbConfig
+from a3c_zoo_wandb.plugin import zoo_hooks
+
+QUICK = ("--steps", "2000", "--serial", "-o", "run.stop_when_solved=false")
+#: Whatever the account of the user is, these tests have none.
+NO_ACCOUNT = {"NETRC": os.devnull}
+
+
+def train(folder: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Trains in a process of its own, with the plugin installed."""
+    if not (folder / "installed").exists():
+        plugin_distribution(folder / "installed", "wandb-plugin", "from a3c_zoo_wandb.plugin import zoo_hooks\n")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("A3C_ZOO", "WANDB"))}
+    paths = [str(folder / "installed"), *sys.path]
+    environ |= NO_ACCOUNT | {"PYTHONPATH": os.pathsep.join(paths), "HOME": str(folder)} | variables
+    command = [sys.executable, "-P", "-m", "a3c_zoo", "train", *options]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=200)
+
+
+def records(run: Path) -> bytes:
+    """What wandb has written, in all sessions."""
+    return b"".join(path.read_bytes() for path in sorted(run.glob("wandb/offline-run-*/*.wandb")))
+
+
+def test_the_entry_point_names_the_plugin() -> None:
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    points = project["entry-points"]["a3c_zoo"]
+    assert [import_module(module).zoo_hooks() for module in points.values()] == [zoo_hooks()]
+
+
+def test_the_readme_lists_every_key() -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    assert all(f"| `plugins.wandb.{key}` |" in readme for key in WandbConfig.model_fields)
+
+
+def test_listing_imports_nothing_heavy() -> None:
+    program = "import sys, a3c_zoo_wandb.plugin, a3c_zoo_wandb.config\nprint(*{'wandb', 'torch'} & sys.modules.keys())"
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ)
+    assert result.stdout.split() == []
+
+
+class TestWithWandb:
+    """These need the package itself."""
+
+    @pytest.fixture(autouse=True)
+    def _wandb(self) -> None:
+        pytest.importorskip("wandb", reason="wandb is not installed: make plugin-requirements")
+
+    def test_a_run_and_its_resume_are_one_wandb_run(self, tmp_path: Path) -> None:
+        options = ("-o", "plugins.wandb.mode=offline", "-o", "plugins.wandb.project=balance", "--name", "one")
+        ended = train(tmp_path, "cartpole", *QUICK, *options)
+        assert ended.returncode == 0, ended.stderr
+        run = tmp_path / "runs/one"
+        written = records(run)
+        for text in ("balance", "episode/return_mean_100", "speed/steps_per_s", "train/entropy", "reason", "n_steps"):
+            assert text.encode() in written, text
+        assert not (run / "events.jsonl").exists()  # nothing has failed
+        ended = train(tmp_path, "--resume", "one", "--steps", "3000")
+        assert ended.returncode == 0, ended.stderr
+        ids = {path.name.rpartition("-")[2] for path in run.glob("wandb/offline-run-*")}
+        assert len(ids) == 1
+        assert json.loads((run / "outcome.json").read_text())["reason"] == "steps"
+
+    def test_without_a_key_it_says_what_to_do_before_anything_is_trained(self, tmp_path: Path) -> None:
+        ended = train(tmp_path, "cartpole", *QUICK, "-o", "plugins.wandb.enabled=true")
+        assert ended.returncode == 2, ended.stderr
+        assert "wandb knows no API key: run `wandb login`, or give -o plugins.wandb.mode=offline" in ended.stderr
+        assert not list(tmp_path.glob("runs/*"))
+
+    def test_the_mode_of_the_environment_counts(self, tmp_path: Path) -> None:
+        ended = train(
+            tmp_path, "cartpole", *QUICK, "-o", "plugins.wandb.tags=[a]", "--name", "one", WANDB_MODE="offline"
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert records(tmp_path / "runs/one")
+
+    def test_a_server_that_is_away_stops_no_training(self, tmp_path: Path) -> None:
+        options = ("-o", "plugins.wandb.mode=online", "--name", "one")
+        variables = {
+            "WANDB_API_KEY": "0" * 40,
+            "WANDB_BASE_URL": "http://127.0.0.1:9",
+            "WANDB_INIT_TIMEOUT": "3",
+        }
+        ended = train(tmp_path, "cartpole", *QUICK, *options, **variables)
+        assert ended.returncode == 0, ended.stderr
+        events = [json.loads(line) for line in (tmp_path / "runs/one/events.jsonl").read_text().splitlines()]
+        assert [event["kind"] for event in events] == ["hook_failed"]
+        assert "run hook 'wandb' of plugin" in events[0]["text"]
+
+    def test_a_point(self) -> None:
+        from a3c_zoo_wandb.logger import last_id, point
+
+        played = EvaluatorResult(step=40, greedy_return=3.0, sampled_return=2.0, best_return=2.0, best_step=40)
+        progress = Progress(50, 5, 2, 0.5, 100.0, None, None, 0, {"entropy": 0.6}, played)
+        expected: dict[str, Any] = {"steps": 50, "episodes": 5, "updates": 2, "training_s": 0.5}
+        expected |= {"speed/steps_per_s": 100.0, "train/entropy": 0.6}
+        assert point(progress) == expected | {"eval/return_mean_greedy": 3.0, "eval/return_mean_sampled": 2.0}
+        assert last_id(Path("/nowhere")) is None
+
+    def test_the_newest_run_in_a_folder(self, tmp_path: Path) -> None:
+        from a3c_zoo_wandb.logger import last_id
+
+        for name in ("run-20260101_120000-aaa", "offline-run-20260102_120000-bbb", "latest-run"):
+            (tmp_path / name).mkdir()
+        assert last_id(tmp_path) == "bbb"

@@ -1,0 +1,337 @@
+"""`a3c-zoo check`: sound things pass, each fault is found with a cure, and all faults at once."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry
+from a3c_zoo.plugins.registry import Registry, load_registry
+from a3c_zoo.testing import plugin_distribution
+from a3c_zoo.testing.agent_checks import examine_agent
+from a3c_zoo.testing.checkup import jobs_for
+from a3c_zoo.testing.environment_checks import examine_environment
+from a3c_zoo.testing.findings import Finding, Findings
+from a3c_zoo.testing.network_checks import examine_network
+from tests.waits import LIMIT_S
+
+TOYS = "tests.toys_checks"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return load_registry()
+
+
+def told(found: list[Finding], status: str = "problem") -> list[str]:
+    """Check and message of the findings of a status; each has a cure."""
+    assert all(finding.cure for finding in found if finding.status != "ok")
+    return [f"{finding.check}: {finding.text}" for finding in found if finding.status == status]
+
+
+def env_findings(registry: Registry, entry: EnvEntry) -> list[Finding]:
+    findings = Findings("environment")
+    registry.envs[entry.name] = entry
+    try:
+        examine_environment(registry, entry, findings)
+    finally:
+        del registry.envs[entry.name]
+    return findings.found
+
+
+def walk(kind: str) -> EnvEntry:
+    return EnvEntry("toy", f"{TOYS}:make", kwargs={"kind": kind})
+
+
+# Environments
+
+
+@pytest.mark.parametrize(
+    ("entry", "faults"),
+    [
+        (walk("StringMode"), ["autoreset: num_envs=1: metadata['autoreset_mode'] is the string 'NextStep'"]),
+        (walk("OneFlag"), ["flags: num_envs=1: terminated and truncated are always equal"]),
+        (walk("WritesActions"), ["actions: num_envs=1: step() changes the array of actions"]),
+        (walk("FailsToClose"), ["close: num_envs=1: close() raised OSError: the door is stuck"]),
+        (EnvEntry("toy", f"{TOYS}:make_processes"), ["workers: num_envs=1: it is an AsyncVectorEnv"]),
+        (EnvEntry("toy", f"{TOYS}:make_end_of_process"), ["making it: environment 'toy' cannot be made: its process"]),
+        (EnvEntry("toy", f"{TOYS}:no_such"), ["entry: factory 'tests.toys_checks:no_such' cannot be imported"]),
+        (
+            EnvEntry("toy", f"{TOYS}:make_house", kwargs={"fault": "joints, room"}),
+            [
+                "finite observations at 'arm/0': num_envs=1: reset(seed=1) returned observations at 'arm/0' that are",
+                "bounds at 'room': num_envs=1: reset(seed=1) returned an observation at 'room' outside of its space",
+            ],
+        ),
+        (
+            walk("ManyFaults"),
+            [
+                "observations: num_envs=1: reset(seed=1) returned observations float64 [1, 1], where its spaces",
+                "rewards: num_envs=1: step 0 returned rewards float32 [1, 1]; it must be an array of numbers, [1]",
+                "terminated: num_envs=1: step 0 returned terminated int64 [1]; it must be an array of bool, [1]",
+            ],
+        ),
+    ],
+    ids=lambda value: value.kwargs.get("kind", value.factory) if isinstance(value, EnvEntry) else "",
+)
+def test_faults_of_an_environment(registry: Registry, entry: EnvEntry, faults: list[str]) -> None:
+    found = told(env_findings(registry, entry))
+    assert [line[: len(fault)] for line, fault in zip(found, faults, strict=False)] == faults
+    assert all("the door is stuck" in line for line in found[len(faults) :])  # in each part that closes one
+
+
+def test_a_forgotten_seed_is_said_so(registry: Registry) -> None:
+    found = env_findings(registry, walk("Unseeded"))
+    cures = {finding.cure for finding in found if finding.check == "seeding"}
+    assert any("call super().reset(seed=seed) first in reset()" in cure for cure in cures)
+    ignored = env_findings(registry, EnvEntry("toy", "tests.walks:make", kwargs={"kind": "GlobalRandom"}))
+    cures = {finding.cure for finding in ignored if finding.check == "seeding"}
+    assert cures
+    assert not any("super()" in cure for cure in cures)
+
+
+def test_an_array_that_is_used_again_is_a_warning(registry: Registry) -> None:
+    found = env_findings(registry, walk("OneBuffer"))
+    assert told(found) == []
+    assert [line for line in told(found, "warning") if line.startswith("buffers")] == [
+        "buffers: step() returns the same array again; a3c-zoo copies it at once, other libraries keep it"
+    ]
+
+
+@pytest.mark.parametrize("same_step", [False, True])
+def test_observations_of_parts_pass(registry: Registry, same_step: bool) -> None:
+    found = env_findings(registry, EnvEntry("toy", f"{TOYS}:make_house", kwargs={"same_step": same_step}))
+    assert told(found) == []
+    assert "contract" in {finding.check for finding in found if finding.status == "ok"}
+
+
+def test_an_environment_that_its_agent_does_not_fit(registry: Registry) -> None:
+    (line,) = told(env_findings(registry, EnvEntry("toy", env_id="Pendulum-v1", default_agent="a3")))
+    assert line.startswith("configuration: unknown agent 'a3'. Did you mean 'a3c'?")
+    (line,) = told(env_findings(registry, EnvEntry("toy", f"{TOYS}:make_frames")))
+    assert line.startswith("fit: network 'mlp' takes vector observations")
+
+
+# Agents
+
+
+def agent_findings(registry: Registry, name: str) -> list[Finding]:
+    findings = Findings(f"agent '{name}'")
+    entry = AgentEntry(name, f"{TOYS}:run", f"{TOYS}:load", sections=("run", "env", "agent"), one_process=True)
+    examine_agent(registry, entry, findings)
+    return findings.found
+
+
+def test_a_sound_agent(registry: Registry) -> None:
+    found = agent_findings(registry, "sound")
+    assert [(each.check, each.status) for each in found] == [("Discrete actions", "ok"), ("resume", "ok")]
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("crashes", "KeyError: 'policy'"),
+        ("unstarted", "start: it calls record() before started()"),
+        ("returns", "stop: its run() returned before settle() returned False"),
+        ("shrinks", "reports: a report has 9980 steps after one with 9990"),
+        ("endless", "stop: it goes on after settle() returned False"),
+        ("unsaved", "save: Snapshot.state() cannot be saved"),
+        ("unloaded", "ValueError: no weights"),
+        ("misplays", "Discrete actions: "),
+        ("forgets", "resume: it counts 10 steps, where the run had"),
+    ],
+)
+def test_faults_of_an_agent(registry: Registry, name: str, fault: str) -> None:
+    found = told(agent_findings(registry, name))
+    assert any(fault in line for line in found), found
+
+
+def test_an_unknown_space_of_an_agent(registry: Registry) -> None:
+    findings = Findings("agent")
+    examine_agent(registry, AgentEntry("toy", f"{TOYS}:run", f"{TOYS}:load", spaces=("Discreet",)), findings)
+    assert told(findings.found) == ["entry: spaces has Discreet, which a3c-zoo does not know"]
+
+
+# Networks
+
+
+def network_findings(kind: str, inputs: tuple[str, ...] = ("vector",)) -> list[Finding]:
+    findings = Findings("network")
+    examine_network(NetworkEntry("toy", f"{TOYS}:{kind}", inputs=inputs), findings)
+    return findings.found
+
+
+@pytest.mark.parametrize("kind", ["Sound", "Normed"])
+def test_a_sound_network(kind: str) -> None:
+    assert told(network_findings(kind)) == []
+    assert told(network_findings(kind), "warning") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("Column", "value() returned float32 [3, 1], where float32 [3] is expected"),
+        ("Doubles", "policy() returned float64 [3, 5], where float32 [3, 5] is expected"),
+        ("Mixes", "policy() of one observation alone gives other numbers"),
+        ("Drops", "policy() of the same observations gives other numbers"),
+        ("Unseedable", "two networks of one seed have other weights"),
+        ("Infinite", "value() returned numbers that are not finite"),
+        ("Module", "the factory returned a Module"),
+        ("Raises", "mat1 and mat2 shapes cannot be multiplied"),
+    ],
+)
+def test_faults_of_a_network(kind: str, fault: str) -> None:
+    found = told(network_findings(kind))
+    assert any(fault in line for line in found), found
+
+
+def test_a_parameter_that_nothing_depends_on() -> None:
+    assert "spare.weight gets no gradient: policy and value do not depend on it" in str(network_findings("Idle"))
+
+
+def test_kinds_of_observations_that_no_environment_has() -> None:
+    (line,) = told(network_findings("Sound", inputs=("vectors",)))
+    assert line.startswith("inputs: inputs has vectors, so no environment fits it")
+
+
+# Sets and plugins
+
+PLUGIN = """
+import a3c_zoo
+from a3c_zoo import EnvEntry, HyperparamEntry, hookimpl
+@hookimpl
+def zoo_envs():
+    return [EnvEntry("hill", env_id="MountainCar-v0")]
+@hookimpl
+def zoo_hyperparams():
+    return [HyperparamEntry("hill_sets"), HyperparamEntry("no_sets")]
+"""
+
+
+@pytest.fixture
+def hill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a plugin whose sets have faults, as an editable install finds it."""
+    plugin_distribution(tmp_path, "hill-plugin", PLUGIN)
+    for name in ("hill_sets/hill", "hill_sets/hil", "no_sets"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "no_sets/__init__.py").touch()
+    (tmp_path / "hill_sets/__init__.py").touch()
+    (tmp_path / "hill_sets/hill/a3c.yml").write_text("agent:\n  gama: 0.9\n  n_steps: 0\n")
+    (tmp_path / "hill_sets/hill/a3c-images.yml").write_text("network:\n  name: nature\n")
+    (tmp_path / "hill_sets/hil/a3c.yml").write_text("agent:\n  gamma: 0.9\n")
+    (tmp_path / "pyproject.toml").write_text('[build-system]\nrequires = ["setuptools"]\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("hill_plugin", "hill_sets", "no_sets"):  # of an earlier test
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+def plugin_findings(name: str) -> list[str]:
+    return told([finding for job in jobs_for(load_registry(), name) for finding in job.findings()])
+
+
+def test_faults_of_sets_are_found_together(hill: Path) -> None:
+    found = plugin_findings("hill-plugin")
+    assert len(found) == 8, found  # the first two also of the environment whose set it is
+    assert any("hill/a3c.yml:2 agent.gama: unknown key. Did you mean 'gamma'?" in line for line in found)
+    assert any("hill/a3c.yml:3 agent.n_steps: 0" in line for line in found)
+    assert any("network 'nature' takes image observations" in line for line in found)
+    assert any("folder 'hil' of hill_sets is named after no environment" in line for line in found)
+    assert any(line.startswith("package: it holds no sets") for line in found)
+    assert any("package data: the wheel will not hold" in line and "hill/a3c.yml" in line for line in found)
+
+
+def test_package_data_that_is_named(hill: Path) -> None:
+    data = '[tool.setuptools.package-data]\n"*" = ["*.yml"]\n'
+    (hill / "pyproject.toml").write_text(f'[build-system]\nrequires = ["setuptools"]\n{data}')
+    assert not any("package data" in line for line in plugin_findings("hill_sets"))
+
+
+def test_a_set_by_its_name(hill: Path) -> None:
+    (line,) = plugin_findings("hill/a3c-images")
+    assert "network 'nature' takes image observations" in line
+
+
+def test_a_faulty_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin_distribution(tmp_path, "broken-plugin", "import no_such_module")
+    monkeypatch.syspath_prepend(tmp_path)
+    (line,) = plugin_findings("broken-plugin")
+    assert line.startswith("loading: its import failed: ModuleNotFoundError: No module named 'no_such_module'")
+
+
+OFFERS = """
+from a3c_zoo import CommandEntry, EnvFamily, HookEntry, OptimizerEntry, hookimpl
+@hookimpl
+def zoo_commands():
+    return [CommandEntry("dig", "json:loads")]
+@hookimpl
+def zoo_envs():
+    return [EnvFamily("caves", "json:resolve")]
+@hookimpl
+def zoo_hooks():
+    return [HookEntry("watch", "json:loads")]
+@hookimpl
+def zoo_optimizers():
+    return [OptimizerEntry("steep", "json:__name__")]
+"""
+
+
+def test_what_else_a_plugin_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin_distribution(tmp_path, "mine-plugin", OFFERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = [finding for job in jobs_for(load_registry(), "mine-plugin") for finding in job.findings()]
+    assert {line.partition(" — ")[0][:50] for line in told(found)} == {
+        "command dig: it is no click.Command",
+        "environment caves: 'json:resolve': module 'json' h",
+        "entry: factory 'json:__name__' is not callable",
+        "run hook watch: run hook 'watch' of plugin 'mine-p",
+    }
+    assert told(found, "warning") == ["requirement: mine-plugin does not require a3c-zoo"]
+
+
+# The command
+
+
+def check(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "a3c_zoo", "check", *arguments]
+    return subprocess.run(command, cwd=path, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def test_cartpole_in_little_time(tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = check("cartpole", "--json", path=tmp_path)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (result.returncode, result.stderr) == (0, "")
+    found = json.loads(result.stdout)
+    assert {finding["status"] for finding in found} == {"ok", "warning"}
+    assert all(finding.keys() == {"subject", "check", "status", "text", "cure"} for finding in found)
+    checks = [finding["check"] for finding in found]
+    assert [*dict.fromkeys(checks)] == ["contract", "render", "gymnasium", "sb3", "speed alone", "in a worker"]
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert cpu_s < 10
+    assert list(tmp_path.iterdir()) == []  # it makes no run directory
+
+
+def test_the_command_shows_a_table_and_the_exit_status(hill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(hill))
+    result = check("hill/a3c", path=hill)
+    assert (result.returncode, result.stderr) == (1, "")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "set 'hill/a3c' of hill_sets"
+    assert lines[1] == "problem  values        hill/a3c.yml:2 agent.gama: unknown key. Did you mean 'gamma'?"
+    assert lines[2].strip() == "cure: a3c-zoo show hyperparams hill --agent a3c shows the keys"
+    assert lines[-1] == "0 ok, warnings: 0, problems: 2"
+
+
+def test_an_unknown_name() -> None:
+    result = check("cartpoll")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        "Error: unknown environment, agent, network, set or plugin 'cartpoll'. Did you mean 'cartpole'? "
+        "See: a3c-zoo list --help\n"
+    )

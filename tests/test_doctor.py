@@ -1,0 +1,197 @@
+"""`a3c-zoo doctor` on this machine, in a process of its own, and on machines where something is wrong."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from a3c_zoo.cli import examinations
+from a3c_zoo.cli.examinations import EXTRAS, Diagnosis
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.testing import plugin_distribution
+from tests.toys_runs import Running, command_line, environ
+from tests.waits import wait_until
+from tests.wheels import ROOT
+
+SUBJECTS = [
+    *("a3c-zoo", "Python", "processor", "cores", "memory", "/dev/shm", "open files", "runs", "temporary"),
+    *("start method", "plugins", "packages", "extra", "extra", "extra", "torch", "CUDA", "gymnasium", "ale-py", "SB3"),
+    "training",
+]
+
+#: A plugin that nobody may call: the training of the doctor is no run of the user.
+WATCHER = """
+from a3c_zoo import hookimpl
+
+@hookimpl
+def zoo_run_start(run):
+    raise SystemExit("a hook was called")
+"""
+
+
+def test_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    """It shows something at once, its lines fit, and a sound machine has no problem."""
+    path = plugin_distribution(tmp_path / "watcher", "zoo-watcher", WATCHER, entry_point="watcher")
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
+    began_s, shown, first_s = time.monotonic(), b"", 0.0
+    command = [sys.executable, "-m", "a3c_zoo", "doctor"]
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=tmp_path, env=environ(path)) as process:
+        os.close(slave)
+        try:
+            while part := os.read(master, 65536):
+                first_s = first_s or time.monotonic() - began_s
+                shown += part
+        except OSError:  # the other end is closed
+            os.close(master)
+    assert process.returncode == 0, shown.decode()
+    assert first_s < (time.monotonic() - began_s) / 4  # on an idle machine 0.15 of 4 s
+    lines = shown.decode().replace("\x1b[0m", "").splitlines()
+    lines = [line.partition("m")[2] if line.startswith("\x1b[") else line for line in lines]
+    assert max(map(len, lines)) <= 80
+    assert [line[9:23].strip() for line in lines[:-1] if line[:7].strip()] == SUBJECTS
+    assert "core, envs, hyperparams, watcher" in "\n".join(lines)
+    assert lines[-1].endswith("problems: 0")
+    assert list(tmp_path.iterdir()) == [tmp_path / "watcher"]  # no run is left
+
+
+def few_files() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (66, 66))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
+
+
+def test_every_fault_has_its_cure(tmp_path: Path) -> None:
+    path = plugin_distribution(tmp_path / "maze", "zoo-maze", "raise ValueError('boom')", entry_point="maze")
+    (path / "stable_baselines3.py").write_text("raise OSError('libbroken.so: cannot open')")
+    (tmp_path / "runs").symlink_to("/proc")
+    command = [sys.executable, "-m", "a3c_zoo", "doctor", "--json", "--debug"]
+    variables = environ(path) | {"A3C_ZOO_PLUGINS": "maze,mace"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=variables, capture_output=True, text=True, preexec_fn=few_files, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    found = [Diagnosis(**row) for row in json.loads(done.stdout)]
+    assert all(bool(each.cure) == (each.status != "ok") for each in found)
+    faults = {each.text: each for each in found if each.status != "ok" and each.subject != "cores"}
+    assert [(each.subject, each.status, each.cure) for each in faults.values()] == [
+        ("open files", "problem", "ulimit -n 4096"),
+        ("file size", "problem", "ulimit -f unlimited"),
+        ("runs", "problem", "work in another folder, or name one: --runs-dir DIR"),
+        ("plugins", "problem", "a3c-zoo show plugin maze; to do without it: A3C_ZOO_DISABLE_PLUGINS=maze"),
+        ("plugins", "warning", "install it, or leave 'mace' out of A3C_ZOO_PLUGINS"),
+        ("stable baselines3", "problem", "pip install --force-reinstall stable_baselines3"),
+    ]
+    texts = "\n".join(faults)
+    assert "/proc cannot be written: No such file or directory" in texts
+    assert "plugin 'maze' (zoo-maze 1.0): its import failed: ValueError: boom" in texts
+    assert "no plugin is called 'mace'. Did you mean 'maze'?" in texts
+    assert "OSError: libbroken.so: cannot open" in texts
+    assert "raise OSError('libbroken.so: cannot open')" in done.stderr  # --debug
+
+
+TWO_EXAMINATIONS = """
+import dataclasses, json
+from a3c_zoo.cli import examinations
+
+if __name__ == "__main__":
+    examinations.EXAMINATIONS = (examinations.folders, examinations.training)
+    print(json.dumps([dataclasses.asdict(each) for each in examinations.examine(print)]))
+"""
+
+
+def test_a_training_that_fails_is_a_problem(tmp_path: Path) -> None:
+    """The disk of temporary files takes no run."""
+    disk = Path(tempfile.mkdtemp())  # short: sockets lie there
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
+        pytest.skip("cannot mount here")
+    (tmp_path / "two.py").write_text(TWO_EXAMINATIONS)
+    command, variables = [sys.executable, "two.py"], environ() | {"TMPDIR": str(disk)}
+    try:
+        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True)
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+        disk.rmdir()
+    error, line = done.stdout.splitlines()
+    assert "No space left on device" in error
+    runs, temporary, training = (Diagnosis(**row) for row in json.loads(line))
+    assert runs.status == "ok"
+    assert (temporary.status, temporary.text) == ("problem", f"{disk} cannot be written: No space left on device")
+    assert (training.status, training.cure) == ("problem", "a3c-zoo doctor --debug shows the traceback")
+    assert "No space left on device" in training.text
+
+
+def test_ctrl_c(tmp_path: Path) -> None:
+    with Running("doctor", folder=tmp_path) as running:
+        wait_until(lambda: "ok       torch" in running.stdout)
+        running.signal_group(signal.SIGINT)
+        assert running.process.wait(20) == 130
+        assert running.stderr.strip() == ""
+
+
+def test_the_examination_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = [
+        "numpy<1.20",
+        "no-such-package>=1",
+        "click>=8",
+        'no-such-extra; extra == "play"',
+        'numpy; extra == "box2d"',
+    ]
+    monkeypatch.setattr(metadata, "requires", lambda name: needed)
+    found = list(examinations.packages())
+    numpy = metadata.version("numpy")
+    assert found[0].text == f"numpy is {numpy}, needed: <1.20; no-such-package is not installed"
+    assert (found[0].status, found[0].cure) == ("problem", "pip install --upgrade a3c-zoo")
+    assert [(each.status, each.cure) for each in found[1:]] == [
+        ("warning", "pip install 'a3c-zoo[play]'"),
+        ("ok", ""),
+        ("ok", ""),
+    ]
+    assert found[1].text == f"play is missing: {EXTRAS['play']} (no-such-extra is not installed)"
+
+
+def test_every_extra_is_examined() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert list(EXTRAS) == [name for name in project["optional-dependencies"] if name not in ("dev", "docs")]
+
+
+def test_games_without_a_rom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ale_py.roms.get_rom_path", lambda name: None)
+    (found,) = examinations.ale_py()
+    assert (found.status, found.cure) == ("problem", "pip install --force-reinstall --no-deps ale-py")
+    assert "0 Atari games" in found.text
+
+
+@pytest.mark.parametrize(("amount", "status"), [(99, "problem"), (100, "warning"), (199, "warning"), (200, "ok")])
+def test_amounts(amount: int, status: str) -> None:
+    found = examinations._judged("memory", "text", amount, (100, 200), "cure")
+    assert (found.status, found.cure) == (status, "" if status == "ok" else "cure")
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line("doctor", "--help") == 0
+    assert "1    there is a problem" in capsys.readouterr().out
+
+
+def test_a_plugin_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", str(tmp_path / "maze.py"))
+    get_registry.cache_clear()
+    (found,) = examinations.plugins()
+    get_registry.cache_clear()
+    assert (found.status, found.text) == ("problem", f"plugin file {tmp_path}/maze.py: there is no such file")
+    assert found.cure == "correct it, or leave it out: A3C_ZOO_PLUGIN_FILES, --plugin"

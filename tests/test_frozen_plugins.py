@@ -1,0 +1,116 @@
+"""Plugins as they were built against an earlier state of the public API: wheels that nobody rebuilds.
+
+`tests/data/frozen/` has one of each kind. A change that breaks one of them breaks plugins of other people: then the
+API must keep what they use, or the entry revision rises and CHANGELOG.md says so. A new kind of plugin gets a wheel.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a3c_zoo.plugins import entries
+from tests.toys_runs import checkpoint, environ
+from tests.waits import LIMIT_S
+
+WHEELS = sorted((Path(__file__).parent / "data" / "frozen").glob("*.whl"))
+NAMES = {path.name.partition("-")[0].replace("_", "-") for path in WHEELS}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("frozen")
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-index", "--no-deps"]
+    subprocess.run([*command, "--target", folder, *WHEELS], check=True, capture_output=True, timeout=LIMIT_S)
+    return folder
+
+
+@pytest.fixture
+def zoo(installed: Path, tmp_path: Path) -> Any:
+    """Runs `a3c-zoo` with the plugins in a folder of its own; returns what it printed."""
+
+    def run(*words: str) -> str:
+        command = [sys.executable, "-m", "a3c_zoo", *words]
+        environment = environ(installed)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Warning" not in done.stderr, done.stderr
+        return done.stdout
+
+    return run
+
+
+def outcome(folder: Path, run: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "runs" / run / "outcome.json").read_text())
+    return found
+
+
+def test_all_are_loaded(zoo: Any) -> None:
+    plugins = {plugin["name"]: plugin for plugin in json.loads(zoo("list", "plugins", "--json"))}
+    assert plugins.keys() >= NAMES
+    assert {name: plugins[name]["status"] for name in NAMES} == dict.fromkeys(NAMES, "loaded")
+
+
+def test_there_is_one_of_each_kind_of_entry(installed: Path) -> None:
+    """A kind that is added to `a3c_zoo` needs a wheel here, from its first release on."""
+    sources = "".join(path.read_text() for path in installed.glob("frozen_*.py"))
+    sources += (installed / "frozen_set" / "__init__.py").read_text()
+    kinds = [kind for kind in vars(entries) if kind.endswith(("Entry", "Family")) and kind != "Entry"]
+    assert [kind for kind in kinds if f"{kind}(" not in sources] == []
+
+
+@pytest.mark.parametrize("env", ["corridor", "corridor-single", "corridors:4"])
+def test_the_environments_train(env: str, zoo: Any, tmp_path: Path) -> None:
+    zoo("train", env, "--agent", "a3c", "--steps", "800", "--name", "tried", "--serial", "--quiet")
+    assert outcome(tmp_path, "tried")["steps"] >= 800
+    if env == "corridor":
+        zoo("train", env, "--agent", "a3c", "-o", "length=4", "--steps", "400", "--serial", "--quiet")
+
+
+@pytest.mark.parametrize("agent", ["search", "clipped", "huber", "patient"])
+def test_the_agents_train_resume_and_act(agent: str, zoo: Any, tmp_path: Path) -> None:
+    zoo("train", "cartpole", "--agent", agent, "--steps", "2000", "--name", "tried", "--quiet")
+    zoo("train", "--resume", "tried", "--steps", "4000", "--quiet")
+    assert outcome(tmp_path, "tried")["steps"] >= 4000
+    zoo("evaluate", "tried", "--episodes", "2")
+
+
+@pytest.mark.parametrize(
+    ("network", "keys"),
+    [
+        ("frozen-plain", []),
+        ("frozen-wide", ["-o", "units=8"]),
+        ("frozen-wide", ["-o", "network.recurrent=gru"]),
+    ],
+)
+def test_the_networks_train(network: str, keys: list[str], zoo: Any, tmp_path: Path) -> None:
+    choice = ["-o", f"network.name={network}", *keys]
+    zoo("train", "cartpole", *choice, "--steps", "1000", "--name", "tried", "--serial", "--quiet")
+    zoo("evaluate", "tried", "--episodes", "2")
+    kept = checkpoint(tmp_path / "runs/tried")["agent"]["model"]["buffers"]
+    assert bool(kept) == (network == "frozen-wide")
+
+
+def test_the_optimizer_the_set_and_the_command(zoo: Any) -> None:
+    assert "cartpole/frozen.yml:" in zoo("show", "hyperparams", "cartpole", "--hyperparams", "frozen")
+    zoo("train", "cartpole", "--hyperparams", "frozen", "--steps", "300", "--name", "tried", "--serial", "--quiet")
+    choice = ("-o", "optimizer.name=frozen-momentum", "-o", "momentum=0.8")
+    zoo("train", "cartpole", *choice, "--steps", "300", "--serial", "--quiet")
+    assert zoo("frozen", "tried").startswith("action ")
+
+
+def test_the_run_hooks_are_called(zoo: Any, tmp_path: Path) -> None:
+    choice = ("-o", "plugins.frozen-stop.episodes=3")
+    zoo("train", "cartpole", *choice, "--steps", "200000", "--seed", "4", "--name", "tried", "--quiet")
+    assert (outcome(tmp_path, "tried")["reason"], outcome(tmp_path, "tried")["detail"]) == ("plugin", "3 episodes")
+    lines = (tmp_path / "runs/tried/frozen.txt").read_text().splitlines()
+    assert lines[0] == "start cartpole a3c 4"
+    assert {line.split()[0] for line in lines} == {"start", "episode", "metrics", "end"}
+    assert lines[-1].startswith("end plugin ")

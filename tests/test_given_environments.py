@@ -1,0 +1,220 @@
+"""`a3c_zoo.train(EnvEntry(...))` and `train(function)`: from scripts, in processes, and in another program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.spaces import Box, Discrete
+
+import a3c_zoo
+from a3c_zoo import EnvEntry
+from a3c_zoo.errors import PluginError, ZooError
+from a3c_zoo.learning.function_env import entry_of
+from a3c_zoo.plugins.registry import get_registry
+from tests.toys_runs import environ
+from tests.waits import LIMIT_S
+
+QUICK = {"run.stop_when_solved": False, "run.evaluation_episodes": 1}
+
+ENVIRONMENT = '''
+import gymnasium
+import numpy as np
+
+class Coin(gymnasium.Env):
+    """Episodes of one step, whose reward is the number of the action."""
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, worth=1.0):
+        self.worth = worth
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), self.worth * float(action), True, False, {}
+
+def make_coin():
+    return Coin(worth=2.0)
+
+def make_many(num_envs, seed):
+    return gymnasium.vector.SyncVectorEnv([Coin] * num_envs)
+'''
+PROGRAM = """
+import sys
+import a3c_zoo
+START
+
+if __name__ == "__main__":
+    quick = {"run.stop_when_solved": False, "run.evaluation_every_s": 0.1, "run.evaluator_episodes": 1}
+    outcome = a3c_zoo.train(ENV, steps=2000, workers=2, name="one", overrides=quick)
+    action, _ = a3c_zoo.load_agent(outcome.run).predict([0.0], deterministic=True)
+    print(outcome.reason, outcome.evaluator_fault, action)
+"""
+ANOTHER = """
+import a3c_zoo, coins
+
+if __name__ == "__main__":
+    try:
+        a3c_zoo.load_agent("one")
+    except a3c_zoo.ZooError as error:
+        print(error)
+    a3c_zoo.load_agent("one", env=ENV)
+    print(a3c_zoo.train(ENV, resume="one", steps=3000).steps >= 3000)
+"""
+
+
+def run(folder: Path, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env=environ(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "env"),
+    [
+        (ENVIRONMENT, "make_coin"),
+        ("import coins", "coins.Coin"),
+        (ENVIRONMENT, "a3c_zoo.EnvEntry('coin', factory='__main__:make_many')"),
+        ("", "a3c_zoo.EnvEntry('coin', factory='coins:make_many')"),
+    ],
+)
+def test_a_program_trains_what_it_gives(start: str, env: str, tmp_path: Path) -> None:
+    (tmp_path / "coins.py").write_text(ENVIRONMENT)
+    (tmp_path / "program.py").write_text(PROGRAM.replace("START", start).replace("ENV", env))
+    ended = run(tmp_path, "program.py")
+    assert (ended.returncode, ended.stdout) == (0, "steps None 1\n"), ended.stderr
+
+
+def test_another_program_gives_it_again(tmp_path: Path) -> None:
+    (tmp_path / "coins.py").write_text(ENVIRONMENT)
+    (tmp_path / "program.py").write_text(PROGRAM.replace("START", "import coins").replace("ENV", "coins.make_coin"))
+    ended = run(tmp_path, "program.py")
+    assert ended.returncode == 0, ended.stderr
+    (tmp_path / "another.py").write_text(ANOTHER.replace("ENV", "coins.make_coin"))
+    ended = run(tmp_path, "another.py")
+    line = (
+        "run one trains 'make_coin', which a program gave to a3c_zoo.train. Give it again, from Python: "
+        "train(env, resume=…) or load_agent(…, env=env); or offer it in a plugin file: --plugin FILE\n"
+    )
+    assert (ended.returncode, ended.stdout) == (0, f"{line}True\n"), ended.stderr
+    ended = run(tmp_path, "-P", "-m", "a3c_zoo", "evaluate", "one")
+    assert (ended.returncode, ended.stderr) == (2, f"Error: {line}")
+
+
+@pytest.mark.parametrize("program", [["-c", "{}"], ["-"]])
+def test_a_program_that_is_no_file(program: list[str], tmp_path: Path) -> None:
+    source = f"{ENVIRONMENT}\nimport a3c_zoo\na3c_zoo.train(make_coin, steps=100)"
+    ended = run(tmp_path, *[part.replace("{}", source) for part in program], input=source)
+    assert ended.returncode == 1
+    last = ended.stderr.splitlines()[-1]
+    assert last.endswith("workers cannot import 'make_coin' from a program that is no file; put it into a module")
+
+
+def make_cart() -> CartPoleEnv:
+    """An environment of these tests, which processes can import."""
+    return CartPoleEnv()
+
+
+def make_registered() -> Any:
+    """One with a threshold."""
+    return gymnasium.make("CartPole-v1")
+
+
+class Pictures(gymnasium.Env[Any, Any]):
+    """Images as observations, and Box actions."""
+
+    observation_space = Box(0, 255, (3, 40, 40), np.uint8)
+    action_space = Box(-1, 1, (2,), np.float32)
+
+
+class Arm(Pictures):
+    """Box actions."""
+
+    observation_space = Box(-1, 1, (3,), np.float32)
+
+
+class Holder:
+    """A class that holds another."""
+
+    class Inner(Arm):
+        """One level down; its name is that of the environment."""
+
+        action_space = Discrete(2)  # type: ignore[assignment]
+
+
+def test_the_entry_of_a_function() -> None:
+    cart, registered = entry_of(make_cart), entry_of(make_registered)
+    assert (cart.name, cart.family, cart.variant, cart.threshold) == ("make_cart", "gym", "", None)
+    assert registered.threshold == 475.0
+    assert [entry_of(each).variant for each in (Pictures, Arm, Holder.Inner)] == ["image", "continuous", ""]
+    assert entry_of(Holder.Inner).name == "inner"
+
+
+def test_the_sets_of_gym_apply_and_the_registry_knows_it(tmp_path: Path) -> None:
+    outcome = a3c_zoo.train(make_cart, serial=True, steps=200, overrides=QUICK, runs_dir=tmp_path)
+    assert "reward_scale: 0.1" in (outcome.run / "config.yml").read_text()
+    assert get_registry().envs["make_cart"].kwargs == {"function": f"{__name__}:make_cart"}
+    again = a3c_zoo.train(make_cart, resume=outcome.run, steps=400, runs_dir=tmp_path)
+    assert again.steps >= 400
+    with pytest.raises(ZooError, match="trains 'make_cart', not 'cartpole'"):
+        a3c_zoo.train("cartpole", resume=outcome.run, runs_dir=tmp_path)
+
+
+def broken() -> Any:
+    raise ValueError("no")
+
+
+def nothing() -> Any:
+    return None
+
+
+def cartpole() -> CartPoleEnv:
+    return CartPoleEnv()
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (lambda: CartPoleEnv(), "workers cannot import <function <lambda> at 0x"),
+        (CartPoleEnv().reset, "workers cannot import <bound method CartPoleEnv.reset"),
+        (5, "workers cannot import 5; give a function or a class at the top level of a module"),
+        (broken, f"the environment that '{__name__}:broken' makes cannot be made: ValueError: no (in test_given_"),
+        (nothing, f"'{__name__}:nothing' must return a gymnasium.Env, not <class 'NoneType'>; for a VectorEnv: Env"),
+        (cartpole, "plugin 'envs' (a3c-zoo "),
+        (EnvEntry("cartpole", "m:f"), "plugin 'envs' (a3c-zoo "),
+        (EnvEntry("a:b", "m:f"), "a3c_zoo.train was given the name 'a:b'; it may have a-z, 0-9,"),
+        (EnvEntry("maze"), "a3c_zoo.train was given 'maze' with neither of factory and env_id; give exactly one"),
+        (EnvEntry("maze", "m:f", revision=9), "a3c_zoo.train was given an EnvEntry of revision 9, but"),
+        (EnvEntry("maze", 3), "a3c_zoo.train was given EnvEntry 'maze' with factory=3, which must be an"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_given(env: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ZooError) as caught:
+        a3c_zoo.train(env, steps=100, runs_dir=tmp_path / "runs")
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_entry_that_is_known_is_used_as_it_is(tmp_path: Path) -> None:
+    entry = get_registry().envs["cartpole"]
+    outcome = a3c_zoo.train(entry, serial=True, steps=100, overrides=QUICK, runs_dir=tmp_path)
+    assert outcome.run.name.startswith("cartpole-")
+    assert get_registry().owner(entry).name == "envs"
+    with pytest.raises(PluginError, match=r"has another environment 'pong' than a3c_zoo\.train was given; rename one"):
+        a3c_zoo.load_agent(outcome.run, env=EnvEntry("pong", "m:f"), runs_dir=tmp_path)

@@ -1,0 +1,222 @@
+"""Plugins without packaging: single files, across real processes; and what is said of those that are no use."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from a3c_zoo.cli.main import cli
+from a3c_zoo.errors import PluginError
+from a3c_zoo.plugins.loading import PLUGIN_FILES, Selection
+from a3c_zoo.plugins.module_files import MODULE_FILES
+from a3c_zoo.plugins.registry import get_registry, load_registry
+from tests.toys_runs import command_line, environ
+from tests.waits import LIMIT_S
+
+PAGE = Path(__file__).parents[1] / "docs/how-to/use-a-plugin-file.md"
+GOOD = "from a3c_zoo import EnvEntry, hookimpl\n@hookimpl\ndef zoo_envs(): return [EnvEntry('{name}', 'm:f')]\n"
+QUICK = ("--steps", "400", "-o", "run.stop_when_solved=false", "-o", "run.evaluation_episodes=2")
+
+
+def examples() -> list[str]:
+    """The Python files of the page: the plugin file, and the program."""
+    return [part.partition("```")[0] for part in PAGE.read_text(encoding="utf-8").split("```python\n")[1:]]
+
+
+def zoo(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs `a3c-zoo` in a folder, as its console script does: nothing of the folder is on the path."""
+    command = [sys.executable, "-P", "-m", "a3c_zoo", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environ() | variables, capture_output=True, text=True, timeout=2 * LIMIT_S
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the page's plugin file in `plugins/`, and a run that its hook has ended, in `runs/one`."""
+    folder = tmp_path_factory.mktemp("corridor")
+    (folder / "plugins").mkdir()
+    (folder / "plugins/corridor.py").write_text(examples()[0])
+    hook = ("-o", "plugins.early-stop.patience=2", "-o", "run.evaluation_every_s=0.2")
+    ended = zoo(folder, "train", "corridor", "--plugin", "plugins/corridor.py", *hook, "--name", "one", "--quiet")
+    assert ended.returncode == 0, ended.stderr
+    return folder
+
+
+def test_the_file_of_the_page_reaches_workers_evaluator_and_hook(trained: Path) -> None:
+    outcome = json.loads((trained / "runs/one/outcome.json").read_text())
+    assert (outcome["reason"], outcome["evaluator_fault"]) in (("plugin", None), ("solved", None))
+    meta = json.loads((trained / "runs/one/meta.json").read_text())
+    assert meta["plugins"]["env"] == meta["plugins"]["plugins.early-stop"] == "plugin 'corridor' (corridor.py)"
+    assert meta["plugin_files"] == [str(trained / "plugins/corridor.py")]
+    assert meta["sources"]["corridor"]
+
+
+@pytest.mark.parametrize(
+    "command", [("train", "--resume", "one"), ("evaluate", "one"), ("play", "one", "--video", "film.gif")]
+)
+def test_a_run_says_which_file_it_needs(command: tuple[str, ...], trained: Path) -> None:
+    (trained / "corridor.py").write_text("raise SystemExit('imported')")  # it merely lies here
+    ended = zoo(trained, *command)
+    line = f"Error: run one was trained with a plugin file that is not loaded now; add --plugin {trained}/plugins/"
+    assert (ended.returncode, ended.stderr) == (2, f"{line}corridor.py\n")
+
+
+def test_with_the_file_a_run_goes_on(trained: Path) -> None:
+    file = str(trained / "plugins/corridor.py")
+    ended = zoo(trained, "evaluate", "one", "--episodes", "2", "--plugin", file)
+    assert (ended.returncode, "played   2 episodes" in ended.stdout) == (0, True), ended.stderr
+    steps = json.loads((trained / "runs/one/outcome.json").read_text())["steps"]
+    shutil.copytree(trained / "runs", trained / "copied")
+    options = ("--resume", "one", "--runs-dir", "copied", "--steps", str(steps + 1000))
+    ended = zoo(trained, "--plugin", file, "train", *options)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads((trained / "copied/one/outcome.json").read_text())["steps"] > steps
+
+
+def test_a_strangers_run_names_no_folder(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "runs/one", tmp_path / "inbox/one")
+    meta = json.loads((tmp_path / "inbox/one/meta.json").read_text())
+    evil = tmp_path / "inbox/one/evil; rm.py"
+    evil.write_text(f"open({str(tmp_path / 'mark')!r}, 'w')")
+    (tmp_path / "inbox/one/meta.json").write_text(json.dumps({**meta, "plugin_files": [str(evil)]}))
+    ended = zoo(tmp_path, "evaluate", "inbox/one")
+    line = "Error: run one was trained with a plugin file that is not loaded now; add --plugin 'evil; rm.py'\n"
+    assert (ended.returncode, ended.stderr) == (2, line)
+    (tmp_path / "inbox/one/meta.json").write_text(json.dumps({**meta, "plugin_files": 5}))
+    ended = zoo(tmp_path, "evaluate", "inbox/one")
+    assert (ended.returncode, "its plugin_files is no list" in ended.stderr) == (2, True)
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_comparison_trains_and_evaluates_it(trained: Path) -> None:
+    options = ("--plugin", "plugins/corridor.py", "--baseline", "random", "--seeds", "1", "--episodes", "1", "--yes")
+    ended = zoo(trained, "compare", "corridor", *options, "--steps", "2000", "--runs-dir", "compared", "--json")
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_the_program_of_the_page(tmp_path: Path) -> None:
+    plugin, program = examples()
+    (tmp_path / "corridor.py").write_text(plugin)
+    (tmp_path / "program.py").write_text(program.replace("20_000", "2_000"))
+    ended = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=2 * LIMIT_S
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert float(ended.stdout) <= 1.0
+
+
+def test_the_variable_names_several_files(tmp_path: Path) -> None:
+    names = ("file_one", "file_two")
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(GOOD.format(name=name.replace("_", "-")))
+    (tmp_path / "link.py").symlink_to("nowhere")
+    ended = zoo(tmp_path, "list", "plugins", "--json", A3C_ZOO_PLUGIN_FILES="file_one.py::./file_two.py:file_one.py")
+    assert ended.returncode == 0, ended.stderr
+    found = {row["name"]: row for row in json.loads(ended.stdout)}
+    assert [found[name]["distribution"] for name in names] == ["file_one.py", "file_two.py"]
+    assert list(found)[-2:] == ["file_one", "file_two"]  # after those that are installed
+
+
+def faults(*files: Path) -> str:
+    with pytest.raises(PluginError) as caught:
+        load_registry(Selection(files=tuple(map(str, files))))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "fault"),
+    [
+        ("missing.py", None, "there is no such file"),
+        ("file_text.txt", "hello", "it is no Python file; its name must end in .py"),
+        ("file-dash.py", "", "its name is no module name; rename it: letters, digits and '_'"),
+        ("file_empty.py", "", "it defines nothing: it has no function that is marked with @hookimpl"),
+        ("file_words.py", "These are words.", "its import failed: SyntaxError: invalid syntax (file_words.py, line 1)"),
+        ("file_bytes.py", "\0", "its import failed: SyntaxError: source code string cannot contain null bytes"),
+        ("file_raises.py", "1 / 0", "its import failed: ZeroDivisionError: division by zero (in file_raises.py, line"),
+        ("file_exits.py", "exit(3)", "its import failed: SystemExit: 3"),
+        ("file_takes.py", GOOD.format(name="cartpole"), "offers the environment 'cartpole', which plugin 'envs'"),
+        ("yaml.py", GOOD.format(name="y"), "Python has another module 'yaml' ("),
+        ("core.py", GOOD.format(name="c"), "has the same name as plugin 'core' (a3c-zoo "),
+        ("__main__.py", GOOD.format(name="m"), "Python has another module '__main__' ("),
+    ],
+)
+def test_a_file_that_is_no_use(name: str, source: str | None, fault: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if source is not None:
+        path.write_text(source)
+    assert faults(path).startswith(f"plugin file {path}: {fault}")
+
+
+def test_a_folder_and_a_fifo_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "folder.py").mkdir()
+    os.mkfifo(tmp_path / "fifo.py")
+    for name in ("folder.py", "fifo.py"):
+        assert faults(tmp_path / name).endswith("it is no Python file; its name must end in .py")
+
+
+def test_two_files_of_one_name(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "file_twin.py").write_text(GOOD.format(name="twin"))
+    first, second = tmp_path / "a/file_twin.py", tmp_path / "b/file_twin.py"
+    assert faults(first, second) == f"plugin file {second}: has the same name as {first}; rename one"
+    assert load_registry(Selection(files=(str(first), str(first)))).envs["twin"]
+
+
+@pytest.mark.parametrize("arguments", [("list", "envs"), ("train", "cartpole"), ("--help",), ("no-such-command",)])
+def test_the_command_line_ends_with_status_2(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PLUGIN_FILES, "")
+    assert command_line("--plugin", tmp_path / "missing.py", *arguments) == 2
+    line = f"Error: plugin file {tmp_path}/missing.py: there is no such file\n"
+    assert capsys.readouterr() == ("", line)
+    get_registry.cache_clear()
+
+
+def test_a_path_with_a_colon(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv(PLUGIN_FILES, "")
+    assert command_line("list", "envs", "--plugin", "a:b.py") == 2
+    line = "Error: --plugin a:b.py: its path has a ':', which separates paths; rename it\n"
+    assert capsys.readouterr().err == line
+
+
+def test_a_file_can_offer_a_command(tmp_path: Path) -> None:
+    source = """
+import click
+from a3c_zoo import CommandEntry, hookimpl
+
+@click.command()
+def hello(): print("hello")
+
+@hookimpl
+def zoo_commands(): return [CommandEntry("hello", "file_hello:hello", "Say hello.")]
+"""
+    (tmp_path / "file_hello.py").write_text(source)
+    assert zoo(tmp_path, "--plugin", "file_hello.py", "hello").stdout == "hello\n"
+    assert "Say hello." in zoo(tmp_path, "--plugin", "file_hello.py", "--help").stdout
+
+
+def test_modules_are_found_by_their_names_alone(tmp_path: Path) -> None:
+    (tmp_path / "file_alone.py").write_text(GOOD.format(name="alone"))
+    (tmp_path / "file_beside.py").write_text("")
+    load_registry(Selection(files=(str(tmp_path / "file_alone.py"),)))
+    assert MODULE_FILES.find_spec("file_alone") is not None
+    assert MODULE_FILES.find_spec("file_beside") is None
+    assert str(tmp_path) not in sys.path
+
+
+def test_every_command_has_the_option() -> None:
+    context = cli.make_context("a3c-zoo", ["list", "envs"])
+    for name in ("train", "evaluate", "play", "compare", "plot", "list"):
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert ["--plugin"] in [param.opts for param in command.params], name

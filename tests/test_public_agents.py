@@ -1,0 +1,255 @@
+"""Agents of plugins on public names alone: another loss, other workers, and one line for what does not fit."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import a3c_zoo
+import a3c_zoo.agents
+import a3c_zoo.learning
+from a3c_zoo.errors import PluginError
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.testing import plugin_distribution
+from tests.toys_runs import checkpoint, environ
+from tests.waits import LIMIT_S
+from tests.wheels import ROOT
+
+PLUGIN = """
+from a3c_zoo import AgentEntry, hookimpl
+from a3c_zoo.agents import A3CConfig, A3CDataConfig, A3CGradConfig, LossConfig
+from a3c_zoo.config import AgentConfig
+from pydantic import Field
+
+
+class OwnConfig(A3CConfig):
+    factor: float = Field(1.0, description="of the value error")
+
+
+class OwnDataConfig(A3CDataConfig):
+    factor: float = Field(1.0, description="of the value error")
+
+
+class OwnGradConfig(A3CGradConfig):
+    factor: float = Field(1.0, description="of the value error")
+
+
+def agent(name, run, config="OwnConfig", **options):
+    return AgentEntry(
+        name, f"own_agents:{run}", "a3c_zoo.agents:load", f"own_agents_plugin:{config}", revision=1, **options
+    )
+
+
+@hookimpl
+def zoo_agents():
+    return [
+        agent("own", "run"),
+        agent("own-data", "run_data", "OwnDataConfig"),
+        agent("own-grad", "run_grad", "OwnGradConfig"),
+        agent("own-workers", "run_workers"),
+        agent("local", "run_local"),
+        agent("flat", "run_flat"),
+        agent("wide", "run_wide"),
+        agent("tensor", "run_tensor"),
+        agent("comparing", "run_comparing"),
+        agent("plain", "run", "AgentConfig"),
+        agent("bare", "run", sections=("run", "env", "agent")),
+    ]
+"""
+AGENTS = '''
+from functools import partial
+
+import torch
+from a3c_zoo.agents import (
+    Applier, RolloutWorker, agent_config, make_env, run_a3c, run_a3c_data, run_a3c_grad, train
+)
+from a3c_zoo.learning import LossTerms, actor_critic_loss, differentiate
+from own_agents_plugin import OwnConfig, OwnDataConfig, OwnGradConfig
+
+
+def scaled(factor, samples, objective):
+    terms = actor_critic_loss(samples, objective)
+    return LossTerms(
+        terms.policy_gain, factor * terms.value_error, lambda: {"seven": torch.full_like(samples.values, 7.0)}
+    )
+
+
+def run(context):
+    run_a3c(context, partial(scaled, agent_config(context, OwnConfig).factor))
+
+
+def run_data(context):
+    run_a3c_data(context, partial(scaled, agent_config(context, OwnDataConfig).factor))
+
+
+def run_grad(context):
+    run_a3c_grad(context, partial(scaled, agent_config(context, OwnGradConfig).factor))
+
+
+class OwnWorker(RolloutWorker):
+    """As a worker of `a3c` with one update for each rollout."""
+
+    def __init__(self, context, rank, state, on_tick):
+        super().__init__(context, rank, state, on_tick)
+        self.applier = Applier(self, state)
+
+    def work(self):
+        self.pull()
+        rollout, wanted = self.collect(), self.wants_metrics()
+        self.model.flat.zero_gradients()
+        actions = self.context.spaces.actions
+        metrics = differentiate(self.model.network, actions, rollout, slice(None), self.objective(), wanted)
+        metrics |= self.applier.apply(self.model.flat.wide_gradients(), (self.updates_at_pull,))
+        if wanted:
+            self.tell(metrics)
+
+    def state_dict(self):
+        return super().state_dict() | self.applier.state_dict()
+
+
+def run_workers(context):
+    env = make_env(context)
+    assert env.num_envs == context.config.env.num_envs
+    env.close()
+    train(context, OwnWorker)
+
+
+def run_local(context):
+    run_a3c(context, lambda samples, objective: actor_critic_loss(samples, objective))
+
+
+def flat(samples, objective):
+    return LossTerms(samples.log_probs.sum(), samples.values)
+
+
+def run_flat(context):
+    run_a3c(context, flat)
+
+
+def wide(samples, objective):
+    return LossTerms(samples.log_probs, samples.values.double())
+
+
+def run_wide(context):
+    run_a3c(context, wide)
+
+
+def bare_tensor(samples, objective):
+    return samples.log_probs
+
+
+def run_tensor(context):
+    run_a3c(context, bare_tensor)
+
+
+def comparing(samples, objective):
+    return LossTerms(samples.ratios(), samples.values)
+
+
+def run_comparing(context):
+    run_a3c(context, comparing)
+'''
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where runs are made, with the plugin installed in this process."""
+    folder = plugin_distribution(tmp_path / "installed", "own-agents-plugin", PLUGIN)
+    (folder / "own_agents.py").write_text(AGENTS)
+    monkeypatch.syspath_prepend(folder)
+    get_registry.cache_clear()
+    yield tmp_path / "runs"
+    get_registry.cache_clear()
+
+
+def train(runs: Path, agent: str, hyperparams: str | None = None, *, steps: int = 640, **overrides: object) -> Path:
+    settings = {f"agent.{key}": value for key, value in overrides.items()}
+    options: dict[str, Any] = {"agent": agent, "hyperparams": hyperparams, "overrides": settings}
+    outcome = a3c_zoo.train("cartpole", steps=steps, serial=True, seed=3, runs_dir=runs, **options)
+    assert outcome.steps >= steps
+    return outcome.run
+
+
+def parameters(run: Path) -> torch.Tensor:
+    found: torch.Tensor = checkpoint(run)["agent"]["model"]["parameters"]
+    return found
+
+
+@pytest.mark.parametrize(("agent", "own"), [("a3c", "own"), ("a3c-data", "own-data"), ("a3c-grad", "own-grad")])
+def test_the_loss_is_the_plugins(agent: str, own: str, runs: Path) -> None:
+    """Twice the value error with half its coefficient is the same loss, bit by bit."""
+    theirs = parameters(train(runs, own, agent, factor=2.0, value_coefficient=0.25))
+    assert torch.equal(theirs, parameters(train(runs, agent, value_coefficient=0.5)))
+    assert not torch.equal(theirs, parameters(train(runs, own, agent, factor=1.0, value_coefficient=0.25)))
+
+
+def test_workers_of_a_plugin(runs: Path) -> None:
+    """They do what those of `a3c` do, and go on from a checkpoint."""
+    theirs = train(runs, "own-workers", "a3c")
+    assert torch.equal(parameters(theirs), parameters(train(runs, "a3c")))
+    resumed = a3c_zoo.train(resume=theirs, steps=1280, runs_dir=runs)
+    assert resumed.steps >= 1280
+    assert a3c_zoo.load_agent(resumed.run).predict([0.0, 0.0, 0.0, 0.0])[0] in (0, 1)
+
+
+@pytest.mark.parametrize("own", ["own", "own-data", "own-grad", "own-workers"])
+def test_the_loss_reaches_processes(own: str, runs: Path) -> None:
+    command = [sys.executable, "-m", "a3c_zoo", "train", "cartpole", "--agent", own, "--steps", "3000", "--name", "two"]
+    environment = environ(runs.parent / "installed")
+    done = subprocess.run(
+        command, cwd=runs.parent, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert bool(parameters(runs / "two").isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        ("local", r"<lambda> .* cannot travel to a worker process; define it at the top of a module"),
+        ("flat", r"returns a policy_gain of float32 \[\]; it needs one number for each sample: float32 \[160\]"),
+        ("wide", r"returns a value_error of float64 \[160\]; it needs one number for each sample: float32 \[160\]"),
+        ("tensor", r"the loss returns Tensor; it must return a3c_zoo\.learning\.LossTerms"),
+        ("comparing", r"its configuration model must return True from its property keeps_outputs"),
+        ("plain", r"configuration model, AgentConfig, must derive from OwnConfig"),
+        ("bare", r"agent 'bare': its AgentEntry.sections must have network and optimizer"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(agent: str, message: str, runs: Path) -> None:
+    with pytest.raises(PluginError, match=message) as raised:
+        train(runs, agent)
+    assert "\n" not in str(raised.value)
+
+
+# The names
+
+
+@pytest.mark.parametrize("package", [a3c_zoo.agents, a3c_zoo.learning], ids=["agents", "learning"])
+def test_every_public_name_is_there(package: object) -> None:
+    assert isinstance(package, type(a3c_zoo))
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = package.nothing
+
+
+@pytest.mark.parametrize("package", ["agents", "learning"])
+def test_type_checkers_see_the_same_names(package: str) -> None:
+    tree = ast.parse((ROOT / "a3c_zoo" / package / "__init__.py").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {alias.name for node in imports if node.module != "typing" for alias in node.names}
+    assert names - {"annotations", "Any", "TYPE_CHECKING"} == set(getattr(a3c_zoo, package).__all__)
+
+
+def test_an_agent_with_another_loss_is_short() -> None:
+    sources = (ROOT / "plugins" / "a3c-zoo-ppo" / "src").rglob("*.py")
+    texts = [path.read_text() for path in sources if path.parent.name != "hyperparams"]
+    assert len(texts) == 2
+    assert sum(len(text.splitlines()) for text in texts) < 60

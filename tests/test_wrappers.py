@@ -1,0 +1,146 @@
+"""`env.wrappers`: around single and vector environments, in training, evaluation and baselines; what is refused."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import a3c_zoo
+from a3c_zoo.errors import ConfigError, ZooError
+from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.api import evaluate
+from tests.toys_runs import command_line
+
+CUT = {"gymnasium.wrappers:TimeLimit": {"max_episode_steps": 7}}
+SHORT = {"run.evaluation_episodes": 1, "run.stop_when_solved": False}
+Captured = pytest.CaptureFixture[str]
+
+
+class TimesTen(gymnasium.RewardWrapper[Any, Any]):
+    """Multiplies rewards."""
+
+    def reward(self, reward: Any) -> float:
+        return 10 * float(reward)
+
+
+class VectorTimesTen(gymnasium.vector.VectorRewardWrapper):
+    """Multiplies the rewards of a vector environment."""
+
+    def rewards(self, rewards: Any) -> Any:
+        return 10 * rewards
+
+
+def no_environment(env: gymnasium.Env[Any, Any]) -> int:
+    return 3
+
+
+def make(name: str, *wrappers: Any) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+    entry = get_registry().env(name)
+    config = a3c_zoo.plugins.entries.load_object(entry.config)(wrappers=wrappers)
+    return make_vector_env(entry, config, 2, 0)
+
+
+def lengths_and_rewards(env: gymnasium.vector.VectorEnv[Any, Any, Any]) -> tuple[int, float]:
+    """Steps until the first end, and the reward of the first step."""
+    env.reset(seed=0)
+    rewards = []
+    for step in range(1, 600):
+        _, reward, terminated, truncated, _ = env.step(np.array([step % 2, step % 2]))
+        rewards.append(float(reward[0]))
+        if (terminated | truncated)[0]:
+            break
+    env.close()
+    return len(rewards), rewards[0]
+
+
+def test_the_first_wrapper_is_the_innermost() -> None:
+    assert lengths_and_rewards(make("gym:CartPole-v1", CUT, "tests.test_wrappers:TimesTen")) == (7, 10.0)
+    env = make("gym:CartPole-v1", CUT, "tests.test_wrappers:TimesTen")
+    assert isinstance(env, gymnasium.vector.SyncVectorEnv)
+    assert isinstance(env.envs[0], TimesTen)
+    env.close()
+
+
+def test_a_vector_wrapper_fits_every_environment() -> None:
+    wrapper = "tests.test_wrappers:VectorTimesTen"
+    assert lengths_and_rewards(make("cartpole", wrapper))[1] == 10.0
+    assert lengths_and_rewards(make("gym:CartPole-v1", CUT, wrapper)) == (7, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "message"),
+    [
+        ("nope:X", "'nope:X' cannot be imported: ModuleNotFoundError"),
+        ("gymnasium.wrappers:Nope", "has no attribute 'Nope'"),
+        ("gymnasium:__version__", "'gymnasium:__version__' is str, not a class or function that wraps"),
+        ("gymnasium.wrappers:TimeLimit", "'gymnasium.wrappers:TimeLimit' fails: TypeError"),
+        ("tests.test_wrappers:no_environment", "returns int, which is no environment"),
+    ],
+)
+def test_what_does_not_wrap(wrapper: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"env\.wrappers: .*{message}"):
+        make("gym:CartPole-v1", wrapper)
+
+
+def test_a_single_wrapper_around_environments_made_as_one() -> None:
+    with pytest.raises(ConfigError, match=r"makes them all as one; a subclass of gymnasium\.vector\.VectorWrapper can"):
+        make("cartpole", CUT)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("[gymnasium.wrappers.FlattenObservation]", "must read module:Class, such as gymnasium.wrappers:FlattenObs"),
+        ("[3]", "each must read module:Class"),
+        ("[{a:b: {}, c:d: {}}]", "each must read module:Class"),
+        ("[{a:b: 3}]", "each must read module:Class"),
+    ],
+)
+def test_what_is_no_list_of_wrappers(value: str, message: str, capsys: Captured) -> None:
+    assert command_line("train", "gym:CartPole-v1", "-o", f"env.wrappers={value}") == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("agent", ["a3c", "sb3-a2c", "random"])
+def test_training_and_evaluation_have_them(agent: str, tmp_path: Path) -> None:
+    overrides = {**SHORT, "env.wrappers": [CUT, "tests.test_wrappers:TimesTen"]}
+    name = "gym:CartPole-v1"
+    outcome = a3c_zoo.train(name, agent=agent, steps=400, runs_dir=tmp_path, name="x", overrides=overrides)
+    rows = [row.split(",") for row in (outcome.run / "monitor.csv").read_text().splitlines()[2:]]
+    assert max(int(row[1]) for row in rows) == 7
+    assert max(float(row[0]) for row in rows) == 70.0
+    assert evaluate(outcome.run, episodes=3, runs_dir=tmp_path).mean_length == 7
+
+
+def test_a_file_chooses_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    (tmp_path / "evilmod.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'mark')!r}).touch()\n")
+    (tmp_path / "set.yml").write_text("env:\n  wrappers: [evilmod:Wrapper]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert command_line("train", "gym:CartPole-v1", "--hyperparams", str(tmp_path / "set.yml")) == 2
+    message = capsys.readouterr().err
+    assert "set.yml:2 env.wrappers: a file may not choose what is imported. Name them yourself: -o" in message
+    assert "evilmod" not in sys.modules
+
+
+def test_a_strangers_run_chooses_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = a3c_zoo.train(
+        "gym:CartPole-v1", agent="random", steps=50, runs_dir=tmp_path / "inbox", name="x", overrides=SHORT
+    )
+    config = outcome.run / "config.yml"
+    config.write_text(config.read_text().replace("wrappers: []", "wrappers: [evilmod:Wrapper]"))
+    (tmp_path / "evilmod.py").write_text("import gymnasium\nWrapper = gymnasium.Wrapper\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ZooError, match=r"names wrappers to import \(env.wrappers\), and the run is not your own.*--trust"
+    ):
+        evaluate("inbox/x", episodes=1)
+    assert "evilmod" not in sys.modules
+    assert evaluate("inbox/x", episodes=1, trust=True).episodes == 1
+    del sys.modules["evilmod"]

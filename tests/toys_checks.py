@@ -1,0 +1,268 @@
+"""Environments, agents and networks that break one rule each, for the tests of `a3c-zoo check`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import Env, spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import batch_space
+from torch import nn
+
+from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.records import Report, Snapshot
+from tests.walks import Walk
+
+# Environments
+
+
+class StringMode(Walk):
+    """Names its autoreset mode by a string."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__(num_envs)
+        self.metadata = {"autoreset_mode": "NextStep"}
+
+
+class Unseeded(Walk):
+    """Does not call `super().reset(seed=seed)`."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return super().reset(seed=None, options=options)
+
+
+class OneFlag(Walk):
+    """Reports each end as terminated and truncated."""
+
+    def finish(self, rewards: Any, terminated: np.ndarray, truncated: np.ndarray) -> Any:
+        ended = terminated | truncated
+        return super().finish(rewards, ended, ended)
+
+
+class OneBuffer(Walk):
+    """Returns the same array at each step."""
+
+    def observe(self) -> Any:
+        if not hasattr(self, "buffer"):
+            self.buffer = np.zeros((self.num_envs, 1), np.float32)
+        self.buffer[:] = self.place[:, None]
+        return self.buffer
+
+
+class WritesActions(Walk):
+    """Changes the actions in place."""
+
+    def step(self, actions: np.ndarray) -> Any:
+        result = super().step(actions)
+        actions[:] = 1
+        return result
+
+
+class FailsToClose(Walk):
+    """Raises when it is closed."""
+
+    def close(self, **kwargs: Any) -> None:
+        raise OSError("the door is stuck")
+
+
+class ManyFaults(Walk):
+    """A wrong dtype, a column of rewards, and numbers for flags: in each step."""
+
+    def observe(self) -> Any:
+        return self.place[:, None].astype(np.float64)
+
+    def finish(self, rewards: Any, terminated: np.ndarray, truncated: np.ndarray) -> Any:
+        observations, rewards, terminated, truncated, info = super().finish(rewards, terminated, truncated)
+        return observations, rewards[:, None], terminated.astype(np.int64), truncated, info
+
+
+class House(Env[dict[str, Any], int]):
+    """Observations of several parts. fault: a part that breaks its space, or ""."""
+
+    def __init__(self, fault: str = "") -> None:
+        arm = spaces.Tuple((spaces.Box(-1, 1, (2,)), spaces.Discrete(3)))
+        self.observation_space = spaces.Dict({"arm": arm, "room": spaces.Box(0, 4, (1,), np.float32)})
+        self.action_space: Any = spaces.Discrete(2)
+        self.fault, self.steps = fault, 0
+
+    def observe(self) -> dict[str, Any]:
+        joints = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        room = np.array([9.0 if "room" in self.fault else self.steps], np.float32)
+        if "joints" in self.fault:
+            joints = joints * np.float32(np.nan)
+        return {"arm": (joints, np.int64(self.steps % 3)), "room": room}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.observe(), {}
+
+    def step(self, action: int) -> Any:
+        self.steps += 1
+        return self.observe(), 1.0, self.steps == 4, False, {}
+
+
+def make(num_envs: int, seed: int, kind: str, **kwargs: Any) -> Walk:
+    env: Walk = globals()[kind](num_envs, **kwargs)
+    return env
+
+
+def make_house(num_envs: int, seed: int, fault: str = "", same_step: bool = False) -> SyncVectorEnv:
+    mode = AutoresetMode.SAME_STEP if same_step else AutoresetMode.NEXT_STEP
+    return SyncVectorEnv([lambda: House(fault)] * num_envs, autoreset_mode=mode)
+
+
+def make_processes(num_envs: int, seed: int) -> AsyncVectorEnv:
+    return AsyncVectorEnv([House] * num_envs)
+
+
+class Frames(Walk):
+    """Returns frames."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__(num_envs)
+        self.single_observation_space = spaces.Box(0, 255, (1, 84, 84), np.uint8)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+
+    def observe(self) -> Any:
+        return np.full((self.num_envs, 1, 84, 84), 1, np.uint8) * (self.place + 3).astype(np.uint8)[:, None, None, None]
+
+
+def make_frames(num_envs: int, seed: int) -> Frames:
+    return Frames(num_envs)
+
+
+def make_end_of_process(num_envs: int, seed: int) -> None:
+    import os
+
+    os._exit(3)
+
+
+# Agents: a sound one, and faults that the name of the agent chooses.
+
+
+class Chance:
+    """Acts at random; `fault` is the name of its agent."""
+
+    def __init__(self, space: Any) -> None:
+        self.space = space
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: Any = False
+    ) -> Any:
+        return np.array([self.space.sample() for _ in observation]), state
+
+
+def run(context: Any) -> None:
+    """Counts steps; takes none."""
+    fault = context.config.agent_name
+    saved = context.checkpoint or {"steps": 0}
+    steps = 0 if fault == "forgets" else saved["steps"]
+    held: Any = frozenset([1]) if fault == "unsaved" else None
+    snapshot = Snapshot(lambda: {"steps": steps, "held": held})
+    if fault == "crashes":
+        raise KeyError("policy")
+    if fault != "unstarted":
+        context.started(snapshot)
+    while True:
+        time.sleep(0.01)
+        steps += 10
+        context.record([Report(steps=10_000 - steps if fault == "shrinks" else steps)])
+        if fault == "returns":
+            return
+        if context.due() and not context.settle(snapshot) and fault != "endless":
+            return
+
+
+def load(entry: Any, network: Any, config: Any, state: Any) -> Chance:
+    from a3c_zoo.testing.trial import ACTIONS
+
+    if config.agent_name == "unloaded":
+        raise ValueError("no weights")
+    space = "Box" if config.agent_name == "misplays" else entry.kwargs["space"]
+    return Chance(ACTIONS[space])
+
+
+# Networks
+
+
+class Sound(ActorCritic):
+    """One layer; the classes below change one thing."""
+
+    def __init__(self, spec: Any, num_logits: int, config: Any) -> None:
+        super().__init__()
+        self.spec = spec
+        self.actor, self.critic = nn.Linear(spec.num_features, num_logits), nn.Linear(spec.num_features, 1)
+
+    def policy(self, observations: Any) -> Any:
+        return self.actor(self.inputs(observations))
+
+    def value(self, observations: Any) -> Any:
+        return self.critic(self.inputs(observations)).squeeze(-1)
+
+    def inputs(self, observations: Any) -> Any:
+        return self.spec.encode(observations)
+
+
+class Column(Sound):
+    def value(self, observations: Any) -> Any:
+        return super().value(observations).unsqueeze(-1)
+
+
+class Doubles(Sound):
+    def policy(self, observations: Any) -> Any:
+        return super().policy(observations).double()
+
+
+class Mixes(Sound):
+    """Depends on the other observations of its batch."""
+
+    def inputs(self, observations: Any) -> Any:
+        inputs = super().inputs(observations)
+        return inputs - inputs.mean(dim=0)
+
+
+class Drops(Sound):
+    def inputs(self, observations: Any) -> Any:
+        return nn.functional.dropout(super().inputs(observations))
+
+
+class Normed(Sound):
+    """Dropout and BatchNorm, which know when the network acts."""
+
+    def __init__(self, spec: Any, num_logits: int, config: Any) -> None:
+        super().__init__(spec, num_logits, config)
+        self.norm = nn.Sequential(nn.BatchNorm1d(spec.num_features), nn.Dropout(0.5))
+
+    def inputs(self, observations: Any) -> Any:
+        return self.norm(super().inputs(observations))
+
+
+class Idle(Sound):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.spare = nn.Linear(2, 2)
+
+
+class Unseedable(Sound):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        nn.init.normal_(self.actor.weight, generator=torch.Generator().manual_seed(time.time_ns() % 2**31))
+
+
+class Infinite(Sound):
+    def value(self, observations: Any) -> Any:
+        return super().value(observations) / 0
+
+
+class Module(nn.Linear):
+    def __init__(self, spec: Any, num_logits: int, config: Any) -> None:
+        super().__init__(2, 2)
+
+
+class Raises(Sound):
+    def policy(self, observations: Any) -> Any:
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
