@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import sys
+import threading
 
 from a3c_zoo.cli.main import cli
 from a3c_zoo.output import drop_lost_output, open_closed_streams, refuse_lost_output
@@ -12,6 +13,8 @@ from a3c_zoo.output import drop_lost_output, open_closed_streams, refuse_lost_ou
 
 def main() -> None:
     """Runs the command line and exits with its exit status."""
+    if sys.platform != "win32":
+        sys.unraisablehook = _repeat_ctrl_c
     open_closed_streams()
     drop_lost_output("stderr")  # an error that cannot be shown keeps its exit status
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -23,6 +26,17 @@ def main() -> None:
         # The command is over. Another Ctrl-C while Python exits would only replace the exit status by a signal.
         # This is not in the group, because a program that calls the group continues.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _repeat_ctrl_c(unraisable: sys.UnraisableHookArgs) -> None:
+    """Ctrl-C comes again if Python dropped it, as it does in a callback of an import or of the garbage collection."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        main_thread = threading.main_thread().ident
+        again = threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT))  # when the callback is over
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 if __name__ == "__main__":

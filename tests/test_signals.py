@@ -14,6 +14,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.signals import stop_on_signals
+from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import (
     Running,
     assert_no_new_shared_memory,
@@ -143,6 +144,61 @@ def interrupt_after(delay_s: float, folder: Path) -> None:
 @pytest.mark.parametrize("delay_s", [0.9])
 def test_ctrl_c_during_the_start(delay_s: float, tmp_path: Path) -> None:
     interrupt_after(delay_s, tmp_path)
+
+
+DROPS_CTRL_C = """
+import signal, sys, time
+import click
+from a3c_zoo import CommandEntry, hookimpl
+
+class Dropping:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)  # Python drops the exception, as in a callback of an import
+
+@click.command()
+def command():
+    Dropping()
+    time.sleep(30)
+
+@hookimpl
+def zoo_commands():
+    return [CommandEntry("drop", f"{__name__}:command")]
+"""
+
+
+def test_a_ctrl_c_that_python_drops_comes_again(tmp_path: Path) -> None:
+    path = plugin_distribution(tmp_path / "dropping", "zoo-dropping", DROPS_CTRL_C, entry_point="dropping")
+    with Running("drop", folder=tmp_path, path=path) as running:
+        assert running.exit_status(10) == 130
+        assert running.stderr.strip() == ""
+
+
+SLOW_TO_SEND = """
+import time
+from multiprocessing import forkserver
+from pathlib import Path
+from a3c_zoo.__main__ import main
+
+def slow_connect(fds, connect=forkserver.connect_to_new_process):
+    connected = connect(fds)
+    while not Path("go").exists():
+        time.sleep(0.05)
+    return connected
+
+forkserver.connect_to_new_process = slow_connect
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_ctrl_c_between_a_worker_and_what_it_is_to_do(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW_TO_SEND)
+    with Running("train", "cartpole", *LIMITS, folder=tmp_path, program=(str(tmp_path / "slow.py"),)) as running:
+        running.wait_until(lambda: len(running.others()) == 3)  # the fork server, the resource tracker, a worker
+        running.signal_group(signal.SIGINT)
+        time.sleep(0.3)
+        (tmp_path / "go").touch()
+        assert_ended_well(running, tmp_path, "Ctrl-C, at once")
 
 
 @pytest.mark.slow

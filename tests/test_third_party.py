@@ -193,12 +193,13 @@ def test_it_uses_public_names_alone(plugin: Path) -> None:
         "a3c_zoo.records": dir(a3c_zoo.records),
         "a3c_zoo.testing": a3c_zoo.testing.__all__,
     }
-    imported = []
+    imported, modules = [], []
     for path in plugin.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "a3c_zoo":
                 imported += [(node.module, alias.name) for alias in node.names]
             elif isinstance(node, ast.Import):
-                imported += [(alias.name, "") for alias in node.names if alias.name.startswith("a3c_zoo.")]
+                modules += [alias.name for alias in node.names if alias.name.startswith("a3c_zoo.")]
     assert imported
     assert [each for each in imported if each[1] not in public.get(str(each[0]), [])] == []
+    assert set(modules) <= public.keys()

@@ -41,6 +41,9 @@ WORKER_ENVIRONMENT = {
 #: there would run in the fork server and in the resource tracker. Children get the parent's `sys.path`.
 SAFE_PATH, OUR_SAFE_PATH = "PYTHONSAFEPATH", "of a3c-zoo"
 
+#: Signals that ask a run to stop, as far as the system has them.
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
 #: Runs in threads of one process start their processes in turn: what a start changes meanwhile belongs to them all.
 _start_lock = threading.Lock()
 
@@ -91,7 +94,7 @@ def start_process(process: BaseProcess) -> None:
 
     A process from the fork server has them already, from `warm_up`. A spawned one takes them from here.
     """
-    with _start_lock, _start_environment(), _importable_main():
+    with _start_lock, _start_environment(), _importable_main(), _handlers_wait():
         process.start()
 
 
@@ -131,6 +134,30 @@ def _ctrl_c_waits() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _handlers_wait() -> Iterator[None]:
+    """What this program does on Ctrl-C and the like, it does after the body.
+
+    A process whose start is interrupted half way would show a traceback. Blocking the signals would not do: another
+    thread gets them, and Python calls the handler in this one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 @contextmanager

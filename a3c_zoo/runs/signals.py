@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import FrameType
 
 from a3c_zoo.processes.child import signal_children
+from a3c_zoo.processes.start import STOP_SIGNALS
 
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 #: For this long after a KeyboardInterrupt further signals are not obeyed, so that cleaning up can end.
 CLEANUP_S = 15.0
 
@@ -71,7 +71,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
             stop.interrupt()
 
     # Ignored signals stay ignored: `nohup` ignores SIGHUP, a shell lets its background jobs ignore SIGINT.
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     for number in before:
         signal.signal(number, handle)
