@@ -1,7 +1,8 @@
-"""What holds for every test: signals have their usual effect, wherever the suite is started."""
+"""What holds for every test: signals have their usual effect, and torch has one thread, wherever the suite starts."""
 
 from __future__ import annotations
 
+import os
 import signal
 
 
@@ -19,3 +20,5 @@ def default_signals() -> None:
 
 
 default_signals()
+# The tests that run side by side keep all cores busy. A second thread of each would only wait for its turn.
+os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -20,6 +20,7 @@ from a3c_zoo import ZooError, errors, records
 from a3c_zoo.cli.main import cli
 from a3c_zoo.testing import plugin_distribution
 from tests import reference_pages
+from tests.toys_runs import environ, in_turn
 from tests.waits import LIMIT_S
 from tests.wheels import GRIDWORLD, PPO, ROOT
 
@@ -152,16 +153,21 @@ def install_page(page: str, folder: Path) -> None:
         ("write-an-optimizer.md", ["-o", "optimizer.name=heavy-ball", "-o", "momentum=0.8", "--serial"]),
     ],
 )
-def test_the_plugin_of_a_page_trains_and_plays(
-    page: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plugin_of_a_page_trains_and_plays(page: str, options: list[str], tmp_path: Path) -> None:
     install_page(page, tmp_path / "installed")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "installed"))
-    for arguments in (
+    command = in_turn(
         ["train", "cartpole", *options, "--steps", "400", "--name", "tried", "--quiet"],
         ["train", "--resume", "tried", "--steps", "800", "--quiet"],
         ["evaluate", "tried", "--episodes", "2"],
-    ):
-        command = [sys.executable, "-m", "a3c_zoo", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    )
+    variables = environ(tmp_path / "installed")
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from a3c_zoo.plugins import entries
-from tests.toys_runs import checkpoint, environ
+from tests.toys_runs import checkpoint, environ, in_turn
 from tests.waits import LIMIT_S
 
 WHEELS = sorted((Path(__file__).parent / "data" / "frozen").glob("*.whl"))
@@ -32,10 +32,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def zoo(installed: Path, tmp_path: Path) -> Any:
-    """Runs `a3c-zoo` with the plugins in a folder of its own; returns what it printed."""
+    """Runs command lines with the plugins in a folder of its own; returns what they printed."""
 
-    def run(*words: str) -> str:
-        command = [sys.executable, "-m", "a3c_zoo", *words]
+    def run(*lines: str) -> str:
+        command = [sys.executable, *in_turn(*map(str.split, lines))]
         environment = environ(installed)
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
@@ -53,7 +53,7 @@ def outcome(folder: Path, run: str) -> dict[str, Any]:
 
 
 def test_all_are_loaded(zoo: Any) -> None:
-    plugins = {plugin["name"]: plugin for plugin in json.loads(zoo("list", "plugins", "--json"))}
+    plugins = {plugin["name"]: plugin for plugin in json.loads(zoo("list plugins --json"))}
     assert plugins.keys() >= NAMES
     assert {name: plugins[name]["status"] for name in NAMES} == dict.fromkeys(NAMES, "loaded")
 
@@ -66,49 +66,50 @@ def test_there_is_one_of_each_kind_of_entry(installed: Path) -> None:
     assert [kind for kind in kinds if f"{kind}(" not in sources] == []
 
 
-@pytest.mark.parametrize("env", ["corridor", "corridor-single", "corridors:4"])
-def test_the_environments_train(env: str, zoo: Any, tmp_path: Path) -> None:
-    zoo("train", env, "--agent", "a3c", "--steps", "800", "--name", "tried", "--serial", "--quiet")
-    assert outcome(tmp_path, "tried")["steps"] >= 800
-    if env == "corridor":
-        zoo("train", env, "--agent", "a3c", "-o", "length=4", "--steps", "400", "--serial", "--quiet")
+def test_the_environments_train(zoo: Any, tmp_path: Path) -> None:
+    names = ("corridor", "corridor-single", "corridors:4")
+    lines = [
+        f"train {env} --agent a3c --steps 800 --name {number} --serial --quiet" for number, env in enumerate(names)
+    ]
+    zoo(*lines, "train corridor --agent a3c -o length=4 --steps 400 --serial --quiet")
+    assert [outcome(tmp_path, str(number))["steps"] >= 800 for number in range(3)] == [True] * 3
 
 
 @pytest.mark.parametrize("agent", ["search", "clipped", "huber", "patient"])
 def test_the_agents_train_resume_and_act(agent: str, zoo: Any, tmp_path: Path) -> None:
-    zoo("train", "cartpole", "--agent", agent, "--steps", "2000", "--name", "tried", "--quiet")
-    zoo("train", "--resume", "tried", "--steps", "4000", "--quiet")
+    zoo(
+        f"train cartpole --agent {agent} --steps 2000 --name tried --quiet",
+        "train --resume tried --steps 4000 --quiet",
+        "evaluate tried --episodes 2",
+    )
     assert outcome(tmp_path, "tried")["steps"] >= 4000
-    zoo("evaluate", "tried", "--episodes", "2")
 
 
 @pytest.mark.parametrize(
     ("network", "keys"),
-    [
-        ("frozen-plain", []),
-        ("frozen-wide", ["-o", "units=8"]),
-        ("frozen-wide", ["-o", "network.recurrent=gru"]),
-    ],
+    [("frozen-plain", ""), ("frozen-wide", "-o units=8"), ("frozen-wide", "-o network.recurrent=gru")],
 )
-def test_the_networks_train(network: str, keys: list[str], zoo: Any, tmp_path: Path) -> None:
-    choice = ["-o", f"network.name={network}", *keys]
-    zoo("train", "cartpole", *choice, "--steps", "1000", "--name", "tried", "--serial", "--quiet")
-    zoo("evaluate", "tried", "--episodes", "2")
+def test_the_networks_train(network: str, keys: str, zoo: Any, tmp_path: Path) -> None:
+    zoo(
+        f"train cartpole -o network.name={network} {keys} --steps 1000 --name tried --serial --quiet",
+        "evaluate tried --episodes 2",
+    )
     kept = checkpoint(tmp_path / "runs/tried")["agent"]["model"]["buffers"]
     assert bool(kept) == (network == "frozen-wide")
 
 
 def test_the_optimizer_the_set_and_the_command(zoo: Any) -> None:
-    assert "cartpole/frozen.yml:" in zoo("show", "hyperparams", "cartpole", "--hyperparams", "frozen")
-    zoo("train", "cartpole", "--hyperparams", "frozen", "--steps", "300", "--name", "tried", "--serial", "--quiet")
-    choice = ("-o", "optimizer.name=frozen-momentum", "-o", "momentum=0.8")
-    zoo("train", "cartpole", *choice, "--steps", "300", "--serial", "--quiet")
-    assert zoo("frozen", "tried").startswith("action ")
+    assert "cartpole/frozen.yml:" in zoo("show hyperparams cartpole --hyperparams frozen")
+    told = zoo(
+        "train cartpole --hyperparams frozen --steps 300 --name tried --serial --quiet",
+        "train cartpole -o optimizer.name=frozen-momentum -o momentum=0.8 --steps 300 --serial --quiet",
+        "frozen tried",
+    )
+    assert told.splitlines()[-1].startswith("action ")
 
 
 def test_the_run_hooks_are_called(zoo: Any, tmp_path: Path) -> None:
-    choice = ("-o", "plugins.frozen-stop.episodes=3")
-    zoo("train", "cartpole", *choice, "--steps", "200000", "--seed", "4", "--name", "tried", "--quiet")
+    zoo("train cartpole -o plugins.frozen-stop.episodes=3 --steps 200000 --seed 4 --name tried --quiet")
     assert (outcome(tmp_path, "tried")["reason"], outcome(tmp_path, "tried")["detail"]) == ("plugin", "3 episodes")
     lines = (tmp_path / "runs/tried/frozen.txt").read_text().splitlines()
     assert lines[0] == "start cartpole a3c 4"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import a3c_zoo
+from tests.toys_runs import in_turn
 from tests.wheels import (
     GRIDWORLD,
     PLUGINS,
@@ -84,21 +85,23 @@ def test_from_install_to_uninstall(python: Path, plugin_wheel: Path, tmp_path: P
     assert (gone.returncode, "unknown environment 'gridworld'" in gone.stderr) == (2, True)
 
 
-def test_an_agent_trains_resumes_and_is_compared(python: Path, ppo_wheel: Path, tmp_path: Path) -> None:
-    zoo = command(python)
+def test_an_agent_trains_resumes_and_acts(python: Path, ppo_wheel: Path, tmp_path: Path) -> None:
     install(python, ppo_wheel)
     assert listed(python, "agents")["ppo"]["plugin"] == "ppo"
-    assert "cartpole/ppo.yml:" in run(zoo, "show", "hyperparams", "cartpole", "--agent", "ppo")
-
-    run(zoo, "train", "cartpole", "--agent", "ppo", "--steps", "3000", "--name", "short", cwd=tmp_path)
-    run(zoo, "train", "--resume", "short", "--steps", "6000", cwd=tmp_path)
+    assert "cartpole/ppo.yml:" in run(command(python), "show", "hyperparams", "cartpole", "--agent", "ppo")
+    train = "train cartpole --agent ppo --steps 3000 --name short"
+    lines = (train, "train --resume short --steps 6000", "evaluate short --episodes 2")
+    assert "episodes" in run(python, *in_turn(*map(str.split, lines)), cwd=tmp_path)
     outcome = json.loads((tmp_path / "runs/short/outcome.json").read_text())
     assert (outcome["reason"], outcome["steps"] >= 6000) == ("steps", True)
-    assert "episodes" in run(zoo, "evaluate", "short", "--episodes", "2", cwd=tmp_path)
 
-    agents, size = ("--agent", "a3c", "--agent", "ppo"), ("--seeds", "1", "--steps", "2000", "--episodes", "1")
-    results = json.loads(run(zoo, "compare", "cartpole", *agents, *size, "--yes", "--json", cwd=tmp_path))
-    assert {"a3c", "ppo"} <= set(re.findall(r'"(a3c|ppo)"', json.dumps(results)))
+
+@pytest.mark.slow
+def test_an_agent_is_compared(python: Path, ppo_wheel: Path, tmp_path: Path) -> None:
+    install(python, ppo_wheel)
+    arguments = "compare cartpole --agent a3c --agent ppo --seeds 1 --steps 2000 --episodes 1 --yes --json"
+    results = run(command(python), *arguments.split(), cwd=tmp_path)
+    assert {"a3c", "ppo"} <= set(re.findall(r'"(a3c|ppo)"', results))
 
 
 @pytest.mark.slow

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,21 @@ def command_line(*arguments: object) -> int:
     with pytest.raises(SystemExit) as left:
         cli.main([str(each) for each in arguments], prog_name="a3c-zoo")
     return left.value.code if isinstance(left.value.code, int) else 0
+
+
+#: A program that runs several command lines in turn. Each process that imports torch costs 1.5 s.
+IN_TURN = """
+import json, sys
+from a3c_zoo.cli.main import cli
+for words in json.loads(sys.argv[1]):
+    if status := cli.main(words, prog_name="a3c-zoo", standalone_mode=False):
+        sys.exit(f"{words}: {status}")
+"""
+
+
+def in_turn(*lines: Sequence[str]) -> list[str]:
+    """Arguments of an interpreter that runs several lines of words for `a3c-zoo`, until one fails."""
+    return ["-P", "-c", IN_TURN, json.dumps(lines)]
 
 
 def environ(path: Path | None = None) -> dict[str, str]:

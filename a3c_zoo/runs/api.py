@@ -168,10 +168,10 @@ def load_agent(
 def _load(
     run: str | Path, checkpoint: str, runs_dir: str | Path, trust: bool, episodes: int = 1, seed: int | None = None
 ) -> tuple[Policy, EpisodesToPlay]:
-    from a3c_zoo.runs.evaluation import EpisodesToPlay, load_policy
-
     registry, directory = get_registry(), find_run(run, Path(runs_dir), trust)
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
+    from a3c_zoo.runs.evaluation import EpisodesToPlay, load_policy  # imports torch: a wrong name is known before
+
     config, agent_state = setup.config, load_policy_state(directory, checkpoint).agent
     policy = load_policy(setup.agent.load, setup.entry, setup.network, config, agent_state)
     seed, num_envs = config.run.seed if seed is None else seed, config.run.evaluation_envs
@@ -196,9 +196,9 @@ def evaluate(
         trust: as in `train`.
         on_step: called with the number of episodes played so far.
     """
+    policy, to_play = _load(run, checkpoint, runs_dir, trust, episodes, seed)
     from a3c_zoo.runs.evaluation import evaluate_policy
 
-    policy, to_play = _load(run, checkpoint, runs_dir, trust, episodes, seed)
     return evaluate_policy(policy, to_play, deterministic, on_step).evaluation()
 
 
@@ -221,6 +221,7 @@ def play(
     Raises:
         ZooError: the environment cannot be drawn.
     """
+    loaded = _load(run, checkpoint, runs_dir, trust, episodes, seed)
     from a3c_zoo.runs.evaluation import play_scenes
 
-    return play_scenes(*_load(run, checkpoint, runs_dir, trust, episodes, seed), deterministic)
+    return play_scenes(*loaded, deterministic)
