@@ -41,6 +41,7 @@ class _NamedFile(io.FileIO):
     """A standard stream; what cannot be written is an error of the user. Afterwards it drops what it gets."""
 
     def write(self, data: ReadableBuffer) -> int:
+        """Returns the number of bytes that were written; ZooError if the disk or the terminal refuses them."""
         try:
             return super().write(data)
         except BrokenPipeError:  # nobody wants to read more

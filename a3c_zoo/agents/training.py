@@ -159,6 +159,7 @@ def _snapshot(model: Model, shared: WorkerContext, crew: Crew) -> Snapshot:
         return saved_model(model, shared.parameters, shared.observation_statistics, shared.buffers)
 
     def state() -> dict[str, Any]:
+        """What a checkpoint keeps: an `AgentState` as plain dictionaries, with copies of all shared tensors."""
         moments = {name: tensor.clone() for name, tensor in (shared.moments or {}).items()}
         model = saved()
         return to_plain(

@@ -82,6 +82,7 @@ def run(context: RunContext) -> None:
             resumes, steps[0], states = int(saved["session"]) + 1, int(saved["steps"]), list(saved["workers"])
 
     def worker(_: None, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> RandomWorker:
+        """Builds the only worker; `state` is its part of a checkpoint, None for new environments."""
         env = make_vector_env(entry, config.env, num_envs, seed_for(seed, SEED_ENV, rank))
         collector = Collector(
             CheckedEnvironment(env, entry.name, spaces.observations),

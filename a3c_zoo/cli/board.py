@@ -50,6 +50,7 @@ class Board(ComparisonWatcher):
         self._left = [run.guess_s for run in plan.missing]
 
     def running(self, run: PlannedRun, look: Look | None) -> None:
+        """Shows the run in the row of its method: seed, share of the budget that is spent, mean return, steps/s."""
         row = self._rows[run.env, run.method]
         row.now, share = f"seed {run.seed}", 0.0
         if look is not None:
@@ -62,6 +63,7 @@ class Board(ComparisonWatcher):
         self._show(f"about {duration(sum(self._left) - share * self._left[0])} of training left")
 
     def trained(self, trained: Trained) -> None:
+        """Counts the run as finished or failed. A failed one has a line of its own, and any one without a terminal."""
         row = self._rows[trained.run.env, trained.run.method]
         row.now = ""
         row.done += trained.fault is None

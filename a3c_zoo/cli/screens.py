@@ -155,6 +155,7 @@ class Window:
         self._pace = Pace()
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
+        """Shows a picture `[H, W, 3]`, enlarged if it is small; the first one opens the window."""
         pygame = self._pygame
         picture = enlarge(picture)
         if self._surface is None:
@@ -201,6 +202,7 @@ class VideoFile:
         self._ffmpeg: subprocess.Popen[bytes] | None = None
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
+        """Adds a picture `[H, W, 3]` of the same size as the first one, which starts ffmpeg."""
         if self._ffmpeg is None:
             self._shape, self._ffmpeg = picture.shape, self._start(padded(picture).shape, fps)
         if picture.shape != self._shape:
@@ -235,6 +237,7 @@ class VideoFile:
             raise self._unwritable(f"{self._program}: {error.strerror}") from error
 
     def close(self) -> None:
+        """Waits until ffmpeg has finished the file. Without a picture there is none; a second call does nothing."""
         ffmpeg, self._ffmpeg = self._ffmpeg, None
         if ffmpeg is None:
             return

@@ -42,6 +42,7 @@ class Mixed(Split):
         self.critic = orthogonal(nn.Linear(width, 1), 1.0)
 
     def features(self, observations: Tensor) -> Tensor:
+        """`[B, F]`, float32, for images `[B, C, H, W]`, or for the numbers of all leaves in a row, `[B, numbers]`."""
         if not self.leaves:
             features: Tensor = self.hidden(self.bodies[0](observations.float()))
             return features

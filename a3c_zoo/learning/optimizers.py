@@ -65,6 +65,7 @@ class Adam:
 
     @torch.no_grad()
     def apply(self, gradient: Tensor, learning_rate: float) -> None:
+        """Makes one update of the parameters and moments in place from a gradient `[P]`, float32."""
         moments, config = self._moments, self._config
         moments["step"].add_(1)
         torch._fused_adam_(
