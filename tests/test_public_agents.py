@@ -18,6 +18,7 @@ import a3c_zoo.learning
 from a3c_zoo.errors import PluginError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.testing import plugin_distribution
+from tests.test_docs import install_page
 from tests.toys_runs import checkpoint, environ
 from tests.waits import LIMIT_S
 from tests.wheels import ROOT
@@ -197,6 +198,27 @@ def test_workers_of_a_plugin(runs: Path) -> None:
     resumed = a3c_zoo.train(resume=theirs, steps=1280, runs_dir=runs)
     assert resumed.steps >= 1280
     assert a3c_zoo.load_agent(resumed.run).predict([0.0, 0.0, 0.0, 0.0])[0] in (0, 1)
+
+
+@pytest.fixture
+def fresh_registry() -> Iterator[None]:
+    get_registry.cache_clear()
+    yield
+    get_registry.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_registry")
+def test_the_learner_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It learns from what workers hand over, and goes on from a checkpoint."""
+    install_page("write-an-agent.md", tmp_path / "installed")
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    first = train(tmp_path / "runs", "halved", "a3c-grad", steps=64)
+    second = train(tmp_path / "runs", "halved", "a3c-grad", steps=640)
+    assert not torch.equal(parameters(first), parameters(second))
+    assert checkpoint(second)["agent"]["workers"][-1]["sum"].shape == parameters(second).shape
+    resumed = a3c_zoo.train(resume=second, steps=1280, runs_dir=tmp_path / "runs")
+    assert resumed.steps >= 1280
+    assert bool(parameters(second).isfinite().all())
 
 
 @pytest.mark.parametrize("own", ["own", "own-data", "own-grad", "own-workers"])

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from a3c_zoo.agents.context import OnTick as OnTick
     from a3c_zoo.agents.context import State as State
     from a3c_zoo.agents.context import WorkerContext as WorkerContext
+    from a3c_zoo.agents.learner import HandoverWorker as HandoverWorker
+    from a3c_zoo.agents.learner import Learner as Learner
+    from a3c_zoo.agents.learner import make_ring as make_ring
     from a3c_zoo.agents.training import agent_config as agent_config
     from a3c_zoo.agents.training import load as load
     from a3c_zoo.agents.training import train as train
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "A3CWorker": "a3c",
     "Applier": "worker",
+    "HandoverWorker": "learner",
+    "Learner": "learner",
     "OnTick": "context",
     "RolloutWorker": "worker",
     "State": "context",
@@ -36,6 +41,7 @@ _PUBLIC = {
     "agent_config": "training",
     "load": "training",
     "make_env": "worker",
+    "make_ring": "learner",
     "run_a3c": "a3c",
     "run_a3c_data": "a3c_data",
     "run_a3c_grad": "a3c_grad",

@@ -26,7 +26,7 @@ class HandoverWorker(RolloutWorker):
         hand_over: fills slots with what the worker's windows complete. Others: see `RolloutWorker`.
 
     Attributes:
-        windows: over the worker's rollouts.
+        windows: over the worker's rollouts. `collector.rollout` is the newest one.
     """
 
     def __init__(
@@ -74,6 +74,9 @@ class Learner(Member):
     """The learner: takes what workers hand over and applies it, one update at a time.
 
     Agents derive from it and define `take` and `differentiate`.
+
+    Args:
+        context: its `exchange` is the ring. Others: see `RolloutWorker`.
 
     Attributes:
         versions: for each item that was taken for the next update, the count of updates when its worker pulled.
@@ -144,10 +147,12 @@ class Learner(Member):
 
 
 def make_ring(workers: int, slots: int, layout: Layout, batch_slots: int, is_shared: bool) -> dict[str, Tensor]:
-    """Returns the memory of the ring (`ring_memory`).
+    """Returns the memory of the ring: every field of the layout `[workers, slots, *shape]`, and two counters.
 
     Args:
-        slots: of each worker. layout: of one slot. batch_slots: how many slots the learner gathers.
+        slots: of each worker. batch_slots: how many slots the learner gathers.
+        layout: of one slot, field → shape and dtype; `version` with shape () and int64 must be among them.
+        is_shared: whether workers are processes of their own, as without `RunContext.serial`.
 
     Raises:
         ConfigError: there is not enough memory.
