@@ -144,6 +144,7 @@ class Evaluation:
 
 
 Reason = Literal["solved", "stop-return", "steps", "episodes", "time-limit", "interrupted", "plugin", "error"]
+"""Why a run ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.records import RunContext
 from a3c_zoo.saved_state import fitting, from_plain, loading
 
-#: The state dictionary of a worker or learner, one part of a checkpoint.
 State = dict[str, Any]
+"""The state dictionary of a worker or learner, one part of a checkpoint."""
 #: Columns of the counters in checkpoints of format 1.
 FORMAT_1_COLUMNS = 4
-#: Called while a worker or learner works or waits; may raise to stop it.
 OnTick = Callable[[], None]
+"""Called while a worker or learner works or waits; may raise to stop it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator
 
-#: The sections, in the order in which they are shown and saved.
 SECTIONS = ("run", "env", "agent", "network", "optimizer")
+"""The sections, in the order in which they are shown and saved."""
 #: The section of a run hook is called `plugins.NAME`; `config.yml` has them all below the key `plugins`.
 PLUGINS = "plugins"
-#: A number of steps that no run reaches.
 NEVER = 2**62
+"""A number of steps that no run reaches."""
 #: The largest integer of a key. Counters and tensors have 64 bits.
 LARGEST = 2**63 - 1
 

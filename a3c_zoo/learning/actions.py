@@ -242,6 +242,8 @@ class UniformBox(Gaussian):
 
 
 ActionDistribution = Categorical | MultiCategorical | Bernoulli | Gaussian
+"""A distribution over the actions of a Discrete, MultiDiscrete, MultiBinary or Box space. Its parameters are logits
+`[B, num_logits]`, float32, of a network; `shape` and `dtype` are those of one stored action."""
 
 
 def action_distribution(space: Space[Any], *, squash: bool = False, uniform: bool = False) -> ActionDistribution:

@@ -93,9 +93,9 @@ def actor_critic_loss(samples: LossInputs, objective: Objective) -> LossTerms:
     return LossTerms(gain, error, lambda: divergence(log_probs, acted, limit))
 
 
-#: Computes the terms of a loss. It travels to worker processes, so it is a function of a module, or a
-#: `functools.partial` of one.
 Loss = Callable[[LossInputs, "Objective"], LossTerms]
+"""Computes the terms of a loss. It travels to worker processes, so it is a function of a module, or a
+`functools.partial` of one."""
 
 
 @dataclass(frozen=True, slots=True)

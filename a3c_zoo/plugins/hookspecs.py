@@ -25,8 +25,8 @@ from a3c_zoo.records import Episode, Outcome, Progress, RunInfo
 
 PROJECT = "a3c_zoo"
 
-#: Decorator of a plugin's hook implementations; public as `a3c_zoo.hookimpl`.
 hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Decorator of a plugin's hook implementations; public as `a3c_zoo.hookimpl`."""
 
 _hookspec = pluggy.HookspecMarker(PROJECT)
 
