@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from a3c_zoo_gridworld.env import GridworldVectorEnv
-from a3c_zoo_gridworld.grid import make_grid
+from a3c_zoo_gridworld.grid import COLOURS, make_grid
 from a3c_zoo_gridworld.plugin import zoo_envs
 
 UP, RIGHT, DOWN, LEFT = range(4)
@@ -110,12 +110,20 @@ def test_rendering(env: GridworldVectorEnv) -> None:
     shown = GridworldVectorEnv(2, size=4, render_mode="ansi")
     shown.reset(seed=0)
     assert shown.render() == ("@ . # G\n. . # .\n. . . .\nO . O O",) * 2
+    drawn = GridworldVectorEnv(2, size=4, render_mode="rgb_array")
+    drawn.reset(seed=0)
+    pictures = drawn.render()
+    assert pictures is not None
+    assert [(picture.shape, picture.dtype) for picture in pictures] == [((4, 4, 3), np.uint8)] * 2
+    assert tuple(pictures[0][0, 0]) == COLOURS["@"]
+    assert tuple(pictures[0][0, 3]) == COLOURS["G"]
 
 
-def test_the_single_environment_passes_gymnasiums_check() -> None:
+@pytest.mark.parametrize("render_mode", ["ansi", "rgb_array"])
+def test_the_single_environment_passes_gymnasiums_check(render_mode: str) -> None:
     import a3c_zoo_gridworld.single  # noqa: F401 (registers)
 
-    gymnasium_check(gymnasium.make("Gridworld-v0", render_mode="ansi").unwrapped)
+    gymnasium_check(gymnasium.make("Gridworld-v0", render_mode=render_mode).unwrapped)
 
 
 def test_the_single_environment_is_the_same_grid(env: GridworldVectorEnv) -> None:

@@ -25,10 +25,14 @@ class GridworldVectorEnv(VectorEnv[NDArray[np.int64], NDArray[np.int64], NDArray
         size: cells on each side.
         slip: probability that a move goes in a random one of the four directions.
         max_episode_steps: steps after which an episode is truncated.
-        render_mode: "ansi": `render` returns one text for each grid.
+        render_mode: "ansi": `render` returns one text for each grid; "rgb_array": one picture `[size, size, 3]`, uint8.
     """
 
-    metadata = {"render_modes": ["ansi"], "autoreset_mode": AutoresetMode.NEXT_STEP}
+    metadata = {
+        "render_modes": ["ansi", "rgb_array"],
+        "render_fps": 4,
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
 
     def __init__(
         self,
@@ -72,9 +76,11 @@ class GridworldVectorEnv(VectorEnv[NDArray[np.int64], NDArray[np.int64], NDArray
         self._ended = terminated | truncated
         return self._cells.copy(), rewards, terminated, truncated, {}
 
-    def render(self) -> tuple[str, ...] | None:
-        """Returns one text for each grid, None without a render mode."""
-        return tuple(map(self.grid.render, self._cells.tolist())) if self.render_mode == "ansi" else None
+    def render(self) -> tuple[Any, ...] | None:
+        """Returns one text or picture for each grid, None without a render mode."""
+        if self.render_mode is None:
+            return None
+        return tuple(map(self.grid.draw if self.render_mode == "rgb_array" else self.grid.render, self._cells.tolist()))
 
     def get_state(self) -> dict[str, Any]:
         """Returns all that the next steps depend on, as plain numbers and lists. With it a run resumes exactly."""
@@ -93,6 +99,6 @@ class GridworldVectorEnv(VectorEnv[NDArray[np.int64], NDArray[np.int64], NDArray
         self.np_random.bit_generator.state = state["random"]
 
 
-def make(num_envs: int, seed: int, **kwargs: Any) -> GridworldVectorEnv:
+def make(num_envs: int, seed: int, render_mode: str | None = None, **kwargs: Any) -> GridworldVectorEnv:
     """Makes the environment. `seed` is not used here, because the first `reset` gets the same seed."""
-    return GridworldVectorEnv(num_envs, **kwargs)
+    return GridworldVectorEnv(num_envs, render_mode=render_mode, **kwargs)

@@ -24,6 +24,16 @@ MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 
 STEP_REWARD, GOAL_REWARD, PIT_REWARD = -0.01, 1.0, -1.0
 
+#: Character → red, green and blue.
+COLOURS = {
+    ".": (238, 238, 238),
+    "S": (200, 215, 230),
+    "G": (70, 170, 90),
+    "#": (90, 90, 90),
+    "O": (60, 30, 60),
+    "@": (220, 110, 40),
+}
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -46,6 +56,10 @@ class Grid:
         picture = self.picture.copy()
         picture.flat[cell] = "@"
         return "\n".join(" ".join(row) for row in picture)
+
+    def draw(self, cell: int) -> NDArray[np.uint8]:
+        """Returns the same as a picture with one pixel for each cell, `[size, size, 3]`, uint8."""
+        return np.array([[COLOURS[each] for each in row.split()] for row in self.render(cell).splitlines()], np.uint8)
 
 
 def make_grid(size: int) -> Grid:

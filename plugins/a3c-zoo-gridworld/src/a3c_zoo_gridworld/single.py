@@ -17,10 +17,10 @@ class SingleGridworld(gymnasium.Env[np.int64, np.int64]):
     Args:
         size: cells on each side.
         slip: probability that a move goes in a random one of the four directions.
-        render_mode: "ansi": `render` returns the grid as text.
+        render_mode: "ansi": `render` returns the grid as text; "rgb_array": as a picture `[size, size, 3]`, uint8.
     """
 
-    metadata = {"render_modes": ["ansi"], "render_fps": 4}
+    metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
 
     def __init__(self, size: int = 6, slip: float = 0.1, render_mode: str | None = None) -> None:
         self.grid, self.slip, self.render_mode = make_grid(size), slip, render_mode
@@ -44,8 +44,10 @@ class SingleGridworld(gymnasium.Env[np.int64, np.int64]):
         reward, terminated = float(self.grid.rewards[self._cell]), bool(self.grid.terminal[self._cell])
         return np.int64(self._cell), reward, terminated, False, {}
 
-    def render(self) -> str | None:
-        """Returns the grid as text, None without a render mode."""
+    def render(self) -> Any:
+        """Returns the grid as text or as a picture, None without a render mode."""
+        if self.render_mode == "rgb_array":
+            return self.grid.draw(self._cell)
         return self.grid.render(self._cell) if self.render_mode == "ansi" else None
 
 
