@@ -75,6 +75,8 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, SyntaxError) or error.__traceback__ is None:
         return message  # the message of a syntax error has its place
     frame = traceback.extract_tb(error.__traceback__)[-1]
+    if frame.filename.startswith("<frozen "):  # a module that is not there, asked for by its name
+        return message
     return f"{message} (in {os.path.basename(frame.filename)}, line {frame.lineno})"
 
 

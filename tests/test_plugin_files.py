@@ -182,6 +182,41 @@ def test_the_command_line_ends_with_status_2(
     get_registry.cache_clear()
 
 
+PARTS = """
+from a3c_zoo import AgentEntry, NetworkEntry, OptimizerEntry, hookimpl
+
+@hookimpl
+def zoo_agents():
+    lost = AgentEntry("lost", "no_such_module:run", "no_such_module:load")
+    return [lost, AgentEntry("keyless", "no_such_module:run", "no_such_module:load", config="no_such_module:Keys")]
+
+@hookimpl
+def zoo_networks(): return [NetworkEntry("lost", "no_such_module:build", inputs=("vector",))]
+
+@hookimpl
+def zoo_optimizers(): return [OptimizerEntry("lost", "file_parts:NoSuchClass")]
+"""
+
+
+def test_an_import_string_that_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PLUGIN_FILES, "")
+    (tmp_path / "file_parts.py").write_text(PARTS)
+    options = ("--serial", "--quiet", "--runs-dir", tmp_path / "runs", "--plugin", tmp_path / "file_parts.py")
+    no_module = "ModuleNotFoundError: No module named 'no_such_module'"
+    no_class = "'file_parts:NoSuchClass': module 'file_parts' has no attribute 'NoSuchClass'"
+    for choice, part, why in (
+        ("--agent=lost", "agent 'lost'", no_module),
+        ("--agent=keyless", "configuration model 'no_such_module:Keys'", no_module),
+        ("-onetwork.name=lost", "network 'lost'", no_module),
+        ("-ooptimizer.name=lost", "optimizer 'lost'", no_class),
+    ):
+        assert command_line("train", "cartpole", choice, *options) == 2
+        assert capsys.readouterr().err == f"Error: {part} cannot be loaded: {why}\n"
+    get_registry.cache_clear()
+
+
 def test_a_path_with_a_colon(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv(PLUGIN_FILES, "")
     assert command_line("list", "envs", "--plugin", "a:b.py") == 2

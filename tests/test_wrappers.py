@@ -97,6 +97,7 @@ def test_a_single_wrapper_around_environments_made_as_one() -> None:
     ("value", "message"),
     [
         ("[gymnasium.wrappers.FlattenObservation]", "must read module:Class, such as gymnasium.wrappers:FlattenObs"),
+        ("gymnasium.wrappers:FlattenObservation", "must be a list: [first, second, …]"),
         ("[3]", "each must read module:Class"),
         ("[{a:b: {}, c:d: {}}]", "each must read module:Class"),
         ("[{a:b: 3}]", "each must read module:Class"),

@@ -13,7 +13,7 @@ from a3c_zoo.config import yaml
 from a3c_zoo.config.models import PLUGINS, SECTIONS, Config, Section
 from a3c_zoo.config.yaml import Document, YamlFault, display
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable, unknown_name
-from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_object
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_part
 from a3c_zoo.plugins.registry import Registry
 
 #: Position of a setting: its layer, then its line in the file or its place on the command line. The later wins.
@@ -271,7 +271,7 @@ def cite(document: Document, fault: YamlFault) -> str:
 
 
 def _model(path: str, base: type[Section]) -> type[Section]:
-    model = load_object(path)
+    model = load_part(f"configuration model '{path}'", path)
     if not (isinstance(model, type) and issubclass(model, base)):
         raise PluginError(f"'{path}' must be a subclass of a3c_zoo.config.{base.__name__}")
     return model
@@ -292,4 +292,5 @@ def _explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> 
         return f"unknown key.{hint}"
     message: str = detail["msg"].removeprefix("Value error, ")
     message = message.replace("Input should be", "must be").replace("Input should have", "must have")
+    message = message.replace("a valid tuple", "a list: [first, second, …]")
     return f"{display(detail['input'])} — {message}" if detail["loc"] else message

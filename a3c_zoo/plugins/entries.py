@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from a3c_zoo.errors import PluginError
+from a3c_zoo.errors import PluginError, one_line
 
 #: The entry revision that this version understands. It rises when the meaning of a field changes.
 ENTRY_REVISION = 1
@@ -236,3 +236,12 @@ def load_object(path: str) -> Any:
             raise PluginError(f"'{path}': module '{module_name}' has no attribute '{attribute}'")
         value = getattr(value, part)
     return value
+
+
+def load_part(title: str, path: str) -> Any:
+    """As `load_object`; an import string that leads nowhere is a PluginError that begins with `title`."""
+    try:
+        return load_object(path)
+    except (ImportError, PluginError) as error:
+        why = one_line(error) if isinstance(error, ImportError) else str(error)
+        raise PluginError(f"{title} cannot be loaded: {why}") from error
