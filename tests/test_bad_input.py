@@ -51,7 +51,7 @@ def refused(capsys: Captured, *arguments: object, status: int = 2) -> str:
     [
         (["cartpol"], r"unknown environment 'cartpol'\. Did you mean 'cartpole'\? See: a3c-zoo list envs"),
         (["gym:CartPol-v1"], r"unknown environment 'gym:CartPol-v1'\. Did you mean 'gym:CartPole-v1'\?"),
-        (["gym:no_such_module:X-v0"], r"importing 'no_such_module' failed: ModuleNotFoundError"),
+        (["gym:no_such_module:X-v0"], r"importing 'no_such_module' failed: ModuleNotFoundError: .*; install"),
         (["tennis:x"], r"unknown environment 'tennis:x'"),
         ([], r"name an environment to train, or a run to --resume\. See: a3c-zoo list envs"),
         (["cartpole", "--agent", "a3"], r"unknown agent 'a3'\. Did you mean 'a3c'\?"),

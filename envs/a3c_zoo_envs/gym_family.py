@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from a3c_zoo import EnvEntry, ZooError, variant_of
-from a3c_zoo.errors import type_and_message, unknown_name
+from a3c_zoo.errors import UnknownNameError, did_you_mean, type_and_message
 
 #: How long an environment may take to be made, in seconds; the default of `run.worker_timeout_s`.
 LIMIT_S = 300
@@ -34,17 +34,21 @@ def resolve(env_id: str) -> EnvEntry:
     try:
         registered = _import(module) if colon else set()
     except Exception as error:
-        raise ZooError(f"environment 'gym:{env_id}': importing '{module}' failed: {type_and_message(error)}") from error
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+        why = f"{type_and_message(error)}{'; install the package that has it' if is_missing else ''}"
+        raise ZooError(f"environment 'gym:{env_id}': importing '{module}' failed: {why}") from error
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
-        of_module = {each for each, spec in gymnasium.registry.items() if _is_of(spec, module)}
-        near = [f"gym:{module}{colon}{each}" for each in of_module | registered]
-        if module and not near:
+        known = registered | {each for each, spec in gymnasium.registry.items() if _is_of(spec, module)}
+        if module and not known:
             raise ZooError(
                 f"environment 'gym:{env_id}': module '{module}' registers no environment with Gymnasium"
             ) from error
-        raise unknown_name("environment", f"gym:{env_id}", near, listing="gymnasium.pprint_registry()") from error
+        hint = did_you_mean(name, known).replace("'", f"'gym:{module}{colon}", 1)
+        if not (hint or module):
+            hint = f" An id of another package is named with its module: gym:MODULE:{name or 'ID'}."
+        raise UnknownNameError(f"unknown environment 'gym:{env_id}'.{hint} See: gymnasium.pprint_registry()") from error
     return EnvEntry(
         name=f"gym:{env_id}",
         env_id=env_id,
