@@ -10,7 +10,7 @@ import io
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from a3c_zoo.errors import ZooError
 
@@ -83,14 +83,22 @@ def refuse_lost_output() -> None:
     _replace("stdout", _NamedFile)
 
 
-def _replace(name: str, kind: type[io.FileIO]) -> None:
+def take_stdout() -> None:
+    """From now on `sys.stdout` alone writes to stdout. What else writes there, such as C code, writes to stderr."""
+    if sys.stdout is not None and _descriptor_of(sys.stdout) == 1:
+        _replace("stdout", _NamedFile, os.dup(1))
+        os.dup2(2, 1)
+
+
+def _replace(name: str, kind: type[io.FileIO], target: int | None = None) -> None:
+    """Replaces a standard stream by one that writes to `target`, by default where it wrote before."""
     stream, descriptor = getattr(sys, name), _STREAMS[name][0]
     if not isinstance(stream, io.TextIOWrapper) or _descriptor_of(stream) != descriptor:
         return
     with suppress(OSError):
         stream.flush()
     replaced = io.TextIOWrapper(
-        io.BufferedWriter(kind(descriptor, "w", closefd=False)),
+        io.BufferedWriter(kind(descriptor if target is None else target, "w", closefd=False)),
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering or stream.write_through,
@@ -106,7 +114,7 @@ def has_lost_output() -> bool:
     return isinstance(raw, _LosableFile) and raw.has_lost
 
 
-def _descriptor_of(stream: io.TextIOWrapper) -> int | None:
+def _descriptor_of(stream: TextIO) -> int | None:
     """Its file descriptor; None for one in memory, or that is closed."""
     try:
         return stream.fileno()

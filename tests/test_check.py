@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import resource
 import subprocess
 import sys
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry
+from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, load_registry
 from a3c_zoo.testing import plugin_distribution
 from a3c_zoo.testing.agent_checks import examine_agent
-from a3c_zoo.testing.checkup import jobs_for
+from a3c_zoo.testing.checkup import check, jobs_for
 from a3c_zoo.testing.environment_checks import examine_environment
 from a3c_zoo.testing.findings import Finding, Findings
 from a3c_zoo.testing.network_checks import examine_network
@@ -59,7 +61,6 @@ def walk(kind: str) -> EnvEntry:
         (walk("WritesActions"), ["actions: num_envs=1: step() changes the array of actions"]),
         (walk("FailsToClose"), ["close: num_envs=1: close() raised OSError: the door is stuck"]),
         (EnvEntry("toy", f"{TOYS}:make_processes"), ["workers: num_envs=1: it is an AsyncVectorEnv"]),
-        (EnvEntry("toy", f"{TOYS}:make_end_of_process"), ["making it: environment 'toy' cannot be made: its process"]),
         (EnvEntry("toy", f"{TOYS}:no_such"), ["entry: factory 'tests.toys_checks:no_such' cannot be imported"]),
         (
             EnvEntry("toy", f"{TOYS}:make_house", kwargs={"fault": "joints, room"}),
@@ -231,8 +232,13 @@ def hill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def plugin_findings(name: str) -> list[str]:
-    return told([finding for job in jobs_for(load_registry(), name) for finding in job.findings()])
+def plugin_findings(name: str, status: str = "problem") -> list[str]:
+    registry, found = load_registry(), list[Finding]()
+    for job in jobs_for(registry, name):
+        findings = Findings(job.subject)
+        job.examine(registry, findings)
+        found += findings.found
+    return told(found, status)
 
 
 def test_faults_of_sets_are_found_together(hill: Path) -> None:
@@ -284,27 +290,115 @@ def zoo_optimizers():
 def test_what_else_a_plugin_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin_distribution(tmp_path, "mine-plugin", OFFERS)
     monkeypatch.syspath_prepend(tmp_path)
-    found = [finding for job in jobs_for(load_registry(), "mine-plugin") for finding in job.findings()]
-    assert {line.partition(" — ")[0][:50] for line in told(found)} == {
+    found = plugin_findings("mine-plugin")
+    assert {line.partition(" — ")[0][:50] for line in found} == {
         "command dig: it is no click.Command",
         "environment caves: 'json:resolve': module 'json' h",
         "entry: factory 'json:__name__' is not callable",
         "run hook watch: run hook 'watch' of plugin 'mine-p",
     }
-    assert told(found, "warning") == ["requirement: mine-plugin does not require a3c-zoo"]
+    assert plugin_findings("mine-plugin", "warning") == ["requirement: mine-plugin does not require a3c-zoo"]
+
+
+# What harms its process
+
+HARM = """
+import ctypes, multiprocessing, os
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+import gymnasium
+from a3c_zoo import EnvEntry, NetworkEntry, hookimpl
+
+class Harm(CartPoleEnv):
+    def __init__(self, how, render_mode=None):
+        super().__init__(render_mode=render_mode)
+        self.how = how
+        os.write(1, b"noise of a library")
+
+    def step(self, action):
+        harm(self.how)
+        return super().step(action)
+
+def harm(how):
+    if how == "exits":
+        os._exit(3)
+    if how == "crashes":
+        ctypes.string_at(0)
+    if how == "hangs":
+        ctypes.PyDLL(None).sleep(1000)  # holds Python's global lock
+    if how == "loses its worker" and "worker" in multiprocessing.current_process().name:
+        os._exit(4)
+
+def broken(*arguments):
+    harm("crashes")
+
+gymnasium.register("Harm-v0", Harm)
+
+@hookimpl
+def zoo_envs():
+    return [EnvEntry(how.replace(" ", "-"), env_id="harm:Harm-v0", kwargs={"how": how}) for how in ENVS]
+
+@hookimpl
+def zoo_networks():
+    return [NetworkEntry("broken", "harm:broken", inputs=("vector",))]
+"""
+
+
+@pytest.fixture
+def harm(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A plugin file with the environments of `request.param`, and a network that ends its process."""
+    (tmp_path / "harm.py").write_text(f"ENVS = {request.param}\n{HARM}")
+    return tmp_path / "harm.py"
+
+
+@pytest.mark.parametrize("harm", [["exits"]], indirect=True)
+def test_the_end_of_a_process_is_a_problem_of_what_ended_it(harm: Path) -> None:
+    result = run_check("harm", "--json", "--plugin", str(harm))
+    found = [Finding(**each) for each in json.loads(result.stdout)]
+    assert result.returncode == 1
+    assert [(each.subject, each.check, each.text, each.cure) for each in found if each.status == "problem"] == [
+        (
+            "environment 'exits'",
+            "contract",
+            "its process ended by itself with exit status 3",
+            "correct the environment",
+        ),
+        (
+            "network 'broken'",
+            "vector, Box",
+            "its process was ended by signal SIGSEGV",
+            "correct the network, or leave 'vector' out of NetworkEntry.inputs; PYTHONFAULTHANDLER=1 shows the line",
+        ),
+    ]
+    assert set(result.stderr.split("noise of a library")) == {""}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", [["crashes", "hangs", "loses its worker"]], indirect=True)
+def test_environments_that_harm_their_process(harm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", str(harm))
+    monkeypatch.setattr(MODULE_FILES, "paths", {})
+    monkeypatch.delitem(sys.modules, "harm", raising=False)
+    jobs = [job for job in jobs_for(load_registry(), "harm") if job.subject.startswith("environment")]
+    problems = [finding for finding in check(jobs, limit_s=30.0) if finding.status == "problem"]
+    assert [(each.subject, each.check, each.text) for each in problems] == [
+        ("environment 'crashes'", "contract", "its process was ended by signal SIGSEGV"),
+        ("environment 'hangs'", "contract", "its process was ended after 30 s: does it hang?"),
+        ("environment 'loses-its-worker'", "in a worker", "worker 0 ended by itself with exit status 4"),
+    ]
+    assert multiprocessing.active_children() == []
 
 
 # The command
 
 
-def check(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run_check(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "a3c_zoo", "check", *arguments]
     return subprocess.run(command, cwd=path, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
 def test_cartpole_in_little_time(tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = check("cartpole", "--json", path=tmp_path)
+    result = run_check("cartpole", "--json", path=tmp_path)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert (result.returncode, result.stderr) == (0, "")
     found = json.loads(result.stdout)
@@ -319,7 +413,7 @@ def test_cartpole_in_little_time(tmp_path: Path) -> None:
 
 def test_the_command_shows_a_table_and_the_exit_status(hill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(hill))
-    result = check("hill/a3c", path=hill)
+    result = run_check("hill/a3c", path=hill)
     assert (result.returncode, result.stderr) == (1, "")
     lines = result.stdout.splitlines()
     assert lines[0] == "set 'hill/a3c' of hill_sets"
@@ -329,7 +423,7 @@ def test_the_command_shows_a_table_and_the_exit_status(hill: Path, monkeypatch: 
 
 
 def test_an_unknown_name() -> None:
-    result = check("cartpoll")
+    result = run_check("cartpoll")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (
         "Error: unknown environment, agent, network, set or plugin 'cartpoll'. Did you mean 'cartpole'? "

@@ -77,7 +77,9 @@ def few_files() -> None:
 
 def test_every_fault_has_its_cure(tmp_path: Path) -> None:
     path = plugin_distribution(tmp_path / "maze", "zoo-maze", "raise ValueError('boom')", entry_point="maze")
-    (path / "stable_baselines3.py").write_text("raise OSError('libbroken.so: cannot open')")
+    (path / "stable_baselines3.py").write_text(
+        "import os\nos.write(1, b'noise')\nraise OSError('libbroken.so: cannot open')"
+    )
     (tmp_path / "runs").symlink_to("/proc")
     command = [sys.executable, "-m", "a3c_zoo", "doctor", "--json", "--debug"]
     variables = environ(path) | {"A3C_ZOO_PLUGINS": "maze,mace"}
@@ -85,6 +87,7 @@ def test_every_fault_has_its_cure(tmp_path: Path) -> None:
         command, cwd=tmp_path, env=variables, capture_output=True, text=True, preexec_fn=few_files, check=False
     )
     assert done.returncode == 1, done.stderr
+    assert "noise" in done.stderr
     found = [Diagnosis(**row) for row in json.loads(done.stdout)]
     assert all(bool(each.cure) == (each.status != "ok") for each in found)
     faults = {each.text: each for each in found if each.status != "ok" and each.subject != "cores"}

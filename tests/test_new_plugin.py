@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,16 @@ def test_a_folder_that_has_files_is_refused_and_kept(tmp_path: Path) -> None:
     assert "is not an empty folder" in refusal("maze", "--dir", tmp_path / "notes.txt")
     assert "Not a directory" in refusal("maze", "--dir", tmp_path / "notes.txt" / "below")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_disk_that_is_full_half_way(tmp_path: Path) -> None:
+    """Files of 1000 bytes are written, larger ones are not. Nothing is left."""
+    command = [sys.executable, "-B", "-m", "a3c_zoo", "new-plugin", "maze", "--dir", "projects/maze"]
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1000, 1000))
+    done = subprocess.run(command, cwd=tmp_path, preexec_fn=limit, capture_output=True, text=True, check=False)
+    line = "Error: cannot write to 'projects/maze': File too large; name another folder: --dir DIR\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

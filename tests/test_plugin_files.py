@@ -77,6 +77,7 @@ def test_with_the_file_a_run_goes_on(trained: Path) -> None:
     options = ("--resume", "one", "--runs-dir", "copied", "--steps", str(steps + 1000))
     ended = zoo(trained, "--plugin", file, "train", *options)
     assert ended.returncode == 0, ended.stderr
+    assert f" copied/one --runs-dir copied --plugin {file}" in ended.stdout.splitlines()[-1]  # the next command
     assert json.loads((trained / "copied/one/outcome.json").read_text())["steps"] > steps
 
 

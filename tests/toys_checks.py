@@ -135,12 +135,6 @@ def make_frames(num_envs: int, seed: int) -> Frames:
     return Frames(num_envs)
 
 
-def make_end_of_process(num_envs: int, seed: int) -> None:
-    import os
-
-    os._exit(3)
-
-
 # Agents: a sound one, and faults that the name of the agent chooses.
 
 

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from a3c_zoo.cli.common import complete_agent, complete_env, print_finding
+from a3c_zoo.output import take_stdout
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 
 if TYPE_CHECKING:
@@ -41,17 +42,17 @@ def command(name: str, as_json: bool) -> int:
       1    there is a problem
       2    nothing has this name
     """
-    from a3c_zoo.testing.checkup import jobs_for
+    from a3c_zoo.testing.checkup import check, jobs_for
 
+    take_stdout()
     find_typed_module(name)
     found: list[Finding] = []
-    for job in jobs_for(get_registry(), name):
-        findings = job.findings()
-        found += findings
+    for each in check(jobs_for(get_registry(), name)):
         if not as_json:
-            click.echo(job.subject)
-            for each in findings:
-                print_finding(each.status, each.check, each.text, each.cure)
+            if not found or each.subject != found[-1].subject:
+                click.echo(each.subject)
+            print_finding(each.status, each.check, each.text, each.cure)
+        found.append(each)
     counts = Counter(each.status for each in found)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], indent=2))

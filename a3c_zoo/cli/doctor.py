@@ -13,6 +13,7 @@ from a3c_zoo.cli.common import print_finding
 from a3c_zoo.cli.examinations import examine
 from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import printable_lines
+from a3c_zoo.output import take_stdout
 
 
 @click.command(epilog="Example: a3c-zoo doctor")
@@ -27,6 +28,7 @@ def command(as_json: bool) -> int:
       0    there is no problem
       1    there is a problem
     """
+    take_stdout()
     counts: Counter[str] = Counter()
     for found in examine(_show_traceback):
         if as_json:  # each object at once, though it takes seconds until the array ends

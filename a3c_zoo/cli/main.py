@@ -35,6 +35,8 @@ class ZooGroup(click.Group):
     """
 
     debug = False
+    #: Files that the user has named by `--plugin`, as they were typed.
+    plugin_files: tuple[str, ...] = ()
 
     def entries(self) -> dict[str, CommandEntry]:
         """Returns every command, built-in ones first. This loads the plugins, which built-in commands do not need."""
@@ -96,7 +98,7 @@ class ZooGroup(click.Group):
         run: Callable[..., Any] = super().main
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
-        self.debug = os.environ.get("A3C_ZOO_DEBUG", "") not in ("", "0")
+        self.debug, self.plugin_files = os.environ.get("A3C_ZOO_DEBUG", "") not in ("", "0"), ()
         try:
             status = run(*args, standalone_mode=False, **extra)
             sys.stdout.flush()
@@ -163,6 +165,7 @@ def _name_plugin_files(ctx: click.Context, param: click.Parameter, files: tuple[
         if os.pathsep in (path := os.path.abspath(file)):
             raise ZooError(f"--plugin {file}: its path has a '{os.pathsep}', which separates paths; rename it")
         os.environ[PLUGIN_FILES] = os.pathsep.join(filter(None, [os.environ.get(PLUGIN_FILES), path]))
+        cli.plugin_files += (file,)
         get_registry.cache_clear()  # the plugins are loaded already if one of them offers the command
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from importlib import resources
@@ -159,19 +160,21 @@ def _templates(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PureP
 
 
 def _write(folder: Path, files: Mapping[PurePosixPath, str]) -> None:
-    """Writes all files or none. Raises ZooError if the folder is not empty, or cannot be written."""
-    written: list[Path] = []
+    """Writes all files, or none and no folder. Raises ZooError if the folder is not empty, or cannot be written."""
+    made: list[Path] = []
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ZooError(f"'{folder}' is not an empty folder; name another: --dir DIR")
         for path, content in files.items():
             target = folder / path
+            made += reversed([each for each in target.parents if not each.exists()])
             target.parent.mkdir(parents=True, exist_ok=True)
-            written.append(target)
+            made.append(target)
             target.write_text(content, encoding="utf-8")
     except OSError as error:
-        for target in written:
-            target.unlink(missing_ok=True)
+        for each in reversed(made):
+            with suppress(OSError):
+                each.rmdir() if each.is_dir() else each.unlink()
         raise ZooError(
             f"cannot write to '{folder}': {error.strerror or error}; name another folder: --dir DIR"
         ) from error

@@ -5,6 +5,7 @@ rich is imported with the first figures, not before: until then the fork server 
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections import deque
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import printable, printable_lines
 from a3c_zoo.records import Outcome, Progress, score
 from a3c_zoo.runs.directory import run_argument
@@ -237,14 +239,15 @@ def summary(outcome: Outcome) -> str:
 
 def _next_command(outcome: Outcome) -> str:
     """Returns the next command. A limit counts from the run's start, so a spent limit is replaced by twice its use."""
+    run = " ".join([run_argument(outcome.run), *(f"--plugin {shlex.quote(file)}" for file in cli.plugin_files)])
     if outcome.reason in ("solved", "stop-return"):
-        return f"a3c-zoo evaluate {run_argument(outcome.run)}"
+        return f"a3c-zoo evaluate {run}"
     limit = {
         "steps": f" --steps {_twice(outcome.steps)}",
         "episodes": f" --episodes {_twice(outcome.episodes)}",
         "time-limit": f" --time-limit {_twice(outcome.training_s)}s",
     }
-    return f"a3c-zoo train --resume {run_argument(outcome.run)}{limit.get(outcome.reason, '')}"
+    return f"a3c-zoo train --resume {run}{limit.get(outcome.reason, '')}"
 
 
 def _twice(amount: float) -> str:

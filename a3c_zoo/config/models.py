@@ -55,7 +55,12 @@ class RunConfig(Section):
     episodes: int | None = Field(
         None, ge=1, lt=NEVER, description="budget in finished episodes of all workers; null: no limit"
     )
-    time_limit_s: float | None = Field(None, gt=0, description="budget of training time, in seconds; null: no limit")
+    time_limit_s: float | None = Field(
+        None,
+        gt=0,
+        description="budget of training time, in seconds; then a worker makes at most env.num_envs more steps; "
+        "null: no limit",
+    )
     stop_return: float | None = Field(
         None, description="end at this mean return of the last 100 episodes; null: at the environment's threshold"
     )

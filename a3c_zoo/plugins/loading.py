@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module, metadata
 from typing import Literal
@@ -63,7 +63,7 @@ class PluginInfo:
     version: str
     first_party: bool
     hooks: tuple[str, ...] = ()
-    import_s: float = 0.0
+    import_s: float = field(default=0.0, compare=False)
     fault: str | None = None
     status: Literal["loaded", "blocked", "faulty"] = "loaded"
     trace: str = ""

@@ -1,20 +1,27 @@
-"""From a name to the checks of everything that has it."""
+"""From a name to the checks of everything that has it. They run in a child process, which may end or hang."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+import json
+import multiprocessing
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple
+from multiprocessing import util
+from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from a3c_zoo.config.sets import list_sets
-from a3c_zoo.errors import unknown_name
+from a3c_zoo.config.sets import HyperparamSet, list_sets
+from a3c_zoo.errors import WorkerError, one_line, unknown_name
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry
 from a3c_zoo.plugins.loading import PluginInfo
-from a3c_zoo.plugins.registry import Registry
-from a3c_zoo.testing.agent_checks import examine_agent
-from a3c_zoo.testing.environment_checks import examine_environment
-from a3c_zoo.testing.findings import Finding, Findings
-from a3c_zoo.testing.network_checks import examine_network
-from a3c_zoo.testing.plugin_checks import examine_package, examine_plugin, examine_set
+from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.processes.child import ChildProcess, end_children
+from a3c_zoo.testing.findings import LIMIT_S, Finding, Findings, Status
+
+#: How often the parent looks whether the child hangs, in seconds.
+LOOK_S = 0.5
 
 
 class Job(NamedTuple):
@@ -22,19 +29,31 @@ class Job(NamedTuple):
 
     Attributes:
         subject: its kind and name, for people. name: its name on the command line. owner: the plugin that offers it.
-        examine: its check.
+        what: the thing itself.
     """
 
     subject: str
     name: str
     owner: PluginInfo
-    examine: Callable[[Findings], None]
+    what: PluginInfo | EnvEntry | AgentEntry | NetworkEntry | HyperparamEntry | HyperparamSet
 
-    def findings(self) -> list[Finding]:
-        """Runs the check; returns what it found."""
-        findings = Findings(self.subject)
-        self.examine(findings)
-        return findings.found
+    def examine(self, registry: Registry, findings: Findings) -> None:
+        """Runs the check in this process."""
+        from a3c_zoo.testing import agent_checks, environment_checks, network_checks, plugin_checks  # import torch
+
+        match self.what:
+            case PluginInfo():
+                plugin_checks.examine_plugin(registry, self.what, findings)
+            case EnvEntry():
+                environment_checks.examine_environment(registry, self.what, findings)
+            case AgentEntry():
+                agent_checks.examine_agent(registry, self.what, findings)
+            case NetworkEntry():
+                network_checks.examine_network(self.what, findings)
+            case HyperparamEntry():
+                plugin_checks.examine_package(registry, self.what, findings)
+            case HyperparamSet():
+                plugin_checks.examine_set(registry, self.what, findings)
 
 
 def jobs_for(registry: Registry, name: str) -> list[Job]:
@@ -47,8 +66,7 @@ def jobs_for(registry: Registry, name: str) -> list[Job]:
     chosen = [job for job in jobs if name in (job.name, job.owner.name)]
     if not chosen and ":" in name:
         entry = registry.env(name)
-        owner, examine = registry.owner(entry), partial(examine_environment, registry, entry)
-        chosen = [Job(f"environment '{name}'", name, owner, examine)]
+        chosen = [Job(f"environment '{name}'", name, registry.owner(entry), entry)]
     if not chosen:
         names = [each for job in jobs for each in (job.name, job.owner.name)]
         raise unknown_name("environment, agent, network, set or plugin", name, names, listing="a3c-zoo list --help")
@@ -58,20 +76,90 @@ def jobs_for(registry: Registry, name: str) -> list[Job]:
 def _jobs(registry: Registry) -> Iterator[Job]:
     """Everything that can be checked: each plugin first, then what plugins offer."""
     for info in registry.plugins:
-        yield Job(str(info), info.name, info, partial(examine_plugin, registry, info))
+        yield Job(str(info), info.name, info, info)
     for env in registry.envs.values():
-        examine = partial(examine_environment, registry, env)
-        yield Job(f"environment '{env.name}'", env.name, registry.owner(env), examine)
+        yield Job(f"environment '{env.name}'", env.name, registry.owner(env), env)
     for agent in registry.agents.values():
-        yield Job(
-            f"{agent.kind} '{agent.name}'", agent.name, registry.owner(agent), partial(examine_agent, registry, agent)
-        )
+        yield Job(f"{agent.kind} '{agent.name}'", agent.name, registry.owner(agent), agent)
     for network in registry.networks.values():
-        examine = partial(examine_network, network)
-        yield Job(f"network '{network.name}'", network.name, registry.owner(network), examine)
+        yield Job(f"network '{network.name}'", network.name, registry.owner(network), network)
     for package in registry.hyperparams.values():
-        examine = partial(examine_package, registry, package)
-        yield Job(f"sets of {package.package}", package.package, registry.owner(package), examine)
+        yield Job(f"sets of {package.package}", package.package, registry.owner(package), package)
     for each in list_sets(registry):
         name, owner = f"{each.env}/{each.name}", registry.owner(registry.hyperparams[each.package])
-        yield Job(f"set '{name}' of {each.package}", name, owner, partial(examine_set, registry, each))
+        yield Job(f"set '{name}' of {each.package}", name, owner, each)
+
+
+def check(jobs: Sequence[Job], limit_s: float = LIMIT_S) -> Iterator[Finding]:
+    """Runs jobs in a child process, one after the other; yields each finding at once.
+
+    If the process ends or hangs, this is a problem of the job that it was at. A new one goes on with the next job.
+
+    Args:
+        limit_s: how long a part of a job may take.
+
+    Raises:
+        WorkerError: the process cannot be started.
+    """
+    util.get_temp_dir()  # of this process and of those that come from it: a child that is killed leaves nothing
+    while jobs:
+        try:
+            child = ChildProcess("spawn", "a3c-zoo check", check_main, jobs)
+        except (EOFError, OSError) as error:
+            raise WorkerError(f"the process of the check cannot be started: {one_line(error)}") from error
+        try:
+            jobs = yield from _listen(child, jobs, limit_s)
+        finally:
+            end_children([child], grace_s=0.0)
+
+
+def _listen(child: ChildProcess, jobs: Sequence[Job], limit_s: float) -> Generator[Finding, None, Sequence[Job]]:
+    """Yields what a child finds; returns the jobs that are left for another one."""
+    messages, part, cure = 0, "start", "correct what its import does"
+    while jobs:
+        try:
+            while not child.pipe.poll(LOOK_S):
+                if child.is_hung(messages, limit_s if messages else LIMIT_S):
+                    raise TimeoutError
+            kind, *content = json.loads(child.pipe.recv_bytes())
+        except (EOFError, OSError) as error:
+            is_hung = isinstance(error, TimeoutError)
+            text = f"was ended after {limit_s:g} s: does it hang?" if is_hung else child.how_it_ended()
+            hint = "; PYTHONFAULTHANDLER=1 shows the line" if "signal" in text else ""
+            yield Finding(jobs[0].subject, part, "problem", f"its process {text}", cure + hint)
+            return jobs[1:]
+        messages += 1
+        if kind == "finding":
+            yield Finding(*content)
+        elif kind == "part":
+            part, cure = content
+        else:
+            jobs = jobs[1:]
+    return []
+
+
+def check_main(pipe: Connection, jobs: Sequence[Job]) -> None:
+    """What runs in the child: sends findings, and which part of which job it is at, as JSON."""
+    multiprocessing.current_process().daemon = False  # so it may have workers
+    sys.stdout = sys.stderr  # what an environment prints is no finding
+    for job in jobs:
+        job.examine(get_registry(), _SentFindings(job.subject, pipe))
+        pipe.send_bytes(b'["end"]')
+
+
+class _SentFindings(Findings):
+    """Findings that the parent process gets at once."""
+
+    def __init__(self, subject: str, pipe: Connection) -> None:
+        super().__init__(subject)
+        self._pipe = pipe
+
+    @contextmanager
+    def during(self, check: str, cure: str) -> Iterator[None]:
+        self._pipe.send_bytes(json.dumps(["part", check, cure]).encode())
+        with super().during(check, cure):
+            yield
+
+    def _add(self, check: str, status: Status, message: str, cure: str) -> None:
+        super()._add(check, status, message, cure)
+        self._pipe.send_bytes(json.dumps(["finding", *astuple(self.found[-1])]).encode())

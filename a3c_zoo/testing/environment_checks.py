@@ -17,10 +17,10 @@ from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.environments import make_vector_env, missing_package
+from a3c_zoo.learning.model import probe_spaces
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.plugins.registry import Registry
-from a3c_zoo.processes.probe import probe_in_child
 from a3c_zoo.runs.evaluation import EpisodesToPlay, play_scenes
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.testing.conformance import check_contract, check_env_entry
@@ -45,25 +45,18 @@ def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings)
     setup: RunSetup | None = None
     with findings.during("configuration", "correct the environment's hyperparameter set"):
         config = resolve_config(registry, entry, registry.agent(entry.default_agent))
-        config = replace(config, run=config.run.model_copy(update={"workers": 1, "worker_timeout_s": LIMIT_S / 2}))
+        run = {"workers": 1, "worker_restarts": 0, "worker_timeout_s": LIMIT_S / 2}
+        config = replace(config, run=config.run.model_copy(update=run))
         setup = RunSetup.of(registry, config, serial=False)
     if not findings.is_sound or setup is None:
         return
     setup.warm_up()
-    in_child: ZooError | None = None
-    try:
-        probe_in_child(setup.entry, setup.network, setup.config, setup.agent.spaces)
-    except ZooError as error:
-        in_child = error
-        if in_child.__cause__ is None:  # its process has ended, or hangs: this process would, too
-            findings.problem("making it", str(error), "correct the constructor or the factory", error)
-            return
     for n in NUM_ENVS:
         with findings.during("contract", "correct the environment"):
             check_contract(Subject(entry, setup.config.env, n, findings), STEPS)
-    if in_child is not None and findings.is_sound:
-        cure = f"correct it, or name a network that fits in the set '{setup.agent.name}.yml'"
-        findings.problem("fit", str(in_child).splitlines()[0], cure, in_child)
+    if findings.is_sound:
+        with findings.during("fit", f"correct it, or name a network that fits in the set '{setup.agent.name}.yml'"):
+            probe_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces)
     if findings.is_sound:
         findings.ok("contract", "spaces, steps, seeds, autoreset and state keep it")
     with findings.during("render", CURE_RENDER):

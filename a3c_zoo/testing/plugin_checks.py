@@ -14,6 +14,7 @@ from a3c_zoo.config import Config, HookConfig, OptimizerConfig, yaml
 from a3c_zoo.config.sets import HyperparamSet, list_sets
 from a3c_zoo.config.settings import Settings
 from a3c_zoo.errors import PluginError, ZooError, did_you_mean
+from a3c_zoo.learning.model import probe_spaces
 from a3c_zoo.plugins.entries import (
     CommandEntry,
     Entry,
@@ -28,7 +29,6 @@ from a3c_zoo.plugins.loading import PluginInfo
 from a3c_zoo.plugins.offers import kind_of, name_of
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.plugins.sources import RUN_HOOKS
-from a3c_zoo.processes.probe import probe_in_child
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.testing.conformance import check_entry
 from a3c_zoo.testing.findings import Findings
@@ -62,7 +62,7 @@ def examine_set(registry: Registry, chosen: HyperparamSet, findings: Findings) -
         return
     with findings.during("spaces", "choose a network and an agent that fit the environment"):
         setup = RunSetup.of(registry, config, serial=False)
-        probe_in_child(env, setup.network, config, agent.spaces)
+        probe_spaces(env, setup.network, config, agent.spaces)
         findings.ok("values", f"{len(config.sources)} values for agent '{agent.name}' on '{env.name}'")
 
 
