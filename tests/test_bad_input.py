@@ -299,7 +299,7 @@ def test_a_damaged_checkpoint_is_not_resumed(run: Path, capsys: Captured) -> Non
     assert "its bytes have changed since it was written (SHA-256)" in refused(
         capsys, "train", "--resume", run, "--checkpoint", damaged_step
     )
-    assert refused(capsys, "evaluate", run).endswith(f". The one before it: --checkpoint {step}")
+    assert refused(capsys, "evaluate", run).endswith(f". An older one that can be read: --checkpoint {step}")
     assert command_line("train", "--resume", run, "--quiet") == 0
     assert checkpoint(run)["session"]["steps"] >= 600
     aside = run / "checkpoints/set-aside-1"

@@ -210,7 +210,7 @@ def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
         with pytest.raises(RunDirectoryError, match=r"step-000000000007.pt cannot be read") as raised:
             load_policy_state(directory, which)
         assert "\n" not in str(raised.value)
-        assert str(raised.value).endswith(". The one before it: --checkpoint 5") == (which == "final")
+        assert str(raised.value).endswith(". An older one that can be read: --checkpoint 5") == (which == "final")
         assert "weights_only" not in str(raised.value)
     assert load_policy_state(directory, "5")
     with pytest.raises(RunDirectoryError, match=r"step-000000000007.pt cannot be read"):
@@ -218,6 +218,18 @@ def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
     resumed = resumable_checkpoint(directory)
     assert resumed.state.steps == 5
     assert [("step-000000000007.pt cannot be read" in why) for why in resumed.damaged] == [True]
+
+
+def test_a_damaged_checkpoint_names_only_one_that_can_be_read(directory: RunDirectory) -> None:
+    three, five, seven = (save(directory, step) for step in (3, 5, 7))
+    for damaged, hint in (
+        ([seven, five], "An older one that can be read: --checkpoint 3"),
+        ([three], "No older one can be read"),
+    ):
+        for path in damaged:
+            path.write_bytes(b"")
+        with pytest.raises(RunDirectoryError, match=r"step-000000000007.pt cannot be read: .*\. " + hint + "$"):
+            load_policy_state(directory)
 
 
 def test_a_checkpoint_of_another_format(directory: RunDirectory) -> None:

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic
@@ -214,10 +215,12 @@ def load_policy_state(directory: RunDirectory, which: str = FINAL) -> Checkpoint
     try:
         return read_policy(checkpoint_file(directory, which))
     except DamagedCheckpointError as error:
-        older = checkpoint_steps(directory)[:-1]
-        if which != FINAL or not older:
+        if which != FINAL:
             raise
-        raise DamagedCheckpointError(f"{error}. The one before it: --checkpoint {older[-1]}") from error
+        hint = "No older one can be read"
+        with suppress(RunDirectoryError):
+            hint = f"An older one that can be read: --checkpoint {resumable_checkpoint(directory).state.steps}"
+        raise DamagedCheckpointError(f"{error}. {hint}") from error
 
 
 def read_policy(path: Path) -> Checkpoint[PolicyState]:
