@@ -127,6 +127,19 @@ def test_a_gif_faster_than_viewers_are(tmp_path: Path) -> None:
     assert [int(frame.mean()) for frame in frames_of(tmp_path / "a.gif")][:3] == pytest.approx([0, 2.4, 4.8], abs=1.3)
 
 
+def test_a_gif_whose_colours_come_back(tmp_path: Path) -> None:
+    """The first and the last picture have the same four colours, the one between them has three."""
+    black, grey, red, green = (0, 0, 0), (76, 76, 76), (200, 50, 50), (60, 200, 60)
+    corners = [(black, grey, red, green), (black, black, red, grey), (green, black, grey, red)]
+    pictures = [np.array(each, np.uint8).reshape(2, 2, 3).repeat(210, 0).repeat(210, 1) for each in corners]
+    video = VideoFile(tmp_path / "a.gif")
+    for picture in pictures:
+        video.show(picture, 10.0)
+    video.close()
+    for frame, picture in zip(frames_of(tmp_path / "a.gif"), pictures, strict=True):
+        assert np.abs(frame.astype(int) - picture).max() < 8
+
+
 @pytest.mark.parametrize("name", ["a.mp4", "a.gif"])
 def test_a_long_video_needs_no_more_memory(name: str, tmp_path: Path) -> None:
     """1,000 pictures of 0.4 MB each are encoded as they come."""

@@ -45,6 +45,9 @@ ENCODING = {
     ".gif": [
         "-vf",
         f"fps='min(source_fps,{GIF_FPS})',split[a][b];[a]palettegen=stats_mode=single[c];[b][c]paletteuse=new=1:dither=none",
+        # ffmpeg leaves out pixels whose number is that of the last picture, also where another palette gave it.
+        "-gifflags",
+        "-transdiff-offsetting",
     ],
 }
 
