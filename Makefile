@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz lint format hooks dist clean
+.PHONY: help train test test-slow plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -51,6 +51,10 @@ docs: .venv/.installed-dev ## build the documentation site into site/; a broken 
 
 docs-serve: .venv/.installed-dev ## show the documentation site on http://127.0.0.1:8000
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict --dev-addr 127.0.0.1:8000
+
+gallery: .venv/.installed-dev ## train the agents of docs/gallery.md and film them: 4 minutes
+	@$(BIN)/python benchmarks/gallery.py
+	@$(BIN)/python -m tests.reference_pages
 
 fuzz: .venv/.installed-dev ## commands with arguments and files of all kinds, each of which must end in order: 5 minutes
 	@$(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) --cases $(or $(CASES),2500) --minutes $(or $(MINUTES),15)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import a3c_zoo.testing
 from a3c_zoo import ZooError, errors, records
 from a3c_zoo.cli.main import cli
 from a3c_zoo.testing import plugin_distribution
+from benchmarks import gallery
 from tests import reference_pages
 from tests.toys_runs import environ, in_turn
 from tests.waits import LIMIT_S
@@ -73,12 +75,22 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
 # What is generated from code
 
 
-@pytest.mark.parametrize("page", ["commands.md", "configuration.md"])
-def test_the_reference_is_what_the_code_says(page: str) -> None:
+@pytest.mark.parametrize("page", ["reference/commands.md", "reference/configuration.md", "gallery.md"])
+def test_the_generated_part_is_what_the_code_says(page: str) -> None:
     for name in cli.list_commands(click.Context(cli)):  # as after a command line, which adds an option to its command
         cli.get_command(click.Context(cli), name)
     wanted = reference_pages.pages()[page].strip("\n") + "\n"
     assert reference_pages.generated_part(page) == wanted, "run: python -m tests.reference_pages"
+
+
+def test_the_gallery_is_what_its_program_makes() -> None:
+    """The commands that made each film are those of the program today, and every film is there and small."""
+    made = json.loads(text_of(gallery.DATA))
+    assert [each["commands"] for each in made] == [gallery.lines(subject) for subject in gallery.SUBJECTS]
+    sizes = {path.name: path.stat().st_size / 1000 for path in gallery.FOLDER.iterdir()}
+    assert sizes.keys() == {"gallery.json", *(f"{subject.name}.gif" for subject in gallery.SUBJECTS)}
+    assert max(sizes.values()) <= gallery.LARGEST_FILM_KB
+    assert sum(sizes.values()) <= gallery.LARGEST_FOLDER_KB
 
 
 def public_names() -> list[str]:
