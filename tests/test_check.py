@@ -104,6 +104,12 @@ def test_an_array_that_is_used_again_is_a_warning(registry: Registry) -> None:
     ]
 
 
+def test_episodes_that_do_not_end_are_a_warning(registry: Registry) -> None:
+    found = env_findings(registry, EnvEntry("toy", "tests.walks:make", kwargs={"kind": "Endless"}))
+    assert told(found) == []
+    assert any(line.startswith("episodes: no episode ended within 500 steps") for line in told(found, "warning"))
+
+
 @pytest.mark.parametrize("same_step", [False, True])
 def test_observations_of_parts_pass(registry: Registry, same_step: bool) -> None:
     found = env_findings(registry, EnvEntry("toy", f"{TOYS}:make_house", kwargs={"same_step": same_step}))
@@ -130,7 +136,7 @@ def agent_findings(registry: Registry, name: str) -> list[Finding]:
 
 def test_a_sound_agent(registry: Registry) -> None:
     found = agent_findings(registry, "sound")
-    assert [(each.check, each.status) for each in found] == [("Discrete actions", "ok"), ("resume", "ok")]
+    assert [(each.check, each.status) for each in found] == [("Discrete", "ok"), ("resume", "ok")]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +149,7 @@ def test_a_sound_agent(registry: Registry) -> None:
         ("endless", "stop: it goes on after settle() returned False"),
         ("unsaved", "save: Snapshot.state() cannot be saved"),
         ("unloaded", "ValueError: no weights"),
-        ("misplays", "Discrete actions: "),
+        ("misplays", "Discrete: "),
         ("forgets", "resume: it counts 10 steps, where the run had"),
     ],
 )
@@ -417,7 +423,7 @@ def test_the_command_shows_a_table_and_the_exit_status(hill: Path, monkeypatch: 
     assert (result.returncode, result.stderr) == (1, "")
     lines = result.stdout.splitlines()
     assert lines[0] == "set 'hill/a3c' of hill_sets"
-    assert lines[1] == "problem  values        hill/a3c.yml:2 agent.gama: unknown key. Did you mean 'gamma'?"
+    assert lines[1] == "problem  values            hill/a3c.yml:2 agent.gama: unknown key. Did you mean 'gamma'?"
     assert lines[2].strip() == "cure: a3c-zoo show hyperparams hill --agent a3c shows the keys"
     assert lines[-1] == "0 ok, warnings: 0, problems: 2"
 

@@ -17,6 +17,9 @@ from a3c_zoo.plugins.registry import find_typed_module, get_registry
 if TYPE_CHECKING:
     from a3c_zoo.testing.findings import Finding
 
+#: Width of the column of checks: "vector, Discrete".
+COLUMN = 16
+
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from a3c_zoo.config.sets import list_sets
@@ -51,7 +54,7 @@ def command(name: str, as_json: bool) -> int:
         if not as_json:
             if not found or each.subject != found[-1].subject:
                 click.echo(each.subject)
-            print_finding(each.status, each.check, each.text, each.cure)
+            print_finding(each.status, each.check, each.text, each.cure, COLUMN)
         found.append(each)
     counts = Counter(each.status for each in found)
     if as_json:

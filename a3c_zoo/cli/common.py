@@ -22,8 +22,6 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: Status of a finding of `check` and `doctor` → its colour.
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
-#: Characters before the text of a finding: the status and the subject.
-INDENT = 23
 #: Exit status of a program that Ctrl-C ended.
 INTERRUPTED = 130
 #: Most episodes of `evaluate` and `play`. A command must come to an end.
@@ -222,14 +220,19 @@ def print_fitted(
     Console().print(table)
 
 
-def print_finding(status: str, subject: str, text: str, cure: str) -> None:
-    """Prints a finding of `check` or `doctor`, and its cure in a line of its own. A terminal's width wraps them."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+def print_finding(status: str, subject: str, text: str, cure: str, column: int = 12) -> None:
+    """Prints a finding of `check` or `doctor`, and its cure in a line of its own. A terminal's width wraps them.
+
+    Args:
+        column: width of the column of subjects, in characters.
+    """
+    indent = 11 + column  # the status is before it
+    width = (shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize) - indent
     lines = _wrapped(text, width) + (_wrapped(f"cure: {cure}", width) if cure else [])
-    click.echo(f"{click.style(f'{status:<7}', fg=COLOURS[status])}  {subject:<12}  {lines[0]}")
+    click.echo(f"{click.style(f'{status:<7}', fg=COLOURS[status])}  {subject:<{column}}  {lines[0]}")
     for line in lines[1:]:
-        click.echo(f"{'':{INDENT}}{line}")
+        click.echo(f"{'':{indent}}{line}")
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(printable(text), max(20, width - INDENT), break_on_hyphens=False) or [""]
+    return textwrap.wrap(printable(text), max(20, width), break_on_hyphens=False) or [""]

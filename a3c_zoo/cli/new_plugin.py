@@ -92,7 +92,7 @@ def command(name: str, folder: Path | None, **kinds: bool) -> None:
     """
     given = [kind.replace("_", "-") for kind, is_given in kinds.items() if is_given] or ["env"]
     if len(given) > 1:
-        raise click.UsageError(f"choose one kind of plugin, not --{' and --'.join(given)}")
+        raise click.UsageError(f"choose one kind of plugin, not --{' and --'.join(given)}.")
     kind = given[0]
     chosen, package = KINDS[kind], f"a3c_zoo_{name.replace('-', '_')}"
     _refuse_name(name, kind, package, get_registry())
@@ -129,7 +129,7 @@ def _refuse_name(name: str, kind: str, package: str, registry: Registry) -> None
     }
     taken = others.get(kind, {*registry.envs, *registry.families, *RESERVED_PREFIXES})
     if name in {*taken, *(info.name for info in registry.plugins)} or find_spec(package) is not None:
-        raise ZooError(f"the name '{name}' is taken; choose another. See: a3c-zoo list plugins")
+        raise ZooError(f"the name '{name}' is taken; choose another")
 
 
 def _tested_versions(version: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import TypeVar
 
@@ -183,7 +184,8 @@ class Registry:
     def _resolve(self, family: EnvFamily, name: str, rest: str) -> EnvEntry:
         culprit = self.owner(family)
         try:
-            resolved: EnvEntry = entries.load_object(family.resolve)(rest)
+            with redirect_stdout(sys.stderr):  # what a module prints would damage the output of `--json`
+                resolved: EnvEntry = entries.load_object(family.resolve)(rest)
         except (Exception, SystemExit) as error:
             is_plugins = isinstance(error, PluginError)
             if isinstance(error, ZooError) and not is_plugins:

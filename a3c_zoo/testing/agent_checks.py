@@ -41,11 +41,11 @@ def examine_agent(registry: Registry, entry: AgentEntry, findings: Findings) -> 
         return
     runs: dict[str, ShortRun] = {}
     for space in entry.spaces:
-        with findings.during(f"{space} actions", f"correct the agent, or leave '{space}' out of AgentEntry.spaces"):
+        with findings.during(space, f"correct the agent, or leave '{space}' out of AgentEntry.spaces"):
             setup = _setup(registry, entry, space, serial=True)
             runs[space] = run = _trained(setup, findings, SERIAL_S)
             _play(setup, run, findings)
-            findings.ok(f"{space} actions", f"trains in one process, {run.steps:,} steps; saves, loads and plays")
+            findings.ok(space, f"{run.steps:,} steps in one process; saves, loads and plays")
     if findings.is_sound and entry.spaces:
         _check_resume(_setup(registry, entry, entry.spaces[0], serial=True), runs[entry.spaces[0]], findings)
         if not entry.one_process:
@@ -92,7 +92,7 @@ def _play(setup: RunSetup, run: ShortRun, findings: Findings) -> None:
 
 def _check_resume(setup: RunSetup, run: ShortRun, findings: Findings) -> None:
     cure = "take everything up from context.checkpoint, which is what Snapshot.state returned"
-    for check, acts in (("resume", False), ("resume from --checkpoint best", True)):
+    for check, acts in (("resume", False), ("resume from best", True)):
         if acts and run.acting is None:
             return
         with findings.during(check, cure):

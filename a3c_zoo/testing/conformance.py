@@ -46,27 +46,32 @@ def check_env(
     findings = Findings(f"environment '{entry.name}'", raises=True)
     config = check_env_entry(entry, config, findings)
     for n in num_envs:
-        check_contract(Subject(entry, config, n, findings), steps)
+        subject = Subject(entry, config, n, findings)
+        subject.expect(
+            check_contract(subject, steps),
+            "episodes",
+            f"no episode ended within {steps} steps of random actions",
+            "let check_env play more `steps`, or give it a `config` with shorter episodes; or add a time limit",
+        )
 
 
-def check_contract(subject: Subject, steps: int) -> None:
-    """Checks one number of environments. Raises CheckFailedError if a fault does not let the check go on."""
+def check_contract(subject: Subject, steps: int) -> bool:
+    """Checks one number of environments; returns whether an episode has ended.
+
+    Raises:
+        CheckFailedError: a fault does not let the check go on.
+    """
     with subject.made():
         _check_spaces(subject)
     actions = random_actions(subject, steps, seed=0)
     trajectory = subject.new_trajectory(actions, seed=1)
-    subject.expect(
-        trajectory.ended.any(),
-        "episodes",
-        f"no episode ended within {steps} steps of random actions",
-        "let check_env play more `steps`, or give it a `config` with shorter episodes; or add a time limit",
-    )
     _check_flags(subject, trajectory)
     _check_seeding(subject, actions, trajectory)
     if subject.mode == "NextStep":
         _check_ignored_step(subject, actions, trajectory)
     _check_new_episodes(subject, trajectory)
     _check_state(subject, actions, trajectory)
+    return bool(trajectory.ended.any())
 
 
 def check_entry(

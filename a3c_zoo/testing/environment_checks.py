@@ -35,6 +35,7 @@ ALONE_S, WORKER_S = 0.5, 1.0
 #: Colours and the prefix of Gymnasium's warnings.
 DECORATION = re.compile(r"\x1b\[\d+m|WARN: ")
 
+CURE_ENDLESS = "in a test, a3c_zoo.testing.check_env(entry, steps=...) plays longer; or add a time limit"
 CURE_RENDER = "give the factory a parameter render_mode; with 'rgb_array' render() returns [height, width, 3], uint8"
 
 
@@ -51,12 +52,16 @@ def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings)
     if not findings.is_sound or setup is None:
         return
     setup.warm_up()
+    has_ended = False
     for n in NUM_ENVS:
         with findings.during("contract", "correct the environment"):
-            check_contract(Subject(entry, setup.config.env, n, findings), STEPS)
+            has_ended |= check_contract(Subject(entry, setup.config.env, n, findings), STEPS)
     if findings.is_sound:
         with findings.during("fit", f"correct it, or name a network that fits in the set '{setup.agent.name}.yml'"):
             probe_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces)
+    if findings.is_sound and not has_ended:
+        message = f"no episode ended within {STEPS} steps of random actions, so no end was checked"
+        findings.warn("episodes", message, CURE_ENDLESS)
     if findings.is_sound:
         findings.ok("contract", "spaces, steps, seeds, autoreset and state keep it")
     with findings.during("render", CURE_RENDER):
@@ -113,7 +118,7 @@ def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
         for text in dict.fromkeys(texts):
             findings.warn(name, f"its checker says: {text}", "change it, unless it is meant so")
         if not texts and findings.is_sound:
-            findings.ok(name, "its checker finds nothing")
+            findings.ok(name, "its checker finds no fault")
 
 
 def _run_checker(
@@ -147,7 +152,7 @@ def _measure(setup: RunSetup, findings: Findings) -> None:
         return
     run = ShortRun(setup, findings, WORKER_S)
     run.run()
-    share = f", {run.steps_per_s / alone:.0%} of that" if alone else ""
+    share = f", {run.steps_per_s / alone:.0%} of its speed alone" if alone else ""
     findings.ok("in a worker", f"{run.steps_per_s:,.0f} steps/s with agent '{setup.agent.name}'{share}")
 
 

@@ -58,7 +58,7 @@ def examine_set(registry: Registry, chosen: HyperparamSet, findings: Findings) -
         return
     variant = chosen.name.removeprefix(agent.name).removeprefix("-")
     if env.name != chosen.env and variant not in ("", env.variant):  # of a family, which may fit to the set in part
-        findings.ok("values", f"{len(config.sources)} values for agent '{agent.name}'")
+        findings.ok("values", f"{len(config.sources)} values for agent '{agent.name}'; not tried on an environment")
         return
     with findings.during("spaces", "choose a network and an agent that fit the environment"):
         setup = RunSetup.of(registry, config, serial=False)
