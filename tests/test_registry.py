@@ -88,6 +88,21 @@ def test_the_variant_follows_from_the_images(first_party: Registry, space: Any, 
         del gymnasium.registry["Pictures-v0"]
 
 
+def test_an_environment_that_cannot_be_closed_has_its_variant(first_party: Registry) -> None:
+    class Stuck(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+        def close(self) -> None:
+            raise RuntimeError("it cannot be closed")
+
+    gymnasium.register("Stuck-v0", lambda **_: Stuck())
+    try:
+        assert first_party.env("gym:Stuck-v0").variant == "continuous"
+    finally:
+        del gymnasium.registry["Stuck-v0"]
+
+
 def test_gym_family_imports_the_module_that_registers(
     first_party: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

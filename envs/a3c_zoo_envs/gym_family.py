@@ -118,5 +118,6 @@ def _read_variant(name: str) -> str:
     try:
         observations, actions = env.observation_space, env.action_space
     finally:
-        env.close()
+        with suppress(Exception):  # training closes it again, and raises it
+            env.close()
     return variant_of(observations, actions)
