@@ -1,6 +1,7 @@
-"""A hook of MkDocs: links from a page to files of the repository that are not part of the site become plain paths.
+"""A hook of MkDocs: what GitHub shows in another way than Python-Markdown.
 
-A link to a file that is not there is a warning.
+Links from a page to files of the repository that are not part of the site become plain paths. A link to a file that is
+not there is a warning. GitHub needs a backslash before each `|` in a table, Python-Markdown shows it in code.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 LOG = logging.getLogger("mkdocs.hooks")  # `mkdocs build --strict` counts its warnings
 #: `[text](target)` with a relative target, perhaps with an anchor.
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
+#: A row of a table, and a piece of code in it.
+ROW, CODE = re.compile(r"^\|.*$", re.M), re.compile(r"`[^`]+`")
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
@@ -29,4 +32,7 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
             LOG.warning("Doc file '%s' contains a link '%s', but there is no such file.", page.file.src_uri, link[2])
         return f"`{path}`" if text.strip("`") in path else f"{text} (`{path}`)"
 
-    return LINK.sub(plain, markdown)
+    def bare(row: re.Match[str]) -> str:
+        return CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0])
+
+    return ROW.sub(bare, LINK.sub(plain, markdown))

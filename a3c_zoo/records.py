@@ -85,7 +85,7 @@ class EvaluatorResult:
 
     Attributes:
         step: agent steps of the run when the parameters were copied.
-        greedy_return, sampled_return: mean return of the episodes with the most probable, and with sampled actions.
+        greedy_return: mean return of episodes with the most probable actions. sampled_return: with sampled ones.
         best_return: the greatest mean return so far of episodes with sampled actions. best_step: its step.
     """
 
@@ -154,8 +154,8 @@ class Outcome:
     Attributes:
         run: the run directory. solved: training window and evaluation both reached the threshold.
         reason: why it ended. detail: more about the reason, may be empty.
-        training_s, evaluation_s, checkpoint_s, startup_s, total_s: seconds of each part of this session and of the
-            sessions that it resumed.
+        training_s: seconds of training in this session and in those that it resumed. `evaluation_s`, `checkpoint_s`,
+            `startup_s` and `total_s` are those of the other parts and of all.
         evaluation: the last evaluation, None when none was due.
         cpu_s: CPU seconds of all processes of these sessions together, also of those that have ended.
         peak_memory_mib: the most memory that they held in any sample; a shared page counts once. Both are None if the

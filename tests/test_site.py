@@ -61,6 +61,7 @@ def test_the_site(source: Path, tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
     pages = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
     assert {"index.html", "reference/commands.html", "explanation/reliability.html"} <= pages.keys()
+    assert "<code>--hyperparams SET|FILE</code>" in pages["reference/commands.html"]
     assert names_without_a_docstring(pages["reference/docstrings.html"]) == []
     loaded = re.compile(r'<(?:script|img|iframe)[^>]* src="https?:|<link[^>]* rel="stylesheet" href="https?:')
     assert [name for name, page in pages.items() if loaded.search(page)] == []

@@ -223,9 +223,9 @@ class Config:
     """The whole configuration of a run, and the source of each value.
 
     Attributes:
-        env_name, agent_name: the entries' names.
-        env, agent, network: sections; instances of the models that the entries name.
-        network, optimizer: None for agents without these sections (`AgentEntry.sections`).
+        env_name: the environment's name. agent_name: the agent's.
+        env: a section; like `agent` and `network` an instance of the model that its entry names.
+        network: None for agents without this section (`AgentEntry.sections`); so is `optimizer`.
         plugins: name of a run hook → its settings; of the hooks that are on by default, or that were given settings.
         sources: "section.key" → its source (`cartpole/a3c.yml:7`, `-o`, `--seed`); defaults have none.
     """

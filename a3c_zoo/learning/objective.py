@@ -104,7 +104,7 @@ class Objective:
 
     Attributes:
         gamma: discount per step. gae_lambda: 1 is A3C.
-        entropy_coefficient, value_coefficient: weights of the entropy bonus and of the squared value error.
+        entropy_coefficient: weight of the entropy bonus. value_coefficient: that of the squared value error.
         normalize_advantages: scale advantages to mean 0 and standard deviation 1 over the samples of an update.
         clip_rewards: clip rewards to ±1, in the loss only.
         reward_scale: factor of every reward before clipping, in the loss only.

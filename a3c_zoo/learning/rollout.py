@@ -27,7 +27,7 @@ class Rollout:
         actions: as their distribution stores them, `[T, N, ...]` (`ActionDistribution`). In a Discrete space: indices,
             `[T, N]`, int64.
         rewards: as the environment gave them, `[T, N]`, float32.
-        terminated, truncated: how step t ended an episode, `[T, N]`, bool.
+        terminated: whether step t ended an episode in this way, `[T, N]`, bool. truncated: the same.
         valid: False where the environment ignored the action (NEXT_STEP, after an end), `[T, N]`, bool.
         finals: (t, n) → final observation of an episode that was truncated at step t, unless it is
             `observations[t+1, n]`.

@@ -21,7 +21,7 @@ class Samples:
     Attributes:
         observations: `[B, ...]`. actions: `[B, ...]`, as their distribution stores them.
         log_probs: log π(a|s) of the policy that acted, `[B]`.
-        advantages, returns: by the values of that policy, `[B]`, float32.
+        advantages: by the values of that policy, `[B]`, float32. returns: targets of the values, the same.
         valid: False for a step that the environment ignored, `[B]`, bool.
     """
 
