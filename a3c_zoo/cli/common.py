@@ -221,12 +221,8 @@ def print_fitted(
 
 
 def print_finding(status: str, subject: str, text: str, cure: str, column: int = 12) -> None:
-    """Prints a finding of `check` or `doctor`, and its cure in a line of its own. A terminal's width wraps them.
-
-    Args:
-        column: width of the column of subjects, in characters.
-    """
-    indent = 11 + column  # the status is before it
+    """Prints a finding of `check` or `doctor`, and its cure in a line of its own. A terminal's width wraps them."""
+    indent = 11 + column  # the status, and the column of subjects
     width = (shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize) - indent
     lines = _wrapped(text, width) + (_wrapped(f"cure: {cure}", width) if cure else [])
     click.echo(f"{click.style(f'{status:<7}', fg=COLOURS[status])}  {subject:<{column}}  {lines[0]}")

@@ -93,13 +93,8 @@ def _jobs(registry: Registry) -> Iterator[Job]:
 def check(jobs: Sequence[Job], limit_s: float = LIMIT_S) -> Iterator[Finding]:
     """Runs jobs in a child process, one after the other; yields each finding at once.
 
-    If the process ends or hangs, this is a problem of the job that it was at. A new one goes on with the next job.
-
-    Args:
-        limit_s: how long a part of a job may take.
-
-    Raises:
-        WorkerError: the process cannot be started.
+    If the process ends, or a part of a job takes longer than `limit_s` seconds, this is a problem of the job. A new
+    process goes on with the next job. Raises WorkerError if none can be started.
     """
     util.get_temp_dir()  # of this process and of those that come from it: a child that is killed leaves nothing
     while jobs:

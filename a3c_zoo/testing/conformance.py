@@ -56,11 +56,7 @@ def check_env(
 
 
 def check_contract(subject: Subject, steps: int) -> bool:
-    """Checks one number of environments; returns whether an episode has ended.
-
-    Raises:
-        CheckFailedError: a fault does not let the check go on.
-    """
+    """Returns whether an episode has ended. Raises CheckFailedError if a fault does not let the check go on."""
     with subject.made():
         _check_spaces(subject)
     actions = random_actions(subject, steps, seed=0)
