@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import a3c_zoo
+from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.objective import Objective, divergence, policy_gain
@@ -211,6 +212,13 @@ def test_a_resumed_run_shuffles_on(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused(overrides: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
         train(tmp_path, steps=800, overrides=overrides)
+
+
+@pytest.mark.parametrize(("num_envs", "samples"), [(16, 256), (8, 256), (2, 64)])
+def test_a_short_rollout_is_one_update(num_envs: int, samples: int) -> None:
+    """Rollouts of 32 × 16, 32 × 8 and 32 × 2 samples."""
+    config = A3CConfig(n_steps=32, clip_ratio=0.2, update_samples=256)
+    assert config.samples_per_update(num_envs) == samples
 
 
 def test_two_workers_learn_cartpole(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class A3CConfig(LossConfig):
         None,
         ge=1,
         description="samples per update, a multiple of agent.n_steps or, with agent.clip_ratio, a divisor of the "
-        "rollout; null: the whole rollout",
+        "rollout if that is longer; null: the whole rollout",
     )
     clip_ratio: float | None = Field(
         None,
@@ -104,7 +104,10 @@ class A3CConfig(LossConfig):
         return self.epochs
 
     def samples_per_update(self, num_envs: int) -> int:
-        return self.update_samples or super().samples_per_update(num_envs)
+        rollout = super().samples_per_update(num_envs)
+        if self.update_samples is None or (self.keeps_outputs and self.update_samples > rollout):
+            return rollout
+        return self.update_samples
 
 
 class HandoverConfig(LossConfig):
