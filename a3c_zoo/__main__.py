@@ -6,6 +6,7 @@ import io
 import signal
 import sys
 import threading
+from types import FrameType
 
 from a3c_zoo.cli.main import cli
 from a3c_zoo.output import drop_lost_output, open_closed_streams, refuse_lost_output
@@ -29,14 +30,24 @@ def main() -> None:
 
 
 def _repeat_ctrl_c(unraisable: sys.UnraisableHookArgs) -> None:
-    """Ctrl-C comes again if Python dropped it, as it does in a callback of an import or of the garbage collection."""
-    if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        main_thread = threading.main_thread().ident
-        again = threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT))  # when the callback is over
-        again.daemon = True
-        again.start()
-    else:
+    """Ctrl-C comes again if Python dropped it, as it does in a callback of an import or of the garbage collection.
+
+    It raises by itself: the handler of a run has counted it already, and would not raise so soon again.
+    """
+    main_thread = threading.main_thread().ident
+    if threading.get_ident() != main_thread or not issubclass(unraisable.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, before)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    again = threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT))  # when the callback is over
+    again.daemon = True
+    again.start()
 
 
 if __name__ == "__main__":

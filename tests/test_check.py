@@ -394,6 +394,14 @@ def test_environments_that_harm_their_process(harm: Path, monkeypatch: pytest.Mo
     assert multiprocessing.active_children() == []
 
 
+def test_what_cannot_be_pickled_is_a_problem(registry: Registry) -> None:
+    (sound,) = jobs_for(registry, "cartpole/a3c")
+    job = sound._replace(what=EnvEntry("toy", env_id="CartPole-v1", kwargs={"key": lambda: 0}))
+    (finding,) = check([job])
+    assert (finding.subject, finding.check, finding.status) == (job.subject, "entry", "problem")
+    assert finding.text.startswith("it cannot be sent to a process: AttributeError: Can't pickle local object")
+
+
 # The command
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from a3c_zoo.errors import PluginError
+from a3c_zoo.processes import start
 from a3c_zoo.processes.child import ChildProcess
 from a3c_zoo.processes.start import start_process, warm_up
 from tests.waits import LIMIT_S, wait_until
@@ -73,6 +76,53 @@ def test_programs_that_an_environment_starts_can_be_interrupted(start_method: st
     assert child.pipe.poll(LIMIT_S)
     assert child.pipe.recv_bytes() == b"False"
     child.process.join(LIMIT_S)
+
+
+@pytest.mark.parametrize(("limit_s", "has_ended"), [(start.LONGEST_START_S, True), (0.0, False)])
+def test_ctrl_c_waits_for_a_start_but_not_for_one_that_hangs(
+    limit_s: float, has_ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Starting:
+        has_ended = False
+
+        def start(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+            self.has_ended = True
+
+    monkeypatch.setattr(start, "LONGEST_START_S", limit_s)
+    starting: Any = Starting()
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        start_process(starting)
+    assert starting.has_ended == has_ended
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def wait_for_ever(pipe: Any) -> None:
+    time.sleep(10 * LIMIT_S)
+
+
+def test_a_child_ends_though_the_traceback_of_a_ctrl_c_during_its_start_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As an interactive Python keeps it, which waits for its children when it ends."""
+
+    def start_interrupted(self: Any, begin: Any = multiprocessing.process.BaseProcess.start) -> None:
+        begin(self)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", start_interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        ChildProcess("spawn", "interrupted", wait_for_ever)
+    (process,) = (each for each in multiprocessing.active_children() if each.name == "interrupted")
+    process.join(LIMIT_S)
+    assert process.exitcode is not None
+    assert kept.tb is not None
+
+
+def test_what_cannot_be_pickled_is_the_fault_of_a_plugin() -> None:
+    with pytest.raises(PluginError, match=r"cannot be sent to a process: Can't pickle .*lambda.*\. Use functions"):
+        ChildProcess("spawn", "unsendable", lambda pipe: None)
 
 
 def test_runs_in_threads_start_their_processes_in_turn() -> None:

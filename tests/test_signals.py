@@ -149,7 +149,7 @@ def test_ctrl_c_during_the_start(delay_s: float, tmp_path: Path) -> None:
 DROPS_CTRL_C = """
 import signal, sys, time
 import click
-from a3c_zoo import CommandEntry, hookimpl
+from a3c_zoo import AgentEntry, CommandEntry, hookimpl
 
 class Dropping:
     def __del__(self):
@@ -158,18 +158,27 @@ class Dropping:
 @click.command()
 def command():
     Dropping()
-    time.sleep(30)
+    time.sleep(1000)
+
+def run(context):
+    Dropping()
+    time.sleep(1000)
 
 @hookimpl
 def zoo_commands():
     return [CommandEntry("drop", f"{__name__}:command")]
+
+@hookimpl
+def zoo_agents():
+    return [AgentEntry("dropping", f"{__name__}:run", f"{__name__}:run")]
 """
 
 
-def test_a_ctrl_c_that_python_drops_comes_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", ["drop", "train cartpole --agent dropping --steps 100 --serial"])
+def test_a_ctrl_c_that_python_drops_comes_again(arguments: str, tmp_path: Path) -> None:
     path = plugin_distribution(tmp_path / "dropping", "zoo-dropping", DROPS_CTRL_C, entry_point="dropping")
-    with Running("drop", folder=tmp_path, path=path) as running:
-        assert running.exit_status(10) == 130
+    with Running(*arguments.split(), folder=tmp_path, path=path) as running:
+        assert running.exit_status() == 130
         assert running.stderr.strip() == ""
 
 

@@ -59,7 +59,11 @@ class ChildProcess:
         self.process: BaseProcess = context.Process(
             target=_child_main, args=(MODULE_FILES, lifeline, target, theirs, *args), name=name, daemon=True
         )
-        start_process(self.process)
+        try:
+            start_process(self.process)
+        except BaseException:  # also a Ctrl-C that waited for the start; its traceback would keep the child alive
+            self._lifeline.close()
+            raise
         theirs.close()  # the child's copy must be the last, so that the pipe ends with the child
         self.begin_watch()
         _living.add(self)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import context, forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
+from types import FrameType
 
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import PluginError, ZooError
 
 # Only torch, gymnasium and modules of this package: any exception but ImportError would end the fork server.
 PRELOAD = [
@@ -43,6 +46,11 @@ SAFE_PATH, OUR_SAFE_PATH = "PYTHONSAFEPATH", "of a3c-zoo"
 
 #: Signals that ask a run to stop, as far as the system has them.
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+#: A signal during the start of a process waits for its end, but not if the start takes longer, in seconds.
+LONGEST_START_S = 10.0
+
+CURE_UNSENDABLE = "Use functions and classes of modules, which can be pickled, and no lambda"
 
 #: Runs in threads of one process start their processes in turn: what a start changes meanwhile belongs to them all.
 _start_lock = threading.Lock()
@@ -93,9 +101,15 @@ def start_process(process: BaseProcess) -> None:
     """Starts a process of a run, with one thread and the allocator settings of workers.
 
     A process from the fork server has them already, from `warm_up`. A spawned one takes them from here.
+
+    Raises:
+        PluginError: its arguments cannot be pickled.
     """
     with _start_lock, _start_environment(), _importable_main(), _handlers_wait():
-        process.start()
+        try:
+            process.start()
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            raise PluginError(f"a part of a plugin cannot be sent to a process: {error}. {CURE_UNSENDABLE}") from error
 
 
 def forget_safe_path() -> None:
@@ -141,17 +155,24 @@ def _handlers_wait() -> Iterator[None]:
     """What this program does on Ctrl-C and the like, it does after the body.
 
     A process whose start is interrupted half way would show a traceback. Blocking the signals would not do: another
-    thread gets them, and Python calls the handler in this one.
+    thread gets them, and Python calls the handler in this one. If a start hangs, a late signal ends it nevertheless.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
-    for number in handlers:
-        signal.signal(number, lambda number, frame: came.append(number))
+    came, began_s = list[int](), time.monotonic()
+    found = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    handlers = {number: handler for number, handler in found.items() if callable(handler)}
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        if time.monotonic() - began_s < LONGEST_START_S:
+            came.append(number)
+        else:
+            handlers[number](number, frame)
+
     try:
+        for number in handlers:
+            signal.signal(number, wait)
         yield
     finally:
         for number, handler in handlers.items():

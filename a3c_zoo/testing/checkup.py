@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from dataclasses import astuple
 from multiprocessing import util
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import NamedTuple
 
 from a3c_zoo.config.sets import HyperparamSet, list_sets
-from a3c_zoo.errors import WorkerError, one_line, unknown_name
+from a3c_zoo.errors import WorkerError, one_line, printable, type_and_message, unknown_name
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry
 from a3c_zoo.plugins.loading import PluginInfo
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.processes.child import ChildProcess, end_children
+from a3c_zoo.processes.start import CURE_UNSENDABLE
 from a3c_zoo.testing.findings import LIMIT_S, Finding, Findings, Status
 
 #: How often the parent looks whether the child hangs, in seconds.
@@ -96,6 +98,7 @@ def check(jobs: Sequence[Job], limit_s: float = LIMIT_S) -> Iterator[Finding]:
     If the process ends, or a part of a job takes longer than `limit_s` seconds, this is a problem of the job. A new
     process goes on with the next job. Raises WorkerError if none can be started.
     """
+    jobs = yield from _sendable(jobs)
     util.get_temp_dir()  # of this process and of those that come from it: a child that is killed leaves nothing
     while jobs:
         try:
@@ -106,6 +109,19 @@ def check(jobs: Sequence[Job], limit_s: float = LIMIT_S) -> Iterator[Finding]:
             jobs = yield from _listen(child, jobs, limit_s)
         finally:
             end_children([child], grace_s=0.0)
+
+
+def _sendable(jobs: Sequence[Job]) -> Generator[Finding, None, Sequence[Job]]:
+    """Returns the jobs that can be sent to a process; yields a problem for each other one."""
+    sendable = []
+    for job in jobs:
+        try:
+            ForkingPickler.dumps(job)
+            sendable.append(job)
+        except Exception as error:
+            text = f"it cannot be sent to a process: {type_and_message(error)}"
+            yield Finding(job.subject, "entry", "problem", printable(text), CURE_UNSENDABLE)
+    return sendable
 
 
 def _listen(child: ChildProcess, jobs: Sequence[Job], limit_s: float) -> Generator[Finding, None, Sequence[Job]]:
