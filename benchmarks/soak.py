@@ -7,7 +7,9 @@ The first and the last sixth of the samples are compared. The first minute, in w
 
 from __future__ import annotations
 
+import math
 import statistics
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -58,6 +60,14 @@ def own_memory(process: psutil.Process) -> int:
     return sum(int(sizes[name].split()[0]) * 1024 for name in ("Pss_Anon", "Pss_Shmem"))
 
 
+def cpu_per_step(samples: list[Sample]) -> float:
+    """Microseconds of all processes for each step. A sample without some of them lacks their time, and is left out."""
+    most = max(each.processes for each in samples)
+    whole = [each for each in samples if each.processes == most]
+    steps = whole[-1].steps - whole[0].steps
+    return (whole[-1].cpu_s - whole[0].cpu_s) / steps * 1e6 if steps else math.nan
+
+
 @click.command(help=__doc__)
 @click.option("--minutes", type=click.FloatRange(2, 6000), default=60.0, show_default=True)
 @click.option("--env", default="cartpole", show_default=True)
@@ -72,8 +82,9 @@ def main(minutes: float, env: str, seed: int) -> None:
             "run.steps=null",
         ]
         options = [part for key in keys for part in ("-o", key)]
+        options += ["--seed", str(seed), "--time-limit", f"{minutes}m", "--name", "x"]
         command = psutil.Popen(
-            ["a3c-zoo", "train", env, "--seed", str(seed), "--time-limit", f"{minutes}m", "--name", "x", *options],
+            [sys.executable, "-m", "a3c_zoo", "train", env, *options],
             cwd=folder,
         )
         deadline_s = time.monotonic() + WARM_UP_S
@@ -87,9 +98,7 @@ def main(minutes: float, env: str, seed: int) -> None:
     for number, each in enumerate(fields(Sample)[:4]):
         before, after = (statistics.fmean(astuple(one)[number] for one in some) for some in (first, last))
         click.echo(f"{each.name:12} {before:14.2f} {after:14.2f} {after / before:8.3f}")
-    before, after = (
-        (some[-1].cpu_s - some[0].cpu_s) / (some[-1].steps - some[0].steps) * 1e6 for some in (first, last)
-    )
+    before, after = cpu_per_step(first), cpu_per_step(last)
     click.echo(f"{'CPU µs/step':12} {before:14.2f} {after:14.2f} {after / before:8.3f}")
     click.echo(f"{samples[-1].steps:,} steps, status {command.returncode}")
 
