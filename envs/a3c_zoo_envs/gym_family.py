@@ -46,8 +46,8 @@ def resolve(env_id: str) -> EnvEntry:
                 f"environment 'gym:{env_id}': module '{module}' registers no environment with Gymnasium"
             ) from error
         hint = did_you_mean(name, known).replace("'", f"'gym:{module}{colon}", 1)
-        if not (hint or module):
-            hint = f" An id of another package is named with its module: gym:MODULE:{name or 'ID'}."
+        if not module:
+            hint += f" An id of another package is named with its module: gym:MODULE:{name or 'ID'}."
         raise UnknownNameError(f"unknown environment 'gym:{env_id}'.{hint} See: gymnasium.pprint_registry()") from error
     return EnvEntry(
         name=f"gym:{env_id}",
