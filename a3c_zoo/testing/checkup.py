@@ -130,13 +130,15 @@ def _listen(child: ChildProcess, jobs: Sequence[Job], limit_s: float) -> Generat
     while jobs:
         try:
             while not child.pipe.poll(LOOK_S):
+                if not (child.process.is_alive() or child.pipe.poll()):  # a process that it forked keeps the pipe open
+                    raise EOFError
                 if child.is_hung(messages, limit_s if messages else LIMIT_S):
                     raise TimeoutError
             kind, *content = json.loads(child.pipe.recv_bytes())
         except (EOFError, OSError) as error:
             is_hung = isinstance(error, TimeoutError)
             text = f"was ended after {limit_s:g} s: does it hang?" if is_hung else child.how_it_ended()
-            hint = "; PYTHONFAULTHANDLER=1 shows the line" if "signal" in text else ""
+            hint = "; PYTHONFAULTHANDLER=1 shows the line" if "signal" in text and "SIGKILL" not in text else ""
             yield Finding(jobs[0].subject, part, "problem", f"its process {text}", cure + hint)
             return jobs[1:]
         messages += 1
