@@ -192,7 +192,11 @@ def zoo_agents():
     return [lost, AgentEntry("keyless", "no_such_module:run", "no_such_module:load", config="no_such_module:Keys")]
 
 @hookimpl
-def zoo_networks(): return [NetworkEntry("lost", "no_such_module:build", inputs=("vector",))]
+def zoo_networks():
+    names = {"lost": "no_such_module:build", "number": "file_parts:NUMBER"}
+    return [NetworkEntry(name, factory, inputs=("vector",)) for name, factory in names.items()]
+
+NUMBER = 7
 
 @hookimpl
 def zoo_optimizers(): return [OptimizerEntry("lost", "file_parts:NoSuchClass")]
@@ -211,6 +215,7 @@ def test_an_import_string_that_leads_nowhere(
         ("--agent=lost", "agent 'lost'", no_module),
         ("--agent=keyless", "configuration model 'no_such_module:Keys'", no_module),
         ("-onetwork.name=lost", "network 'lost'", no_module),
+        ("-onetwork.name=number", "network 'number'", "'file_parts:NUMBER' is not callable"),
         ("-ooptimizer.name=lost", "optimizer 'lost'", no_class),
     ):
         assert command_line("train", "cartpole", choice, *options) == 2

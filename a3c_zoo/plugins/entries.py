@@ -239,9 +239,12 @@ def load_object(path: str) -> Any:
 
 
 def load_part(title: str, path: str) -> Any:
-    """As `load_object`; an import string that leads nowhere is a PluginError that begins with `title`."""
+    """As `load_object`, for what is called; any failure is a PluginError that begins with `title`."""
     try:
-        return load_object(path)
-    except (ImportError, PluginError) as error:
-        why = one_line(error) if isinstance(error, ImportError) else str(error)
+        found = load_object(path)
+    except Exception as error:
+        why = str(error) if isinstance(error, PluginError) else one_line(error)
         raise PluginError(f"{title} cannot be loaded: {why}") from error
+    if not callable(found):
+        raise PluginError(f"{title} cannot be loaded: '{path}' is not callable")
+    return found
