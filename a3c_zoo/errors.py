@@ -50,6 +50,12 @@ class RunDirectoryError(ZooError):
     """A run directory that cannot be made, read, written or resumed."""
 
 
+class DifferentOutputError(ZooError):
+    """An exported network that acts differently from the run's policy; it is not written."""
+
+    exit_status = 1
+
+
 class WorkerError(ZooError):
     """A worker that raised an exception or died. The message has its traceback or its signal."""
 

@@ -10,10 +10,12 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
+
+from a3c_zoo.errors import ZooError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -136,3 +138,23 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def refuse_out(out: Path, suffixes: Sequence[str], force: bool) -> None:
+    """Raises ZooError for a file that a command shall not write: of another ending, or one that exists."""
+    if out.suffix.lower() not in suffixes:
+        raise ZooError(f"--out {out}: must end in {' or '.join(suffixes)}")
+    if out.exists() and not force:
+        raise ZooError(f"--out {out}: exists already; choose another name, or overwrite it with --force")
+
+
+def write_out(out: Path, content: bytes, force: bool) -> None:
+    """Writes the file of `--out`. Raises ZooError if it cannot be written."""
+    try:
+        if force:
+            replace_file(out, content)
+        else:
+            with open_file(out, "xb") as file:
+                file.write(content)
+    except OSError as error:
+        raise ZooError(f"--out {out}: cannot be written: {error.strerror}") from error

@@ -30,7 +30,20 @@ from tests.wheels import ROOT
 
 SUBJECTS = [
     *("a3c-zoo", "Python", "processor", "cores", "memory", "/dev/shm", "open files", "runs", "temporary"),
-    *("start method", "plugins", "packages", "extra", "extra", "extra", "torch", "CUDA", "gymnasium", "ale-py", "SB3"),
+    *(
+        "start method",
+        "plugins",
+        "packages",
+        "extra",
+        "extra",
+        "extra",
+        "extra",
+        "torch",
+        "CUDA",
+        "gymnasium",
+        "ale-py",
+        "SB3",
+    ),
     "training",
 ]
 
@@ -162,6 +175,7 @@ def test_the_examination_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found[0].status, found[0].cure) == ("problem", "pip install --upgrade a3c-zoo")
     assert [(each.status, each.cure) for each in found[1:]] == [
         ("warning", "pip install 'a3c-zoo[play]'"),
+        ("ok", ""),
         ("ok", ""),
         ("ok", ""),
     ]

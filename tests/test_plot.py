@@ -108,7 +108,7 @@ def test_nothing_is_overwritten_unasked(runs: Path, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["logs", "--out", "x.gif"], "--out x.gif: must end in .png, .svg or .csv"),
+        (["logs", "--out", "x.gif"], "--out x.gif: must end in .png or .svg or .csv"),
         (["logs", "--out", "no/x.png"], "--out no/x.png: cannot be written: No such file or directory"),
         (["lgos"], "no run 'lgos' here or in runs. See: a3c-zoo list runs"),
         (["logs", "other"], "runs of different environments cannot share a plot: cartpole, gym:Acrobot-v1"),

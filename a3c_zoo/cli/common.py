@@ -171,18 +171,21 @@ configuration_options: Callable[[_Command], _Command] = _together(
     ),
 )
 
+#: `--checkpoint` of commands that load a trained agent.
+checkpoint_option: Callable[[_Command], _Command] = click.option(
+    "--checkpoint",
+    default="final",
+    show_default=True,
+    metavar="final|best|STEP",
+    help="The newest checkpoint, the evaluator's best one, or the one at STEP.",
+)
+
 #: Options of commands that play with a trained agent: `deterministic`, `checkpoint` and `seed`.
 playing_options: Callable[[_Command], _Command] = _together(
     click.option(
         "--deterministic/--stochastic", default=False, help="Most probable or sampled actions.  [default: --stochastic]"
     ),
-    click.option(
-        "--checkpoint",
-        default="final",
-        show_default=True,
-        metavar="final|best|STEP",
-        help="The newest checkpoint, the evaluator's best one, or the one at STEP.",
-    ),
+    checkpoint_option,
     click.option(
         "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes.  [default: the seed of the run]"
     ),

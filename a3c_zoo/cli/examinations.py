@@ -35,6 +35,7 @@ EXTRAS: Final = {
     "play": "windows and films of `a3c-zoo play`, pictures of CartPole",
     "sb3-atari": "Atari games on stable-baselines3's own environments (`env.stack: own`)",
     "box2d": "gym:LunarLander-v3, gym:BipedalWalker-v3, gym:CarRacing-v3",
+    "onnx": "`a3c-zoo export`",
 }
 #: Free bytes: below the first number small runs fail, below the second one large runs may.
 MEMORY: Final = (300_000_000, 1_000_000_000)

@@ -18,7 +18,7 @@ from a3c_zoo.comparison.measures import evaluation_curve
 from a3c_zoo.comparison.reading import RunRecord, hidden_threshold, read_runs, threshold_of
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
-from a3c_zoo.files import open_file, replace_file
+from a3c_zoo.files import refuse_out, write_out
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
 
 Kind = Literal["return", "episode-length", "evaluation"]
@@ -88,7 +88,7 @@ def plot(
     """
     out = Path(out)
     suffix = out.suffix.lower()
-    _refuse_out(out, suffix, force)
+    refuse_out(out, SUFFIXES, force)
     if kind == "evaluation" and (x == "episodes" or window is not None):
         raise ZooError(
             "evaluations are drawn over steps or seconds, each as it is: leave out --x episodes and --window"
@@ -102,26 +102,8 @@ def plot(
     if len(envs) > 1:
         raise ZooError(f"runs of different environments cannot share a plot: {', '.join(envs)}")
     content = _table(drawn, kind, x) if suffix == ".csv" else to_bytes(_figure(drawn, kind, x, window), suffix)
-    _write(out, content, force)
+    write_out(out, content, force)
     return Plot(out, [run.record for run in drawn], left_out)
-
-
-def _refuse_out(out: Path, suffix: str, force: bool) -> None:
-    if suffix not in SUFFIXES:
-        raise ZooError(f"--out {out}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
-    if out.exists() and not force:
-        raise ZooError(f"--out {out}: exists already; choose another name, or overwrite it with --force")
-
-
-def _write(out: Path, content: bytes, force: bool) -> None:
-    try:
-        if force:
-            replace_file(out, content)
-        else:
-            with open_file(out, "xb") as file:
-                file.write(content)
-    except OSError as error:
-        raise ZooError(f"--out {out}: cannot be written: {error.strerror}") from error
 
 
 def _find(run: str | Path, runs_dir: Path) -> Path:

@@ -183,7 +183,8 @@ class Gaussian:
     dtype: ClassVar[torch.dtype] = torch.float32
 
     @cached_property
-    def _bounds(self) -> tuple[NDArray[Any], ...]:
+    def bounds(self) -> tuple[NDArray[Any], ...]:
+        """Middle and half width, 0 and 1 where a bound is infinite; and both bounds, `[D]`."""
         low, high = (np.asarray(bound, self.space_dtype) for bound in (self.low, self.high))
         finite = np.isfinite(low) & np.isfinite(high)
         with np.errstate(invalid="ignore"):
@@ -219,7 +220,7 @@ class Gaussian:
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Squashed by tanh, or clipped; always within the bounds."""
-        middle, half, low, high = self._bounds
+        middle, half, low, high = self.bounds
         scaled = middle + half * (np.tanh(actions) if self.squash else actions)
         bounded: NDArray[Any] = np.clip(scaled, low, high)
         return bounded.reshape(len(actions), *self.space_shape).astype(self.space_dtype, copy=False)

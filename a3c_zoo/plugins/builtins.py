@@ -11,6 +11,7 @@ COMMANDS = (
     CommandEntry("compare", "a3c_zoo.cli.compare:command", "Compare agents and baselines over seeds."),
     CommandEntry("evaluate", "a3c_zoo.cli.evaluate:command", "Play evaluation episodes with a trained agent."),
     CommandEntry("play", "a3c_zoo.cli.play:command", "Watch a trained agent, or film it."),
+    CommandEntry("export", "a3c_zoo.cli.export:command", "Write a trained agent as a file for other programs."),
     CommandEntry("plot", "a3c_zoo.cli.plot:command", "Draw the curves of runs."),
     CommandEntry("list", "a3c_zoo.cli.listing:command", "List environments, agents, plugins, runs and more."),
     CommandEntry("new-plugin", "a3c_zoo.cli.new_plugin:command", "Write a plugin to begin with."),
