@@ -180,8 +180,10 @@ checkpoint_option: Callable[[_Command], _Command] = click.option(
     help="The newest checkpoint, the evaluator's best one, or the one at STEP.",
 )
 
-#: Options of commands that play with a trained agent: `deterministic`, `checkpoint` and `seed`.
+#: Argument and options of commands that play: `run`, `agent`, `deterministic`, `checkpoint` and `seed`.
 playing_options: Callable[[_Command], _Command] = _together(
+    click.argument("run", metavar="RUN|ENV", shell_complete=complete_run),
+    click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Agent of ENV, if it has several."),
     click.option(
         "--deterministic/--stochastic", default=False, help="Most probable or sampled actions.  [default: --stochastic]"
     ),

@@ -9,12 +9,11 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import MOST_EPISODES, complete_run, playing_options, runs_dir_option, trust_option
+from a3c_zoo.cli.common import MOST_EPISODES, playing_options, runs_dir_option, trust_option
 from a3c_zoo.records import score
 
 
 @click.command(epilog="Example: a3c-zoo evaluate runs/cartpole-a3c-s1-20260101-120000 --episodes 20 --deterministic")
-@click.argument("run", shell_complete=complete_run)
 @click.option(
     "--episodes",
     type=click.IntRange(1, MOST_EPISODES),
@@ -28,7 +27,10 @@ from a3c_zoo.records import score
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(run: str, episodes: int, deterministic: bool, as_json: bool, **options: Any) -> None:
-    """Play episodes with the agent of RUN, a run directory or the name of one, on seeds that it was not trained on."""
+    """Play episodes with a trained agent, on seeds that it was not trained on.
+
+    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run.
+    """
     from a3c_zoo.runs import api
 
     with click.progressbar(length=episodes, label="episodes", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:

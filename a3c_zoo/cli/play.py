@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import INTERRUPTED, MOST_EPISODES, complete_run, playing_options, runs_dir_option, trust_option
+from a3c_zoo.cli.common import INTERRUPTED, MOST_EPISODES, playing_options, runs_dir_option, trust_option
 
 
 @click.command(epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4")
-@click.argument("run", shell_complete=complete_run)
 @click.option("--window", is_flag=True, help="Show it in a window.  [default if there is a display]")
 @click.option("--terminal", is_flag=True, help="Draw it in the terminal.  [default if there is none]")
 @click.option(
@@ -32,8 +31,9 @@ from a3c_zoo.cli.common import INTERRUPTED, MOST_EPISODES, complete_run, playing
 @runs_dir_option
 @trust_option
 def command(run: str, window: bool, terminal: bool, video: Path | None, fps: float | None, **options: Any) -> int:
-    """Watch the agent of RUN, a run directory or the name of one, on seeds that it was not trained on.
+    """Watch a trained agent, on seeds that it was not trained on.
 
+    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run.
     Ctrl-C, or closing the window, ends it; a video then holds what was played until there.
     """
     from a3c_zoo.cli.screens import ClosedError, open_screens

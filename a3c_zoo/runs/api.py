@@ -14,6 +14,7 @@ from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
 from a3c_zoo.records import Evaluation, Outcome, Policy
 from a3c_zoo.runs.checkpoints import load_policy_state
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
+from a3c_zoo.runs.named import find_policy
 from a3c_zoo.runs.setup import Observer, RunSetup, SilentObserver
 from a3c_zoo.runs.train import train_new, train_on
 from a3c_zoo.seeds import USER_EVALUATIONS
@@ -145,30 +146,34 @@ def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: Environ
 def load_agent(
     run: str | Path,
     *,
+    agent: str | None = None,
     env: EnvEntry | EnvFunction | None = None,
     checkpoint: str = "final",
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
 ) -> Policy:
-    """Loads the trained policy of a run, to act with: `load_agent(run).predict(observation)`.
+    """Loads a trained policy, to act with: `load_agent(run).predict(observation)`.
 
     Args:
-        run: a run directory, or the name of one within `runs_dir`.
+        run: a run directory, or the name of one within `runs_dir`. Or an environment's name: its newest solved run;
+            stderr says which.
+        agent: of an environment only runs of this agent.
         env: what was given to `train`, if it was no name and another program trained the run.
         checkpoint: "final" for the newest, "best" for the evaluator's best, or the number of steps of another.
         trust: as in `train`.
 
     Raises:
-        RunDirectoryError: there is no such run or checkpoint, or it is damaged.
+        ZooError: there is no such run or checkpoint, or it is damaged.
     """
     _name_of(env)
-    return _load(run, checkpoint, runs_dir, trust)[0]
+    return _load(find_policy(run, agent, Path(runs_dir), trust), checkpoint)[0]
 
 
 def _load(
-    run: str | Path, checkpoint: str, runs_dir: str | Path, trust: bool, episodes: int = 1, seed: int | None = None
+    directory: RunDirectory, checkpoint: str = "final", episodes: int = 1, seed: int | None = None
 ) -> tuple[Policy, EpisodesToPlay]:
-    registry, directory = get_registry(), find_run(run, Path(runs_dir), trust)
+    """Loads a policy, and says which episodes it plays; arguments as in `evaluate`."""
+    registry = get_registry()
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
     from a3c_zoo.runs.evaluation import EpisodesToPlay, load_policy  # imports torch: a wrong name is known before
 
@@ -181,6 +186,7 @@ def _load(
 def evaluate(
     run: str | Path,
     *,
+    agent: str | None = None,
     episodes: int = 100,
     deterministic: bool = False,
     checkpoint: str = "final",
@@ -189,14 +195,14 @@ def evaluate(
     trust: bool = False,
     on_step: Callable[[int], None] = lambda played: None,
 ) -> Evaluation:
-    """Plays episodes with the policy of a run's checkpoint, on fresh seeds.
+    """Plays episodes with a trained policy, on fresh seeds.
 
     Args:
+        run, agent, trust: as in `load_agent`.
         seed: of the episodes; by default the run's, on a branch of its own.
-        trust: as in `train`.
         on_step: called with the number of episodes played so far.
     """
-    policy, to_play = _load(run, checkpoint, runs_dir, trust, episodes, seed)
+    policy, to_play = _load(find_policy(run, agent, Path(runs_dir), trust), checkpoint, episodes, seed)
     from a3c_zoo.runs.evaluation import evaluate_policy
 
     return evaluate_policy(policy, to_play, deterministic, on_step).evaluation()
@@ -205,6 +211,7 @@ def evaluate(
 def play(
     run: str | Path,
     *,
+    agent: str | None = None,
     episodes: int = 1,
     deterministic: bool = False,
     checkpoint: str = "final",
@@ -212,16 +219,16 @@ def play(
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
 ) -> Generator[Scene]:
-    """Plays episodes with the policy of a run's checkpoint, one after the other, with a picture of each step.
+    """Plays episodes with a trained policy, one after the other, with a picture of each step.
 
     Args:
+        run, agent, trust: as in `load_agent`.
         seed: of the episodes; by default the run's, on a branch of its own.
-        trust: as in `train`.
 
     Raises:
         ZooError: the environment cannot be drawn.
     """
-    loaded = _load(run, checkpoint, runs_dir, trust, episodes, seed)
+    loaded = _load(find_policy(run, agent, Path(runs_dir), trust), checkpoint, episodes, seed)
     from a3c_zoo.runs.evaluation import play_scenes
 
     return play_scenes(*loaded, deterministic)
