@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint format hooks dist clean
+.PHONY: help train test test-slow plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -55,6 +55,9 @@ docs-serve: .venv/.installed-dev ## show the documentation site on http://127.0.
 gallery: .venv/.installed-dev ## train the agents of docs/gallery.md and film them: 4 minutes
 	@$(BIN)/python benchmarks/gallery.py
 	@$(BIN)/python -m tests.reference_pages
+
+trained: .venv/.installed-dev ## train the agents of plugins/a3c-zoo-trained anew: 2 minutes
+	@$(BIN)/python plugins/a3c-zoo-trained/train.py
 
 fuzz: .venv/.installed-dev ## commands with arguments and files of all kinds, each of which must end in order: 5 minutes
 	@$(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) --cases $(or $(CASES),2500) --minutes $(or $(MINUTES),15)

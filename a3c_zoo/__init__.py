@@ -25,6 +25,7 @@ from a3c_zoo.plugins.entries import (
     HyperparamEntry,
     NetworkEntry,
     OptimizerEntry,
+    TrainedEntry,
 )
 from a3c_zoo.plugins.hookspecs import hookimpl
 from a3c_zoo.plugins.variants import variant_of
@@ -45,6 +46,7 @@ __all__ = [
     "HyperparamEntry",
     "NetworkEntry",
     "OptimizerEntry",
+    "TrainedEntry",
     "ZooError",
     "__version__",
     "compare",

@@ -98,14 +98,16 @@ def test_the_networks_train(network: str, keys: str, zoo: Any, tmp_path: Path) -
     assert bool(kept) == (network == "frozen-wide")
 
 
-def test_the_optimizer_the_set_and_the_command(zoo: Any) -> None:
+def test_the_optimizer_the_set_the_command_and_the_trained_agent(zoo: Any) -> None:
     assert "cartpole/frozen.yml:" in zoo("show hyperparams cartpole --hyperparams frozen")
     told = zoo(
         "train cartpole --hyperparams frozen --steps 300 --name tried --serial --quiet",
         "train cartpole -o optimizer.name=frozen-momentum -o momentum=0.8 --steps 300 --serial --quiet",
         "frozen tried",
+        "evaluate cartpole --episodes 2 --runs-dir none",
     )
-    assert told.splitlines()[-1].startswith("action ")
+    assert "\naction " in told
+    assert told.splitlines()[-1].startswith("played   2 episodes")
 
 
 def test_the_run_hooks_are_called(zoo: Any, tmp_path: Path) -> None:

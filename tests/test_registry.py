@@ -19,6 +19,7 @@ from a3c_zoo import (
     HyperparamEntry,
     NetworkEntry,
     OptimizerEntry,
+    TrainedEntry,
 )
 from a3c_zoo.errors import PluginError, UnknownNameError
 from a3c_zoo.plugins.entries import Entry
@@ -163,6 +164,7 @@ def test_unknown_name_mentions_faulty_plugins() -> None:
         (OptimizerEntry("sgd", "m:f"), OptimizerEntry("sgd", "m:g"), "optimizer 'sgd'"),
         (HyperparamEntry("sets"), HyperparamEntry("sets"), "hyperparameter package 'sets'"),
         (HookEntry("stop", "m:f"), HookEntry("stop", "m:g"), "run hook 'stop'"),
+        (TrainedEntry("best", "e", "a", "p"), TrainedEntry("best", "f", "b", "q"), "trained agent 'best'"),
         (CommandEntry("go", "m:f"), CommandEntry("go", "m:f"), "command 'go'"),
     ],
 )

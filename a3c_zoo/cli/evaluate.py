@@ -29,7 +29,7 @@ from a3c_zoo.records import score
 def command(run: str, episodes: int, deterministic: bool, as_json: bool, **options: Any) -> None:
     """Play episodes with a trained agent, on seeds that it was not trained on.
 
-    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run.
+    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
     """
     from a3c_zoo.runs import api
 

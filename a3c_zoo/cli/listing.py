@@ -27,7 +27,7 @@ from a3c_zoo.records import Reason
 
 Row = Mapping[str, Any]
 
-WHAT = ("envs", "agents", "baselines", "networks", "optimizers", "hooks", "hyperparams", "plugins", "runs")
+WHAT = ("envs", "agents", "baselines", "networks", "optimizers", "hooks", "hyperparams", "trained", "plugins", "runs")
 PLUGIN_FIELDS = ("name", "version", "distribution", "hooks", "import_ms", "status", "fault")
 RUN_FIELDS = ("name", "env", "agent", "seed", "status", "steps", "mean_return_100", "solved", "started")
 
@@ -68,6 +68,10 @@ def _rows(what: str, registry: Registry) -> Sequence[Row]:
                 {"env": each.env, "set": each.name, "package": each.package, "plugin": each.plugin}
                 for each in list_sets(registry)
             ]
+        case "trained":
+            from a3c_zoo.runs.trained import row_of
+
+            return [_row(registry, each, **row_of(registry, each)) for each in registry.trained.values()]
     infos = (asdict(info) | {"import_ms": round(info.import_s * 1000, 1)} for info in registry.plugins)
     return [{field: info[field] for field in PLUGIN_FIELDS} for info in infos]
 
@@ -138,7 +142,7 @@ def _parse_time(text: str) -> datetime:
 @click.option("--solved/--unsolved", default=None, help="Runs that solved their environment, or ended unsolved.")
 @click.option("--since", type=_parse_time, metavar="2h|7d|DATE", help="Runs that started after this time.")
 def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filters: Any) -> None:
-    """List envs, agents, baselines, networks, optimizers, hooks, hyperparams, plugins or runs.
+    """List envs, agents, baselines, networks, optimizers, hooks, hyperparams, trained agents, plugins or runs.
 
     The options from --env to --since select runs.
     """

@@ -33,7 +33,7 @@ from a3c_zoo.cli.common import INTERRUPTED, MOST_EPISODES, playing_options, runs
 def command(run: str, window: bool, terminal: bool, video: Path | None, fps: float | None, **options: Any) -> int:
     """Watch a trained agent, on seeds that it was not trained on.
 
-    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run.
+    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
     Ctrl-C, or closing the window, ends it; a video then holds what was played until there.
     """
     from a3c_zoo.cli.screens import ClosedError, open_screens

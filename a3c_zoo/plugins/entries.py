@@ -201,6 +201,23 @@ class HookEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainedEntry:
+    """A trained agent, in a folder that `python -m a3c_zoo_trained.save RUN FOLDER` has written.
+
+    Attributes:
+        name: its own name, and that of its folder in `package`. description: one line for listings.
+        env, agent: names of the environment and the agent.
+    """
+
+    name: str
+    env: str
+    agent: str
+    package: str
+    description: str = ""
+    revision: int = ENTRY_REVISION
+
+
+@dataclass(frozen=True, slots=True)
 class CommandEntry:
     """A sub-command of `a3c-zoo`; its module is imported only when the command runs.
 
@@ -216,8 +233,9 @@ class CommandEntry:
     revision: int = ENTRY_REVISION
 
 
+_Part = EnvEntry | EnvFamily | AgentEntry | NetworkEntry | OptimizerEntry
 #: Anything a plugin can offer.
-Entry = EnvEntry | EnvFamily | AgentEntry | NetworkEntry | OptimizerEntry | HyperparamEntry | HookEntry | CommandEntry
+Entry = _Part | HyperparamEntry | HookEntry | TrainedEntry | CommandEntry
 
 
 def load_object(path: str) -> Any:

@@ -62,6 +62,11 @@ def zoo_hooks() -> Iterable[entries.HookEntry]:  # type: ignore[empty-body]
 
 
 @_hookspec
+def zoo_trained() -> Iterable[entries.TrainedEntry]:  # type: ignore[empty-body]
+    """Offers trained agents, which `play`, `evaluate` and `load_agent` find by the name of their environment."""
+
+
+@_hookspec
 def zoo_commands() -> Iterable[entries.CommandEntry]:  # type: ignore[empty-body]
     """Offers sub-commands of `a3c-zoo`."""
 

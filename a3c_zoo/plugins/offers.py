@@ -36,6 +36,7 @@ KINDS: dict[type[Entry], Kind] = {
     entries.OptimizerEntry: Kind("zoo_optimizers", "optimizer"),
     HyperparamEntry: Kind("zoo_hyperparams", "hyperparameter package", name_field="package"),
     entries.HookEntry: Kind("zoo_hooks", "run hook"),
+    entries.TrainedEntry: Kind("zoo_trained", "trained agent"),
     entries.CommandEntry: Kind("zoo_commands", "command"),
 }
 

@@ -38,7 +38,7 @@ class Registry:
         agents: agents and baselines by name; `entry.kind` tells them apart.
         networks, optimizers, commands: entries by name.
         hyperparams: packages of hyperparameter sets by package name.
-        hooks: run hooks that a run chooses, by name.
+        hooks: run hooks that a run chooses, by name. trained: trained agents by their own name.
         plugins: every plugin that was found, with its final status.
     """
 
@@ -59,6 +59,7 @@ class Registry:
         self.optimizers = self._by_name(OptimizerEntry)
         self.hyperparams = self._by_name(entries.HyperparamEntry)
         self.hooks = self._by_name(entries.HookEntry)
+        self.trained = self._by_name(entries.TrainedEntry)
         self.commands = self._by_name(entries.CommandEntry)
         self.plugins: tuple[PluginInfo, ...] = tuple(found)
 

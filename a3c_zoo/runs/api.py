@@ -12,11 +12,10 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
 from a3c_zoo.records import Evaluation, Outcome, Policy
-from a3c_zoo.runs.checkpoints import load_policy_state
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
-from a3c_zoo.runs.named import find_policy
 from a3c_zoo.runs.setup import Observer, RunSetup, SilentObserver
 from a3c_zoo.runs.train import train_new, train_on
+from a3c_zoo.runs.trained import find_policy, policy_state
 from a3c_zoo.seeds import USER_EVALUATIONS
 
 if TYPE_CHECKING:
@@ -155,21 +154,21 @@ def load_agent(
     """Loads a trained policy, to act with: `load_agent(run).predict(observation)`.
 
     Args:
-        run: a run directory, or the name of one within `runs_dir`. Or an environment's name: its newest solved run;
-            stderr says which.
-        agent: of an environment only runs of this agent.
+        run: a run directory, or the name of one within `runs_dir`. Or an environment's name: its newest solved run,
+            else a trained agent that a plugin offers, which has a name of its own, too. stderr says which.
+        agent: of an environment only policies of this agent.
         env: what was given to `train`, if it was no name and another program trained the run.
         checkpoint: "final" for the newest, "best" for the evaluator's best, or the number of steps of another.
         trust: as in `train`.
 
     Raises:
-        ZooError: there is no such run or checkpoint, or it is damaged.
+        ZooError: there is no such run, trained agent or checkpoint, or it is damaged.
     """
     _name_of(env)
-    return _load(find_policy(run, agent, Path(runs_dir), trust), checkpoint)[0]
+    return load_from(find_policy(run, agent, Path(runs_dir), trust), checkpoint)[0]
 
 
-def _load(
+def load_from(
     directory: RunDirectory, checkpoint: str = "final", episodes: int = 1, seed: int | None = None
 ) -> tuple[Policy, EpisodesToPlay]:
     """Loads a policy, and says which episodes it plays; arguments as in `evaluate`."""
@@ -177,7 +176,7 @@ def _load(
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
     from a3c_zoo.runs.evaluation import EpisodesToPlay, load_policy  # imports torch: a wrong name is known before
 
-    config, agent_state = setup.config, load_policy_state(directory, checkpoint).agent
+    config, agent_state = setup.config, policy_state(directory, checkpoint).agent
     policy = load_policy(setup.agent.load, setup.entry, setup.network, config, agent_state)
     seed, num_envs = config.run.seed if seed is None else seed, config.run.evaluation_envs
     return policy, EpisodesToPlay(setup.entry, config.env, episodes, seed, USER_EVALUATIONS, num_envs)
@@ -202,7 +201,7 @@ def evaluate(
         seed: of the episodes; by default the run's, on a branch of its own.
         on_step: called with the number of episodes played so far.
     """
-    policy, to_play = _load(find_policy(run, agent, Path(runs_dir), trust), checkpoint, episodes, seed)
+    policy, to_play = load_from(find_policy(run, agent, Path(runs_dir), trust), checkpoint, episodes, seed)
     from a3c_zoo.runs.evaluation import evaluate_policy
 
     return evaluate_policy(policy, to_play, deterministic, on_step).evaluation()
@@ -228,7 +227,7 @@ def play(
     Raises:
         ZooError: the environment cannot be drawn.
     """
-    loaded = _load(find_policy(run, agent, Path(runs_dir), trust), checkpoint, episodes, seed)
+    loaded = load_from(find_policy(run, agent, Path(runs_dir), trust), checkpoint, episodes, seed)
     from a3c_zoo.runs.evaluation import play_scenes
 
     return play_scenes(*loaded, deterministic)

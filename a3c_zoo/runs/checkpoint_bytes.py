@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import json
 import os
 import pickle
 import pickletools
@@ -21,13 +22,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.files import MAX_CHECKPOINT, open_file
+from a3c_zoo.files import MAX_CHECKPOINT, MAX_TABLE, open_file, read_bytes
 from a3c_zoo.hardware import available_memory
 from a3c_zoo.saved_state import tensors_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+#: The one file with numbers in a trained agent's folder. Names of tensors: each parameter's begins with `PART`.
+PARAMETERS, PART, STATISTICS = "parameters.safetensors", "parameters.", "observation statistics"
 _MARK = b"sha256:"
 _DIGEST_SIZE = 64
 #: What torch's pickles of tensors, numbers, strings, bytes, lists, dictionaries and sets name, beside the types of
@@ -94,6 +97,8 @@ def read_content(path: Path) -> tuple[Any, bool]:
     """
     import torch
 
+    if path.name == PARAMETERS:
+        return read_parameters(path), True
     with open_file(path, limit=MAX_CHECKPOINT) as file:
         size = os.fstat(file.fileno()).st_size
         if 2 * size > (free := available_memory()):  # the bytes, and the tensors that are made of them
@@ -110,6 +115,25 @@ def read_content(path: Path) -> tuple[Any, bool]:
         raise ValueError("its pickle holds more than tensors, numbers, strings, lists and dictionaries") from None
     _check_tensors(content, len(data))
     return content, has_digest
+
+
+def read_parameters(path: Path) -> dict[str, Any]:
+    """What a checkpoint holds for acting, from the file of a trained agent: tensors by name, and JSON as metadata."""
+    import torch
+    from safetensors.torch import load
+
+    data = read_bytes(path, MAX_TABLE)
+    tensors = load(data)
+    told = json.loads(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["a3c_zoo"])
+    parts = {name: tensors.pop(PART + name) for name in told["order"]}
+    model = {
+        "spaces": told["spaces"],
+        "shapes": [[name, list(part.shape)] for name, part in parts.items()],
+        "parameters": torch.cat([part.flatten() for part in parts.values()]),
+        "statistics": tensors.pop(STATISTICS, None),
+        "buffers": tensors,
+    }
+    return {"format": told["format"], "agent": {"model": model}, "session": told["session"]}
 
 
 def may_be_whole(error: Exception) -> bool:

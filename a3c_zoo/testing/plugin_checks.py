@@ -23,13 +23,16 @@ from a3c_zoo.plugins.entries import (
     HookEntry,
     HyperparamEntry,
     OptimizerEntry,
+    TrainedEntry,
     load_object,
 )
 from a3c_zoo.plugins.loading import PluginInfo
 from a3c_zoo.plugins.offers import kind_of, name_of
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.plugins.sources import RUN_HOOKS
+from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.runs.trained import directory_of
 from a3c_zoo.testing.conformance import check_entry
 from a3c_zoo.testing.findings import Findings
 
@@ -142,6 +145,8 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
             load_object(entry.resolve)
         case OptimizerEntry():
             check_entry(entry, "zoo_optimizers", OptimizerConfig, findings, factory=entry.factory)
+        case TrainedEntry():
+            load_from(directory_of(registry, entry))
         case HookEntry():
             model = check_entry(entry, "zoo_hooks", HookConfig, findings, hooks=entry.hooks)
             try:

@@ -1,0 +1,85 @@
+"""What a name means to `play`, `evaluate` and `load_agent`, and trained agents, which plugins offer.
+
+A trained agent's folder is a run directory of four files: `config.yml`, `meta.json`, `outcome.json` with an evaluation,
+and `parameters.safetensors` in place of checkpoints, whose digest is in `meta.json`. So one reader checks both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from a3c_zoo.errors import RunDirectoryError, ZooError, one_line, printable
+from a3c_zoo.files import MAX_TABLE, read_bytes
+from a3c_zoo.plugins.entries import TrainedEntry
+from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.runs.checkpoint_bytes import PARAMETERS
+from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, PolicyState, load_policy_state, read_policy
+from a3c_zoo.runs.directory import RunDirectory, find_run, list_runs
+
+
+def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool) -> RunDirectory:
+    """What a name means: a run; else the newest solved run of an environment; else a trained agent, as stderr says.
+
+    agent: of an environment only policies of this agent. Raises ZooError if there is none, with the cure.
+    """
+    registry = get_registry()
+    with suppress(RunDirectoryError):
+        run = find_run(name, runs_dir, trust)
+        if agent is None:
+            return run
+        raise ZooError(f"'{name}' is a run, which has one agent: leave out --agent")
+    solved = [run for run in list_runs(runs_dir) if run.solved and run.env == name and agent in (None, run.agent)]
+    offered = [each for each in registry.trained.values() if name in (each.env, each.name)]
+    chosen = [each for each in offered if agent in (None, each.agent)]
+    if solved:
+        found, told = find_run(solved[-1].path, runs_dir, trust), f"{solved[-1].path}, the newest run that solved it"
+    elif chosen:
+        found, told = directory_of(registry, chosen[0]), f"trained agent '{chosen[0].name}'"
+        told += f" of {registry.owner(chosen[0])}{''.join(f'; or name {each.name}' for each in chosen[1:])}"
+    elif offered or name in registry.envs or str(name).partition(":")[0] in registry.families:
+        none = f"no run in {runs_dir} has solved '{name}', and no plugin offers an agent trained on it"
+        by = f", by --agent {agent}" if agent else ""
+        raise ZooError(f"{none}{by}: a3c-zoo train {name}. Or name one: a3c-zoo list runs, a3c-zoo list trained")
+    else:
+        return find_run(name, runs_dir, trust)  # it raises, and says what is near
+    print(printable(f"{name}: {told}"), file=sys.stderr)
+    return found
+
+
+def directory_of(registry: Registry, entry: TrainedEntry) -> RunDirectory:
+    """The folder that an entry names. Raises RunDirectoryError if it is not there, or of another agent."""
+    try:
+        found = RunDirectory(Path(str(resources.files(entry.package) / entry.name)), is_trusted=True)
+    except Exception as error:  # of the package's own import
+        raise RunDirectoryError(f"package '{entry.package}' cannot be found: {one_line(error)}") from error
+    meta = found.meta()
+    if (meta["env"], meta["agent"]) != (entry.env, entry.agent):
+        raise RunDirectoryError(f"{found.meta_file} is of {meta['agent']} on {meta['env']}, not as '{entry.name}' says")
+    return found
+
+
+def policy_state(directory: RunDirectory, which: str = FINAL) -> Checkpoint[PolicyState]:
+    """As `load_policy_state`, also of a trained agent's folder."""
+    path = directory.path / PARAMETERS
+    if which != FINAL or not os.path.lexists(path):
+        return load_policy_state(directory, which)
+    saved = read_policy(path)
+    if hashlib.sha256(read_bytes(path, MAX_TABLE)).hexdigest() != directory.meta().get("sha256"):
+        raise RunDirectoryError(f"{path} is not the file that meta.json was written with (SHA-256)")
+    return saved
+
+
+def row_of(registry: Registry, entry: TrainedEntry) -> dict[str, Any]:
+    """A trained agent for listings. If its figures cannot be read, `fault` says why."""
+    try:
+        fault, outcome = None, directory_of(registry, entry).outcome()
+    except RunDirectoryError as error:
+        fault, outcome = str(error), None
+    figures = {name: getattr(outcome and outcome.evaluation, name, None) for name in ("mean_return", "std_return")}
+    return {"name": entry.name, "env": entry.env, "agent": entry.agent, **figures, "fault": fault}

@@ -1,0 +1,87 @@
+"""Writes a trained agent's folder from a run: `python -m a3c_zoo_trained.save RUN FOLDER`.
+
+The folder gets the parameters of the newest checkpoint, `config.yml`, `meta.json` with the digest of the parameters,
+and `outcome.json` with an evaluation of 100 episodes. There is no optimizer and no pickle in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from a3c_zoo import ZooError
+from a3c_zoo.files import MAX_TEXT, read_bytes
+from a3c_zoo.runs.api import evaluate
+from a3c_zoo.runs.checkpoint_bytes import PARAMETERS, PART, STATISTICS
+from a3c_zoo.runs.checkpoints import CHECKPOINT_FORMAT, load_policy_state
+from a3c_zoo.runs.directory import RunDirectory, find_run, write_atomically
+from a3c_zoo.saved_state import to_plain
+
+
+def save(run: str | Path, folder: Path, episodes: int = 100) -> None:
+    """Writes a run's policy as the folder of a trained agent, which is called like the folder and must be new.
+
+    Args:
+        run: a run directory, or the name of one within `runs`.
+        episodes: how many are played for `outcome.json`, as `a3c-zoo evaluate` plays them.
+
+    Raises:
+        ZooError: there is no such run, it has not ended, or its agent keeps no model as the zoo's own agents do.
+        OSError: the folder exists already.
+    """
+    directory = find_run(run)
+    if (outcome := directory.outcome()) is None:
+        raise ZooError(f"run {directory.path} has not ended; go on with it: a3c-zoo train --resume {directory.path}")
+    saved = load_policy_state(directory)
+    session = to_plain(replace(saved.state, run=None))
+    data = parameters_to_bytes({"format": CHECKPOINT_FORMAT, "agent": saved.agent, "session": session})
+    played = evaluate(directory.path, episodes=episodes)
+    meta = directory.meta()
+    meta["command"] = ["a3c-zoo", *meta["command"][1:]]
+    meta["sha256"] = hashlib.sha256(data).hexdigest()
+    folder.mkdir(parents=True)
+    write_atomically(folder / PARAMETERS, data)
+    write_atomically(folder / "config.yml", read_bytes(directory.config_file, MAX_TEXT))
+    write_atomically(folder / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
+    RunDirectory(folder).write_outcome(replace(outcome, evaluation=played))
+
+
+def parameters_to_bytes(content: Mapping[str, Any]) -> bytes:
+    """The file that `a3c_zoo.runs.checkpoint_bytes.read_parameters` reads, from what a checkpoint holds.
+
+    Raises:
+        ZooError: the agent keeps no model as the zoo's own agents do.
+    """
+    from safetensors.torch import save as to_safetensors
+
+    try:
+        model = content["agent"]["model"]
+        names, shapes = zip(*model["shapes"], strict=True)
+        parts = model["parameters"].split([prod(shape) for shape in shapes])
+        tensors = {PART + name: part.reshape(shape) for name, part, shape in zip(names, parts, shapes, strict=True)}
+        tensors |= {name: buffer.contiguous() for name, buffer in model["buffers"].items()}
+        tensors |= {} if model["statistics"] is None else {STATISTICS: model["statistics"].contiguous()}
+        told = {"format": content["format"], "order": names, "spaces": model["spaces"], "session": content["session"]}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ZooError("only agents that keep a model as the zoo's own agents do can be saved") from None
+    return to_safetensors(tensors, {"a3c_zoo": json.dumps(told)})
+
+
+def main() -> None:
+    """Saves the run that the command line names."""
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m a3c_zoo_trained.save RUN FOLDER")
+    try:
+        save(sys.argv[1], Path(sys.argv[2]))
+    except (ZooError, OSError) as error:
+        sys.exit(f"Error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What the distribution offers to a3c-zoo, and that its agents do what their folders say."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from a3c_zoo import TrainedEntry
+from a3c_zoo.runs.api import evaluate
+
+import a3c_zoo_trained
+from a3c_zoo_trained import zoo_trained
+
+HERE = Path(__file__).parents[1]
+FOLDER = Path(a3c_zoo_trained.__file__).parent
+TRAIN = runpy.run_path(str(HERE / "train.py"))
+FILES = {"config.yml", "meta.json", "outcome.json", "parameters.safetensors"}
+
+
+def card(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = TRAIN["cards"]()[name]
+    return found
+
+
+def test_the_entry_point_names_the_plugin() -> None:
+    project = tomllib.loads((HERE / "pyproject.toml").read_text())["project"]
+    points = project["entry-points"]["a3c_zoo"]
+    assert [import_module(module).zoo_trained() for module in points.values()] == [zoo_trained()]
+
+
+def test_each_entry_has_a_folder_without_optimizer_and_pickle() -> None:
+    assert [entry.name for entry in zoo_trained()] == [*TRAIN["TRAININGS"]]
+    for entry in zoo_trained():
+        assert {path.name for path in (FOLDER / entry.name).iterdir()} == FILES
+        size = int.from_bytes((FOLDER / entry.name / "parameters.safetensors").read_bytes()[:8], "little")
+        header = json.loads((FOLDER / entry.name / "parameters.safetensors").read_bytes()[8 : 8 + size])
+        kinds = {name.partition(".")[0] for name in header}
+        assert {"__metadata__", "parameters"} <= kinds <= {"__metadata__", "parameters", "observation statistics"}
+    assert sum(path.stat().st_size for path in FOLDER.rglob("*.safetensors")) < 1_000_000
+
+
+def test_the_folders_are_those_of_the_program() -> None:
+    for name, arguments in TRAIN["TRAININGS"].items():
+        assert card(name)["command"] == ["a3c-zoo", *arguments, "--name", name, "--quiet"]
+        assert card(name)["evaluation"]["episodes"] == 100
+        assert card(name)["solved"]
+    assert TRAIN["generated"]() == TRAIN["table"]()
+
+
+def test_listing_imports_nothing_heavy() -> None:
+    program = "import sys, a3c_zoo_trained; print(*{'numpy', 'gymnasium', 'torch', 'safetensors'} & sys.modules.keys())"
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ)
+    assert result.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [pytest.param(each, id=each.name, marks=[pytest.mark.slow] * (each.env != "cartpole")) for each in zoo_trained()],
+)
+def test_they_play_as_their_figures_say(entry: TrainedEntry) -> None:
+    """On another processor single actions may differ: the mean stays within four standard errors, or a hundredth."""
+    told, played = card(entry.name)["evaluation"], evaluate(FOLDER / entry.name, episodes=100)
+    allowed = max(0.4 * told["std_return"], 0.01 * abs(told["mean_return"]))
+    assert played.mean_return == pytest.approx(told["mean_return"], abs=allowed)

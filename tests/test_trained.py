@@ -1,0 +1,289 @@
+"""What a name means to `play`, `evaluate` and `load_agent`; trained agents, their files, and files that are none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import a3c_zoo_trained
+import numpy as np
+import pytest
+import torch
+from a3c_zoo_trained.save import save as save_trained
+from safetensors.torch import load, save
+
+import a3c_zoo
+from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.trained import directory_of, find_policy, policy_state
+from a3c_zoo.testing import plugin_distribution
+from tests.toys_runs import checkpoint, command_line
+
+AGENTS = Path(a3c_zoo_trained.__file__).parent
+PARAMETERS = "parameters.safetensors"
+
+
+@pytest.fixture
+def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The distribution a3c-zoo-trained is installed."""
+    folder = plugin_distribution(tmp_path / "site", "zoo-trained", "from a3c_zoo_trained import zoo_trained\n")
+    monkeypatch.syspath_prepend(folder)
+    get_registry.cache_clear()
+    yield
+    get_registry.cache_clear()
+
+
+def change(path: Path, **values: Any) -> None:
+    """Replaces values in a JSON file."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def make_run(path: Path, started: str, solved: bool = True, of: str = "cartpole-a3c") -> Path:
+    """A run without checkpoints: a trained agent's folder is one."""
+    shutil.copytree(AGENTS / of, path)
+    change(path / "meta.json", started=started)
+    change(path / "outcome.json", solved=solved)
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs"
+    make_run(folder / "older", "2026-01-01T10:00:00+0000")
+    make_run(folder / "newer", "2026-01-01T11:00:00+0000")
+    make_run(folder / "unsolved", "2026-01-01T12:00:00+0000", solved=False)
+    make_run(folder / "textbook", "2026-01-01T09:00:00+0000", of="cartpole-nstep")
+    return folder
+
+
+def found(name: str, runs: Path, agent: str | None = None) -> Path:
+    return find_policy(name, agent, runs, trust=False).path
+
+
+def test_an_environment_means_its_newest_solved_run(
+    runs: Path, offered: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert found("cartpole", runs) == runs / "newer"
+    assert capsys.readouterr().err == f"cartpole: {runs / 'newer'}, the newest run that solved it\n"
+    assert found("cartpole", runs, "nstep") == runs / "textbook"
+
+
+def test_a_run_goes_before_an_environment(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(runs / "cartpole", "2026-01-01T08:00:00+0000", solved=False)
+    assert found("cartpole", runs) == runs / "cartpole"
+    assert capsys.readouterr().err == ""
+    with pytest.raises(ZooError, match="'cartpole' is a run, which has one agent: leave out --agent"):
+        found("cartpole", runs, "a3c")
+
+
+def test_without_a_solved_run_a_plugin_offers_one(
+    offered: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "none" / "unsolved", "2026-01-01T12:00:00+0000", solved=False)
+    assert found("cartpole", tmp_path / "none") == AGENTS / "cartpole-a3c"
+    plugin = "plugin 'zoo-trained' (zoo-trained 1.0)"
+    others = "; or name cartpole-nstep; or name cartpole-lstm"
+    assert capsys.readouterr().err == f"cartpole: trained agent 'cartpole-a3c' of {plugin}{others}\n"
+    assert found("cartpole", tmp_path, "nstep") == AGENTS / "cartpole-nstep"
+    assert found("cartpole-lstm", tmp_path) == AGENTS / "cartpole-lstm"
+    assert found("gym:Acrobot-v1", tmp_path) == AGENTS / "acrobot-a3c"
+
+
+@pytest.mark.parametrize(
+    ("name", "agent", "message"),
+    [
+        (
+            "pong",
+            None,
+            "no run in {} has solved 'pong', and no plugin offers an agent trained on it: a3c-zoo train pong",
+        ),
+        ("cartpole", "a3c-grad", "has solved 'cartpole', and no plugin .* trained on it, by --agent a3c-grad: a3c-zoo"),
+        ("gym:Nothing-v0", None, "no run in {} has solved 'gym:Nothing-v0'"),
+        ("cartpool", None, "no run 'cartpool' here or in {}"),
+    ],
+)
+def test_a_name_without_run_and_agent(
+    name: str, agent: str | None, message: str, offered: None, tmp_path: Path
+) -> None:
+    with pytest.raises(ZooError, match=message.format(tmp_path)) as raised:
+        found(name, tmp_path, agent)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_command_line_says_which(offered: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line("evaluate", "cartpole", "--episodes", 2, "--runs-dir", tmp_path, "--json") == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["mean_return"] == 500
+    assert captured.err.startswith("cartpole: trained agent 'cartpole-a3c' of plugin ")
+    assert command_line("evaluate", "pong", "--runs-dir", tmp_path) == 2
+    assert command_line("evaluate", "cartpole", "--runs-dir", tmp_path, "--checkpoint", "best") == 2
+    assert "run cartpole-a3c has no checkpoint" in capsys.readouterr().err
+
+
+def test_list_trained(offered: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line("list", "trained", "--json") == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert [*rows] == ["cartpole-a3c", "cartpole-nstep", "cartpole-lstm", "acrobot-a3c"]
+    told = json.loads((AGENTS / "acrobot-a3c" / "outcome.json").read_text())["evaluation"]
+    row = rows["acrobot-a3c"]
+    assert (row["env"], row["agent"], row["plugin"], row["fault"]) == ("gym:Acrobot-v1", "a3c", "zoo-trained", None)
+    assert (row["mean_return"], row["std_return"]) == (told["mean_return"], told["std_return"])
+
+
+# Files
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run with an LSTM and observation statistics, and the folder that was saved from it."""
+    folder, overrides = tmp_path_factory.mktemp("trained"), {"network.hidden_sizes": [8], "network.recurrent_size": 8}
+    options: dict[str, Any] = {"hyperparams": "a3c-lstm", "overrides": overrides, "serial": True}
+    run = a3c_zoo.train("cartpole", steps=600, seed=2, runs_dir=folder, name="run", **options).run
+    save_trained(run, folder / "agent", episodes=3)
+    return run, folder / "agent"
+
+
+def test_what_is_saved_is_what_was_trained(trained: tuple[Path, Path]) -> None:
+    run, folder = trained
+    kept, read = checkpoint(run)["agent"]["model"], policy_state(find_policy(folder, None, folder, trust=False)).agent
+    assert read.keys() == {"model"}
+    read = read["model"]
+    assert torch.equal(read["parameters"], kept["parameters"])
+    assert torch.equal(read["statistics"], kept["statistics"])
+    assert read["shapes"] == [list(pair) for pair in kept["shapes"]]
+    assert read["buffers"].keys() == kept["buffers"].keys()
+    batch = np.random.default_rng(1).normal(size=(5, 2)).astype(np.float32)
+    ours, theirs = (a3c_zoo.load_agent(each).predict(batch)[0].tolist() for each in (run, folder))
+    assert ours == theirs
+    names = {name for name in load((folder / PARAMETERS).read_bytes()) if name.startswith("parameters.")}
+    assert {name.removeprefix("parameters.") for name, _ in kept["shapes"]} == {name[11:] for name in names}
+
+
+def test_only_models_are_saved(tmp_path: Path) -> None:
+    run = a3c_zoo.train("cartpole", agent="random", steps=10, runs_dir=tmp_path, name="run").run
+    with pytest.raises(ZooError, match="only agents that keep a model as the zoo's own agents do can be saved"):
+        save_trained(run, tmp_path / "agent")
+    assert not (tmp_path / "agent").exists()
+
+
+Tensors = dict[str, torch.Tensor]
+
+
+def rewritten(folder: Path, edit: Callable[[Tensors], object], **told: Any) -> None:
+    """Changes tensors and metadata of a trained agent's file, and its digest, as its maker could."""
+    data = (folder / PARAMETERS).read_bytes()
+    tensors, header = load(data), json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
+    edit(tensors)
+    known = json.loads(header["__metadata__"]["a3c_zoo"]) | told
+    write(folder, save(tensors, {"a3c_zoo": json.dumps(known)}))
+
+
+def write(folder: Path, data: bytes) -> None:
+    (folder / PARAMETERS).write_bytes(data)
+    change(folder / "meta.json", sha256=hashlib.sha256(data).hexdigest())
+
+
+def first(tensors: Mapping[str, torch.Tensor]) -> str:
+    return min(name for name in tensors if name.startswith("parameters."))
+
+
+def link(folder: Path) -> None:
+    (folder / PARAMETERS).rename(folder / "elsewhere")
+    (folder / PARAMETERS).symlink_to(folder / "elsewhere")
+
+
+def fifo(folder: Path) -> None:
+    (folder / PARAMETERS).unlink()
+    os.mkfifo(folder / PARAMETERS)
+
+
+def flip(folder: Path) -> None:
+    data = bytearray((folder / PARAMETERS).read_bytes())
+    data[-1] ^= 1
+    (folder / PARAMETERS).write_bytes(data)
+
+
+HARM: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a changed byte": (flip, r"is not the file that meta\.json was written with \(SHA-256\)"),
+    "a shorter file": (lambda folder: write(folder, (folder / PARAMETERS).read_bytes()[:-100]), "cannot be read: "),
+    "no file": (lambda folder: (folder / PARAMETERS).unlink(), "has no checkpoint"),
+    "a pickle": (lambda folder: write(folder, b"\x80\x04K\x01."), "cannot be read: "),
+    "a huge header": (lambda folder: write(folder, struct.pack("<Q", 1 << 60) + b"{}"), "cannot be read: "),
+    "a link": (link, "links are not followed"),
+    "a FIFO": (fifo, "it is no regular file"),
+    "no numbers": (lambda folder: rewritten(folder, lambda t: t[first(t)].fill_(np.nan)), "not finite"),
+    "another shape": (
+        lambda folder: rewritten(folder, lambda t: t.update({first(t): torch.zeros(3)})),
+        "of another network",
+    ),
+    "another dtype": (
+        lambda folder: rewritten(folder, lambda t: t.update({name: t[name].double() for name in t})),
+        "float64",
+    ),
+    "too few": (lambda folder: rewritten(folder, lambda t: t.pop(first(t))), "cannot be read: "),
+    "too many": (
+        lambda folder: rewritten(folder, lambda t: t.update(more=torch.zeros(1))),
+        "its buffers are more there",
+    ),
+    "no order": (lambda folder: rewritten(folder, lambda t: None, order=7), "cannot be read: "),
+    "no spaces": (lambda folder: rewritten(folder, lambda t: None, spaces={"action": 1}), "spaces cannot be read"),
+    "no session": (lambda folder: rewritten(folder, lambda t: None, session=[]), "it has no session"),
+    "another format": (lambda folder: rewritten(folder, lambda t: None, format=99), "has format 99"),
+}
+
+
+@pytest.mark.parametrize("what", HARM)
+def test_a_file_that_is_none(what: str, trained: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(trained[1], tmp_path / "agent"))
+    harm, message = HARM[what]
+    harm(folder)
+    with pytest.raises(ZooError, match=message) as raised:
+        a3c_zoo.load_agent(folder)
+    assert "\n" not in str(raised.value)
+
+
+OFFER = """
+from a3c_zoo import TrainedEntry, hookimpl
+@hookimpl
+def zoo_trained():
+    return [TrainedEntry("agent", "cartpole", "{}", "{}")]
+"""
+
+
+@pytest.mark.parametrize(
+    ("agent", "package", "fault"),
+    [
+        ("nstep", "my_agents", "meta.json is of a3c on cartpole, not as 'agent' says"),
+        ("a3c", "no_package", "package 'no_package' cannot be found: ModuleNotFoundError"),
+        ("a3c", "json", "agent is no run directory: meta.json cannot be read"),
+    ],
+)
+def test_an_entry_without_its_folder(
+    agent: str,
+    package: str,
+    fault: str,
+    trained: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(trained[1], tmp_path / "my_agents" / "agent")
+    for module in ("my_plugin", "my_agents"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(plugin_distribution(tmp_path / "site", "my-plugin", OFFER.format(agent, package)))
+    get_registry.cache_clear()
+    with pytest.raises(ZooError, match=fault):
+        directory_of(get_registry(), get_registry().trained["agent"])
+    assert command_line("list", "trained") == 0
+    assert fault in capsys.readouterr().out
+    assert command_line("check", "my-plugin") == 1
+    assert fault in capsys.readouterr().out.replace("\n", " ")
+    get_registry.cache_clear()
