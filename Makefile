@@ -20,7 +20,7 @@ train: .venv/.installed ## train CartPole-v1 until it is solved
 
 # pytest comes last, so that its closing line is the last line.
 test: lint ## lint, types, layers and the fast tests
-	@$(BIN)/python -m pytest -q -n 3
+	@$(BIN)/python -m pytest -q -n 4
 
 test-slow: .venv/.installed-dev ## the slow tests
 	@$(BIN)/python -m pytest -q -m slow

@@ -16,12 +16,12 @@ import a3c_zoo_trained
 import numpy as np
 import pytest
 import torch
-from a3c_zoo_trained.save import save as save_trained
 from safetensors.torch import load, save
 
 import a3c_zoo
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.save_trained import save as save_trained
 from a3c_zoo.runs.trained import directory_of, find_policy, policy_state
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import checkpoint, command_line

@@ -33,7 +33,7 @@ from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
-from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_part
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
 from a3c_zoo.saved_state import fitting
 from a3c_zoo.seeds import SEED_NETWORK, seed_for
 
@@ -219,7 +219,7 @@ class Model:
 def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCritic:
     """Builds a network for spaces, with initial parameters."""
     num_logits = spaces.actions.num_logits
-    build = load_part(f"network '{entry.name}'", entry.factory)
+    build = load_factory(f"network '{entry.name}'", entry.factory)
     module: ActorCritic = build(spaces.observations, num_logits, config.network)
     is_gaussian = isinstance(spaces.actions, Gaussian) and not isinstance(spaces.actions, UniformBox)
     return WithDeviations(module, num_logits) if is_gaussian else module

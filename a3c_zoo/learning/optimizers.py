@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.config import OptimizerConfig
-from a3c_zoo.plugins.entries import OptimizerEntry, load_part
+from a3c_zoo.plugins.entries import OptimizerEntry, load_factory
 
 
 class Optimizer(Protocol):
@@ -41,7 +41,7 @@ class Optimizer(Protocol):
 
 def optimizer_class(entry: OptimizerEntry) -> type[Optimizer]:
     """Imports the optimizer of an entry."""
-    return cast("type[Optimizer]", load_part(f"optimizer '{entry.name}'", entry.factory))
+    return cast("type[Optimizer]", load_factory(f"optimizer '{entry.name}'", entry.factory))
 
 
 class Adam:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from a3c_zoo.errors import PluginError, one_line
+from a3c_zoo.errors import PluginError, ZooError, one_line
 
 #: The entry revision that this version understands. It rises when the meaning of a field changes.
 ENTRY_REVISION = 1
@@ -202,7 +202,7 @@ class HookEntry:
 
 @dataclass(frozen=True, slots=True)
 class TrainedEntry:
-    """A trained agent, in a folder that `python -m a3c_zoo_trained.save RUN FOLDER` has written.
+    """A trained agent, in a folder that `python -m a3c_zoo.runs.save_trained RUN FOLDER` has written.
 
     Attributes:
         name: its own name, and that of its folder in `package`. description: one line for listings.
@@ -257,12 +257,19 @@ def load_object(path: str) -> Any:
 
 
 def load_part(title: str, path: str) -> Any:
-    """As `load_object`, for what is called; any failure is a PluginError that begins with `title`."""
+    """As `load_object`; a failure of the plugin is a PluginError that begins with `title`."""
     try:
-        found = load_object(path)
+        return load_object(path)
+    except PluginError as error:
+        raise PluginError(f"{title} cannot be loaded: {error}") from error
+    except ZooError:
+        raise  # it says already what is missing
     except Exception as error:
-        why = str(error) if isinstance(error, PluginError) else one_line(error)
-        raise PluginError(f"{title} cannot be loaded: {why}") from error
-    if not callable(found):
+        raise PluginError(f"{title} cannot be loaded: {one_line(error)}") from error
+
+
+def load_factory(title: str, path: str) -> Any:
+    """As `load_part`, for what is called."""
+    if not callable(found := load_part(title, path)):
         raise PluginError(f"{title} cannot be loaded: '{path}' is not callable")
     return found

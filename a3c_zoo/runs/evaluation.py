@@ -23,7 +23,7 @@ from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.environments import make_vector_env, restore_threads
 from a3c_zoo.learning.model import one_torch_thread
-from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_part
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
 from a3c_zoo.processes.start import environment
 from a3c_zoo.records import Evaluation, Policy
 from a3c_zoo.runs.checkpoints import read_policy
@@ -162,7 +162,7 @@ def load_policy(
         RunDirectoryError: the checkpoint does not fit the run's configuration.
     """
     with torch.random.fork_rng(devices=[]):  # a network draws initial weights before it gets the saved ones
-        factory = load_part("the agent's policy", load)
+        factory = load_factory("the agent's policy", load)
         with loading():
             policy: Policy = factory(entry, network, config, agent_state)
     return policy

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.config.sets import dump_config
 from a3c_zoo.errors import CrewLostError, RunDirectoryError, ZooError, first_line
-from a3c_zoo.plugins.entries import load_part
+from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Outcome, Reason
@@ -137,7 +137,7 @@ def _run_agent(setup: RunSetup, session: Session, stop: StopRequest) -> Outcome:
     detail = ""
     try:
         session.start_hooks()
-        run = load_part(f"agent '{setup.agent.name}'", setup.agent.run)
+        run = load_factory(f"agent '{setup.agent.name}'", setup.agent.run)
         stop.allow_interrupts()
         run(session)
     except KeyboardInterrupt:

@@ -38,7 +38,7 @@ def make(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for module, arguments in (
             ("a3c_zoo", (*TRAININGS[name], "--name", name, "--quiet")),
-            ("a3c_zoo_trained.save", (name, str(Path(folder) / "saved" / name))),
+            ("a3c_zoo.runs.save_trained", (name, str(Path(folder) / "saved" / name))),
         ):
             print("$", shlex.join(["python", "-m", module, *arguments]), flush=True)
             subprocess.run([sys.executable, "-m", module, *arguments], cwd=folder, env=environ, check=True)

@@ -1,4 +1,4 @@
-"""Writes a trained agent's folder from a run: `python -m a3c_zoo_trained.save RUN FOLDER`.
+"""Writes a trained agent's folder from a run: `python -m a3c_zoo.runs.save_trained RUN FOLDER`.
 
 The folder gets the parameters of the newest checkpoint, `config.yml`, `meta.json` with the digest of the parameters,
 and `outcome.json` with an evaluation of 100 episodes. There is no optimizer and no pickle in it.
@@ -15,7 +15,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from a3c_zoo import ZooError
+from a3c_zoo.errors import ZooError
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.runs.api import evaluate
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS, PART, STATISTICS
@@ -76,7 +76,7 @@ def parameters_to_bytes(content: Mapping[str, Any]) -> bytes:
 def main() -> None:
     """Saves the run that the command line names."""
     if len(sys.argv) != 3:
-        sys.exit("usage: python -m a3c_zoo_trained.save RUN FOLDER")
+        sys.exit("usage: python -m a3c_zoo.runs.save_trained RUN FOLDER")
     try:
         save(sys.argv[1], Path(sys.argv[2]))
     except (ZooError, OSError) as error:
