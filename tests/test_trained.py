@@ -127,6 +127,20 @@ def test_the_command_line_says_which(offered: None, tmp_path: Path, capsys: pyte
     assert "run cartpole-a3c has no checkpoint" in capsys.readouterr().err
 
 
+def test_export_takes_an_environment(offered: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    where = ["--out", tmp_path / "x.onnx", "--runs-dir", tmp_path]
+    assert command_line("export", "pong", *where) == 2
+    assert command_line("export", "cartpole", "--agent", "nstep", *where, "--checkpoint", "best") == 2
+    assert command_line("export", "cartpole", "--agent", "nstep", *where) == 0
+    assert "cartpole: trained agent 'cartpole-nstep' of plugin" in capsys.readouterr().err
+    session = runtime.InferenceSession(tmp_path / "x.onnx", providers=["CPUExecutionProvider"])
+    told = json.loads(session.get_modelmeta().custom_metadata_map["a3c_zoo"])
+    outcome = json.loads((AGENTS / "cartpole-nstep" / "outcome.json").read_text())
+    assert (told["run"], told["steps"]) == ("cartpole-nstep", outcome["steps"])
+    assert told["evaluation"] == outcome["evaluation"]
+
+
 def test_list_trained(offered: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line("list", "trained", "--json") == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}

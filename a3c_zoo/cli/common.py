@@ -180,10 +180,15 @@ checkpoint_option: Callable[[_Command], _Command] = click.option(
     help="The newest checkpoint, the evaluator's best one, or the one at STEP.",
 )
 
+#: `--agent` of commands that take an environment's name for a trained agent.
+agent_of_env_option: Callable[[_Command], _Command] = click.option(
+    "--agent", metavar="NAME", shell_complete=complete_agent, help="Agent of ENV, if it has several."
+)
+
 #: Argument and options of commands that play: `run`, `agent`, `deterministic`, `checkpoint` and `seed`.
 playing_options: Callable[[_Command], _Command] = _together(
     click.argument("run", metavar="RUN|ENV", shell_complete=complete_run),
-    click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Agent of ENV, if it has several."),
+    agent_of_env_option,
     click.option(
         "--deterministic/--stochastic", default=False, help="Most probable or sampled actions.  [default: --stochastic]"
     ),

@@ -4,34 +4,38 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import checkpoint_option, complete_run, runs_dir_option, trust_option
+from a3c_zoo.cli.common import agent_of_env_option, checkpoint_option, complete_run, runs_dir_option, trust_option
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import refuse_out
 
 
 @click.command(epilog="Example: a3c-zoo export runs/cartpole-a3c-s1-20260101-120000 --out cartpole.onnx")
-@click.argument("run", shell_complete=complete_run)
+@click.argument("run", metavar="RUN|ENV", shell_complete=complete_run)
 @click.option("--format", "kind", type=click.Choice(["onnx"]), default="onnx", show_default=True, help="The format.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The file to write, .onnx.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the file.")
+@agent_of_env_option
 @checkpoint_option
 @runs_dir_option
 @trust_option
-def command(run: str, kind: str, out: Path, force: bool, checkpoint: str, runs_dir: Path, trust: bool) -> None:
-    """Write the agent of RUN, a run directory or the name of one, as a file that acts without a3c-zoo.
+def command(run: str, kind: str, out: Path, force: bool, checkpoint: str, **options: Any) -> None:
+    """Write a trained agent as a file that acts without a3c-zoo.
+
+    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
 
     Before it is written, the file acts on 1,000 observations of episodes. If an output differs by more than 1e-5, or a
     most probable action is another one, nothing is written and the exit status is 1.
     """
-    from a3c_zoo.runs.directory import find_run
+    from a3c_zoo.runs.trained import find_policy
 
     refuse_out(out, [f".{kind}"], force)
     if missing := [name for name in ("onnxruntime", "onnxscript") if find_spec(name) is None]:
         raise ZooError(f"export needs {' and '.join(missing)}: pip install 'a3c-zoo[onnx]'")
-    directory = find_run(run, runs_dir, trust)
+    directory = find_policy(run, **options)
     from a3c_zoo.runs.export import export  # imports torch: a wrong name is known before
 
     compared = export(directory, out, checkpoint, force)

@@ -8,7 +8,7 @@ import logging
 import warnings
 from collections.abc import Mapping
 from contextlib import closing, redirect_stderr, redirect_stdout
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ from a3c_zoo.learning.actions import Bernoulli, Categorical, Gaussian
 from a3c_zoo.learning.model import ModelPolicy, as_batch, core_state, one_torch_thread
 from a3c_zoo.learning.spaces import Leaf, ObservationSpec
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoints import load_policy_state
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EpisodesToPlay, load_policy, play_episodes
 from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.runs.trained import policy_state
 from a3c_zoo.seeds import USER_EVALUATIONS
 
 #: How many observations the file is compared on, and in how many environments.
@@ -136,16 +136,18 @@ def export(directory: RunDirectory, out: Path, checkpoint: str = "final", force:
         DifferentOutputError: the file would act differently.
     """
     setup = RunSetup.of(registry := get_registry(), directory.config(registry), serial=True)
-    config, saved = setup.config, load_policy_state(directory, checkpoint)
+    config, saved = setup.config, policy_state(directory, checkpoint)
     if config.network and config.network.computes_in != "float32":
         config = replace(config, network=config.network.model_copy(update={"precision": "float32"}))
     policy = load_policy(setup.agent.load, setup.entry, setup.network, config, saved.agent)
     if not isinstance(policy, ModelPolicy) or config.network is None:
         raise ZooError(f"agent '{config.agent_name}' cannot be exported: it acts without a network of a3c-zoo")
+    outcome = directory.outcome()
     to_play = EpisodesToPlay(setup.entry, config.env, OBSERVATIONS, config.run.seed, USER_EVALUATIONS, NUM_ENVS)
     with closing(to_play.make_env()) as env, one_torch_thread():
         told = {
-            **{key: directory.meta()[key] for key in ("env", "agent", "versions")},
+            **{key: directory.meta()[key] for key in ("env", "agent", "seed", "versions")},
+            **{"evaluation": outcome and outcome.evaluation and asdict(outcome.evaluation)},
             **{"network": config.network.name, "run": directory.path.name, "steps": saved.state.steps},
             **{"squash_actions": config.agent.squashes_actions},
             **{"observation_space": str(env.single_observation_space), "action_space": str(env.single_action_space)},

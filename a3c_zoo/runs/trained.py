@@ -1,4 +1,4 @@
-"""What a name means to `play`, `evaluate` and `load_agent`, and trained agents, which plugins offer.
+"""What a name means to `play`, `evaluate`, `export` and `load_agent`, and trained agents, which plugins offer.
 
 A trained agent's folder is a run directory of four files: `config.yml`, `meta.json`, `outcome.json` with an evaluation,
 and `parameters.safetensors` in place of checkpoints, whose digest is in `meta.json`. So one reader checks both.

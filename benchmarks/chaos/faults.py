@@ -17,6 +17,8 @@ from benchmarks.chaos.trial import CHECKPOINT_EVERY_S, WORKER_TIMEOUT_S, DamageE
 
 #: The size of the file system of a trial whose disk is filled.
 DISK_MIB = 64
+#: How long a disk is full at least, in seconds: several checkpoints fall due meanwhile.
+FULL_S = 3.0
 #: Programs that environments have started must be gone after so many seconds.
 PROGRAM_LIMIT_S = 20.0
 #: A checkpoint may come so many seconds late: a standstill, and the writing, on a busy machine.
@@ -45,7 +47,10 @@ def kill_worker(trial: Trial) -> str:
 
 
 def kill_learner(trial: Trial) -> str:
-    kill(trial, trial.named("a3c the learner"))
+    """The run goes on with a new crew. A failed crew leaves a checkpoint, too, which is no sign of training."""
+    before = len(trial.events("restarted"))
+    if kill(trial, trial.named("a3c the learner")):
+        trial.wait(lambda: len(trial.events("restarted")) > before, "nobody saw the learner's end")
     return outcome(trial)
 
 
@@ -121,12 +126,13 @@ def break_environment(fault: str) -> Callable[[Trial], str]:
     """An environment breaks by itself (`environment.broken`)."""
 
     def hurt(trial: Trial) -> str:
-        before = len(trial.events("worker_replaced"))
+        # The one that breaks may be the evaluator's or a worker's.
+        kinds = ("worker_replaced", "evaluator_replaced", "evaluator_failed", "restarted")
+        before = len(trial.events(*kinds))
         (trial.folder / "fault").write_text(fault)
         trial.wait(lambda: not (trial.folder / "fault").exists(), f"no environment took {fault}")
+        (trial.folder / "fault").unlink(missing_ok=True)  # of a run that has ended: the next one must not take it
         if fault != "threads":
-            # The one that broke may be the evaluator's or a worker's.
-            kinds = ("worker_replaced", "evaluator_replaced", "evaluator_failed", "restarted")
             trial.wait(lambda: len(trial.events(*kinds)) > before, f"nobody saw {fault}")
         for marker in trial.folder.glob("program-*"):
             assert_gone(int(marker.name.removeprefix("program-")))
@@ -150,7 +156,7 @@ def fill_disk(trial: Trial) -> str:
     with suppress(OSError), filler.open("wb") as file:
         while True:
             file.write(b"x" * 65536)
-    time.sleep(4 + 2 * trial.rng.random())
+    time.sleep(FULL_S + 2 * trial.rng.random())
     filler.unlink()
     return outcome(trial)
 

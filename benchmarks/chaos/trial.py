@@ -22,7 +22,7 @@ from benchmarks.chaos.environment import FOLDER
 LIMIT_S = 90.0
 CHECKPOINT_EVERY_S = 1.0
 #: A worker without a tick for so long is hung.
-WORKER_TIMEOUT_S = 6.0
+WORKER_TIMEOUT_S = 4.0
 #: The folder of the package `benchmarks`.
 ROOT = Path(__file__).parents[2]
 
