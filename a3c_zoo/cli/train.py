@@ -35,6 +35,7 @@ from a3c_zoo.output import drop_lost_output
     metavar="X",
     help="Stop at this mean return of 100 episodes.  [default: the environment's threshold]",
 )
+@click.option("--film-every", type=int, metavar="N", help="Film every N-th evaluation; if none are set, one per 10 s.")
 @click.option(
     "--resume",
     metavar="RUN",

@@ -239,7 +239,7 @@ def _settings(registry: Registry, entry: EnvEntry, method: Method, budget: Budge
                 if isinstance(section, dict) and "schedule_steps" in section and section["schedule_steps"] is None:
                     settings[f"{name}.schedule_steps"] = usual.run.steps
     given = usual.run.model_dump()
-    unset = (*other_budgets, "evaluation_every_s", "evaluation_every_steps")
+    unset = (*other_budgets, "evaluation_every_s", "evaluation_every_steps", "film_every")
     return settings | {f"run.{key}": None for key in unset if given[key] is not None}
 
 

@@ -92,6 +92,11 @@ class RunConfig(Section):
     evaluator_episodes: int = Field(
         10, ge=1, le=10_000, description="episodes that the evaluator plays greedily, and again with sampled actions"
     )
+    film_every: int | None = Field(
+        None,
+        ge=1,
+        description="film one in so many evaluations, the first too; if none are set, one comes every 10 s; null: none",
+    )
     worker_timeout_s: float = Field(
         300.0, gt=0, description="a worker that makes no step for this time counts as hung, in seconds"
     )
@@ -112,6 +117,11 @@ class RunConfig(Section):
     def has_evaluator(self) -> bool:
         """Whether the run has an evaluator."""
         return self.evaluation_every_s is not None or self.evaluation_every_steps is not None
+
+    def settled(self) -> RunConfig:
+        """Returns a copy in which films have evaluations to be made of."""
+        needs_evaluations = self.film_every is not None and not self.has_evaluator
+        return self.model_copy(update={"evaluation_every_s": 10.0}) if needs_evaluations else self
 
     def next_pause(self, steps: int) -> int:
         """Returns the first agent step after `steps` with a checkpoint due or the budget spent."""

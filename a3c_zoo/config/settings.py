@@ -144,6 +144,8 @@ class Settings:
             why = f"agent '{name}' trains in one process; give it more environments: env.num_envs"
             self._set_to_one(sections, "run", "workers", why)
         env, run, network = (sections.get(section) for section in ("env", "run", "network"))
+        if run is not None:
+            sections["run"] = run.settled()
         if env is not None:
             sections["env"] = env.model_copy(update={"stack": self._stack(env.stack)})
             if run is not None and network is not None:

@@ -41,6 +41,7 @@ def train(
     episodes: int | None = None,
     time_limit_s: float | None = None,
     stop_return: float | None = None,
+    film_every: int | None = None,
     resume: str | Path | None = None,
     checkpoint: str | int | None = None,
     name: str | None = None,
@@ -57,10 +58,9 @@ def train(
         agent: a name; by default the environment's. With `resume` both are the run's.
         hyperparams: name of a set in place of the default one, or a YAML file on top of it.
         overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
-        workers, device, seed, steps, episodes, time_limit_s, stop_return: keys of the `run` section with these names.
+        workers, device, seed, steps, episodes, time_limit_s, stop_return, film_every: keys of the `run` section.
         serial: workers in turn in this process: slow, but exactly reproducible.
-        resume: a run directory to go on with, or its name. trust: whether its configuration may name a module to
-            import, even if it does not lie in `runs_dir` or belongs to another user.
+        resume: a run to go on with. trust: its configuration may name modules to import, even if it is not your own.
         checkpoint: of that run: "best", or its number of steps; by default the newest. Later ones are moved aside.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.
         observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`.
@@ -70,7 +70,7 @@ def train(
     """
     registry, observer, folder = get_registry(), observer or SilentObserver(), Path(runs_dir)
     limits = {"steps": steps, "episodes": episodes, "time_limit_s": time_limit_s, "stop_return": stop_return}
-    given = _run_settings(workers=workers, device=device, seed=seed, **limits)
+    given = _run_settings(workers=workers, device=device, seed=seed, film_every=film_every, **limits)
     if resume is not None:
         others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
         return train_on(_run_to_resume(resume, folder, trust, env), registry, given, observer, others, checkpoint)

@@ -24,6 +24,7 @@ from a3c_zoo.files import MAX_TABLE, open_file
 from a3c_zoo.records import Evaluation
 from a3c_zoo.runs.checkpoint_bytes import may_be_whole, read_content, to_bytes
 from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
+from a3c_zoo.runs.films import films_by_step
 from a3c_zoo.saved_state import State, from_plain, not_finite, to_plain
 
 #: Files of format 2 have a digest. Those of format 1 are read as well.
@@ -286,7 +287,7 @@ def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[
     saved = resumable_checkpoint(directory, which)
     events = [("checkpoint_damaged", reason) for reason in saved.damaged]
     if folder := set_aside(directory, saved.state.steps, also_at=which == BEST):
-        where = f"later checkpoints and a copy of the rows are in {folder}"
+        where = f"later checkpoints, later films and a copy of the rows are in {folder}"
         events.append(("set_aside", f"going on from step {saved.state.steps:,}: {where}"))
     return saved, events
 
@@ -294,14 +295,14 @@ def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[
 def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path | None:
     """Moves everything later than a step to a folder of its own, before a run goes on from that step.
 
-    The folder, `checkpoints/set-aside-N`, gets the later checkpoints, `best.pt` if it is later or damaged, and copies
-    of the files whose rows are going to be cut.
+    The folder, `checkpoints/set-aside-N`, gets the later checkpoints and films, `best.pt` if it is later or damaged,
+    and copies of the files whose rows are going to be cut.
 
     Args:
         also_at: whether a checkpoint at that step moves as well: the run goes on from another file, and writes its own.
 
     Returns:
-        The folder; None if no checkpoint is later, and best.pt is not damaged.
+        The folder; None if no checkpoint and no film is later, and best.pt is not damaged.
     """
     later = [step_file(directory, each) for each in checkpoint_steps(directory) if each >= step + (not also_at)]
     best = directory.best_file
@@ -311,7 +312,8 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
         except DamagedCheckpointError:
             is_void = True
         later = [best, *later] if is_void else later
-    if not later:
+    films = [film for at_step, film in films_by_step(directory).items() if at_step > step]
+    if not later and not films:
         return None
     copied = _files_to_copy(directory)
     with disk_errors(directory.checkpoints, "write"):
@@ -322,7 +324,7 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
             shutil.copy2(path, folder, follow_symlinks=False)
         for name in ("evaluations.json", TIMING_FILE):  # they are of checkpoints, and of a run, that are no more
             (directory.path / name).unlink(missing_ok=True)
-        for path in reversed(later):  # if this is cut short, the newest that is left is the nearest to the step
+        for path in films + later[::-1]:  # if this is cut short, the newest that is left is the nearest to the step
             path.rename(folder / path.name)
     return folder
 
@@ -337,14 +339,3 @@ def _files_to_copy(directory: RunDirectory) -> list[Path]:
         except OSError as error:
             raise RunDirectoryError(f"{path} cannot be copied: {error.strerror}. Move it away first") from error
     return paths
-
-
-def remove_leftovers(directory: RunDirectory) -> None:
-    """Deletes what a killed session was writing, or playing beside training. The run is locked."""
-    for folder in (directory.path, directory.checkpoints):
-        with disk_errors(folder, "delete files in"):
-            for path in folder.glob(".*.tmp"):
-                path.unlink(missing_ok=True)
-    for path in (directory.evaluated_file, directory.checked_file):
-        with disk_errors(path, "delete"):
-            path.unlink(missing_ok=True)

@@ -78,19 +78,19 @@ class RunDirectory:
 
     Attributes:
         path: the directory. It holds `config.yml`, `meta.json`, `monitor.csv`, `evaluations.csv`,
-            `events.jsonl`, `tensorboard/`, `checkpoints/`, `outcome.json`, and `run.lock`, which is locked while the
-            run lives.
+            `events.jsonl`, `tensorboard/`, `films/`, `checkpoints/`, `outcome.json`, and `run.lock`, which is locked
+            while the run lives.
         is_trusted: whether its configuration may name a module to import, see `find_run`. doubt: why not.
         best_file: the best policy that the evaluator beside training has found. evaluated_file: the one that it plays.
-            checked_file: the one that a solved check plays.
+            checked_file: the one that a solved check plays. filmed_file: the film that the evaluator makes now.
     """
 
     def __init__(self, path: Path, is_trusted: bool = False, doubt: str = "") -> None:
         self.path, self.is_trusted, self.doubt = path, is_trusted, doubt
-        self.config_file, self.meta_file = path / "config.yml", path / "meta.json"
+        self.config_file, self.meta_file, self.films = path / "config.yml", path / "meta.json", path / "films"
         self.outcome_file, self.checkpoints = path / "outcome.json", path / "checkpoints"
         self.best_file, self.evaluated_file = self.checkpoints / "best.pt", self.checkpoints / ".evaluated.pt"
-        self.checked_file = self.checkpoints / ".checked.pt"
+        self.checked_file, self.filmed_file = self.checkpoints / ".checked.pt", self.films / ".filmed.mp4"
         self._lock = filelock.FileLock(path / "run.lock")
 
     @classmethod
@@ -160,7 +160,7 @@ class RunDirectory:
         for key, kind in _META_TYPES.items():
             if not isinstance(meta.get(key, kind()), kind):
                 raise RunDirectoryError(f"{self.meta_file} is damaged: its {key} is no {kind.__name__}")
-        for folder in (self.checkpoints, self.path / "tensorboard"):
+        for folder in (self.checkpoints, self.films, self.path / "tensorboard"):
             if folder.is_symlink():
                 raise RunDirectoryError(f"{folder} is a link, and links are not followed; put the folder itself there")
             if os.path.lexists(folder) and not folder.is_dir():

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -28,6 +29,7 @@ from a3c_zoo.processes.start import environment
 from a3c_zoo.records import Evaluation, Policy
 from a3c_zoo.runs.checkpoints import read_policy
 from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.runs.videos import EpisodeFilm, ffmpeg_program
 from a3c_zoo.saved_state import loading
 from a3c_zoo.seeds import SEED_EVALUATION, seed_for
 
@@ -106,6 +108,7 @@ class EvaluationTask:
         load: the agent's `AgentEntry.load`. checkpoint: the file that holds the agent's state.
         number: which evaluation this is; it selects the seeds (`a3c_zoo.seeds`).
         episodes: how many each mode plays. num_envs: environments side by side. modes: in the order of playing.
+        film: the file to film the first episode with sampled actions in; None for no film.
     """
 
     entry: EnvEntry
@@ -117,6 +120,7 @@ class EvaluationTask:
     episodes: int
     num_envs: int
     modes: tuple[Mode, ...] = MODES
+    film: Path | None = None
 
     @classmethod
     def of(cls, setup: RunSetup, checkpoint: Path, number: int, episodes: int) -> EvaluationTask:
@@ -133,11 +137,13 @@ class PlayedTask:
     Attributes:
         by_mode: mode → what was played. training_s: seconds of training before the checkpoint; None if it does not say.
         cpu_s: CPU seconds that the task took a process of its own, with all around it; 0 where the parent played.
+        film_fault: why the film that the task asks for was not made; None if it was.
     """
 
     by_mode: Mapping[Mode, PlayedEpisodes]
     training_s: float | None
     cpu_s: float = 0.0
+    film_fault: str | None = None
 
 
 def play_task(task: EvaluationTask, on_step: Callable[[int], None]) -> PlayedTask:
@@ -146,8 +152,10 @@ def play_task(task: EvaluationTask, on_step: Callable[[int], None]) -> PlayedTas
     policy = load_policy(task.load, task.entry, task.network, task.config, saved.agent)
     run, env = task.config.run, task.config.env
     to_play = EpisodesToPlay(task.entry, env, task.episodes, run.seed, task.number, task.num_envs)
-    by_mode = {mode: evaluate_policy(policy, to_play, mode == "greedy", on_step) for mode in task.modes}
-    return PlayedTask(by_mode, saved.state.seconds.get("training"))
+    film = EpisodeFilm(task.film) if task.film else None
+    of_mode = {"greedy": (True, on_step, None), "sampled": (False, on_step, film)}
+    by_mode = {mode: evaluate_policy(policy, to_play, *of_mode[mode]) for mode in task.modes}
+    return PlayedTask(by_mode, saved.state.seconds.get("training"), film_fault=film.fault if film else None)
 
 
 def load_policy(
@@ -173,25 +181,31 @@ def evaluate_policy(
     to_play: EpisodesToPlay,
     deterministic: bool = False,
     on_step: Callable[[int], None] = lambda played: None,
+    film: EpisodeFilm | None = None,
 ) -> PlayedEpisodes:
     """Plays episodes with a policy.
 
     Args:
         on_step: called after each step with the number of episodes played so far; may raise StopEvaluationError.
+        film: gets the first episode of the first environment. The episodes are the same as without it.
     """
     start_s = time.monotonic()
     played: list[PlayedEpisode] = []
-    with closing(to_play.make_env()) as env, one_torch_thread():
-        for ended in play_episodes(policy, env, to_play, deterministic):
-            played += ended
+    mode = "rgb_array" if film else None
+    with _silent_sdl(), closing(film or ExitStack()), one_torch_thread(), closing(to_play.make_env(mode)) as env:
+        for episodes, ended, _ in play_episodes(policy, env, to_play, deterministic):
+            played += episodes
             on_step(len(played))
+            if film:
+                film.show(partial(_picture, env, to_play.entry.name), _fps(env), is_last=bool(ended[0]))
     return PlayedEpisodes(played, deterministic, time.monotonic() - start_s)
 
 
 def play_episodes(
     policy: Policy, env: VectorEnv[Any, Any, Any], to_play: EpisodesToPlay, deterministic: bool
-) -> Iterator[list[PlayedEpisode]]:
-    """Plays episodes. Yields after each step the episodes that ended with it.
+) -> Iterator[tuple[list[PlayedEpisode], NDArray[np.bool_], NDArray[np.float64]]]:
+    """Plays episodes. Yields after each step the episodes that ended with it and count; and until the next one where
+    an episode ended, `[N]`, and the returns so far, `[N]`.
 
     Each environment plays a quota that is fixed beforehand. If the first episodes to finish counted instead, short
     episodes would count too often.
@@ -211,8 +225,8 @@ def play_episodes(
         ended = np.asarray(is_over(terminated, truncated, info), np.bool_)  # some environments return 0 and 1
         played = [PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))]
         left -= ended & (left > 0)
+        yield played, ended, running
         running[ended], length[ended] = 0, 0
-        yield played
         observation = autoreset.restart(observation, ended)
         # An episode starts with this observation, or with the one after the ignored step.
         starts, ignored = (ignored, ended) if autoreset.ignores_a_step else (ended, ignored)
@@ -224,12 +238,13 @@ class Scene:
 
     Attributes:
         picture: `[height, width, 3]`, uint8, red, green and blue. fps: pictures a second at the game's own speed.
-        episodes: those that ended with this step: none, or one.
+        episodes: those that ended with this step: none, or one. episode_return: that of the episode so far.
     """
 
     picture: NDArray[np.uint8]
     fps: float
     episodes: list[PlayedEpisode]
+    episode_return: float
 
 
 def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) -> Generator[Scene]:
@@ -239,9 +254,23 @@ def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) ->
         ZooError: the environment cannot be drawn.
     """
     with _silent_sdl(), one_torch_thread(), closing(replace(to_play, num_envs=1).make_env("rgb_array")) as env:
-        for ended in play_episodes(policy, env, to_play, deterministic):
-            fps = float(env.metadata.get("render_fps") or DEFAULT_FPS)
-            yield Scene(_picture(env, to_play.entry.name), fps, ended)
+        for episodes, _, returns in play_episodes(policy, env, to_play, deterministic):
+            yield Scene(_picture(env, to_play.entry.name), _fps(env), episodes, float(returns[0]))
+
+
+def refuse_films(entry: EnvEntry, config: EnvConfig) -> None:
+    """Raises ZooError if no film can be made: ffmpeg is missing, or the environment cannot be drawn."""
+    try:
+        ffmpeg_program("a film")
+        with _silent_sdl(), closing(make_vector_env(entry, config, 1, 0, "rgb_array")) as env:
+            env.reset(seed=0)
+            _picture(env, entry.name)
+    except ZooError as error:
+        raise ZooError(f"--film-every (run.film_every): {error}") from error
+
+
+def _fps(env: VectorEnv[Any, Any, Any]) -> float:
+    return float(env.metadata.get("render_fps") or DEFAULT_FPS)
 
 
 def _silent_sdl() -> AbstractContextManager[None]:
@@ -251,10 +280,12 @@ def _silent_sdl() -> AbstractContextManager[None]:
 
 
 def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
+    """What the first environment looks like. Of several ones no other is drawn, if that is possible."""
     from gymnasium.error import DependencyNotInstalled
+    from gymnasium.vector import SyncVectorEnv
 
     try:
-        pictures = env.render()
+        pictures: Any = [env.envs[0].render()] if isinstance(env, SyncVectorEnv) else env.render()
     except DependencyNotInstalled as error:
         raise ZooError(f"environment '{name}' cannot be drawn: {error}. Or: pip install 'a3c-zoo[play]'") from error
     picture: Any = pictures[0] if pictures is not None and len(pictures) else None

@@ -22,6 +22,7 @@ from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, RunState, read
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, play_task
 from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
+from a3c_zoo.runs.films import keep_film
 from a3c_zoo.runs.full_disk import may_pass
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.rows import RETRY_S, RowFile
@@ -97,6 +98,7 @@ class Evaluator:
         self._played: PlayedTask | None = None  # of it, until the disk takes the best policy
         self._started_s = self._not_before_s = self._next_try_s = 0.0
         self._is_stopped = False
+        self._film_fault: str | None = None  # of the newest film
         self.result: EvaluatorResult | None = None
         self.fault: str | None = None
 
@@ -143,7 +145,10 @@ class Evaluator:
     def _begin(self, snapshot: Snapshot, steps: int, training_s: float) -> None:
         write_checkpoint(self._task.checkpoint, (snapshot.acting or snapshot.state)(), PolicyState(steps))
         self._evaluated, self._started_s = (steps, training_s), time.monotonic()
-        self._player.begin(replace(self._task, number=EVALUATOR_EVALUATIONS + self._state.number))
+        number, every = self._state.number, self._run.film_every
+        film = self._directory.filmed_file if every and number % every == 0 else None
+        self._task = replace(self._task, number=EVALUATOR_EVALUATIONS + number, film=film)
+        self._player.begin(self._task)
 
     def _take(self, played: PlayedTask, step: int, at_s: float) -> None:
         rows = [
@@ -161,7 +166,20 @@ class Evaluator:
         self._file.append(("" if self._file.position else HEADER).encode() + "".join(rows).encode())
         self._state = EvaluatorState(self._state.number + 1, step, at_s, self._file.position)
         self._not_before_s = self._started_s + played.cpu_s / (self._run.evaluation_cpu_share * available_cores())
+        if self._task.film:
+            self._keep_film(step, played.film_fault)
         self.result = EvaluatorResult(step, greedy, sampled, *self._best)
+
+    def _keep_film(self, step: int, fault: str | None) -> None:
+        """Keeps a film, or tells of the first of several that are lost. fault: why there is none."""
+        try:
+            if fault is None:
+                keep_film(self._directory, step)
+        except OSError as error:
+            fault = f"{self._directory.films}: {error.strerror}"
+        if fault is not None and self._film_fault is None:
+            self._on_event("film_lost", f"training goes on, but a film is lost: {fault}", error=fault)
+        self._film_fault = fault
 
     def _fail(self, fault: EvaluationError) -> None:
         """The next evaluation has a new process, unless the fault is the user's, or there were too many."""
@@ -183,7 +201,8 @@ class Evaluator:
         if not self._is_stopped:
             self._is_stopped = True
             self._player.stop()
-            self._task.checkpoint.unlink(missing_ok=True)
+            for path in (self._task.checkpoint, self._directory.filmed_file):
+                path.unlink(missing_ok=True)
 
     def state(self) -> EvaluatorState:
         """For a checkpoint; writes the rows to the disk itself before (see `RowFile.sync`)."""

@@ -13,7 +13,7 @@ from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Outcome, Reason
-from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, RunState, go_on_from, remove_leftovers
+from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, RunState, go_on_from
 from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
@@ -22,16 +22,16 @@ from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 if TYPE_CHECKING:
     from a3c_zoo.runs.session import Session
 
-#: Keys that may change when a run is resumed: how long it goes on, and where. `run.steps` may be what a schedule falls
-#: over.
-RESUMABLE_KEYS = ("run.device", "run.steps", "run.episodes", "run.time_limit_s", "run.stop_return")
+#: Keys that may change when a run is resumed: how long it goes on, where, and its films. `run.steps` may be what a
+#: schedule falls over.
+RESUMABLE_KEYS = ("run.device", "run.steps", "run.episodes", "run.time_limit_s", "run.stop_return", "run.film_every")
 
 
 def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Observer) -> Outcome:
     """Trains a fresh run in a directory of its own."""
     clock = Clock()
     with stop_on_signals() as stop, ExitStack() as stack:
-        setup.warm_up()
+        _warm_up(setup)
         watch = Watch(observer, stop, setup.run_hooks(), clock)
         directory = RunDirectory.create(runs_dir, setup.config, setup.meta(), name)
         stack.callback(directory.unlock)
@@ -65,13 +65,22 @@ def train_on(
         directory.lock()
         stack.callback(directory.unlock)
         setup = RunSetup.of(registry, directory.config(registry, flags, with_hooks=True), directory.meta()["serial"])
-        setup.warm_up()
+        _warm_up(setup)
         watch = Watch(observer, stop, setup.run_hooks(), clock)
-        remove_leftovers(directory)
+        _remove_leftovers(directory)
         saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint))
         if flags:
             write_atomically(directory.config_file, dump_config(setup.config).encode())
         return _train(setup, directory, saved, events, watch)
+
+
+def _warm_up(setup: RunSetup) -> None:
+    """As `RunSetup.warm_up`; also refuses films that cannot be made."""
+    setup.warm_up()
+    if setup.config.run.film_every:
+        from a3c_zoo.runs.evaluation import refuse_films
+
+        refuse_films(setup.entry, setup.config.env)
 
 
 def _train(
@@ -151,3 +160,14 @@ def _run_agent(setup: RunSetup, session: Session, stop: StopRequest) -> Outcome:
         raise
     stop.is_over = True
     return session.finish(reason, detail)
+
+
+def _remove_leftovers(directory: RunDirectory) -> None:
+    """Deletes what a killed session was writing, or playing beside training. The run is locked."""
+    for folder in (directory.path, directory.checkpoints):
+        with disk_errors(folder, "delete files in"):
+            for path in folder.glob(".*.tmp"):
+                path.unlink(missing_ok=True)
+    for path in (directory.evaluated_file, directory.checked_file, directory.filmed_file):
+        with disk_errors(path, "delete"):
+            path.unlink(missing_ok=True)

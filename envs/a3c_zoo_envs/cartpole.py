@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,13 @@ from gymnasium.vector.utils import batch_space
 
 class ResumableCartPole(CartPoleVectorEnv):
     """Gymnasium's CartPoleVectorEnv with `get_state` and `set_state`, for exact resumes."""
+
+    def render(self) -> Any:
+        """Draws the first environment alone: screens and films show no other."""
+        assert self.state is not None
+        first = copy.copy(self)
+        first.state, first.num_envs = self.state[:, :1], 1
+        return CartPoleVectorEnv.render(first)
 
     def get_state(self) -> dict[str, Any]:
         """Returns the state as tensors, numbers and strings."""

@@ -1,0 +1,203 @@
+"""Video files: pictures go to ffmpeg one by one. `a3c-zoo play --video` writes them, and an evaluation its film.
+
+A picture is `[H, W, 3]`, uint8, RGB.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from a3c_zoo.errors import ZooError, first_line
+
+#: Smaller pictures are enlarged to about this height, in pixels, for videos and windows.
+HEIGHT = 420
+#: Most pictures per second in a GIF. Viewers slow down a faster one.
+GIF_FPS = 50
+#: Longest time that ffmpeg may take to finish a video after its last picture, in seconds.
+FINISH_S = 60
+#: The film of an evaluation: its longest time of play, in seconds, and its most pictures a second. Of a faster game it
+#: shows every second or third step. A higher picture loses rows and columns.
+FILM_S, FILM_FPS, FILM_HEIGHT = 30, 30.0, 480
+#: At most 2 Mbit/s, so about 8 MB. One thread: the other cores train.
+FILM_ENCODING = ("-maxrate", "2M", "-bufsize", "4M", "-threads", "1")
+
+ENCODING = {
+    # Every player shows these colours; height and width must be even.
+    ".mp4": ["-c:v", "libx264", "-pix_fmt", "yuv420p"],
+    # Each picture has its own palette: one palette for all would need all pictures in memory.
+    ".gif": [
+        "-vf",
+        f"fps='min(source_fps,{GIF_FPS})',split[a][b];[a]palettegen=stats_mode=single[c];[b][c]paletteuse=new=1:dither=none",
+        # ffmpeg leaves out pixels whose number is that of the last picture, also where another palette gave it.
+        "-gifflags",
+        "-transdiff-offsetting",
+    ],
+}
+
+
+def enlarge(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Enlarges a small picture by a whole factor, to a height of about `HEIGHT` pixels."""
+    times = max(1, round(HEIGHT / len(picture)))
+    return picture.repeat(times, axis=0).repeat(times, axis=1)
+
+
+def ffmpeg_program(option: str) -> str:
+    """Returns the path of ffmpeg. Raises ZooError if imageio-ffmpeg is missing; option: what needs it."""
+    try:
+        import imageio_ffmpeg
+
+        program: str = imageio_ffmpeg.get_ffmpeg_exe()
+    except (ImportError, RuntimeError) as error:  # RuntimeError: it has no ffmpeg for this kind of machine
+        raise ZooError(f"{option} needs imageio-ffmpeg ({error}): pip install 'a3c-zoo[play]'") from error
+    return program
+
+
+class VideoFile:
+    """Writes a new video, .mp4 (H.264) or .gif. ffmpeg encodes each picture at once, so a long game costs no memory.
+
+    The first picture decides the size and the speed of the video. `close` finishes the file.
+
+    Args:
+        option: what the user gave, for messages. encoding: more options of ffmpeg.
+
+    Raises:
+        ZooError: the file exists or has another ending, or imageio-ffmpeg is missing. `show` and `close` raise it if
+            the file cannot be written; the file is then deleted.
+    """
+
+    def __init__(self, path: Path, option: str = "--video", encoding: Sequence[str] = ()) -> None:
+        self._path, self._name, self._encoding = path, f"{option} {path}", encoding
+        if path.suffix.lower() not in ENCODING:
+            raise ZooError(f"{self._name}: must end in .mp4 or .gif")
+        if path.exists():
+            raise ZooError(f"{self._name}: exists already; delete it, or choose another name")
+        self._program = ffmpeg_program(option)
+        self._shape: tuple[int, ...] | None = None
+        self._ffmpeg: subprocess.Popen[bytes] | None = None
+
+    def show(self, picture: NDArray[np.uint8], fps: float) -> None:
+        """Adds a picture `[H, W, 3]` of the same size as the first one, which starts ffmpeg."""
+        if self._ffmpeg is None:
+            self._shape, self._ffmpeg = picture.shape, self._start(padded(picture).shape, fps)
+        if picture.shape != self._shape:
+            raise ZooError(f"{self._name}: a picture of {picture.shape} after those of {self._shape}")
+        assert self._ffmpeg.stdin is not None
+        try:
+            self._ffmpeg.stdin.write(padded(picture).data)
+        except OSError:  # ffmpeg has ended; `close` raises its message
+            self.close()
+
+    def _start(self, shape: tuple[int, ...], fps: float) -> subprocess.Popen[bytes]:
+        height, width, rate = *shape[:2], str(Fraction(fps).limit_denominator(1000))
+        pictures = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", rate, "-i", "-"]
+        command = [self._program, "-v", "error", *pictures, *ENCODING[self._path.suffix.lower()]]
+        try:
+            self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+            self._path.open("xb").close()  # fails if another process has just made it
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from error
+        # Not imageio_ffmpeg.write_frames: it ignores the exit status of ffmpeg and does not return its error message.
+        try:
+            return subprocess.Popen(
+                [*command, *self._encoding, "-y", f"file:{self._path}"],  # `file:` for names like `-x` and `http:x`
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._complaints,
+                start_new_session=True,  # Ctrl-C reaches only this process, which then finishes the video
+                restore_signals=False,  # at the limit of a file's size ffmpeg then gets an error, not a signal
+            )
+        except OSError as error:
+            self._path.unlink()
+            raise self._unwritable(f"{self._program}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Waits until ffmpeg has finished the file. Without a picture there is none; a second call does nothing."""
+        ffmpeg, self._ffmpeg = self._ffmpeg, None
+        if ffmpeg is None:
+            return
+        assert ffmpeg.stdin is not None
+        with suppress(OSError):  # ffmpeg has ended; its status is checked below
+            ffmpeg.stdin.close()
+        with self._complaints as complaints:
+            try:  # a second Ctrl-C ends only this wait; ffmpeg still finishes the video
+                status = ffmpeg.wait(FINISH_S)
+                reason = _first_line(complaints) or f"ffmpeg ended with status {status}"
+            except subprocess.TimeoutExpired:
+                ffmpeg.kill()
+                status, reason = ffmpeg.wait(), f"ffmpeg didn't finish within {FINISH_S} s"
+        if status != 0:
+            self._path.unlink(missing_ok=True)
+            raise self._unwritable(reason)
+
+    def _unwritable(self, reason: str) -> ZooError:
+        return ZooError(f"{self._name}: cannot be written: {reason}")
+
+
+class EpisodeFilm:
+    """A film of an episode while it is played. A fault ends the film, never the evaluation.
+
+    Args:
+        path: the file, which is replaced.
+
+    Attributes:
+        fault: why there is no film, in one line; None if there is one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._steps, self._is_over = path, 0, False
+        self._video: VideoFile | None = None
+        self.fault: str | None = None
+
+    def show(self, draw: Callable[[], NDArray[np.uint8]], fps: float, is_last: bool) -> None:
+        """Adds a step of the episode. draw: returns the picture after it. fps: steps a second of the game."""
+        if self._is_over:
+            return
+        try:
+            every = math.ceil(fps / FILM_FPS)
+            if self._steps % every == 0 or is_last:
+                picture = draw()
+                thinned = math.ceil(len(picture) / FILM_HEIGHT)
+                if self._video is None:
+                    self._path.parent.mkdir(exist_ok=True)
+                    self._path.unlink(missing_ok=True)
+                    self._video = VideoFile(self._path, "film", FILM_ENCODING)
+                self._video.show(picture[::thinned, ::thinned], fps / every)
+            self._steps += 1
+            if is_last or self._steps >= FILM_S * fps:
+                self.close()
+        except Exception as error:
+            self.close(first_line(error))
+
+    def close(self, fault: str | None = None) -> None:
+        """Finishes the film. fault: why there is none."""
+        if not self._is_over:
+            self._is_over, self.fault = True, fault or ("nothing was played" if self._video is None else None)
+            try:
+                if self._video is not None:
+                    self._video.close()
+            except ZooError as error:
+                self.fault = fault or str(error)
+
+
+def padded(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Returns the picture enlarged, with an even height and width."""
+    picture = enlarge(picture)
+    odd = [(0, size % 2) for size in picture.shape[:2]]
+    return np.pad(picture, [*odd, (0, 0)], mode="edge")
+
+
+def _first_line(complaints: IO[bytes]) -> str:
+    """Returns the first line that ffmpeg wrote, without the address in front of it."""
+    complaints.seek(0)
+    return re.sub(rb"^\[.*?\] ", b"", complaints.readline()).decode(errors="replace").strip()
