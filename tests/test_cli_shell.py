@@ -332,6 +332,30 @@ def test_completion(words: str, completions: set[str], sing: Path) -> None:
     assert {line.removeprefix("plain,") for line in done.stdout.splitlines()} >= completions, done.stderr
 
 
+@pytest.mark.parametrize("command", ["play", "evaluate"])
+def test_names_that_play_are_completed_without_torch(command: str, tmp_path: Path) -> None:
+    """Runs, trained agents and environments; and nothing heavy is imported for them."""
+    (tmp_path / "cart-run").mkdir()
+    (tmp_path / "cart-run/meta.json").write_text("{}")
+    offered = "from a3c_zoo import TrainedEntry, hookimpl\n\n\n@hookimpl\ndef zoo_trained():\n"
+    offered += "    return [TrainedEntry('cartful', 'cartpole', 'a3c', 'nowhere')]\n"
+    path = plugin_distribution(tmp_path / "site", "trained-plugin", offered)
+    told = f"import atexit, sys\natexit.register(lambda: print(set({HEAVY}) & sys.modules.keys()))\n"
+    (path / "sitecustomize.py").write_text(told)
+
+    def completed(*words: str) -> list[str]:
+        line = " ".join(["a3c-zoo", command, *words])
+        done = run(path=path, _A3C_ZOO_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words) + 1))
+        *items, heavy = done.stdout.splitlines()
+        assert heavy == "set()", done.stderr
+        return [item.removeprefix("plain,") for item in items]
+
+    known = {"cartpole", "cartful"}
+    assert known <= set(completed("--runs-dir", str(tmp_path), "cart"))
+    assert completed("--runs-dir", str(tmp_path), str(tmp_path / "cart")) == [str(tmp_path / "cart-run")]
+    assert completed("--runs-dir", str(tmp_path), "no-such") == ["dir,no-such"]
+
+
 def test_only_what_fits_to_the_environment_is_completed() -> None:
     def completed(words: str) -> list[str]:
         count = str(len(words.split()))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +127,30 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def steps_of(run: Path) -> list[int]:
     return checkpoint_steps(RunDirectory(run))[1:]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_said_of_a_name_comes_before_the_bar(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(run, tmp_path / "solved")
+    outcome = tmp_path / "solved/outcome.json"
+    outcome.write_text(json.dumps(json.loads(outcome.read_text()) | {"solved": True}))
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    assert command_line("evaluate", "cartpole", "--runs-dir", tmp_path, "--episodes", 2) == 0
+    told, _, bar = shown.getvalue().partition("\n")
+    assert told == f"cartpole: {tmp_path / 'solved'}, the newest run that solved it"
+    assert "episodes" in bar
+    assert "100%" in bar
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    assert command_line("evaluate", run, "--checkpoint", 7) == 2
+    assert shown.getvalue().startswith(f"Error: run {run.name} has no checkpoint '7'")
 
 
 def test_the_same_seed_plays_the_same_episodes(run: Path) -> None:

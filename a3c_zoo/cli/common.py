@@ -123,6 +123,12 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return _matching(names, incomplete) or [CompletionItem(incomplete, type="dir")]
 
 
+def complete_policy(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What `find_policy` takes: environments, trained agents, runs."""
+    trained = _matching({name: each.env for name, each in get_registry().trained.items()}, incomplete)
+    return complete_env(ctx, param, incomplete) + trained + complete_run(ctx, param, incomplete)
+
+
 def _matching(described: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name, help=text or None) for name, text in described.items() if name.startswith(incomplete)]
 
@@ -185,9 +191,8 @@ agent_of_env_option: Callable[[_Command], _Command] = click.option(
     "--agent", metavar="NAME", shell_complete=complete_agent, help="Agent of ENV, if it has several."
 )
 
-#: Argument and options of commands that play: `run`, `agent`, `deterministic`, `checkpoint` and `seed`.
+#: Options of commands that play: `agent`, `deterministic`, `checkpoint` and `seed`.
 playing_options: Callable[[_Command], _Command] = _together(
-    click.argument("run", metavar="RUN|ENV", shell_complete=complete_run),
     agent_of_env_option,
     click.option(
         "--deterministic/--stochastic", default=False, help="Most probable or sampled actions.  [default: --stochastic]"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import MOST_EPISODES, playing_options, runs_dir_option, trust_option
+from a3c_zoo.cli.common import MOST_EPISODES, complete_policy, playing_options, runs_dir_option, trust_option
 from a3c_zoo.records import score
 
 
@@ -22,6 +23,7 @@ from a3c_zoo.records import score
     metavar="N",
     help="Episodes to play.",
 )
+@click.argument("run", metavar="RUN|ENV", shell_complete=complete_policy)
 @playing_options
 @runs_dir_option
 @trust_option
@@ -33,14 +35,15 @@ def command(run: str, episodes: int, deterministic: bool, as_json: bool, **optio
     """
     from a3c_zoo.runs import api
 
-    with click.progressbar(length=episodes, label="episodes", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        result = api.evaluate(
-            run,
-            episodes=episodes,
-            deterministic=deterministic,
-            on_step=lambda played: bar.update(played - bar.pos),
-            **options,
-        )
+    bar = click.progressbar(length=episodes, label="episodes", file=sys.stderr, hidden=not sys.stderr.isatty())
+    with ExitStack() as stack:
+
+        def on_step(played: int) -> None:
+            if not bar.entered:  # what stderr says of the name, and errors, come before the bar
+                stack.enter_context(bar)
+            bar.update(played - bar.pos)
+
+        result = api.evaluate(run, episodes=episodes, deterministic=deterministic, on_step=on_step, **options)
     if as_json:
         click.echo(json.dumps(asdict(result), indent=2))
         return

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from a3c_zoo.cli.common import INTERRUPTED, MOST_EPISODES, playing_options, runs_dir_option, trust_option
+from a3c_zoo.cli.common import (
+    INTERRUPTED,
+    MOST_EPISODES,
+    complete_policy,
+    playing_options,
+    runs_dir_option,
+    trust_option,
+)
+from a3c_zoo.errors import ZooError
+
+if TYPE_CHECKING:
+    from a3c_zoo.runs.evaluation import Scene
+
+#: Most agents side by side.
+MOST_TILES = 16
 
 
 @click.command(epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4")
@@ -26,34 +41,70 @@ from a3c_zoo.cli.common import INTERRUPTED, MOST_EPISODES, playing_options, runs
     metavar="N",
     help="Episodes to play.",
 )
+@click.option("--grid", is_flag=True, help=f"Show up to {MOST_TILES} agents or checkpoints side by side.")
+@click.argument("run", metavar="RUN|ENV...", nargs=-1, required=True, shell_complete=complete_policy)
 @playing_options
 @click.option("--fps", type=click.FloatRange(0.01, 1000), metavar="X", help="Steps a second.  [default: the game's]")
 @runs_dir_option
 @trust_option
-def command(run: str, window: bool, terminal: bool, video: Path | None, fps: float | None, **options: Any) -> int:
+def command(
+    run: tuple[str, ...],
+    grid: bool,
+    window: bool,
+    terminal: bool,
+    video: Path | None,
+    fps: float | None,
+    **options: Any,
+) -> int:
     """Watch a trained agent, on seeds that it was not trained on.
 
     RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
-    Ctrl-C, or closing the window, ends it; a video then holds what was played until there.
+    RUN@STEP and RUN@best name a checkpoint. Ctrl-C, or closing the window, ends it; a video then holds what was played
+    until there. With --grid, an agent that has played all its episodes stays, dimmed, until the others have.
     """
+    from a3c_zoo.cli.grid import Tile, show
     from a3c_zoo.cli.screens import ClosedError, open_screens
-    from a3c_zoo.runs import api
     from a3c_zoo.runs.signals import stop_on_signals
 
     if fps is not None and math.isnan(fps):  # no range refuses it
         raise click.BadParameter("nan is no speed.", param_hint="'--fps'")
-    played = []
+    if len(run) > 1 and not grid:
+        raise ZooError(f"{len(run)} agents are given; to see them side by side: --grid")
+    if grid and not 1 < len(run) <= MOST_TILES:
+        raise ZooError(f"--grid shows 2 to {MOST_TILES} agents, or checkpoints of one: RUN@100000 RUN@best")
+    played: list[str] = []
     try:
         # The first Ctrl-C waits for the end of a step, so neither the terminal nor a video is cut in the middle.
         with stop_on_signals() as stop, ExitStack() as stack, suppress(ClosedError):
             screens = [stack.enter_context(closing(screen)) for screen in open_screens(window, terminal, video)]
-            for scene in stack.enter_context(closing(api.play(run, **options))):
+            loaded = [_load(name, **options) for name in run]
+            plays = [(name if grid else "", steps, stack.enter_context(closing(play))) for name, steps, play in loaded]
+            for picture, speed, results in show([Tile(*each, options["episodes"]) for each in plays], fps):
                 for screen in screens:
-                    screen.show(scene.picture, fps or scene.fps)
-                played.extend(scene.episodes)
+                    screen.show(picture, speed)
+                played += results
                 if stop.detail:
                     return INTERRUPTED
     finally:  # also after Ctrl-C, when a terminal shows again what it showed before
-        for number, episode in enumerate(played, start=1):
-            click.echo(f"episode {number}: return {episode.episode_return:g}, {episode.length} steps")
+        for line in played:
+            click.echo(line)
     return 0
+
+
+def _load(
+    name: str, *, checkpoint: str, episodes: int, seed: int | None, deterministic: bool, runs_dir: Path, **options: Any
+) -> tuple[str, int, Generator[Scene]]:
+    """An agent's name with its checkpoint, if one is named; the steps of its training; its play."""
+    from a3c_zoo.runs.api import load_from
+    from a3c_zoo.runs.trained import find_policy, policy_state
+
+    run, at, which = name.rpartition("@")
+    is_run = any((path / "meta.json").is_file() for path in (Path(name), runs_dir / name))  # whose name has an @
+    if is_run or not at or not (which in ("best", "final") or which.isdecimal()):
+        run, at, which = name, "", checkpoint
+    directory = find_policy(run, runs_dir=runs_dir, **options)
+    loaded = load_from(directory, which, episodes, seed)
+    from a3c_zoo.runs.evaluation import play_scenes  # imports torch: a wrong name is known before
+
+    steps = policy_state(directory, which).state.steps
+    return directory.path.name + (at and f"@{which}"), steps, play_scenes(*loaded, deterministic)
