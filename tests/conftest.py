@@ -1,9 +1,10 @@
-"""What holds for every test: signals have their usual effect, and torch has one thread, wherever the suite starts."""
+"""What holds for every test, wherever the suite starts: usual signals, one thread for torch, bytecode that is kept."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 
 
 def default_signals() -> None:
@@ -22,3 +23,6 @@ def default_signals() -> None:
 default_signals()
 # The tests that run side by side keep all cores busy. A second thread of each would only wait for its turn.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Hundreds of processes import the package. Without bytecode each of them compiles it anew, and pytest every test.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from a3c_zoo.plugins import entries
-from tests.toys_runs import checkpoint, environ, in_turn
+from tests.toys_runs import checkpoint, command_line, installed_here
 from tests.waits import LIMIT_S
 
 WHEELS = sorted((Path(__file__).parent / "data" / "frozen").glob("*.whl"))
@@ -31,20 +33,20 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def zoo(installed: Path, tmp_path: Path) -> Any:
+def zoo(installed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Any]:
     """Runs command lines with the plugins in a folder of its own; returns what they printed."""
 
     def run(*lines: str) -> str:
-        command = [sys.executable, *in_turn(*map(str.split, lines))]
-        environment = environ(installed)
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "Warning" not in done.stderr, done.stderr
-        return done.stdout
+        status = 0
+        for line in lines:
+            status = status or command_line(*line.split())
+        out, error = capfd.readouterr()
+        assert status == 0, out + error
+        assert "Warning" not in error, error
+        return out
 
-    return run
+    with chdir(tmp_path), installed_here(installed):
+        yield run
 
 
 def outcome(folder: Path, run: str) -> dict[str, Any]:

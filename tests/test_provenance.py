@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
+from a3c_zoo.comparison.plan import Plan, make_plan
+from a3c_zoo.comparison.reading import speed_variables
 from a3c_zoo.plugins.loading import Selection
-from a3c_zoo.plugins.registry import load_registry
+from a3c_zoo.plugins.registry import get_registry, load_registry
 from a3c_zoo.runs.needed_plugins import what_is_missing
 from a3c_zoo.testing import plugin_distribution
-from tests.toys_runs import environ
+from tests.toys_runs import command_line, installed_here
+
+Captured = pytest.CaptureFixture[str]
 
 MAZE = """
 from a3c_zoo import EnvEntry, hookimpl
@@ -54,18 +57,18 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def zoo(*arguments: object, folder: Path, path: Path | None, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "a3c_zoo", *map(str, arguments)]
-    variables = environ(path) | variables
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+def zoo(*arguments: object, folder: Path, path: Path, **variables: str) -> int:
+    """Runs `a3c-zoo` in `folder`, with the distributions of `path` and these variables; returns its exit status."""
+    with chdir(folder), installed_here(path, **variables):
+        return command_line(*arguments)
 
 
 @pytest.fixture(scope="module")
 def runs(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder whose `runs/x` is a finished run."""
     folder = tmp_path_factory.mktemp("runs")
-    done = zoo("train", "maze", "--serial", "--steps", 200, "--name", "x", "--quiet", folder=folder, path=installed)
-    assert done.returncode == 0, done.stderr
+    options = ("--serial", "--steps", 200, "--name", "x", "--quiet")
+    assert zoo("train", "maze", *options, folder=folder, path=installed) == 0
     return folder
 
 
@@ -85,16 +88,14 @@ def test_meta_json_names_every_plugin_that_took_part(runs: Path) -> None:
 
 def test_a_run_without_the_set_was_made_without_its_plugin(installed: Path, tmp_path: Path) -> None:
     options = ["--serial", "--steps", 50, "--name", "x", "--quiet"]
-    assert zoo("train", "cartpole", *options, folder=tmp_path, path=installed).returncode == 0
+    assert zoo("train", "cartpole", *options, folder=tmp_path, path=installed) == 0
     meta = json.loads((tmp_path / "runs/x/meta.json").read_text())
     assert meta["plugins"].keys() == {"env", "agent", "network", "hooks"}
     assert "maze-sets" not in meta["versions"]
 
 
 def test_the_report_has_their_versions(runs: Path, installed: Path, tmp_path: Path) -> None:
-    arguments = ["--from", runs / "runs", "--out", tmp_path / "out"]
-    done = zoo("compare", *arguments, folder=tmp_path, path=installed)
-    assert (tmp_path / "out/report.md").exists(), done.stderr
+    assert zoo("compare", "--from", runs / "runs", "--out", tmp_path / "out", folder=tmp_path, path=installed) == 0
     lines = [line.replace("\\", "") for line in (tmp_path / "out/report.md").read_text().splitlines()]
     assert [line for line in lines if line.startswith(("| zoo-maze", "| maze-sets", "| zoo-watcher"))] == [
         "| zoo-maze | 2.1 |",
@@ -105,52 +106,40 @@ def test_the_report_has_their_versions(runs: Path, installed: Path, tmp_path: Pa
     assert results["machine_and_versions"]["zoo-maze"] == ["2.1"]
 
 
+def planned() -> Plan:
+    methods = {"agents": ["a3c"], "baselines": ["random"], "seeds": [1]}
+    return make_plan(envs=["maze"], **methods, steps=500, time_limit=None, runs_dir=Path("runs"), reuse=True)
+
+
 def test_a_comparison_trains_again_for_another_version(installed: Path, tmp_path: Path) -> None:
     """The environment, the set and the run hook count. A plugin that takes no part does not."""
     path = Path(shutil.copytree(installed, tmp_path / "installed"))
-    arguments = [
-        "maze",
-        "--agent",
-        "a3c",
-        "--baseline",
-        "random",
-        "--seeds",
-        1,
-        "--steps",
-        500,
-        "--episodes",
-        1,
-        "--yes",
-    ]
-    done = zoo("compare", *arguments, folder=tmp_path, path=path)
-    assert done.returncode == 0, done.stderr
-    program = """
-from pathlib import Path
-from a3c_zoo.comparison.plan import make_plan
-rest = {"seeds": [1], "steps": 500, "time_limit": None, "runs_dir": Path("runs"), "reuse": True}
-print(len(make_plan(envs=["maze"], agents=["a3c"], baselines=["random"], **rest).missing))
-"""
     missing = {}
-    for name in ("", "zoo_other-1.0", "zoo_maze-2.1", "maze_sets-0.7", "zoo_watcher-3.0"):
-        file = path / f"{name}.dist-info" / "METADATA"
-        before = file.read_text() if name else ""
-        if name:
-            file.write_text(before.replace("Version: ", "Version: 9."))
-        command = [sys.executable, "-c", program]
-        done = subprocess.run(command, cwd=tmp_path, env=environ(path), capture_output=True, text=True, check=True)
-        missing[name] = int(done.stdout)
-        if name:
-            file.write_text(before)
+    with chdir(tmp_path), installed_here(path):
+        for run in planned().runs:  # with the command lines of the comparison, but here: a process takes longer
+            assert command_line("train", *run.options, "--quiet", "--name", run.method) == 0
+            timing = {"format": 1, "calibration_s": 1.0, "wall_s": 1.0, "variables": speed_variables()}
+            Path("runs", run.method, "timing.json").write_text(json.dumps(timing))
+        for name in ("", "zoo_other-1.0", "zoo_maze-2.1", "maze_sets-0.7", "zoo_watcher-3.0"):
+            file = path / f"{name}.dist-info" / "METADATA"
+            before = file.read_text() if name else ""
+            if name:
+                file.write_text(before.replace("Version: ", "Version: 9."))
+            get_registry.cache_clear()
+            missing[name] = len(planned().missing)
+            if name:
+                file.write_text(before)
     # The baseline takes no set.
     assert missing == {"": 0, "zoo_other-1.0": 0, "zoo_maze-2.1": 2, "maze_sets-0.7": 1, "zoo_watcher-3.0": 2}
 
 
 @pytest.mark.parametrize("command", [("evaluate", "x"), ("play", "x", "--video", "x.mp4"), ("train", "--resume", "x")])
-def test_a_run_whose_plugin_is_gone_says_what_to_install(command: tuple[str, ...], runs: Path) -> None:
-    done = zoo(*command, folder=runs, path=None)
-    assert (done.returncode, done.stderr) == (
-        2,
-        "Error: run x was made with plugin 'maze' (zoo-maze 2.1), which is not installed: pip install zoo-maze==2.1\n",
+def test_a_run_whose_plugin_is_gone_says_what_to_install(
+    command: tuple[str, ...], runs: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    assert zoo(*command, folder=runs, path=tmp_path) == 2
+    assert capsys.readouterr().err == (
+        "Error: run x was made with plugin 'maze' (zoo-maze 2.1), which is not installed: pip install zoo-maze==2.1\n"
     )
 
 
@@ -162,36 +151,32 @@ def test_a_run_whose_plugin_is_gone_says_what_to_install(command: tuple[str, ...
     ],
 )
 def test_a_run_whose_plugin_is_blocked_says_by_what(
-    variables: dict[str, str], why: str, runs: Path, installed: Path
+    variables: dict[str, str], why: str, runs: Path, installed: Path, capsys: Captured
 ) -> None:
-    done = zoo("evaluate", "x", "--episodes", 1, folder=runs, path=installed, **variables)
-    assert (done.returncode, done.stderr) == (
-        2,
-        f"Error: run x was made with plugin 'maze' (zoo-maze 2.1), which {why}\n",
-    )
+    assert zoo("evaluate", "x", "--episodes", 1, folder=runs, path=installed, **variables) == 2
+    assert capsys.readouterr().err == f"Error: run x was made with plugin 'maze' (zoo-maze 2.1), which {why}\n"
 
 
-def test_a_run_whose_plugin_is_faulty_says_why(runs: Path, tmp_path: Path) -> None:
+def test_a_run_whose_plugin_is_faulty_says_why(runs: Path, tmp_path: Path, capsys: Captured) -> None:
     path = plugin_distribution(tmp_path, "zoo-maze", "raise ValueError('boom')", version="2.2", entry_point="maze")
-    done = zoo("evaluate", "x", folder=runs, path=path)
-    assert done.returncode == 2
-    assert "which is left out: its import failed: ValueError: boom" in done.stderr
-    assert done.stderr.endswith("See: a3c-zoo show plugin maze\n")
+    assert zoo("evaluate", "x", folder=runs, path=path) == 2
+    error = capsys.readouterr().err
+    assert "which is left out: its import failed: ValueError: boom" in error
+    assert error.endswith("See: a3c-zoo show plugin maze\n")
 
 
-def test_a_stranger_gives_no_advice_to_install(runs: Path, tmp_path: Path) -> None:
+def test_a_stranger_gives_no_advice_to_install(runs: Path, tmp_path: Path, capsys: Captured) -> None:
     """What somebody else's meta.json says is said to be theirs, and nothing but a name and a version is quoted."""
     run = Path(shutil.copytree(runs / "runs/x", tmp_path / "theirs"))
-    done = zoo("evaluate", run, folder=tmp_path, path=None)
-    assert done.returncode == 2
-    assert done.stderr.endswith("(so says its meta.json, and the run is not your own)\n")
+    assert zoo("evaluate", run, folder=tmp_path, path=tmp_path) == 2
+    assert capsys.readouterr().err.endswith("(so says its meta.json, and the run is not your own)\n")
     meta = json.loads((run / "meta.json").read_text())
     for title in ("plugin 'x' (-r evil 1)", "plugin 'x' (a;rm 1)", "plugin 'x' (a 1 --index-url=http://x)", 7, None):
         (run / "meta.json").write_text(json.dumps(meta | {"plugins": {"env": title}}))
-        done = zoo("evaluate", run, folder=tmp_path, path=None)
-        assert done.returncode == 2
-        assert "unknown environment 'maze'" in done.stderr
-        assert "pip" not in done.stderr
+        assert zoo("evaluate", run, folder=tmp_path, path=tmp_path) == 2
+        error = capsys.readouterr().err
+        assert "unknown environment 'maze'" in error
+        assert "pip" not in error
 
 
 def test_nothing_is_missing() -> None:

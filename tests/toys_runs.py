@@ -152,13 +152,27 @@ def toy_path(folder: Path) -> Path:
 def toy_installed(folder: Path) -> Iterator[None]:
     """Installs the toy plugin in this process."""
     MADE.clear()
+    with installed_here(toy_path(folder)):
+        yield
+
+
+@contextmanager
+def installed_here(path: Path, **variables: str) -> Iterator[None]:
+    """Installs the distributions of a folder in this process, with these environment variables; forgets them after."""
     with pytest.MonkeyPatch.context() as patch:
         for variable in ("A3C_ZOO_DISABLE_PLUGINS", "A3C_ZOO_PLUGINS"):
             patch.delenv(variable, raising=False)
-        patch.syspath_prepend(toy_path(folder))
+        for variable, value in variables.items():
+            patch.setenv(variable, value)
+        patch.syspath_prepend(path)
         get_registry.cache_clear()
-        yield
-    get_registry.cache_clear()
+        try:
+            yield
+        finally:
+            for name, module in list(sys.modules.items()):
+                if Path(getattr(module, "__file__", None) or "/").is_relative_to(path):
+                    del sys.modules[name]
+            get_registry.cache_clear()
 
 
 def command_line(*arguments: object) -> int:
