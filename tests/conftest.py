@@ -23,6 +23,11 @@ def default_signals() -> None:
 default_signals()
 # The tests that run side by side keep all cores busy. A second thread of each would only wait for its turn.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Hundreds of processes import the package. Without bytecode each of them compiles it anew, and pytest every test.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
+# Pytest's workers import every test and most of the package; hundreds of processes import the package, too. All use the
+# bytecode that the first one keeps, even where PYTHONDONTWRITEBYTECODE is set. Later imports follow that variable.
+keeps_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+
+
+def pytest_collection_finish() -> None:
+    """All tests have been imported."""
+    sys.dont_write_bytecode = keeps_no_bytecode
