@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import multiprocessing
-import os
 import re
 import shutil
 import signal
@@ -18,7 +17,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import filelock
 import pytest
 import yaml
 
@@ -36,6 +34,7 @@ from a3c_zoo.comparison.trainings import ComparisonWatcher, look_at, new_name, t
 from a3c_zoo.errors import ZooError
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
+from tests.shared import made_once
 from tests.toys_runs import Running, command_line, environ, episodes, toy_installed
 from tests.waits import LIMIT_S
 
@@ -74,16 +73,14 @@ def compare_process(folder: Path, *arguments: str, path: Path | None = None) -> 
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    """Made once, though the tests of this module may run in several processes (pytest-xdist)."""
-    is_shared = "PYTEST_XDIST_WORKER" in os.environ
-    folder = tmp_path_factory.getbasetemp().parent / "compared" if is_shared else tmp_path_factory.mktemp("compared")
-    folder.mkdir(exist_ok=True)
-    with filelock.FileLock(folder / "made.lock"):
-        if not (folder / "stdout.txt").exists():
-            done = compare_process(folder, *ARGUMENTS, "--yes", "--out", "out")
-            assert done.returncode == 0, done.stderr
-            assert done.stderr == ""
-            (folder / "stdout.txt").write_text(done.stdout)
+
+    def make(folder: Path) -> None:
+        done = compare_process(folder, *ARGUMENTS, "--yes", "--out", "out")
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        (folder / "stdout.txt").write_text(done.stdout)
+
+    folder = made_once(tmp_path_factory, "compared", make)
     runs = sorted((folder / "runs").glob("[!.]*"), key=lambda run: run.name.rpartition("-s")[2].partition("-")[2])
     return Compared(folder, (folder / "stdout.txt").read_text(), runs)
 
@@ -213,13 +210,13 @@ def test_pictures(compared: Compared) -> None:
 # Again
 
 
-def test_finished_runs_are_used_again(inside: Compared) -> None:
+def test_finished_runs_are_used_again(inside: Compared, capsys: pytest.CaptureFixture[str]) -> None:
     before = snapshot(inside.folder / "runs")
-    done = compare_process(inside.folder, *ARGUMENTS, "--out", "again", "--json")  # nothing to ask: nothing is trained
-    assert done.returncode == 0, done.stderr
+    assert command_line(*ARGUMENTS, "--out", "again", "--json") == 0  # nothing to ask: nothing is trained
     assert snapshot(inside.folder / "runs") == before
-    assert json.loads(done.stdout)["runs"] == inside.results()["runs"]
-    assert "4 runs, 4 of them exist already" in done.stderr
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["runs"] == inside.results()["runs"]
+    assert "4 runs, 4 of them exist already" in printed.err
 
 
 def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from a3c_zoo.version import __version__
+from tests.shared import made_once
 from tests.wheels import ROOT, clean_environment, run, zoo_dist
 
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
@@ -25,7 +26,7 @@ PACKAGES = {"a3c_zoo", "a3c_zoo_envs", "a3c_zoo_hyperparams"}
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the sdist, and with the wheel that was built from it."""
-    return zoo_dist(tmp_path_factory.mktemp("build"))
+    return made_once(tmp_path_factory, "build", zoo_dist) / "dist"
 
 
 @pytest.fixture(scope="module")

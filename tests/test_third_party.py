@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import a3c_zoo
+from tests.shared import made_once
 from tests.toys_runs import in_turn
 from tests.wheels import (
     GRIDWORLD,
@@ -25,13 +26,13 @@ from tests.wheels import (
     pip,
     plugin_source,
     run,
-    zoo_wheel,
+    zoo_dist,
 )
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return zoo_wheel(tmp_path_factory.mktemp("zoo"))
+    return next(made_once(tmp_path_factory, "build", zoo_dist).glob("dist/*.whl"))
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +155,7 @@ UNKNOWN_FIELD = (
     ("old", "new", "fault"),
     [
         ("REVISION = 1", "REVISION = 2", OTHER_REVISION),
-        ("revision=REVISION", "reward_range=(-2, 1)", UNKNOWN_FIELD),
+        pytest.param("revision=REVISION", "reward_range=(-2, 1)", UNKNOWN_FIELD, marks=pytest.mark.slow),
     ],
 )
 def test_a_wheel_for_another_entry_revision(old: str, new: str, fault: str, python: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.turns import TURNS_DIR, turn
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs.directory import RunDirectory
+from tests.shared import made_once
 from tests.toys_runs import environ
 from tests.waits import LIMIT_S
 
@@ -41,7 +42,14 @@ class Pair(NamedTuple):
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """They differ in their numbers of episodes, and have no `--out`."""
-    folder = tmp_path_factory.mktemp("pair")
+    folder = made_once(tmp_path_factory, "pair", compare_twice)
+    said = json.loads((folder / "said.json").read_text())
+    reports = {out: next(line for line in out.splitlines() if line.endswith("results.json")) for out in said}
+    return Pair(folder, [*reports], [json.loads((folder / path.strip()).read_text()) for path in reports.values()])
+
+
+def compare_twice(folder: Path) -> None:
+    """Starts both together; what they print goes to said.json."""
     command = [sys.executable, "-m", "a3c_zoo", *ARGUMENTS, "--episodes"]
     env = environ() | {"OMP_NUM_THREADS": "1"}
     both = [
@@ -50,8 +58,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     ]
     ended = [process.communicate(timeout=3 * LIMIT_S) for process in both]
     assert [process.returncode for process in both] == [0, 0], ended
-    reports = {out: next(line for line in out.splitlines() if line.endswith("results.json")) for out, _ in ended}
-    return Pair(folder, [*reports], [json.loads((folder / path.strip()).read_text()) for path in reports.values()])
+    (folder / "said.json").write_text(json.dumps([out for out, _ in ended]))
 
 
 def plan(folder: Path, **changes: Any) -> Plan:
