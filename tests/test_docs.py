@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import subprocess
-import sys
+from contextlib import chdir
 from pathlib import Path
 
 import click
@@ -22,8 +21,7 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.testing import plugin_distribution
 from benchmarks import gallery
 from tests import reference_pages
-from tests.toys_runs import environ, in_turn
-from tests.waits import LIMIT_S
+from tests.toys_runs import command_line, installed_here
 from tests.wheels import GRIDWORLD, PPO, ROOT
 
 DOCS = ROOT / "docs"
@@ -167,19 +165,7 @@ def install_page(page: str, folder: Path) -> None:
 )
 def test_the_plugin_of_a_page_trains_and_plays(page: str, options: list[str], tmp_path: Path) -> None:
     install_page(page, tmp_path / "installed")
-    command = in_turn(
-        ["train", "cartpole", *options, "--steps", "400", "--name", "tried", "--quiet"],
-        ["train", "--resume", "tried", "--steps", "800", "--quiet"],
-        ["evaluate", "tried", "--episodes", "2"],
-    )
-    variables = environ(tmp_path / "installed")
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=tmp_path,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    with chdir(tmp_path), installed_here(tmp_path / "installed"):
+        assert command_line("train", "cartpole", *options, "--steps", 400, "--name", "tried", "--quiet") == 0
+        assert command_line("train", "--resume", "tried", "--steps", 800, "--quiet") == 0
+        assert command_line("evaluate", "tried", "--episodes", 2) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import re
@@ -112,7 +113,7 @@ def test_the_environment_is_the_default(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("name", ["none", "a-class", "split"])
 def test_any_word_may_be_the_name(kind: str, name: str, tmp_path: Path) -> None:
     new_plugin(name, f"--{kind}", "--dir", tmp_path)
-    call(sys.executable, "-m", "compileall", "-q", ".", cwd=tmp_path, path=tmp_path)
+    assert compileall.compile_dir(tmp_path, quiet=1)
 
 
 def test_a_folder_that_has_files_is_refused_and_kept(tmp_path: Path) -> None:

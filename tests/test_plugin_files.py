@@ -7,16 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from a3c_zoo.cli.main import cli
+from a3c_zoo.comparison.evaluations import evaluate_runs
+from a3c_zoo.comparison.plan import make_plan
+from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.errors import PluginError
 from a3c_zoo.plugins.loading import PLUGIN_FILES, Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import get_registry, load_registry
-from tests.toys_runs import command_line, environ
+from tests.toys_runs import command_line, environ, in_turn
 from tests.waits import LIMIT_S
 
 PAGE = Path(__file__).parents[1] / "docs/how-to/use-a-plugin-file.md"
@@ -31,9 +36,14 @@ def examples() -> list[str]:
 
 def zoo(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs `a3c-zoo` in a folder, as its console script does: nothing of the folder is on the path."""
-    command = [sys.executable, "-P", "-m", "a3c_zoo", *arguments]
+    return python(folder, "-P", "-m", "a3c_zoo", *arguments, **variables)
+
+
+def python(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs the interpreter in a folder."""
+    command, environment = [sys.executable, *arguments], environ() | variables
     return subprocess.run(
-        command, cwd=folder, env=environ() | variables, capture_output=True, text=True, timeout=2 * LIMIT_S
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=2 * LIMIT_S, check=False
     )
 
 
@@ -70,13 +80,15 @@ def test_a_run_says_which_file_it_needs(command: tuple[str, ...], trained: Path)
 
 def test_with_the_file_a_run_goes_on(trained: Path) -> None:
     file = str(trained / "plugins/corridor.py")
-    ended = zoo(trained, "evaluate", "one", "--episodes", "2", "--plugin", file)
-    assert (ended.returncode, "played   2 episodes" in ended.stdout) == (0, True), ended.stderr
     steps = json.loads((trained / "runs/one/outcome.json").read_text())["steps"]
     shutil.copytree(trained / "runs", trained / "copied")
-    options = ("--resume", "one", "--runs-dir", "copied", "--steps", str(steps + 1000))
-    ended = zoo(trained, "--plugin", file, "train", *options)
+    lines = in_turn(
+        ["evaluate", "one", "--episodes", "2", "--plugin", file],
+        ["--plugin", file, "train", "--resume", "one", "--runs-dir", "copied", "--steps", str(steps + 1000)],
+    )
+    ended = python(trained, *lines)
     assert ended.returncode == 0, ended.stderr
+    assert "played   2 episodes" in ended.stdout
     assert f" copied/one --runs-dir copied --plugin {file}" in ended.stdout.splitlines()[-1]  # the next command
     assert json.loads((trained / "copied/one/outcome.json").read_text())["steps"] > steps
 
@@ -96,6 +108,25 @@ def test_a_strangers_run_names_no_folder(trained: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "mark").exists()
 
 
+def test_a_process_of_a_comparison_trains_it(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(trained)
+    monkeypatch.setenv(PLUGIN_FILES, str(trained / "plugins/corridor.py"))
+    monkeypatch.setattr(MODULE_FILES, "paths", {})
+    get_registry.cache_clear()
+    try:
+        budget: dict[str, Any] = {"seeds": [1], "steps": 2000, "time_limit": None}
+        plan = make_plan(
+            envs=["corridor"], agents=["a3c"], baselines=["random"], **budget, runs_dir=Path("planned"), reuse=True
+        )
+        run = next(run for run in plan.runs if run.method == "random")
+        (ended,) = train_plan(replace(plan, runs=(run,)), ComparisonWatcher())
+        assert (ended.fault, evaluate_runs([ended.path], 1, lambda done, total: None)) == (None, {})
+    finally:
+        sys.modules.pop("corridor", None)
+        get_registry.cache_clear()
+
+
+@pytest.mark.slow
 def test_a_comparison_trains_and_evaluates_it(trained: Path) -> None:
     options = ("--plugin", "plugins/corridor.py", "--baseline", "random", "--seeds", "1", "--episodes", "1", "--yes")
     ended = zoo(trained, "compare", "corridor", *options, "--steps", "2000", "--runs-dir", "compared", "--json")
@@ -106,9 +137,7 @@ def test_the_program_of_the_page(tmp_path: Path) -> None:
     plugin, program = examples()
     (tmp_path / "corridor.py").write_text(plugin)
     (tmp_path / "program.py").write_text(program.replace("20_000", "2_000"))
-    ended = subprocess.run(
-        [sys.executable, "program.py"], cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=2 * LIMIT_S
-    )
+    ended = python(tmp_path, "program.py")
     assert ended.returncode == 0, ended.stderr
     assert float(ended.stdout) <= 1.0
 

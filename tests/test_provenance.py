@@ -6,6 +6,7 @@ import json
 import shutil
 from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,8 +108,8 @@ def test_the_report_has_their_versions(runs: Path, installed: Path, tmp_path: Pa
 
 
 def planned() -> Plan:
-    methods = {"agents": ["a3c"], "baselines": ["random"], "seeds": [1]}
-    return make_plan(envs=["maze"], **methods, steps=500, time_limit=None, runs_dir=Path("runs"), reuse=True)
+    budget: dict[str, Any] = {"seeds": [1], "steps": 500, "time_limit": None}
+    return make_plan(envs=["maze"], agents=["a3c"], baselines=["random"], **budget, runs_dir=Path("runs"), reuse=True)
 
 
 def test_a_comparison_trains_again_for_another_version(installed: Path, tmp_path: Path) -> None:

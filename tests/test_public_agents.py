@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,7 @@ from a3c_zoo.errors import PluginError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.testing import plugin_distribution
 from tests.test_docs import install_page
-from tests.toys_runs import checkpoint, environ
-from tests.waits import LIMIT_S
+from tests.toys_runs import checkpoint
 from tests.wheels import ROOT
 
 PLUGIN = """
@@ -223,13 +220,9 @@ def test_the_learner_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("own", ["own", "own-data", "own-grad", "own-workers"])
 def test_the_loss_reaches_processes(own: str, runs: Path) -> None:
-    command = [sys.executable, "-m", "a3c_zoo", "train", "cartpole", "--agent", own, "--steps", "3000", "--name", "two"]
-    environment = environ(runs.parent / "installed")
-    done = subprocess.run(
-        command, cwd=runs.parent, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert bool(parameters(runs / "two").isfinite().all())
+    outcome = a3c_zoo.train("cartpole", agent=own, steps=3000, workers=2, runs_dir=runs)
+    assert outcome.steps >= 3000
+    assert bool(parameters(outcome.run).isfinite().all())
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ import pytest
 from a3c_zoo.errors import UnknownNameError
 from a3c_zoo.plugins.registry import load_registry
 from a3c_zoo.testing import plugin_distribution
-from tests.toys_runs import checkpoint
-from tests.waits import LIMIT_S
+from tests.toys_runs import checkpoint, command_line, installed_here
 
 PLUGIN = """
 from a3c_zoo import OptimizerEntry, hookimpl
@@ -59,34 +57,36 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def zoo(installed: Path, folder: Path, *words: str) -> str:
-    environ = {**os.environ, "PYTHONPATH": str(installed)}
-    command = [sys.executable, "-m", "a3c_zoo", *words]
-    done = subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def zoo(installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., str]]:
+    """Runs a command with the plugin in a folder of its own; returns what it printed."""
+
+    def run(*words: str) -> str:
+        assert command_line(*words) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    with chdir(tmp_path), installed_here(installed):
+        yield run
 
 
-def test_it_is_listed(installed: Path, tmp_path: Path) -> None:
-    rows = {row["name"]: row for row in json.loads(zoo(installed, tmp_path, "list", "optimizers", "--json"))}
+def test_it_is_listed(zoo: Callable[..., str]) -> None:
+    rows = {row["name"]: row for row in json.loads(zoo("list", "optimizers", "--json"))}
     assert list(rows) == ["adam", "rmsprop", "heavy-ball"]
     assert rows["heavy-ball"] == {
         "name": "heavy-ball",
         "plugin": "heavy-ball-plugin",
         "description": "SGD with momentum",
     }
-    assert "decay of the velocity" in zoo(installed, tmp_path, "show", "hyperparams", "cartpole", *CHOICE)
+    assert "decay of the velocity" in zoo("show", "hyperparams", "cartpole", *CHOICE)
 
 
-def test_workers_share_its_moments_and_a_resume_goes_on_with_them(installed: Path, tmp_path: Path) -> None:
+def test_workers_share_its_moments_and_a_resume_goes_on_with_them(zoo: Callable[..., str], tmp_path: Path) -> None:
     options = ("--name", "ball", "--workers", "2", "--steps", "3000", "-o", "num_envs=4", *CHOICE)
-    zoo(installed, tmp_path, "train", "cartpole", *options)
+    zoo("train", "cartpole", *options)
     run = tmp_path / "runs/ball"
     for steps in (3000, 6000):
         if steps > 3000:
-            zoo(installed, tmp_path, "train", "--resume", "ball", "--steps", str(steps))
+            zoo("train", "--resume", "ball", "--steps", str(steps))
         agent = checkpoint(run)["agent"]
         assert agent["optimizer"].keys() == {"velocity", "count"}
         updates = agent["counters"][:, 1]
@@ -99,9 +99,9 @@ def test_workers_share_its_moments_and_a_resume_goes_on_with_them(installed: Pat
     assert plugins["optimizer"].startswith("plugin 'heavy-ball-plugin'")
 
 
-def test_private_moments_are_in_each_workers_state(installed: Path, tmp_path: Path) -> None:
+def test_private_moments_are_in_each_workers_state(zoo: Callable[..., str], tmp_path: Path) -> None:
     options = ("--name", "own", "--steps", "1000", "-o", "shared_statistics=false", "-o", "num_envs=4", *CHOICE)
-    zoo(installed, tmp_path, "train", "cartpole", "--serial", *options)
+    zoo("train", "cartpole", "--serial", *options)
     agent = checkpoint(tmp_path / "runs/own")["agent"]
     counts = [int(worker["optimizer"]["count"]) for worker in agent["workers"]]
     assert counts == agent["counters"][:, 1].tolist()
