@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from tests.toys_runs import command_line, environ
 from tests.toys_spaces import PARTS, env_name
 from tests.wheels import ROOT
 
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
+if not all(map(find_spec, ("onnxruntime", "onnxscript"))):  # not imported here: it takes a second
+    pytest.skip("the extra onnx is not installed", allow_module_level=True)
 
 Captured = pytest.CaptureFixture[str]
 LSTM = {"network.recurrent": "lstm", "network.recurrent_size": 8, "network.separate": False}
@@ -62,6 +63,8 @@ def train(env: str, overrides: dict[str, Any], agent: str = "a3c") -> None:
 
 def exported() -> Any:
     """A session of the file that the command makes of the run `x`."""
+    import onnxruntime
+
     assert command_line("export", "x", "--out", "x.onnx") == 0
     return onnxruntime.InferenceSession("x.onnx", providers=["CPUExecutionProvider"])
 
@@ -70,11 +73,11 @@ def arrays(parts: Any) -> dict[str, tuple[str, list[Any]]]:
     return {each.name: (each.type, each.shape) for each in parts}
 
 
-@pytest.mark.parametrize("core", [{}, LSTM], ids=["mlp", "lstm"])
+@pytest.mark.parametrize("core", [{}, pytest.param(LSTM, marks=pytest.mark.slow)], ids=["mlp", "lstm"])
 def test_the_program_of_the_page(core: dict[str, Any], folder: Path) -> None:
     """It plays the episodes that the agent itself plays, and needs neither torch nor a3c-zoo."""
     train("cartpole", core)
-    exported()
+    assert_described(exported(), folder)
     page = (ROOT / "docs" / "how-to" / "export-an-agent.md").read_text(encoding="utf-8")
     program = page.partition("`play.py`:\n\n```python\n")[2].partition("```")[0]
     hidden = "import sys\nsys.modules |= {'torch': None, 'a3c_zoo': None}\n"
@@ -105,7 +108,9 @@ def returns_on_cartpole() -> Iterator[float]:
         ("discrete", LSTM, {"action": ("int64", ["N"]), "probabilities": ("float", ["N", 3])}),
         ("choices", {}, {"action": ("int64", ["N", 2]), "probabilities": ("float", ["N", 5])}),
         ("coins", {}, {"action": ("int8", ["N", 3]), "probabilities": ("float", ["N", 3])}),
-        ("box", {}, {name: ("float", ["N", 2]) for name in ("action", "mean", "std")}),
+        pytest.param(
+            *("box", {}, {name: ("float", ["N", 2]) for name in ("action", "mean", "std")}), marks=pytest.mark.slow
+        ),
         ("box", {"agent.squash_actions": True}, {name: ("float", ["N", 2]) for name in ("action", "mean", "std")}),
     ],
     ids=["discrete", "choices", "coins", "box", "squashed"],
@@ -134,9 +139,8 @@ def test_every_space(kind: str, overrides: dict[str, Any], wanted: dict[str, tup
             np.testing.assert_allclose(found["probabilities"].sum(axis=-1), 1 if kind == "discrete" else 2, rtol=1e-5)
 
 
-def test_what_the_file_tells(folder: Path) -> None:
-    train("cartpole", {})
-    session = exported()
+def assert_described(session: Any, folder: Path) -> None:
+    """The file says what it is, and names no folder of this machine."""
     told = json.loads(session.get_modelmeta().custom_metadata_map["a3c_zoo"])
     assert {key: told[key] for key in ("env", "agent", "network", "run", "action_space", "squash_actions")} == {
         **{"env": "cartpole", "agent": "a3c", "network": "mlp", "run": "x"},

@@ -1,4 +1,7 @@
-"""A real disk that fills up under a real training: nothing that a checkpoint counts is lost."""
+"""A real disk that fills up under a real training: nothing that a checkpoint counts is lost.
+
+The environment sleeps in its steps, so the waits of these tests cost no core.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,10 @@ import pytest
 import a3c_zoo
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
-from tests.toys_runs import Running, checkpoint, episodes, scalars
+from tests.toys_runs import Running, checkpoint, episodes, scalars, toy_installed, toy_path
 
 OPTIONS = ["--name", "x", "--runs-dir", "disk", "--stop-return", "1e6", "-o", "run.checkpoint_every_s=0.3"]
+OPTIONS += ["-o", "env.step_s=0.002", "-o", "agent.n_steps=5"]
 
 
 class Disk:
@@ -98,7 +102,9 @@ def test_training_goes_on_while_the_disk_is_full(disk: Disk, tmp_path: Path) -> 
     run = disk.place / "x"
     options = [*OPTIONS, "-o", "run.evaluation_every_s=0.3", "-o", "run.evaluation_cpu_share=1"]
     options += ["-o", "run.evaluator_episodes=3", "--time-limit", "5m"]
-    with Running("train", "cartpole", *options, "-o", "run.disk_patience_s=100", folder=tmp_path) as running:
+    with Running(
+        "train", "toy", *options, "-o", "run.disk_patience_s=100", folder=tmp_path, path=toy_path(tmp_path / "toy")
+    ) as running:
         running.wait_until(lambda: (run / "evaluations.csv").exists() and len(list(run.glob("checkpoints/step*"))) > 2)
         disk.fill()
         running.wait_until(lambda: "training goes on, but the disk refuses files: cannot write" in running.stdout)
@@ -116,14 +122,14 @@ def test_training_goes_on_while_the_disk_is_full(disk: Disk, tmp_path: Path) -> 
     assert outcome(run)["evaluator_fault"] is None
     played = [line.split(",") for line in (run / "evaluations.csv").read_text().splitlines()[1:]]
     assert len(played) % 6 == 0  # three episodes in two modes
-    best = a3c_zoo.load_agent(run, checkpoint="best")
-    assert best is not None
+    with toy_installed(tmp_path / "again"):
+        assert a3c_zoo.load_agent(run, checkpoint="best") is not None
 
 
 def test_a_disk_that_stays_full_ends_the_run_in_order(disk: Disk, tmp_path: Path) -> None:
     run = disk.place / "x"
     options = [*OPTIONS, "--time-limit", "5m", "-o", "run.disk_patience_s=3"]
-    with Running("train", "cartpole", *options, folder=tmp_path) as running:
+    with Running("train", "toy", *options, folder=tmp_path, path=toy_path(tmp_path / "toy")) as running:
         running.wait_until(lambda: len(list(run.glob("checkpoints/step*"))) > 2)
         disk.fill()
         assert running.exit_status() == 2
@@ -137,7 +143,8 @@ def test_a_disk_that_stays_full_ends_the_run_in_order(disk: Disk, tmp_path: Path
     assert len(episodes(run)) >= counted
     assert (run / "monitor.csv").read_text().endswith("\n")
     disk.free()
-    assert a3c_zoo.train(resume=run, steps=steps + 2000).reason == "steps"
+    with toy_installed(tmp_path / "again"):
+        assert a3c_zoo.train(resume=run, steps=steps + 200).reason == "steps"
     assert_nothing_is_lost_after_a_resume(run)
 
 
@@ -150,7 +157,7 @@ def assert_nothing_is_lost_after_a_resume(run: Path) -> None:
 def test_the_last_checkpoint_waits_for_room(disk: Disk, tmp_path: Path) -> None:
     run = disk.place / "x"
     options = [*OPTIONS, "--time-limit", "4s", "-o", "run.disk_patience_s=100"]
-    with Running("train", "cartpole", *options, folder=tmp_path) as running:
+    with Running("train", "toy", *options, folder=tmp_path, path=toy_path(tmp_path / "toy")) as running:
         running.wait_until(lambda: len(list(run.glob("checkpoints/step*"))) > 1)
         disk.fill()
         running.wait_until(lambda: "the run waits for room" in running.stdout)
@@ -165,7 +172,7 @@ def test_the_last_checkpoint_waits_for_room(disk: Disk, tmp_path: Path) -> None:
 def test_ctrl_c_waits_for_no_room(disk: Disk, tmp_path: Path) -> None:
     run = disk.place / "x"
     options = [*OPTIONS, "--time-limit", "5m"]
-    with Running("train", "cartpole", *options, folder=tmp_path) as running:
+    with Running("train", "toy", *options, folder=tmp_path, path=toy_path(tmp_path / "toy")) as running:
         running.wait_until(lambda: len(list(run.glob("checkpoints/step*"))) > 1)
         disk.fill()
         running.wait_until(lambda: "the disk refuses files" in running.stdout)
@@ -178,7 +185,7 @@ def test_ctrl_c_waits_for_no_room(disk: Disk, tmp_path: Path) -> None:
 
 def test_a_run_that_cannot_begin_leaves_no_directory(disk: Disk, tmp_path: Path) -> None:
     disk.fill()
-    with Running("train", "cartpole", *OPTIONS, folder=tmp_path) as running:
+    with Running("train", "toy", *OPTIONS, folder=tmp_path, path=toy_path(tmp_path / "toy")) as running:
         assert running.exit_status() == 2
     assert re.fullmatch(r"Error: cannot (make|lock|write) disk/x.*: No space left on device.*\n", running.stderr)
     assert [path.name for path in disk.place.iterdir()] == ["filler"]

@@ -88,9 +88,9 @@ def run(folder: Path, *command: str, **options: Any) -> subprocess.CompletedProc
     ("start", "env"),
     [
         (ENVIRONMENT, "make_coin"),
-        ("import coins", "coins.Coin"),
+        pytest.param("import coins", "coins.Coin", marks=pytest.mark.slow),
         (ENVIRONMENT, "a3c_zoo.EnvEntry('coin', factory='__main__:make_many')"),
-        ("", "a3c_zoo.EnvEntry('coin', factory='coins:make_many')"),
+        pytest.param("", "a3c_zoo.EnvEntry('coin', factory='coins:make_many')", marks=pytest.mark.slow),
     ],
 )
 def test_a_program_trains_what_it_gives(start: str, env: str, tmp_path: Path) -> None:

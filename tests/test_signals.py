@@ -49,7 +49,7 @@ def assert_ended_well(running: Running, folder: Path, detail: str, status: int =
     [
         (signal.SIGINT, True, "Ctrl-C"),  # a terminal signals the whole group
         (signal.SIGTERM, False, "SIGTERM"),  # kill
-        (signal.SIGTERM, True, "SIGTERM"),  # timeout
+        pytest.param(signal.SIGTERM, True, "SIGTERM", marks=pytest.mark.slow),  # timeout
         pytest.param(signal.SIGHUP, True, "SIGHUP", marks=pytest.mark.slow),  # the terminal is closed
     ],
 )
@@ -247,8 +247,15 @@ def test_when_the_parent_is_killed_its_workers_leave(tmp_path: Path) -> None:
     assert not RunDirectory(tmp_path / "runs/x").is_running()
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-@pytest.mark.parametrize("fault", ["fault", "evaluation_fault"])
+@pytest.mark.parametrize(
+    ("fault", "start_method"),
+    [
+        ("fault", "spawn"),
+        ("evaluation_fault", "forkserver"),
+        pytest.param("fault", "forkserver", marks=pytest.mark.slow),
+        pytest.param("evaluation_fault", "spawn", marks=pytest.mark.slow),
+    ],
+)
 def test_when_the_parent_is_killed_a_process_leaves_that_holds_the_lock(
     fault: str, start_method: str, tmp_path: Path
 ) -> None:

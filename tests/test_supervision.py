@@ -25,7 +25,7 @@ from a3c_zoo.processes.start import process_context
 from a3c_zoo.records import Progress, Report, RunContext
 from tests.test_pool import STEPS as ROLLOUT
 from tests.test_pool import processes, run_until_error, running
-from tests.toys_runs import Listener, Running, checkpoint, episodes, scalars, toy_installed
+from tests.toys_runs import Listener, Running, checkpoint, episodes, scalars, signal_self, toy_installed
 from tests.waits import LIMIT_S, wait_until
 
 
@@ -247,12 +247,12 @@ def test_a_lock_that_died_with_its_holder_ends_the_session(monkeypatch: pytest.M
 def test_a_run_whose_workers_die_ends_at_its_episodes(agent: str, tmp_path: Path) -> None:
     saboteur = Saboteur("a3c-zoo worker 1", signal.SIGKILL, 500, 2000)
     ended = a3c_zoo.train(
-        "cartpole", agent=agent, episodes=400, overrides=CARTPOLE, runs_dir=tmp_path, observer=saboteur
+        "cartpole", agent=agent, episodes=200, overrides=CARTPOLE, runs_dir=tmp_path, observer=saboteur
     )
     assert ended.reason == "episodes"
     assert len(saboteur.hit) == 2
     rows, saved = episodes(ended.run), checkpoint(ended.run)
-    assert len(rows) == ended.episodes == saved["session"]["episodes"] >= 400
+    assert len(rows) == ended.episodes == saved["session"]["episodes"] >= 200
     counters = saved["agent"]["counters"]
     assert int(counters[:, EPISODES].sum()) == ended.episodes
     assert counters[:, REPLACED].tolist()[:2] == [0, 2]
@@ -367,8 +367,15 @@ def start_a_program(pipe: Any) -> None:
     time.sleep(600)
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-@pytest.mark.parametrize("how", ["kill", "lifeline"])
+@pytest.mark.parametrize(
+    ("start_method", "how"),
+    [
+        ("forkserver", "kill"),
+        ("forkserver", "lifeline"),
+        pytest.param("spawn", "kill", marks=pytest.mark.slow),  # a spawned process imports torch itself
+        ("spawn", "lifeline"),
+    ],
+)
 def test_programs_of_an_environment_end_with_their_worker(start_method: str, how: str) -> None:
     child = ChildProcess(start_method, "simulated", start_a_program)
     assert child.pipe.poll(LIMIT_S)
@@ -440,11 +447,28 @@ def test_a_run_survives_the_death_of_its_fork_server(tmp_path: Path) -> None:
         run.assert_nothing_left()
 
 
+class Replaced(Saboteur):
+    """Ends the run at the first result of the evaluator that comes after it was replaced."""
+
+    replaced_at = 0
+
+    def progress(self, progress: Progress) -> None:
+        super().progress(progress)
+        if self.messages and progress.evaluator and progress.evaluator.step > self.replaced_at:
+            signal_self()
+            self.replaced_at = 2**62
+
+    def message(self, text: str) -> None:
+        super().message(text)
+        self.replaced_at = self.steps[-1]
+
+
+@pytest.mark.usefixtures("_toy")
 def test_the_evaluator_is_replaced(tmp_path: Path) -> None:
-    saboteur = Saboteur("a3c-zoo evaluator", signal.SIGKILL, 500)
-    overrides = {**CARTPOLE, "run.evaluation_every_s": 0.2, "run.evaluation_cpu_share": 1.0}
-    ended = a3c_zoo.train("cartpole", time_limit_s=8.0, overrides=overrides, runs_dir=tmp_path, observer=saboteur)
-    assert ended.evaluator_fault is None
+    saboteur = Replaced("a3c-zoo evaluator", signal.SIGKILL, 20)
+    overrides = {**CARTPOLE, "run.evaluation_every_s": 0.2, "run.evaluation_cpu_share": 1.0, "env.step_s": 0.005}
+    ended = a3c_zoo.train("toy", time_limit_s=LIMIT_S, overrides=overrides, runs_dir=tmp_path / "r", observer=saboteur)
+    assert (ended.reason, ended.evaluator_fault) == ("interrupted", None)
     (event,) = events(ended.run, "evaluator_replaced")
     assert event["fault"] == "it was ended by signal SIGKILL (out of memory?)"
     later = (ended.run / "evaluations.csv").read_text().splitlines()[1:]

@@ -211,6 +211,7 @@ def test_an_error_leaves_the_terminal_whole(tmp_path: Path) -> None:
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_does_not_end_the_run(tmp_path: Path) -> None:
     """`a3c-zoo train … | head -1`: what nobody reads is dropped (more in tests/test_output.py)."""
     process = subprocess.Popen(
