@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from a3c_zoo.comparison.compare import compare
     from a3c_zoo.comparison.plot import plot
     from a3c_zoo.plugins.registry import load_registry
-    from a3c_zoo.runs.api import load_agent, train
+    from a3c_zoo.runs.api import evaluate, load_agent, train
 
 __all__ = [
     "AgentEntry",
@@ -50,6 +50,7 @@ __all__ = [
     "ZooError",
     "__version__",
     "compare",
+    "evaluate",
     "hookimpl",
     "load_agent",
     "load_registry",
@@ -61,6 +62,7 @@ __all__ = [
 #: Public function → its module, which is imported at the first access.
 _FUNCTIONS = {
     "compare": "a3c_zoo.comparison.compare",
+    "evaluate": "a3c_zoo.runs.api",
     "load_agent": "a3c_zoo.runs.api",
     "load_registry": "a3c_zoo.plugins.registry",
     "plot": "a3c_zoo.comparison.plot",
@@ -73,3 +75,8 @@ def __getattr__(name: str) -> Any:
     if name not in _FUNCTIONS:
         raise AttributeError(f"module 'a3c_zoo' has no attribute '{name}'")
     return getattr(importlib.import_module(_FUNCTIONS[name]), name)
+
+
+def __dir__() -> list[str]:
+    """All names, for `help` and completion; also those of functions whose module is not imported yet."""
+    return sorted({*globals(), *_FUNCTIONS})

@@ -22,6 +22,21 @@ class UnknownNameError(ZooError):
     """An unknown name; the message has the nearest known name."""
 
 
+class MissingGuardError(ZooError, SystemExit):
+    """A script whose processes would start processes of their own, because it trains as it is imported.
+
+    A process of the script has printed why. If nobody catches the error, the script ends with exit status 2.
+    """
+
+    LINE = (
+        "this script trains as it is imported, and workers import it. Put the call below `if __name__ == '__main__':`"
+    )
+
+    def __init__(self) -> None:
+        super().__init__(self.LINE)
+        self.code = self.exit_status
+
+
 class ConfigError(ZooError):
     """Hyperparameters that cannot be used; the message has each fault with its source."""
 

@@ -147,7 +147,7 @@ Reason = Literal["solved", "stop-return", "steps", "episodes", "time-limit", "in
 """Why a run ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Outcome:
     """How a run ended; the contents of its `outcome.json`.
 
@@ -181,6 +181,20 @@ class Outcome:
     cpu_s: float | None = None
     peak_memory_mib: float | None = None
     evaluator_fault: str | None = None
+
+    @property
+    def returns(self) -> str:
+        """The mean return of the evaluation or, without one, of training, in words."""
+        if (played := self.evaluation) is not None:
+            return f"return {score(played.mean_return)} ± {score(played.std_return)} over {played.episodes} episodes"
+        if self.mean_return_100 is None:
+            return "no episode has ended"
+        return f"return {score(self.mean_return_100)} at the end of training"
+
+    def __repr__(self) -> str:
+        why = f"{self.reason} ({self.detail})" if self.detail else self.reason
+        seconds = f"{self.training_s:.1f} s of training"
+        return f"<Outcome: {why}; {self.steps:,} steps, {seconds}, {self.returns}; {self.run}>"
 
 
 class Policy(Protocol):

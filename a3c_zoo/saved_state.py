@@ -73,8 +73,8 @@ def fitting(saved: Any, like: Tensor, name: str) -> Tensor:
 
 
 @contextmanager
-def loading() -> Iterator[None]:
-    """Within the context, parts of a checkpoint are copied into those of this run.
+def loading(what: str = _DOES_NOT_FIT) -> Iterator[None]:
+    """Within the context, parts of a checkpoint are copied into those of this run. what: begins the error's message.
 
     Raises:
         RunDirectoryError: they are missing, or do not fit.
@@ -83,7 +83,7 @@ def loading() -> Iterator[None]:
         yield
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, RunDirectoryError) as error:
         reason = str(error) if isinstance(error, RunDirectoryError) else type_and_message(error)
-        raise RunDirectoryError(f"{_DOES_NOT_FIT}{reason.removeprefix(_DOES_NOT_FIT)[:300]}") from error
+        raise RunDirectoryError(f"{what}{reason.removeprefix(what)[:300]}") from error
 
 
 def tensors_of(content: Any, most_values: int) -> Iterator[tuple[str, Tensor]]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import a3c_zoo
+from a3c_zoo.cli.main import cli
+from a3c_zoo.errors import MissingGuardError
+from a3c_zoo.records import Outcome
+from a3c_zoo.runs.checkpoints import checkpoint_steps
+from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_runs import Running, environ
 from tests.waits import LIMIT_S
 
@@ -61,13 +69,24 @@ def test_without_the_guard(method: str, tmp_path: Path) -> None:
     """Each worker would train in turn: an error that names the cure, and no hang."""
     source = UNGUARDED.format(options=f"workers=1, overrides=['run.start_method={method}']")
     with run_script(tmp_path, source) as running:
-        assert running.exit_status(55) == 1
-        assert running.stdout.count("begin") == 2  # here and in the child that reads the spaces, which went no further
-        assert "Put the call below `if __name__ == '__main__':`\n" in running.stderr
-        assert running.stderr.endswith(
-            "environment 'cartpole' cannot be made: its process ended by itself with exit status 1\n"
-        )
+        assert running.exit_status(55) == 2
+        assert running.stderr == f"Error: {MissingGuardError.LINE}\n"
         running.assert_nothing_left()
+
+
+def test_compare_without_the_guard(tmp_path: Path) -> None:
+    """It would train for as long as its budgets, and then find that no process can evaluate."""
+    source = UNGUARDED.replace("train(", "compare(").format(options="agents=['a3c', 'nstep'], seeds=1")
+    with run_script(tmp_path, source) as running:
+        assert running.exit_status(55) == 2
+        assert running.stderr == f"Error: {MissingGuardError.LINE}\n"
+        assert not (tmp_path / "runs").exists()
+        running.assert_nothing_left()
+
+
+def test_the_missing_guard_can_be_caught() -> None:
+    with pytest.raises(a3c_zoo.ZooError, match="Put the call below"):
+        raise MissingGuardError
 
 
 def test_without_the_guard_a_serial_run_is_fine(tmp_path: Path) -> None:
@@ -85,9 +104,14 @@ def test_a_program_from_standard_input(tmp_path: Path) -> None:
 
 
 def test_importing_is_light() -> None:
-    code = "import sys, a3c_zoo; a3c_zoo.train, a3c_zoo.load_agent; print({'torch', 'gymnasium'} & set(sys.modules))"
+    code = (
+        "import pydoc, sys, a3c_zoo; assert set(a3c_zoo.__all__) <= set(dir(a3c_zoo)) and 'numpy' not in sys.modules\n"
+        "text = pydoc.plain(pydoc.render_doc(a3c_zoo)); print({'torch', 'gymnasium'} & set(sys.modules)); print(text)"
+    )
     result = subprocess.run([sys.executable, "-c", code], env=environ(), capture_output=True, text=True, check=True)
-    assert result.stdout == "set()\n"
+    assert result.stdout.startswith("set()\n")
+    for name in ("compare", "evaluate", "load_agent", "load_registry", "plot", "train"):
+        assert f"\n    {name}(" in result.stdout, name  # help() shows its signature
 
 
 def test_errors_are_exceptions(tmp_path: Path) -> None:
@@ -112,3 +136,46 @@ def test_overrides_in_either_form(tmp_path: Path) -> None:
         assert "n_steps: 7" in text
         assert "num_envs: 2" in text
         assert "max_grad_norm: null" in text  # 0.5 in the set
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    folder = tmp_path_factory.mktemp("api") / "runs"
+    return a3c_zoo.train("cartpole", serial=True, steps=2000, name="one", runs_dir=folder)
+
+
+def test_evaluate_is_the_commands(outcome: Outcome) -> None:
+    """By path and by name, sampled and greedy; `seconds` alone may differ."""
+    for greedy in (False, True):
+        found = asdict(a3c_zoo.evaluate(outcome.run, episodes=5, deterministic=greedy, seed=3))
+        named = asdict(a3c_zoo.evaluate("one", episodes=5, deterministic=greedy, seed=3, runs_dir=outcome.run.parent))
+        arguments = [
+            "evaluate",
+            str(outcome.run),
+            "--episodes",
+            "5",
+            "--seed",
+            "3",
+            "--json",
+            *["--deterministic"] * greedy,
+        ]
+        told = json.loads(CliRunner().invoke(cli, arguments, catch_exceptions=False).stdout)
+        assert len({each.pop("seconds") for each in (found, named, told)}) == 3
+        assert found == named == told
+    with pytest.raises(a3c_zoo.ZooError, match="no run 'two'"):
+        a3c_zoo.evaluate("two", runs_dir=outcome.run.parent)
+
+
+def test_people_can_read_what_functions_return(outcome: Outcome) -> None:
+    counts, mean = f"{outcome.steps:,} steps", outcome.returns
+    assert mean.startswith("return ")
+    assert repr(outcome) == (
+        f"<Outcome: steps (2,000 steps done); {counts}, {outcome.training_s:.1f} s of training, {mean}; {outcome.run}>"
+    )
+    agent = a3c_zoo.load_agent(outcome.run)
+    assert repr(agent) == f"<a3c on cartpole: {counts}, {mean}; {outcome.run}>"
+    older = a3c_zoo.load_agent(outcome.run, checkpoint=str(checkpoint_steps(RunDirectory(outcome.run))[0]))
+    assert "return not known" in repr(older)
+    assert a3c_zoo.plot(outcome.run, outcome.run.parent / "x.svg").__repr__() == (
+        f"<Plot of 1 runs: {outcome.run.parent / 'x.svg'}>"
+    )

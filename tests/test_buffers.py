@@ -282,7 +282,7 @@ def test_a_resumed_run_equals_one_without_a_break(agent: str, runs: Path) -> Non
 
 def test_predict_acts_in_evaluation_mode(runs: Path) -> None:
     """Dropout would change half of the units from call to call, and BatchNorm the numbers of a batch."""
-    policy = a3c_zoo.load_agent(run := train(runs, "normed", 640, serial=True))
+    policy = a3c_zoo.load_agent(run := train(runs, "normed", 640, serial=True)).policy
     assert isinstance(policy, ModelPolicy)
     assert not policy.network.training
     mean = policy.network.get_buffer("body.0.running_mean")

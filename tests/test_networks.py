@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
@@ -18,11 +19,12 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.mlp import MLP, build_mlp
 from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, one_torch_thread, saved_model
-from a3c_zoo.learning.network_configs import MLPConfig
-from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.learning.network_configs import CoreConfig, MLPConfig
+from a3c_zoo.learning.networks import ActorCritic, WithDeviations
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
-from a3c_zoo.plugins.entries import NetworkEntry
+from a3c_zoo.plugins.entries import NetworkEntry, load_factory, load_object
+from a3c_zoo.plugins.registry import get_registry
 from tests.toys import TinyNetwork
 
 VECTOR = observation_spec(spaces.Box(-1, 1, (4,), np.float32))
@@ -160,6 +162,59 @@ class TestMLP:
 
     def test_entry_factory(self) -> None:
         assert isinstance(build_mlp(VECTOR, 3, MLPConfig()), MLP)
+
+
+class TestForward:
+    """`network(x)`, as hooks and tools such as torchinfo use it."""
+
+    @pytest.mark.parametrize("name", sorted(get_registry().networks))
+    @pytest.mark.parametrize("core", ["none", "lstm"])
+    def test_every_layer_is_called_and_the_outputs_are_those_of_acting(self, name: str, core: str) -> None:
+        entry = get_registry().network(name)
+        model = load_object(entry.config)
+        if core != "none" and (not issubclass(model, CoreConfig) or name == "nature-dual"):
+            pytest.skip(f"{name} has no core")
+        config = model(
+            name=name,
+            **({} if core == "none" else {"recurrent": core}),
+            **({"separate": False} if name == "mlp" else {}),
+        )
+        space: spaces.Space[Any] = spaces.Box(0, 255, (4, 42, 42), np.uint8)
+        spec = VECTOR if "vector" in entry.inputs else observation_spec(space)
+        with one_torch_thread():
+            network: ActorCritic = load_factory(name, entry.factory)(spec, 3, config)
+        leaves = {
+            part: layer
+            for part, layer in network.named_modules()
+            if next(layer.children(), None) is None and not isinstance(layer, nn.ModuleList)
+        }
+        called = set[str]()
+        for part, layer in leaves.items():
+            layer.register_forward_hook(lambda layer, inputs, outputs, part=part: called.add(part))
+        rows = observations(VECTOR, 2) if spec is VECTOR else torch.zeros(2, 4, 42, 42, dtype=torch.uint8)
+
+        logits, values = network(rows)
+
+        assert called == leaves.keys()
+        assert (logits.shape, values.shape) == ((2, 3), (2,))
+        start = network.start(2)
+        expected = network.policy(rows) if start is None else network.step(rows, start)[0]
+        torch.testing.assert_close(logits, expected, rtol=0, atol=0)
+        called.clear()
+        network.policy(rows) if start is None else network.step(rows, start)
+        assert not any(part.startswith(("actor.layers", "network.actor.layers")) for part in called)  # it is fast again
+
+    def test_a_network_of_others_gets_it(self) -> None:
+        network = TinyNetwork()
+        rows = observations(VECTOR, 3)
+        logits, values = network(rows)
+        torch.testing.assert_close(logits, network.policy(rows))
+        torch.testing.assert_close(values, network.value(rows))
+
+    def test_a_gaussian_policy_has_its_deviations(self) -> None:
+        network = WithDeviations(MLP(VECTOR, 2, MLPConfig()), 2)
+        rows = observations(VECTOR, 3)
+        torch.testing.assert_close(network(rows)[0], network.policy(rows))
 
 
 class TestInheritedEvaluate:

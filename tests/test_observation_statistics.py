@@ -113,7 +113,7 @@ def test_two_real_workers_gather_what_they_saw(tmp_path: Path) -> None:
     assert rows[:, 1].tolist() == saved(outcome.run)["counters"][:, 0].tolist()
     agent = a3c_zoo.load_agent(outcome.run)
     mean, scale = ObservationStatistics(rows).mean_and_scale()
-    network = agent.network  # type: ignore[attr-defined]
+    network = agent.policy.network  # type: ignore[attr-defined]
     assert torch.equal(network.observation_mean, mean)
     assert torch.equal(network.observation_scale, scale)
     before = rows[:, 1].sum()

@@ -8,15 +8,25 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stable_baselines3.common.monitor import load_results
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.context import RequestContext
+from tensorboard.plugins.base_plugin import TBContext
+from tensorboard.plugins.hparams.api_pb2 import STATUS_SUCCESS, ColParams, ListSessionGroupsRequest
+from tensorboard.plugins.hparams.backend_context import Context
+from tensorboard.plugins.hparams.list_session_groups import Handler as ListHandler
 
+import a3c_zoo
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Episode
 from a3c_zoo.runs import rows
 from a3c_zoo.runs.checkpoints import ResourceState, RunState, WindowState
+from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.progress import RunProgress
 from a3c_zoo.runs.recorder import EventLog, Monitor, TensorBoard
 from a3c_zoo.runs.resources import Clock
@@ -253,3 +263,40 @@ def test_a_part_that_cannot_be_cut_off_is_overwritten(tmp_path: Path, monkeypatc
     assert (tmp_path / "rows.csv").read_bytes() == b"1,2\n3,4\n"
     assert file.position == 8
     file.close()
+
+
+def test_tensorboards_page_hparams_lists_runs_with_their_final_figures(tmp_path: Path) -> None:
+    """As its server answers the page, also of a run that was resumed: the newest figures, once."""
+    begun = a3c_zoo.train("cartpole", serial=True, steps=300, name="one", runs_dir=tmp_path)
+    one = a3c_zoo.train(resume=begun.run, steps=900)
+    overrides = {"optimizer.learning_rate": 0.25}
+    a3c_zoo.train("cartpole", serial=True, steps=300, name="two", overrides=overrides, runs_dir=tmp_path)
+    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(tmp_path))
+    multiplexer.Reload()
+    provider = MultiplexerDataProvider(multiplexer, str(tmp_path))
+    backend = Context(TBContext(data_provider=provider, logdir=str(tmp_path)))
+    asked = RequestContext()
+    contents = backend.hparams_metadata(asked, "")
+    experiment = backend.experiment_from_metadata(asked, "", True, contents, [])
+    tags = [each.name.tag for each in experiment.metric_infos]
+    assert tags == ["final/steps", "final/training_s", "final/solved", "final/mean_return"]
+    columns = [ColParams(metric=each.name) for each in experiment.metric_infos]
+    request = ListSessionGroupsRequest(
+        allowed_statuses=[STATUS_SUCCESS], col_params=columns, slice_size=10, include_metrics=True
+    )
+    groups = ListHandler(asked, backend, "", request).run().session_groups
+    found = {group.name: group for group in groups}
+    assert found.keys() == {"one/tensorboard", "two/tensorboard"}
+    for name, rate in (("one", None), ("two", 0.25)):
+        group = found[f"{name}/tensorboard"]
+        settings, (session,) = group.hparams, group.sessions
+        assert settings["env"].string_value == "cartpole"
+        assert settings["network.separate"].bool_value is True
+        assert rate in (None, settings["optimizer.learning_rate"].number_value)
+        outcome = RunDirectory(tmp_path / name).outcome()
+        assert outcome is not None
+        shown = {each.name.tag: each.value for each in session.metric_values}
+        expected: dict[str, Any] = {"steps": outcome.steps, "training_s": outcome.training_s, "solved": 0.0}
+        expected |= {"mean_return": outcome.mean_return_100} if outcome.episodes else {}  # two has no episode
+        assert shown == pytest.approx({f"final/{figure}": value for figure, value in expected.items()})
+    assert one.steps > begun.steps

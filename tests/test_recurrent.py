@@ -131,7 +131,7 @@ class TestByHand:
         x, h, c = 0.5, 0.2, -0.4
         i, f, g, o = sigmoid(0.5 + 0.1 + 0.1), sigmoid(1 + 0.12 + 0.2), tanh(1.5 + 0.14 + 0.3), sigmoid(2 + 0.16 + 0.4)
         cell = f * c + i * g
-        _, after = core.step(torch.tensor([[x]]), torch.tensor([[[h]], [[c]]]))
+        _, after = core(torch.tensor([[x]]), torch.tensor([[[h]], [[c]]]))
         assert after.flatten().tolist() == pytest.approx([o * tanh(cell), cell], rel=1e-6)
         outputs, same = core.run(torch.tensor([[[x]]]), torch.tensor([[[h]], [[c]]]))
         torch.testing.assert_close(outputs, after[:1])
@@ -146,7 +146,7 @@ class TestByHand:
         x, h = 0.5, 0.2
         r, z = sigmoid(0.5 + 0.1 + 0.1), sigmoid(1 + 0.12 + 0.2)
         expected = (1 - z) * tanh(1.5 + r * (0.14 + 0.3)) + z * h
-        _, after = core.step(torch.tensor([[x]]), torch.tensor([[[h]]]))
+        _, after = core(torch.tensor([[x]]), torch.tensor([[[h]]]))
         assert after.flatten().tolist() == pytest.approx([expected], rel=1e-6)
 
     def test_a_reset_is_of_its_environment_alone(self) -> None:
@@ -428,7 +428,7 @@ def test_stopped_and_resumed_equals_uninterrupted(trained: Path, tmp_path: Path)
 
 def test_predict_takes_and_returns_the_state(trained: Path) -> None:
     policy: Any = a3c_zoo.load_agent(trained)
-    network = policy.network
+    network = policy.policy.network
     batch = np.random.default_rng(0).normal(size=(3, 2, 4)).astype(np.float32)
     state, expected = None, network.start(2)
     for t, starts in enumerate(([True, True], [False, False], [False, True])):
@@ -461,7 +461,7 @@ def test_sb3s_own_evaluation_keeps_the_state(trained: Path) -> None:
     """Greedy on the same seeds: the episodes are those of a loop that keeps the state itself."""
     policy: Any = a3c_zoo.load_agent(trained)
     with torch.no_grad():  # one that moves to and fro by what it remembers
-        for parameter in policy.network.parameters():
+        for parameter in policy.policy.network.parameters():
             parameter.normal_(generator=torch.Generator().manual_seed(0))
     returns, _ = evaluate_policy(policy, make_vec_env("CartPole-v1", 1, seed=3), 4, return_episode_rewards=True)
     played: list[float] = []
@@ -555,7 +555,7 @@ def test_hidden_velocities(mode: str, tmp_path: Path) -> None:
     overrides = SMALL | {"network.recurrent": "gru", "env.hide_velocity": True}
     outcome = a3c_zoo.train("cartpole", serial=mode == "serial", steps=500, overrides=overrides, runs_dir=tmp_path)
     policy: Any = a3c_zoo.load_agent(outcome.run)
-    assert policy.spaces.observations.shape == (2,)
+    assert policy.policy.spaces.observations.shape == (2,)
     assert api.evaluate(outcome.run, episodes=3, runs_dir=tmp_path).episodes == 3
     assert len(list(api.play(outcome.run, runs_dir=tmp_path))) > 5
 

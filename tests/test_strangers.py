@@ -180,7 +180,7 @@ def test_a_report_imports_nothing(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "option"),
-    [(("train", "cartpole", "--trust"), "--resume"), (("compare", "cartpole", "--trust"), "--from")],
+    [(("train", "cartpole", "--trust"), "--resume or --init-from"), (("compare", "cartpole", "--trust"), "--from")],
 )
 def test_trust_without_a_run(arguments: tuple[str, ...], option: str, place: Path, capsys: Captured) -> None:
     assert command_line(*arguments) == 2

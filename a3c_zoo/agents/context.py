@@ -25,6 +25,8 @@ State = dict[str, Any]
 """The state dictionary of a worker or learner, one part of a checkpoint."""
 #: Columns of the counters in checkpoints of format 1.
 FORMAT_1_COLUMNS = 4
+#: Begins the message of an error in what `--init-from` names.
+NOT_INITIAL = "--init-from names a policy that does not fit: "
 OnTick = Callable[[], None]
 """Called while a worker or learner works or waits; may raise to stop it."""
 
@@ -94,7 +96,8 @@ class WorkerContext:
 def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> AgentState | None:
     """Reads and validates the checkpoint that a run goes on from; None for a new run.
 
-    A checkpoint for acting is completed: with the run's counts, and without states of workers.
+    A checkpoint for acting, which another run may have written, is completed: with the run's counts, and without states
+    of workers.
 
     Raises:
         RunDirectoryError: a part is missing, or does not fit the run.
@@ -105,13 +108,14 @@ def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> Agent
     assert context.network is not None
     num_members = config.run.workers + has_learner
     counters = Counters.zeros(num_members)
-    with loading():
+    with loading(*[NOT_INITIAL] if counts and not counts.steps else []):
         if counts is None:
             saved = from_plain(AgentState, context.checkpoint, "agent")
         else:
             acting = from_plain(ActingState, context.checkpoint, "agent")
             Counters(counters).row(0)[[STEPS, UPDATES, EPISODES]] = counts.steps, counts.updates, context.episodes
-            saved = AgentState(acting.model, resumes=acting.resumes, optimizer={}, counters=counters, workers=[])
+            model = acting.model.adopted(spaces, num_members)
+            saved = AgentState(model, resumes=acting.resumes, optimizer={}, counters=counters, workers=[])
         saved.model.check(spaces, context.network, config, num_members)
         columns = FORMAT_1_COLUMNS if saved.counters.shape[-1:] == (FORMAT_1_COLUMNS,) else NUM_COLUMNS
         fitting(saved.counters, counters[:, :columns], "agent.counters")

@@ -47,6 +47,12 @@ from a3c_zoo.output import drop_lost_output
     metavar="STEP|best",
     help="With --resume: the checkpoint to continue from; later ones are moved aside.  [default: the newest]",
 )
+@click.option(
+    "--init-from",
+    metavar="RUN|ENV",
+    shell_complete=complete_run,
+    help="Begin with the parameters of a run or a trained agent, which `evaluate` finds by this name.",
+)
 @click.option("--name", metavar="TEXT", help="Name of the run directory.")
 @kept_runs_option
 @trust_option

@@ -12,12 +12,16 @@ from typing import Any, Final
 
 from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES, evaluate_runs
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
+from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.reading import RunRecord, read_runs
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.comparison.turns import turn
 from a3c_zoo.errors import ZooError
+from a3c_zoo.processes.child import check_main
+from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, disk_errors, refuse_trust
+from a3c_zoo.runs.notebook import NotebookLine
 from a3c_zoo.runs.signals import stop_on_signals
 
 DEFAULT_SEEDS: Final = 5
@@ -29,7 +33,7 @@ MAX_STEM: Final = 100
 REPORT_FILES: Final = ("report.md", "report.html", "results.json", "curves.png", "curves.svg")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """A finished comparison.
 
@@ -46,6 +50,12 @@ class Comparison:
     out: Path
     verdict: tuple[str, ...]
     failed: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        envs: dict[str, Any] = self.results["environments"]
+        methods = [f"{' and '.join(env['methods'])} on {name}" for name, env in envs.items()]
+        runs = f"{len(self.results['runs'])} runs, {len(self.left_out)} left out"
+        return f"<Comparison of {'; '.join(methods)}: {runs}; {self.out}>\n{' '.join(self.verdict)}"
 
     def summary(self) -> str:
         """The verdict, and the files of the report."""
@@ -81,27 +91,25 @@ def compare(
         episodes: how many each of a run's ten checkpoints plays with sampled actions, and with greedy ones.
         sources: run directories or folders of them to read. Nothing is trained then. trust: see `find_run`.
         out: the folder of the report, which must not hold one yet; by default a new one in `comparisons`.
-        watcher: is told the progress; see `a3c_zoo.comparison.trainings.ComparisonWatcher`.
+        watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. By default notebooks show it.
 
     Raises:
         ZooError: for an error of the caller. KeyboardInterrupt: on Ctrl-C; the same call continues with missing runs.
     """
+    refuse_unguarded()
     envs = (envs,) if isinstance(envs, str) else tuple(envs)
     folder = choose_out(out, envs)
     if sources:
         return read(map(Path, sources), envs, folder, Path(runs_dir), trust)
     refuse_trust(trust, "--from")
-    plan = make_plan(
-        envs=envs,
-        agents=agents,
-        baselines=baselines,
-        seeds=range(1, seeds + 1) if isinstance(seeds, int) else tuple(seeds),
-        steps=steps,
-        time_limit=time_limit_s,
-        runs_dir=Path(runs_dir),
-        reuse=reuse,
-    )
-    return carry_out(plan, episodes, folder, watcher or ComparisonWatcher())
+    seeds = range(1, seeds + 1) if isinstance(seeds, int) else tuple(seeds)
+    budget: dict[str, Any] = {"steps": steps, "time_limit": time_limit_s}
+    methods: dict[str, Any] = {"agents": agents, "baselines": baselines, "seeds": seeds}
+    plan = make_plan(envs=envs, **methods, **budget, runs_dir=Path(runs_dir), reuse=reuse)
+    if plan.missing:  # training can take hours, and no child of an unguarded script could evaluate it
+        check_main()
+    with NotebookLine() as line:
+        return carry_out(plan, episodes, folder, watcher or NotebookWatcher(line))
 
 
 def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:

@@ -324,7 +324,7 @@ def _known_run(path: Path) -> _KnownRun | None:
 def _made_with(meta: Mapping[str, Any]) -> tuple[Any, ...]:
     """From a meta.json: environment, agent, and what a run's figures depend on beside its configuration."""
     names = (meta[key] for key in ("env", "agent", "serial", "plugins", "versions"))
-    return (*names, meta["host"]["cpu"], meta["host"]["cores"])
+    return (*names, meta["host"]["cpu"], meta["host"]["cores"], meta.get("init_from"))
 
 
 def _difference(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:

@@ -42,6 +42,9 @@ class Plot(NamedTuple):
     runs: list[RunRecord]
     left_out: dict[Path, str]
 
+    def __repr__(self) -> str:
+        return f"<Plot of {len(self.runs)} runs: {self.path}>"
+
     @property
     def hidden_threshold(self) -> str | None:
         """Why the picture has no threshold though the environment may have one; None if there is no such reason."""

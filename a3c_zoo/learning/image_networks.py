@@ -117,7 +117,7 @@ class ConvActorCritic(Split):
         # A cast and then a reordering are twice as fast as both at once.
         x = x.contiguous(memory_format=torch.channels_last)
         for conv in self._convs:
-            x = self.activation(functional.conv2d(x, conv.weight, conv.bias, conv.stride, conv.padding))
+            x = self.activation(conv(x))
         return x.flatten(1)
 
     def features(self, observations: Tensor) -> Tensor:
@@ -125,10 +125,12 @@ class ConvActorCritic(Split):
         return x if self._separate or not self.hidden else self._hidden(x, 0)
 
     def logits(self, outputs: Tensor) -> Tensor:
-        return self.actor.forward(self._hidden(outputs, 0) if self._separate else outputs).float()
+        logits: Tensor = self.actor(self._hidden(outputs, 0) if self._separate else outputs)
+        return logits.float()
 
     def values(self, outputs: Tensor) -> Tensor:
-        return self.critic.forward(self._hidden(outputs, 1) if self._separate else outputs).squeeze(-1).float()
+        values: Tensor = self.critic(self._hidden(outputs, 1) if self._separate else outputs)
+        return values.squeeze(-1).float()
 
     def _hidden(self, features: Tensor, number: int) -> Tensor:
         hidden: Tensor = self.activation(self.hidden[number](features))

@@ -11,12 +11,12 @@ from torch.nn import functional
 
 from a3c_zoo.config import NetworkConfig
 from a3c_zoo.learning.network_configs import MLPConfig
-from a3c_zoo.learning.networks import ACTIVATIONS, OBSERVATION_LIMIT, ActorCritic, Split, orthogonal
+from a3c_zoo.learning.networks import ACTIVATIONS, OBSERVATION_LIMIT, ActorCritic, Shortcut, Split, orthogonal
 from a3c_zoo.learning.recurrent import with_core
 from a3c_zoo.learning.spaces import ObservationSpec
 
 
-class _Tower(nn.Module):
+class _Tower(Shortcut):
     """A multi-layer perceptron that ends in a linear layer."""
 
     def __init__(self, sizes: Sequence[int], activation: str, gain: float, last_gain: float) -> None:
@@ -31,6 +31,13 @@ class _Tower(nn.Module):
         self._weights = tuple((layer.weight, layer.bias) for layer in layers)
 
     def forward(self, x: Tensor) -> Tensor:
+        *hidden, last = self.layers
+        for layer in hidden:
+            x = self.activation(layer(x))
+        outputs: Tensor = last(x)
+        return outputs
+
+    def shortcut(self, x: Tensor) -> Tensor:
         for weight, bias in self._weights[:-1]:
             x = self.activation(functional.linear(x, weight, bias))
         weight, bias = self._weights[-1]
@@ -67,13 +74,13 @@ class MLP(Split):
         x = self.spec.encode(observations)
         if self.normalizes:
             x = ((x - self.observation_mean) * self.observation_scale).clamp_(-OBSERVATION_LIMIT, OBSERVATION_LIMIT)
-        return x if self.separate else self.activation(self.body.forward(x))
+        return x if self.separate else self.activation(self.body.compute(x))
 
     def logits(self, outputs: Tensor) -> Tensor:
-        return self.actor.forward(outputs)
+        return self.actor.compute(outputs)
 
     def values(self, outputs: Tensor) -> Tensor:
-        return self.critic.forward(outputs).squeeze(-1)
+        return self.critic.compute(outputs).squeeze(-1)
 
 
 def build_mlp(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> ActorCritic:
@@ -102,7 +109,8 @@ class Textbook(Split):
         return features
 
     def logits(self, outputs: Tensor) -> Tensor:
-        return self.actor.forward(outputs)
+        logits: Tensor = self.actor(outputs)
+        return logits
 
     def values(self, outputs: Tensor) -> Tensor:
         values: Tensor = self.critic(outputs.detach())

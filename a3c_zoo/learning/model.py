@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, cast
 
@@ -158,6 +158,14 @@ class SavedModel:
             with torch.device("meta"):
                 like = ObservationStatistics.zeros(rows, spaces.observations.num_features)
             fitting(self.statistics, like, "agent.model.statistics")
+
+    def adopted(self, spaces: Spaces, num_members: int) -> SavedModel:
+        """For another run, with the statistics of `num_members`. Raises RunDirectoryError if the spaces differ."""
+        there, seen = Spaces.from_state_dict(self.spaces), self.statistics
+        for which in ("observations", "actions"):
+            if (theirs := getattr(there, which)) != (ours := getattr(spaces, which)):
+                raise RunDirectoryError(f"its {which} are {theirs} there, {ours} here")
+        return replace(self, statistics=None if seen is None else ObservationStatistics(seen).gathered(num_members))
 
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

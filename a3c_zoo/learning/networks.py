@@ -28,6 +28,18 @@ WITHOUT_MODES = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.ReLU, nn.Tanh, nn.Flatte
 OBSERVATION_LIMIT = 10.0
 
 
+class Shortcut(nn.Module):
+    """Layers whose `compute` leaves out torch's call of each one, and so its hooks, but for `ActorCritic.forward`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compute = self.shortcut
+
+    def shortcut(self, x: Tensor) -> Tensor:
+        """What `forward` returns."""
+        raise NotImplementedError
+
+
 class ActorCritic(nn.Module):
     """The interface that the stages use. B stands for one or more leading axes.
 
@@ -45,6 +57,23 @@ class ActorCritic(nn.Module):
         """
         others = (type(layer) for layer in self.modules() if type(layer) not in WITHOUT_MODES)
         return any(not kind.__module__.startswith("a3c_zoo.") for kind in others)
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits `[B, A]` and values `[B]` for observations `[B, ...]`, for tools that call or hook modules.
+
+        With a recurrent core the observations are the first of their episodes. Training calls the methods below.
+        """
+        layers = [layer for layer in self.modules() if isinstance(layer, Shortcut)]
+        try:
+            for layer in layers:
+                layer.compute = layer.__call__
+            start = self.start(len(observations))
+            if start is None:
+                return self.act(observations)
+            return self.step(observations, start)[0], self.value_after(observations, start)
+        finally:
+            for layer in layers:
+                layer.compute = layer.shortcut
 
     def policy(self, observations: Tensor) -> Tensor:
         """Logits `[B, A]` for observations `[B, ...]`: all that acting needs."""

@@ -61,12 +61,23 @@ class ObservationStatistics:
 
     def mean_and_scale(self) -> tuple[Tensor, Tensor]:
         """Mean and 1/standard deviation over all workers, both `[F]`, float32; 0 and 1 without observations."""
-        total = functools.reduce(merged, map(self._read, self._rows), np.zeros(self._half_size))
+        total = self._total()
         count, (mean, deviations) = total[0], np.split(total[1:], 2)
         if not count:
             return torch.zeros(len(mean)), torch.ones(len(mean))
         scale = 1.0 / np.sqrt(deviations / count + 1e-8)
         return torch.from_numpy(mean.astype(np.float32)), torch.from_numpy(scale.astype(np.float32))
+
+    def gathered(self, workers: int) -> Tensor:
+        """The tensor of so many workers. If these are others, the first one has seen all."""
+        if workers == len(self._rows):
+            return self.copy()
+        rows = torch.zeros((workers, self._rows.shape[1]), dtype=torch.float64)
+        rows[0, 1 : 1 + self._half_size] = torch.from_numpy(self._total())
+        return rows
+
+    def _total(self) -> Doubles:
+        return functools.reduce(merged, map(self._read, self._rows), np.zeros(self._half_size))
 
     def _half(self, row: Doubles, written: int) -> Doubles:
         start = 1 + written % 2 * self._half_size

@@ -51,7 +51,7 @@ class Core(nn.Module):
         """The state at the start of an episode, `[K, N, H]`."""
         return torch.zeros(2 if self.is_lstm else 1, num_envs, self.size)
 
-    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Output `[N, H]` for features `[N, F]`, in their precision, and the state after them."""
         state = state.to(x.dtype)
         if self.is_lstm:
@@ -92,11 +92,11 @@ class Recurrent(ActorCritic):
         return self.core.start(num_envs)
 
     def step(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        output, state = self.core.step(self.network.features(observations), state)
+        output, state = self.core(self.network.features(observations), state)
         return self.network.logits(output), state
 
     def value_after(self, observations: Tensor, state: Tensor) -> Tensor:
-        output, _ = self.core.step(self.network.features(observations), state)
+        output, _ = self.core(self.network.features(observations), state)
         return self.network.values(output)
 
     def unroll(

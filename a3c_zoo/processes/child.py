@@ -17,15 +17,18 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from a3c_zoo.errors import MissingGuardError
 from a3c_zoo.output import drop_lost_output
 from a3c_zoo.plugins.module_files import MODULE_FILES, ModuleFiles
-from a3c_zoo.processes.start import forget_safe_path, process_context, start_process, warm_up
+from a3c_zoo.processes.start import UNGUARDED_STATUS, forget_safe_path, process_context, start_process, warm_up
 
 if sys.platform == "linux":
     import fcntl
 
 #: How long a process may take to end after SIGKILL, in seconds.
 KILL_GRACE_S = 2.0
+#: How long a child may take to import the program's main module, in seconds.
+MAIN_LIMIT_S = 60.0
 #: Two looks at a child count as at most so many seconds apart. If they are further apart, the parent stood still, as
 #: did the child: they were suspended, or the machine slept.
 LONGEST_LOOK_S = 1.0
@@ -95,13 +98,29 @@ class ChildProcess:
         _living.discard(self)
 
     def how_it_ended(self) -> str:
-        """Says how a child ended without a message of its own: "was ended by signal SIGKILL (out of memory?)"."""
+        """Says how a child ended without a message of its own: "was ended by signal SIGKILL (out of memory?)".
+
+        Raises:
+            MissingGuardError: the child could not import the program's main module, which trains as it is imported.
+        """
         self.process.join(KILL_GRACE_S)
         code = self.process.exitcode
+        if code == UNGUARDED_STATUS:
+            raise MissingGuardError
         if code is None or code >= 0:
             return f"ended by itself with exit status {code}"
         name = signal.Signals(-code).name
         return f"was ended by signal {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+
+
+def check_main() -> None:
+    """Raises MissingGuardError if child processes cannot import the program's main module."""
+    child = ChildProcess("auto", "a3c-zoo check", Connection.close)
+    try:
+        child.pipe.poll(MAIN_LIMIT_S)  # until the child closes its end
+        child.how_it_ended()
+    finally:
+        end_children([child], grace_s=0.0)
 
 
 def end_children(children: Sequence[ChildProcess], grace_s: float) -> None:

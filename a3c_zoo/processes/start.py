@@ -20,7 +20,7 @@ from multiprocessing import context, forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from types import FrameType
 
-from a3c_zoo.errors import PluginError, ZooError
+from a3c_zoo.errors import MissingGuardError, PluginError, ZooError
 
 # Only torch, gymnasium and modules of this package: any exception but ImportError would end the fork server.
 PRELOAD = [
@@ -52,6 +52,9 @@ LONGEST_START_S = 10.0
 
 CURE_UNSENDABLE = "Use functions and classes of modules, which can be pickled, and no lambda"
 
+#: The exit status of a process whose main module trains as it is imported; sysexits.h calls it EX_CONFIG.
+UNGUARDED_STATUS = 78
+
 #: Runs in threads of one process start their processes in turn: what a start changes meanwhile belongs to them all.
 _start_lock = threading.Lock()
 
@@ -63,18 +66,20 @@ def process_context(start_method: str = "auto") -> context.BaseContext:
     return multiprocessing.get_context(start_method)
 
 
+def refuse_unguarded() -> None:
+    """Ends a child process that imports the program's main module, if that calls this: it would start children, too."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os.write(2, f"Error: {MissingGuardError.LINE}\n".encode())
+        os._exit(UNGUARDED_STATUS)
+
+
 def warm_up(start_method: str = "auto") -> None:
     """Starts the fork server, if workers come from one, and does not wait for it.
 
     Raises:
-        ZooError: a child process that imports the main module calls this; it would start children of its own. Or the
-            fork server cannot be started.
+        ZooError: the fork server cannot be started.
     """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise ZooError(
-            "this script trains at its top level, which every worker imports. Put the call below "
-            "`if __name__ == '__main__':`"
-        )
+    refuse_unguarded()
     with _start_lock, _start_environment():
         resource_tracker.ensure_running()  # which the fork server starts otherwise, and which unblocks Ctrl-C
         if process_context(start_method).get_start_method() == "forkserver":

@@ -10,10 +10,15 @@ from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.entries import EnvEntry
-from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
-from a3c_zoo.records import Evaluation, Outcome, Policy
+from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.processes.start import refuse_unguarded
+from a3c_zoo.records import Evaluation, Outcome, Policy, score
+from a3c_zoo.runs.checkpoints import FINAL, PolicyState
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
-from a3c_zoo.runs.setup import Observer, RunSetup, SilentObserver
+from a3c_zoo.runs.initial import with_initial
+from a3c_zoo.runs.loaded import LoadedAgent
+from a3c_zoo.runs.notebook import NotebookLine, watched
+from a3c_zoo.runs.setup import Observer, RunSetup
 from a3c_zoo.runs.train import train_new, train_on
 from a3c_zoo.runs.trained import find_policy, policy_state
 from a3c_zoo.seeds import USER_EVALUATIONS
@@ -44,6 +49,7 @@ def train(
     film_every: int | None = None,
     resume: str | Path | None = None,
     checkpoint: str | int | None = None,
+    init_from: str | Path | None = None,
     name: str | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
@@ -51,32 +57,31 @@ def train(
 ) -> Outcome:
     """Trains an agent on an environment until it is solved or a budget is spent, as `a3c-zoo train` does.
 
-    In a script, call it below `if __name__ == "__main__":`; workers import the script.
-
     Args:
         env: a name; or an entry, or a function or class that makes one `gymnasium.Env`, which workers can import.
         agent: a name; by default the environment's. With `resume` both are the run's.
-        hyperparams: name of a set in place of the default one, or a YAML file on top of it.
-        overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
-        workers, device, seed, steps, episodes, time_limit_s, stop_return, film_every: keys of the `run` section.
-        serial: workers in turn in this process: slow, but exactly reproducible.
+        hyperparams: a set or a YAML file. overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
+        serial: workers in turn in this process, exactly reproducible. Its neighbours: keys of the `run` section.
         resume: a run to go on with. trust: its configuration may name modules to import, even if it is not your own.
         checkpoint: of that run: "best", or its number of steps; by default the newest. Later ones are moved aside.
+        init_from: a new run begins with the parameters of this policy; a name as `load_agent` takes it.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.
-        observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`.
+        observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`. By default notebooks show it.
 
     Raises:
         ZooError: for what the caller did wrong, in one line; WorkerError where a worker failed.
     """
-    registry, observer, folder = get_registry(), observer or SilentObserver(), Path(runs_dir)
+    refuse_unguarded()
     limits = {"steps": steps, "episodes": episodes, "time_limit_s": time_limit_s, "stop_return": stop_return}
     given = _run_settings(workers=workers, device=device, seed=seed, film_every=film_every, **limits)
-    if resume is not None:
-        others = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name, "--serial": serial}
-        return train_on(_run_to_resume(resume, folder, trust, env), registry, given, observer, others, checkpoint)
-    _refuse_without_resume(trust, checkpoint)
-    config = _config(registry, env, agent, hyperparams, overrides, given)
-    return train_new(RunSetup.of(registry, config, serial), folder, name, observer)
+    with watched(observer) as watcher:
+        if resume is not None:
+            others: dict[str, Any] = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name}
+            others |= {"--serial": serial, "--init-from": init_from}
+            return train_on(_run_to_resume(resume, Path(runs_dir), trust, env), given, watcher, others, checkpoint)
+        _refuse_without_resume(trust and init_from is None, checkpoint)
+        setup = RunSetup.of(get_registry(), _config(env, agent, hyperparams, overrides, given), serial)
+        return train_new(with_initial(setup, init_from, Path(runs_dir), trust), Path(runs_dir), name, watcher)
 
 
 def _name_of(env: Environment | None) -> str | None:
@@ -101,13 +106,12 @@ def _name_of(env: Environment | None) -> str | None:
 
 def _refuse_without_resume(trust: bool, checkpoint: str | int | None) -> None:
     """Raises ZooError for an option that has a meaning only with `resume`."""
-    refuse_trust(trust, "--resume")
+    refuse_trust(trust, "--resume or --init-from")
     if checkpoint is not None:
         raise ZooError("--checkpoint says from where a run goes on: name the run, --resume RUN")
 
 
 def _config(
-    registry: Registry,
     env: Environment | None,
     agent: str | None,
     hyperparams: str | Path | None,
@@ -119,6 +123,7 @@ def _config(
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
     if isinstance(overrides, Mapping):  # as on the command line, where None is written as in YAML
         overrides = [f"{key}={'null' if value is None else value}" for key, value in overrides.items()]
+    registry = get_registry()
     entry, chosen = registry.env(env_name), None if hyperparams is None else str(hyperparams)
     agent_entry = registry.agent(agent or entry.default_agent)
     return resolve_config(registry, entry, agent_entry, hyperparams=chosen, overrides=overrides, flags=flags)
@@ -150,7 +155,7 @@ def load_agent(
     checkpoint: str = "final",
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
-) -> Policy:
+) -> LoadedAgent:
     """Loads a trained policy, to act with: `load_agent(run).predict(observation)`.
 
     Args:
@@ -165,19 +170,33 @@ def load_agent(
         ZooError: there is no such run, trained agent or checkpoint, or it is damaged.
     """
     _name_of(env)
-    return load_from(find_policy(run, agent, Path(runs_dir), trust), checkpoint)[0]
+    directory = find_policy(run, agent, Path(runs_dir), trust)
+    policy, setup, state = _load(directory, checkpoint)
+    outcome = directory.outcome()
+    returns = outcome.returns if outcome and checkpoint == FINAL else "return not known"
+    if state.sampled_return is not None:
+        returns = f"return {score(state.sampled_return)} in an evaluation beside training"
+    return LoadedAgent(policy, directory.path, setup.entry.name, setup.agent.name, state.steps, returns)
+
+
+def _load(directory: RunDirectory, checkpoint: str) -> tuple[Policy, RunSetup, PolicyState]:
+    registry = get_registry()
+    setup = RunSetup.of(registry, directory.config(registry), serial=True)
+    from a3c_zoo.runs.evaluation import load_policy  # imports torch: a wrong name is known before
+
+    saved = policy_state(directory, checkpoint)
+    policy = load_policy(setup.agent.load, setup.entry, setup.network, setup.config, saved.agent)
+    return policy, setup, saved.state
 
 
 def load_from(
     directory: RunDirectory, checkpoint: str = "final", episodes: int = 1, seed: int | None = None
 ) -> tuple[Policy, EpisodesToPlay]:
     """Loads a policy, and says which episodes it plays; arguments as in `evaluate`."""
-    registry = get_registry()
-    setup = RunSetup.of(registry, directory.config(registry), serial=True)
-    from a3c_zoo.runs.evaluation import EpisodesToPlay, load_policy  # imports torch: a wrong name is known before
+    policy, setup, _ = _load(directory, checkpoint)
+    from a3c_zoo.runs.evaluation import EpisodesToPlay
 
-    config, agent_state = setup.config, policy_state(directory, checkpoint).agent
-    policy = load_policy(setup.agent.load, setup.entry, setup.network, config, agent_state)
+    config = setup.config
     seed, num_envs = config.run.seed if seed is None else seed, config.run.evaluation_envs
     return policy, EpisodesToPlay(setup.entry, config.env, episodes, seed, USER_EVALUATIONS, num_envs)
 
@@ -186,25 +205,30 @@ def evaluate(
     run: str | Path,
     *,
     agent: str | None = None,
+    env: EnvEntry | EnvFunction | None = None,
     episodes: int = 100,
     deterministic: bool = False,
     checkpoint: str = "final",
     seed: int | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
-    on_step: Callable[[int], None] = lambda played: None,
+    on_step: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """Plays episodes with a trained policy, on fresh seeds.
+    """Plays episodes with a trained policy, on fresh seeds, as `a3c-zoo evaluate` does.
 
     Args:
-        run, agent, trust: as in `load_agent`.
+        run, agent, env, checkpoint, trust: as in `load_agent`.
+        deterministic: most probable instead of sampled actions.
         seed: of the episodes; by default the run's, on a branch of its own.
-        on_step: called with the number of episodes played so far.
+        on_step: called with the number of episodes played so far. In a notebook the default is a line that changes.
     """
+    _name_of(env)
     policy, to_play = load_from(find_policy(run, agent, Path(runs_dir), trust), checkpoint, episodes, seed)
     from a3c_zoo.runs.evaluation import evaluate_policy
 
-    return evaluate_policy(policy, to_play, deterministic, on_step).evaluation()
+    with NotebookLine() as line:
+        told = on_step or (lambda played: line.show(f"{run}: {played} of {episodes} episodes"))
+        return evaluate_policy(policy, to_play, deterministic, told).evaluation()
 
 
 def play(

@@ -35,7 +35,7 @@ TIMING_FILE: Final = "timing.json"
 LOCK_PATIENCE_S = 0.1
 #: Keys of meta.json, and the type of their values.
 _META_TYPES = {"env": str, "agent": str, "serial": bool, "seed": int, "started": str}
-_META_TYPES |= {"command": list, "plugin_files": list}
+_META_TYPES |= {"command": list, "plugin_files": list, "init_from": dict}
 _META_TYPES |= dict.fromkeys(("plugins", "versions", "host", "sources"), dict)
 
 

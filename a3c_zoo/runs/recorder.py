@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import MAX_TABLE, read_bytes
-from a3c_zoo.records import Episode, EvaluatorResult, Progress, RunInfo
+from a3c_zoo.records import Episode, EvaluatorResult, Outcome, Progress, RunInfo
 from a3c_zoo.runs.checkpoints import RunState
 from a3c_zoo.runs.directory import RunDirectory, disk_errors
+from a3c_zoo.runs.hparams import final_values
 from a3c_zoo.runs.rows import RowFile
 from a3c_zoo.runs.setup import RunSetup, Watch
 
@@ -89,7 +90,7 @@ class TensorBoard:
 
     def __init__(self, folder: Path, purge_step: int | None = None) -> None:
         self._folder, self._purge_step = folder, purge_step
-        self._waiting: list[tuple[dict[str, float | str], int, float]] = []
+        self._waiting: list[tuple[dict[str, float | str | bytes], int, float]] = []
         self._file: RowFile | None = None
         self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
 
@@ -98,10 +99,10 @@ class TensorBoard:
         """Why points of the file wait; None if none does."""
         return self._file.fault if self._file else None
 
-    def write(self, scalars: Mapping[str, float | str], step: int) -> None:
+    def write(self, scalars: Mapping[str, float | str | bytes], step: int) -> None:
         """Adds one point to each curve; a second one at the same step replaces the first."""
         if self._waiting and self._waiting[-1][1] == step:
-            scalars = self._waiting.pop()[0] | dict(scalars)
+            scalars = {**self._waiting.pop()[0], **scalars}
         self._waiting.append((dict(scalars), step, time.time()))
         if time.monotonic() >= self._next_flush_s:
             with suppress(RunDirectoryError):  # the file cannot be made; the next checkpoint cannot, either
@@ -167,11 +168,14 @@ class TensorBoard:
                 self._file.close()
 
 
-def _value(tag: str, content: float | str) -> Summary.Value:
-    """A point of a curve, or a line for TensorBoard's page of texts."""
+def _value(tag: str, content: float | str | bytes) -> Summary.Value:
+    """A point of a curve, a line for TensorBoard's page of texts, or a message for its plugin hparams."""
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.util.tensor_util import make_tensor_proto
 
+    if isinstance(content, bytes):
+        plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=content)
+        return Summary.Value(tag=tag, metadata=SummaryMetadata(plugin_data=plugin))
     if not isinstance(content, str):
         return Summary.Value(tag=tag, simple_value=content)
     kind = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
@@ -260,6 +264,10 @@ class Publisher:
         self._tensorboard.write(scalars | {f"train/{k}": v for k, v in progress.metrics.items()}, progress.steps)
         self.hooks.metrics(self.run, progress)
         return self.hooks.should_stop(self.run, progress)
+
+    def finished(self, outcome: Outcome) -> None:
+        """Records the configuration and the final figures for TensorBoard's page HPARAMS."""
+        self._tensorboard.write(final_values(self.run.config, outcome), outcome.steps)
 
     def sync(self) -> int:
         """Brings all rows to the disk itself, before a checkpoint; returns the length of monitor.csv in bytes.

@@ -47,10 +47,12 @@ class Session:
         self.network, self.optimizer = setup.network, setup.optimizer
         self.supported_spaces: Sequence[str] = setup.agent.spaces
         self.serial = setup.serial
+        state, initial = (saved.state, None) if saved else (None, setup.initial)
         self.checkpoint: Mapping[str, Any] | None = saved.agent if saved else None
-        state = saved.state if saved else None
         is_acting = saved is not None and saved.is_acting
         self.acting_counts = Report(steps=state.steps, updates=state.updates) if state and is_acting else None
+        if initial:
+            self.checkpoint, self.acting_counts = initial.agent, Report()
         self._watch, self._clock = watch, watch.clock
         if state:
             watch.clock.go_on_from(state.seconds)
@@ -282,6 +284,7 @@ class Session:
             peak_memory_mib=self._watch.meter.peak_memory_mib,
             evaluator_fault=self._evaluator.fault if self._evaluator else None,
         )
+        self._publisher.finished(outcome)
         if reason == "error":
             self.directory.write_outcome(outcome)
         else:

@@ -23,11 +23,20 @@ from a3c_zoo.runs.signals import StopRequest
 
 
 @dataclass(frozen=True, slots=True)
+class Initial:
+    """The policy whose parameters a run begins with. agent: its state, for acting. told: what meta.json holds of it."""
+
+    agent: dict[str, Any]
+    told: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class RunSetup:
     """All that a run needs to know before it starts.
 
     Attributes:
         network, optimizer: the entries that the configuration names; None for an agent without that section.
+        initial: what a new run begins with; None for parameters drawn from its seed.
     """
 
     registry: Registry
@@ -37,6 +46,7 @@ class RunSetup:
     optimizer: OptimizerEntry | None
     config: Config
     serial: bool
+    initial: Initial | None = None
 
     @classmethod
     def of(cls, registry: Registry, config: Config, serial: bool) -> RunSetup:
@@ -70,6 +80,7 @@ class RunSetup:
             "sources": SourceDigests().of(self.registry, entries_of(self.registry, self.config).values()),
             "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
             "command": sys.argv,
+            **({"init_from": self.initial.told} if self.initial else {}),
             **machine,
         }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from a3c_zoo.config.sets import dump_config
 from a3c_zoo.errors import CrewLostError, RunDirectoryError, ZooError, first_line
 from a3c_zoo.plugins.entries import load_factory
-from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, RunState, go_on_from
@@ -35,12 +35,13 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
         watch = Watch(observer, stop, setup.run_hooks(), clock)
         directory = RunDirectory.create(runs_dir, setup.config, setup.meta(), name)
         stack.callback(directory.unlock)
-        return _train(setup, directory, None, [], watch)
+        told = setup.initial and setup.initial.told
+        text = told and f"begins with the parameters of {told['name']}, {told['steps']:,} steps on {told['env']}"
+        return _train(setup, directory, None, [("init_from", text)] if text else [], watch)
 
 
 def train_on(
     directory: RunDirectory,
-    registry: Registry,
     flags: Mapping[str, tuple[Any, str]],
     observer: Observer,
     others: Mapping[str, Any],
@@ -60,7 +61,7 @@ def train_on(
     refused += [flag for key, (_, flag) in flags.items() if key not in RESUMABLE_KEYS]
     if refused:
         raise ZooError(f"--resume goes on with the run as it was; leave out {', '.join(refused)}")
-    clock = Clock()
+    clock, registry = Clock(), get_registry()
     with stop_on_signals() as stop, ExitStack() as stack:
         directory.lock()
         stack.callback(directory.unlock)

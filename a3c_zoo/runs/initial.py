@@ -1,0 +1,56 @@
+"""`train --init-from`: a new run that begins with the parameters of a policy. Its own first checkpoint holds them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from a3c_zoo.config import NetworkConfig
+from a3c_zoo.errors import ConfigError, ZooError, printable
+from a3c_zoo.runs.setup import Initial, RunSetup
+from a3c_zoo.runs.trained import find_policy, policy_state
+from a3c_zoo.saved_state import from_plain
+
+
+def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust: bool) -> RunSetup:
+    """The setup of a run that begins with the parameters of a policy; None changes nothing.
+
+    Args:
+        name: of a policy, as `find_policy` takes it.
+
+    Raises:
+        ZooError: there is no such policy, it is damaged, or its network is another. Whether spaces are equal is known
+            when the environment is made (`agent_state`).
+    """
+    if name is None:
+        return setup
+    if setup.agent.kind != "agent":
+        raise ZooError(f"--init-from: '{setup.agent.name}' is a baseline, which begins by itself: choose an --agent")
+    directory = find_policy(name, None, runs_dir, trust)
+    _compare(str(name), directory.config(setup.registry).network, setup.config.network)
+    setup.warm_up()
+    import torch
+
+    from a3c_zoo.learning.model import SavedModel
+
+    saved = policy_state(directory)
+    model = from_plain(SavedModel, saved.agent.get("model"), f"--init-from {name}: agent.model")
+    numbers = model.parameters.flatten().contiguous().view(torch.uint8).numpy().tobytes()
+    told = {"name": directory.path.name, "env": directory.meta()["env"], "steps": saved.state.steps}
+    told["parameters_sha256"] = hashlib.sha256(numbers).hexdigest()
+    return replace(setup, initial=Initial({"model": saved.agent["model"]}, told))
+
+
+def _compare(name: str, theirs: NetworkConfig | None, ours: NetworkConfig | None) -> None:
+    """Raises ConfigError unless both networks compute the same; the number type depends on the machine."""
+    if theirs is None or ours is None:
+        raise ConfigError(f"--init-from {printable(name)}: it has no network as agents with workers have")
+    there, here = (each.model_dump(mode="json") for each in (theirs, ours))
+    for key in there:
+        if key != "precision" and there[key] != here.get(key):
+            value = str(there[key]).lower() if isinstance(there[key], bool) else there[key]
+            raise ConfigError(
+                f"--init-from {printable(name)}: network.{key} is {value} there, {here.get(key, 'no key')} here. "
+                f"For the network there: -o 'network.{key}={value}'"
+            )
