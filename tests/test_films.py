@@ -230,6 +230,16 @@ def test_a_run_that_goes_on_from_an_earlier_step_moves_later_films_aside(filmed:
     assert (run / "checkpoints/best.pt").read_bytes() == best
 
 
+def test_a_run_without_films_goes_on_with_them(tmp_path: Path) -> None:
+    """Then it has evaluations, too."""
+    run = a3c_zoo.train("cartpole", serial=True, steps=300, runs_dir=tmp_path).run
+    assert a3c_zoo.train(resume=run, film_every=2, steps=600).reason == "steps"
+    settings = RunDirectory(run).config(get_registry()).run
+    assert (settings.film_every, settings.evaluation_every_s) == (2, 10.0)
+    a3c_zoo.train(resume=run, film_every=1, steps=900)
+    assert RunDirectory(run).config(get_registry()).run.film_every == 1
+
+
 def test_a_folder_of_films_that_is_a_link(filmed: Path, tmp_path: Path) -> None:
     run = shutil.copytree(filmed, tmp_path / "run")
     shutil.rmtree(run / "films")
