@@ -71,6 +71,12 @@ class DifferentOutputError(ZooError):
     exit_status = 1
 
 
+class HubError(ZooError):
+    """A hub that cannot be reached, or that does not answer as it should."""
+
+    exit_status = 1
+
+
 class WorkerError(ZooError):
     """A worker that raised an exception or died. The message has its traceback or its signal."""
 

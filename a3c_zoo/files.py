@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
@@ -138,6 +139,13 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def valid_name(name: str) -> str:
+    """Returns the name of a run. Raises ZooError if no run may have it."""
+    if re.fullmatch(r"[\w.+=@-]+", name) and not name.startswith("."):
+        return name
+    raise ZooError(f"--name {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
 
 
 def refuse_out(out: Path, suffixes: Sequence[str], force: bool) -> None:

@@ -27,7 +27,7 @@ from a3c_zoo.comparison.pages import plain
 from a3c_zoo.comparison.reading import read_run, read_runs
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.runs.api import evaluate, play
-from a3c_zoo.runs.directory import find_run, is_own, list_runs, why_not_own
+from a3c_zoo.runs.directory import find_run, list_runs, why_not_own
 from tests.test_files import plant
 from tests.toys_runs import command_line
 
@@ -127,20 +127,20 @@ def test_ones_own_run_may_name_a_module(place: Path) -> None:
 
 
 def test_what_ones_own_run_is(place: Path) -> None:
-    assert is_own(Path("inbox/run"), Path("inbox"))
-    assert not is_own(Path("inbox/run"), Path("runs"))
-    assert not is_own(Path("inbox"), Path("inbox"))
-    assert not is_own(Path("inbox/nothing"), Path("inbox"))
+    assert not why_not_own(Path("inbox/run"), Path("inbox"))
+    assert why_not_own(Path("inbox/run"), Path("runs"))
+    assert why_not_own(Path("inbox"), Path("inbox"))
+    assert why_not_own(Path("inbox/nothing"), Path("inbox"))
     Path("runs").mkdir()
     Path("runs/link").symlink_to("../inbox/run")  # it lies elsewhere, whatever its name is
-    assert not is_own(Path("runs/link"), Path("runs"))
-    assert not is_own(Path("runs/../inbox/run"), Path("runs"))
+    assert why_not_own(Path("runs/link"), Path("runs"))
+    assert why_not_own(Path("runs/../inbox/run"), Path("runs"))
     Path("linked").symlink_to("inbox")
-    assert is_own(Path("linked/run"), Path("inbox"))
+    assert not why_not_own(Path("linked/run"), Path("inbox"))
     if os.geteuid() == 0:
         Path("inbox/run/of-root.txt").touch()
         os.chown("inbox/run/of-root.txt", 12345, -1)
-        assert is_own(Path("inbox/run"), Path("inbox"))
+        assert not why_not_own(Path("inbox/run"), Path("inbox"))
         os.chown("inbox/run/config.yml", 12345, -1)
         cause = f"user 12345 owns {Path('inbox/run').resolve()}/config.yml, and you are user 0"
         assert why_not_own(Path("inbox/run"), Path("inbox")) == cause

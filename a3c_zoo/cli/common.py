@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -202,6 +203,12 @@ playing_options: Callable[[_Command], _Command] = _together(
         "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes.  [default: the seed of the run]"
     ),
 )
+
+
+def need_extra(what: str, extra: str, *modules: str) -> None:
+    """Raises ZooError if a module is missing that an extra of a3c-zoo brings. what: what needs it."""
+    if missing := [name for name in modules if find_spec(name) is None]:
+        raise ZooError(f"{what} needs {' and '.join(missing)}: pip install 'a3c-zoo[{extra}]'")
 
 
 def print_plain(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -36,6 +36,7 @@ EXTRAS: Final = {
     "sb3-atari": "Atari games on stable-baselines3's own environments (`env.stack: own`)",
     "box2d": "gym:LunarLander-v3, gym:BipedalWalker-v3, gym:CarRacing-v3",
     "onnx": "`a3c-zoo export`",
+    "hub": "`a3c-zoo push` and `a3c-zoo pull`",
 }
 #: Free bytes: below the first number small runs fail, below the second one large runs may.
 MEMORY: Final = (300_000_000, 1_000_000_000)

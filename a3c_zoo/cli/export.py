@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import agent_of_env_option, checkpoint_option, complete_policy, runs_dir_option, trust_option
-from a3c_zoo.errors import ZooError
+from a3c_zoo.cli.common import (
+    agent_of_env_option,
+    checkpoint_option,
+    complete_policy,
+    need_extra,
+    runs_dir_option,
+    trust_option,
+)
 from a3c_zoo.files import refuse_out
 
 
@@ -33,8 +38,7 @@ def command(run: str, kind: str, out: Path, force: bool, checkpoint: str, **opti
     from a3c_zoo.runs.trained import find_policy
 
     refuse_out(out, [f".{kind}"], force)
-    if missing := [name for name in ("onnxruntime", "onnxscript") if find_spec(name) is None]:
-        raise ZooError(f"export needs {' and '.join(missing)}: pip install 'a3c-zoo[onnx]'")
+    need_extra("export", "onnx", "onnxruntime", "onnxscript")
     directory = find_policy(run, **options)
     from a3c_zoo.runs.export import export  # imports torch: a wrong name is known before
 

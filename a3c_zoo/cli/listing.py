@@ -135,9 +135,9 @@ def _parse_time(text: str) -> datetime:
 @click.option("--seed", type=int, metavar="N", help="Runs with this seed.")
 @click.option(
     "--status",
-    type=click.Choice(["running", "died", "damaged", *get_args(Reason)]),
+    type=click.Choice(["running", "died", "damaged", "pulled", *get_args(Reason)]),
     metavar="NAME",
-    help="Runs with this status: running, died, damaged, or why they ended (steps, interrupted, …).",
+    help="Runs with this status: running, died, damaged, pulled, or why they ended (steps, interrupted, …).",
 )
 @click.option("--solved/--unsolved", default=None, help="Runs that solved their environment, or ended unsolved.")
 @click.option("--since", type=_parse_time, metavar="2h|7d|DATE", help="Runs that started after this time.")

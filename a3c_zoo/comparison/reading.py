@@ -17,7 +17,7 @@ from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.files import fields_of, read_json
 from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.records import Outcome
-from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, TIMING_FILE, RunDirectory, is_own
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, TIMING_FILE, RunDirectory, why_not_own
 from a3c_zoo.version import __version__
 
 #: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
@@ -149,7 +149,7 @@ def read_runs(
             runs.append(read_run(folder, strict=strict, frame_skip=frame_skip))
         except RunDirectoryError as error:
             left_out[folder] = printable(str(error))
-    trusted = {run.env for run in runs if trust or is_own(run.path, runs_dir)}
+    trusted = {run.env for run in runs if trust or not why_not_own(run.path, runs_dir)}
     return [replace(run, is_trusted=run.env in trusted) for run in runs], left_out
 
 

@@ -12,6 +12,8 @@ COMMANDS = (
     CommandEntry("evaluate", "a3c_zoo.cli.evaluate:command", "Play evaluation episodes with a trained agent."),
     CommandEntry("play", "a3c_zoo.cli.play:command", "Watch a trained agent, or film it."),
     CommandEntry("export", "a3c_zoo.cli.export:command", "Write a trained agent as a file for other programs."),
+    CommandEntry("push", "a3c_zoo.cli.push:command", "Send a trained agent to a hub."),
+    CommandEntry("pull", "a3c_zoo.cli.pull:command", "Fetch a trained agent from a hub, and check it."),
     CommandEntry("plot", "a3c_zoo.cli.plot:command", "Draw the curves of runs."),
     CommandEntry("list", "a3c_zoo.cli.listing:command", "List environments, agents, plugins, runs and more."),
     CommandEntry("new-plugin", "a3c_zoo.cli.new_plugin:command", "Write a plugin to begin with."),

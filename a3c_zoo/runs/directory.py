@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import filelock
 
 from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean
-from a3c_zoo.files import fields_of, read_json, replace_file
+from a3c_zoo.files import fields_of, read_json, replace_file, valid_name
 from a3c_zoo.hardware import available_cores, cpu_model
 from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.runs.needed_plugins import what_is_missing
@@ -31,6 +31,8 @@ RUN_FORMAT = 1
 DEFAULT_RUNS_DIR = Path("runs")
 #: Written when a comparison has trained a run: it is reused as it is. A run that goes on loses it.
 TIMING_FILE: Final = "timing.json"
+#: Written by `a3c-zoo pull`: from where an agent comes. It is never one's own run.
+PULLED: Final = "pulled.json"
 #: How long a lock that is taken is tried again, in seconds: others who look whether a run lives hold it for a moment.
 LOCK_PATIENCE_S = 0.1
 #: Keys of meta.json, and the type of their values.
@@ -211,11 +213,9 @@ class RunDirectory:
 def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
     with disk_errors(runs_dir, "make"):
         runs_dir.mkdir(parents=True, exist_ok=True)
-    if name is not None and (not re.fullmatch(r"[\w.+=@-]+", name) or name.startswith(".")):
-        raise RunDirectoryError(f"--name {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
     stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
     stem = re.sub(r"[^\w.+=@-]", "_", f"{config.env_name}-{config.agent_name}-s{config.run.seed}-{stamp}")
-    names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))] if name is None else [name]
+    names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))] if name is None else [valid_name(name)]
     for path in (runs_dir / each for each in names):
         with disk_errors(path, "make"), suppress(FileExistsError):
             path.mkdir()
@@ -232,7 +232,7 @@ def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = F
     """Returns the directory of a run given by its path, or by its name within `runs_dir`.
 
     Args:
-        trust: whether its configuration may name a module to import, even if the run is not one's own (`is_own`).
+        trust: whether its configuration may name a module to import, even if the run is not one's own (`why_not_own`).
 
     Raises:
         RunDirectoryError: there is none, with the nearest name.
@@ -255,20 +255,17 @@ def refuse_trust(trust: bool, option: str) -> None:
         raise ZooError(f"--trust is for a run that somebody else made: name it with {option}, or leave out --trust")
 
 
-def is_own(path: Path, runs_dir: Path) -> bool:
-    """Whether a folder is one's own, see `why_not_own`."""
-    return not why_not_own(path, runs_dir)
-
-
 def why_not_own(path: Path, runs_dir: Path) -> str:
     """Why a folder is not one's own; empty if it is.
 
-    It must lie below `runs_dir`, links resolved. This user must own the folder and the files that name environments:
-    config.yml and meta.json; without meta.json, all files in it.
+    It must lie below `runs_dir`, links resolved, and not be pulled. This user must own the folder and the files that
+    name environments: config.yml and meta.json; without meta.json, all files in it.
     """
     real, ours = Path(os.path.realpath(path)), Path(os.path.realpath(runs_dir))
     if real == ours or not real.is_relative_to(ours):
         return f"{path} lies outside of {runs_dir} (--runs-dir)"
+    if os.path.lexists(real / PULLED):
+        return f"{path} was pulled from a hub"
     try:
         named = [real / name for name in ("config.yml", "meta.json") if os.path.lexists(real / name)]
         for each in (real, *(named if real / "meta.json" in named else real.iterdir())):
@@ -314,6 +311,7 @@ def _summary(directory: RunDirectory) -> RunSummary:
     try:
         meta, outcome = directory.meta(), directory.outcome()
         status: str = "running" if directory.is_running() else outcome.reason if outcome else "died"
+        status = "pulled" if os.path.lexists(directory.path / PULLED) else status
     except RunDirectoryError:
         meta, outcome, status = {}, None, "damaged"
     return RunSummary(
@@ -325,7 +323,7 @@ def _summary(directory: RunDirectory) -> RunSummary:
         status=status,
         steps=outcome.steps if outcome else None,
         mean_return_100=outcome.mean_return_100 if outcome else None,
-        solved=outcome.solved if outcome else None,
+        solved=outcome.solved if outcome and status != "pulled" else None,
         started=meta.get("started", ""),
     )
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import MAX_TEXT, read_bytes
-from a3c_zoo.runs.api import evaluate
+from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS, PART, STATISTICS
 from a3c_zoo.runs.checkpoints import CHECKPOINT_FORMAT, load_policy_state
 from a3c_zoo.runs.directory import RunDirectory, find_run, write_atomically
@@ -35,21 +35,36 @@ def save(run: str | Path, folder: Path, episodes: int = 100) -> None:
         ZooError: there is no such run, it has not ended, or its agent keeps no model as the zoo's own agents do.
         OSError: the folder exists already.
     """
-    directory = find_run(run)
+    save_folder(find_run(run), folder, episodes)
+
+
+def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100) -> None:
+    """As `save`, of a run directory. What the folder tells of the machine is fit for others to read."""
     if (outcome := directory.outcome()) is None:
         raise ZooError(f"run {directory.path} has not ended; go on with it: a3c-zoo train --resume {directory.path}")
     saved = load_policy_state(directory)
     session = to_plain(replace(saved.state, run=None))
     data = parameters_to_bytes({"format": CHECKPOINT_FORMAT, "agent": saved.agent, "session": session})
-    played = evaluate(directory.path, episodes=episodes)
-    meta = directory.meta()
-    meta["command"] = ["a3c-zoo", *meta["command"][1:]]
+    policy, to_play = load_from(directory, episodes=episodes)
+    from a3c_zoo.runs.evaluation import evaluate_policy  # imports torch, as load_from does
+
+    played = evaluate_policy(policy, to_play).evaluation()
+    meta = for_others(directory.meta())
     meta["sha256"] = hashlib.sha256(data).hexdigest()
     folder.mkdir(parents=True)
     write_atomically(folder / PARAMETERS, data)
     write_atomically(folder / "config.yml", read_bytes(directory.config_file, MAX_TEXT))
     write_atomically(folder / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
     RunDirectory(folder).write_outcome(replace(outcome, evaluation=played))
+
+
+def for_others(meta: dict[str, Any]) -> dict[str, Any]:
+    """A meta.json without the kernel's release, and with `~` for the path of the home folder."""
+    home, host = str(Path.home()), meta.get("host", {})
+    command = [str(word).replace(home, "~") if home != "/" else word for word in meta.get("command", [])[1:]]
+    files = [Path(str(file)).name for file in meta.get("plugin_files", [])]
+    system = {"system": str(host.get("system", "")).partition(" ")[0]}
+    return {**meta, "command": ["a3c-zoo", *command], "plugin_files": files, "host": {**host, **system}}
 
 
 def parameters_to_bytes(content: Mapping[str, Any]) -> bytes:

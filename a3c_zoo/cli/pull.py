@@ -1,0 +1,30 @@
+"""`a3c-zoo pull`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from a3c_zoo.cli.common import kept_runs_option, need_extra, trust_option
+from a3c_zoo.files import valid_name
+
+
+@click.command(epilog="Example: a3c-zoo pull alice/cartpole")
+@click.argument("repo", metavar="OWNER/NAME")
+@click.option("--revision", metavar="R", help="A branch, a tag or a commit.  [default: the newest of the main branch]")
+@click.option("--name", metavar="NAME", help="Name of the new folder.  [default: that of the repository]")
+@kept_runs_option
+@trust_option
+def command(repo: str, revision: str | None, name: str | None, runs_dir: Path, trust: bool) -> None:
+    """Fetch a trained agent from a hub of Hugging Face's API, and check it as a run that is not your own.
+
+    If it is refused, nothing is left. A hub that does not answer within 30 s ends the command.
+    """
+    need_extra("pull", "hub", "huggingface_hub")
+    from a3c_zoo.runs import hub
+    from a3c_zoo.runs.directory import run_argument
+
+    hub.check_repo(repo, sends=False)
+    hub.pull(repo, revision, path := runs_dir / valid_name(name or repo.partition("/")[2]), trust)
+    click.echo(f"{repo} is in {path}\nnext  a3c-zoo play {run_argument(path)}{' --trust' if trust else ''}")

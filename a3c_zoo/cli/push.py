@@ -1,0 +1,73 @@
+"""`a3c-zoo push`."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from a3c_zoo.cli.common import agent_of_env_option, complete_policy, need_extra, runs_dir_option, trust_option
+from a3c_zoo.errors import ZooError
+
+
+@click.command(epilog="Example: a3c-zoo push runs/cartpole-a3c-s1-20260101-120000 alice/cartpole --dry-run look")
+@click.argument("run", metavar="RUN|ENV", shell_complete=complete_policy)
+@click.argument("repo", metavar="OWNER/NAME")
+@agent_of_env_option
+@click.option("--dry-run", type=Path, metavar="DIR", help="Send nothing: write it to a new folder.")
+@click.option("--private", is_flag=True, help="Make the repository private.  [default: public]")
+@click.option("--no-film", is_flag=True, help="Leave the film out.")
+@runs_dir_option
+@trust_option
+def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: bool, **options: Any) -> None:
+    """Send a trained agent to a hub of Hugging Face's API, with a card and a film of half a minute.
+
+    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
+    A run first plays 100 episodes for its card. The token is HF_TOKEN, or that of `hf auth login`. A hub that does not
+    answer within 30 s ends the command.
+    """
+    need_extra("push", "hub", "huggingface_hub")
+    from a3c_zoo.runs import hub
+    from a3c_zoo.runs.directory import disk_errors
+    from a3c_zoo.runs.trained import find_policy
+    from a3c_zoo.runs.videos import ffmpeg_program
+
+    hub.check_repo(repo, sends=dry_run is None)
+    if dry_run is not None and dry_run.exists():
+        raise ZooError(f"--dry-run {dry_run}: exists already; name a new folder")
+    if not no_film:
+        ffmpeg_program("the film (leave it out: --no-film)")
+    with tempfile.TemporaryDirectory() as place:
+        made = hub.write_folder(find_policy(run, **options), Path(place) / "agent")
+        if not no_film:
+            _film(made, made.path / hub.FILM)
+        hub.write_card(made, repo)
+        for path in sorted(made.path.iterdir()):
+            click.echo(f"{path.stat().st_size:>11,} bytes  {path.name}")
+        if dry_run is None:
+            click.echo(f"sent to  {hub.push(made.path, repo, private)}\nnext     a3c-zoo pull {repo}")
+            return
+        with disk_errors(dry_run, "write", "--dry-run"):
+            shutil.copytree(made.path, dry_run)
+    click.echo(f"nothing was sent; it is in {dry_run}")
+
+
+def _film(directory: Any, path: Path) -> None:
+    """Films the beginning of an episode, as `a3c-zoo play --video` does."""
+    from a3c_zoo.runs.api import load_from
+    from a3c_zoo.runs.evaluation import play_scenes
+    from a3c_zoo.runs.videos import FILM_ENCODING, FILM_S, VideoFile
+
+    try:
+        video, scenes = VideoFile(path, "film", FILM_ENCODING), play_scenes(*load_from(directory), False)
+        with closing(video), closing(scenes):
+            for number, scene in enumerate(scenes):
+                if number >= FILM_S * scene.fps:
+                    break
+                video.show(scene.picture, scene.fps)
+    except ZooError as error:
+        raise ZooError(f"{error}. Without a film: --no-film") from error

@@ -1,0 +1,367 @@
+"""Agents on a hub: what is sent, what is fetched and checked, and every way in which that can fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import a3c_zoo_trained
+import pytest
+
+import a3c_zoo
+from a3c_zoo.cli import common
+from a3c_zoo.errors import ZooError
+from a3c_zoo.runs.api import evaluate
+from a3c_zoo.runs.directory import find_run, list_runs
+from a3c_zoo.runs.trained import find_policy
+from tests.hub_server import TOKEN, Handler, Hub, Repository, endless, nonsense, running_hub, silence, status
+from tests.test_trained import HARM
+from tests.toys_runs import command_line, environ, in_turn
+
+hf = pytest.importorskip("huggingface_hub")
+from a3c_zoo.runs import hub as module  # noqa: E402
+
+AGENT = Path(a3c_zoo_trained.__file__).parent / "acrobot-a3c"
+NAMES = {"config.yml", "meta.json", "outcome.json", "parameters.safetensors"}
+Captured = pytest.CaptureFixture[str]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Hub]:
+    with running_hub() as found:
+        yield found
+
+
+def use(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What HF_ENDPOINT does in a new process."""
+    monkeypatch.setattr(hf.constants, "ENDPOINT", address)
+    template = "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(hf.constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + template)
+    monkeypatch.setattr(hf.constants, "HF_URL_HOSTS", frozenset({urlsplit(address).hostname}))
+
+
+@pytest.fixture
+def hub(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """The hub with the repository alice/swinger, for this process, whose current folder is new."""
+    server.forget()
+    server.repositories = {"alice/swinger": Repository()}
+    server.repositories["alice/swinger"].commit(files_of(AGENT))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    use(server.address, monkeypatch)
+    monkeypatch.setattr(hf.constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    return server
+
+
+def refused(captured: Captured, status: int, *arguments: object) -> str:
+    """The one line of a command that ends with this status, and leaves nothing in `runs`."""
+    assert command_line(*arguments) == status
+    shown = captured.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("Error: ")
+    assert shown.err.count("\n") == 1
+    assert not os.path.isdir("runs") or os.listdir("runs") == []
+    return shown.err
+
+
+def test_the_whole_way(server: Hub, tmp_path: Path) -> None:
+    """In processes of their own: what is sent is what --dry-run writes, and plays as the agent that was sent."""
+    server.forget()
+    server.repositories = {}
+    variables = {"HF_ENDPOINT": server.address, "HF_TOKEN": TOKEN, "HF_HOME": str(tmp_path / "home")}
+
+    def run(*lines: list[str]) -> str:
+        command = [sys.executable, *in_turn(*lines)]
+        options: dict[str, Any] = {"cwd": tmp_path, "env": environ() | variables, "timeout": 200}
+        done: subprocess.CompletedProcess[str] = subprocess.run(command, capture_output=True, text=True, **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    push = ["push", str(AGENT), "alice/swinger"]
+    told = run([*push, "--dry-run", "look"], push)
+    sent = server.repositories["alice/swinger"]
+    assert len(sent.commits) == 1
+    assert not sent.private
+    [files] = sent.commits.values()
+    assert files == files_of(tmp_path / "look")
+    assert {name: files[name] for name in NAMES} == files_of(AGENT)
+    assert files.keys() == NAMES | {"README.md", "replay.mp4"}
+    assert f"sent to  {server.address}/alice/swinger\nnext     a3c-zoo pull alice/swinger\n" in told
+
+    pulled = run(["pull", "alice/swinger"], ["evaluate", "swinger", "--episodes", "20", "--json"])
+    assert pulled.startswith("alice/swinger is in runs/swinger\nnext  a3c-zoo play runs/swinger\n")
+    here = files_of(tmp_path / "runs/swinger")
+    assert json.loads(here.pop("pulled.json")) == {
+        "repo": "alice/swinger",
+        "commit": next(iter(sent.commits)),
+        "endpoint": server.address,
+    }
+    assert here == files
+    played = evaluate(AGENT, episodes=20)
+    assert json.loads(pulled[pulled.index("{") :]) | {"seconds": 0} == asdict(replace(played, seconds=0))
+    assert os.listdir(tmp_path / "runs") == ["swinger"]
+
+
+def test_the_card_has_the_evaluation_as_metadata(hub: Hub) -> None:
+    assert command_line("push", AGENT, "alice/swinger", "--no-film", "--dry-run", "look") == 0
+    card = hf.ModelCard.load("look/README.md")
+    [result] = card.data.eval_results
+    played = json.loads((AGENT / "outcome.json").read_text())["evaluation"]
+    assert result.metric_value == f"{played['mean_return']:.2f} +/- {played['std_return']:.2f}"
+    names = (result.task_type, result.dataset_type, result.metric_type)
+    assert names == ("reinforcement-learning", "Acrobot-v1", "mean_reward")
+    assert card.data.library_name == "a3c-zoo"
+    assert {"Acrobot-v1", "reinforcement-learning"} <= set(card.data.tags)
+    for part in ("a3c-zoo train gym:Acrobot-v1 --seed 1", "13,566 steps", "a3c-zoo pull alice/swinger"):
+        assert part in card.text
+    assert hub.requests == []
+    assert set(os.listdir("look")) == NAMES | {"README.md"}
+
+
+def test_a_run_is_saved_first(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second push is a second commit; nothing tells the kernel's release or the home folder."""
+    monkeypatch.setenv("HOME", os.getcwd())
+    small: dict[str, Any] = {"network.hidden_sizes": [8], "run.evaluation_envs": 50}
+    run = a3c_zoo.train("cartpole", steps=200, serial=True, name="mine", overrides=small).run
+    meta = json.loads((run / "meta.json").read_text())
+    (run / "meta.json").write_text(json.dumps(meta | {"command": ["x", "train", "--runs-dir", f"{os.getcwd()}/runs"]}))
+    assert command_line("push", "mine", "alice/swinger", "--no-film") == 0
+    first, second = hub.repositories["alice/swinger"].commits.values()
+    assert first["outcome.json"] != second["outcome.json"]
+    assert json.loads(second["outcome.json"])["evaluation"]["episodes"] == 100
+    told = json.loads(second["meta.json"])
+    assert told["host"]["system"] == "Linux"
+    assert told["command"] == ["a3c-zoo", "train", "--runs-dir", "~/runs"]
+    shutil.rmtree("runs")
+    assert command_line("pull", "alice/swinger", "--name", "mine") == 0
+
+
+# Pulled agents
+
+
+def test_a_pulled_agent_is_a_strangers(hub: Hub, capsys: Captured) -> None:
+    hub.more = [{"type": "file", "path": name, "size": 3, "oid": "0"} for name in ("../evil", "/tmp/evil", "evil.py")]
+    (first,) = hub.repositories["alice/swinger"].commits
+    hub.repositories["alice/swinger"].commit({"README.md": b"<script>", "setup.py": b"raise SystemExit"})
+    assert command_line("pull", "alice/swinger", "--revision", first, "--name", "a.b") == 0
+    assert command_line("pull", "alice/swinger", "--runs-dir", "others") == 0
+    assert capsys.readouterr().out.endswith("next  a3c-zoo play others/swinger --runs-dir others\n")
+    assert {*os.listdir("runs/a.b")} == NAMES | {"pulled.json"}
+    assert {*os.listdir("others/swinger")} == NAMES | {"pulled.json", "README.md"}
+    assert {*os.listdir(".")} == {"runs", "others"}
+
+    found = find_run("a.b")
+    assert (found.is_trusted, found.doubt) == (False, "runs/a.b was pulled from a hub")
+    [listed] = list_runs(Path("runs"))
+    assert (listed.status, listed.solved, listed.env) == ("pulled", None, "gym:Acrobot-v1")
+    with pytest.raises(ZooError, match=r"no run in runs has solved 'gym:Acrobot-v1'"):
+        find_policy("gym:Acrobot-v1", None, Path("runs"), trust=False)
+    action, _ = a3c_zoo.load_agent("a.b").predict([0.0] * 6, deterministic=True)
+    assert int(action) in range(3)
+    assert command_line("push", "a.b", "alice/again", "--no-film", "--private") == 0
+    assert hub.repositories["alice/again"].private
+
+
+def test_a_module_is_imported_only_with_trust(hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("evilmod.py").write_text("open('mark', 'w').close()\nfrom gymnasium.envs import registration\n")
+    monkeypatch.syspath_prepend(os.getcwd())
+    name = b"gym:evilmod:Acrobot-v1"
+    files = {path: text.replace(b"gym:Acrobot-v1", name) for path, text in files_of(AGENT).items()}
+    hub.repositories["alice/swinger"].commit(files)
+    assert "would import 'evilmod', and " in refused(capsys, 2, "pull", "alice/swinger")
+    assert not Path("mark").exists()
+    assert command_line("pull", "alice/swinger", "--trust") == 0
+    assert Path("mark").exists()
+    assert capsys.readouterr().out.endswith("play runs/swinger --trust\n")
+
+
+# What is refused
+
+
+def edit(folder: Path, **texts: tuple[str, str]) -> None:
+    for name, (old, new) in texts.items():
+        path = next(folder.glob(f"{name}.*"))
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+
+
+#: What was done to the four files, and what is said of them.
+HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
+    name: (HARM[name][0], message)
+    for name, message in {
+        "a changed byte": "parameters.safetensors is not the file that meta.json was written with",
+        "a shorter file": "cannot be read",
+        "a pickle": "cannot be read",
+        "a huge header": "cannot be read",
+        "no numbers": "not finite",
+        "another shape": "of another network",
+        "no spaces": "spaces cannot be read",
+    }.items()
+} | {
+    "of other spaces": (
+        lambda folder: edit(folder, meta=("Acrobot-v1", "MountainCar-v0"), config=("Acrobot-v1", "MountainCar-v0")),
+        "is of other spaces than environment 'gym:MountainCar-v0'",
+    ),
+    "two environments": (
+        lambda folder: edit(folder, meta=("gym:Acrobot-v1", "cartpole")),
+        "meta.json is of a3c on cartpole, and config.yml is not",
+    ),
+    "unknown environment": (lambda folder: edit(folder, config=("gym:Acrobot-v1", "gym:No-v0")), "gym:No-v0"),
+    "objects in YAML": (lambda folder: edit(folder, config=("seed: 1", "seed: !!python/object:os.system 1")), "config"),
+    "a plugin": (
+        lambda folder: edit(
+            folder, meta=("plugin 'core' (a3c-zoo 0.1.0)", "plugin 'evil' (evil 1.0)"), config=("adam", "e")
+        ),
+        "(so says its meta.json",
+    ),
+    "no evaluation": (
+        lambda folder: (folder / "outcome.json").write_text('{"evaluation": null}'),
+        "outcome.json is damaged",
+    ),
+    "deep JSON": (lambda folder: (folder / "meta.json").write_text("[" * 100_000), "meta.json cannot be read"),
+    "no config": (lambda folder: (folder / "config.yml").unlink(), "is no agent of a3c-zoo: it has no config.yml"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_files(what: str, hub: Hub, capsys: Captured) -> None:
+    harm, message = HOSTILE[what]
+    harm(Path(shutil.copytree(AGENT, "agent")))
+    hub.repositories["alice/swinger"] = Repository()
+    hub.repositories["alice/swinger"].commit(files_of(Path("agent")))
+    shown = refused(capsys, 2, "pull", "alice/swinger")
+    assert message in shown
+    assert "alice/swinger is " in shown
+    assert ".pull-" not in shown
+
+
+BAD_HUBS: dict[str, tuple[str, Callable[[Handler], None], int, str]] = {
+    "silent": ("/revision/", silence, 1, "does not answer within 0.5 s; try again later"),
+    "silent at a file": ("/resolve/", silence, 1, "does not answer within 0.5 s"),
+    "broken": ("/api/", status(500), 1, "answers with status 500; try again later"),
+    "broken at a file": ("/resolve/", status(503), 1, "answers with status 503"),
+    "busy": ("/api/", status(429), 1, "answers with status 429"),
+    "without end": ("meta.json", endless, 1, "meta.json has 952 bytes, says the hub; it sent "),
+    "no JSON": ("/api/", nonsense, 1, "the hub's answer cannot be read: "),
+    "a file that went": ("/resolve/", status(404), 2, "the hub refuses alice/swinger with status 404 broken"),
+    "a file for others": ("/resolve/", status(403, "GatedRepo"), 2, "alice/swinger is gated: ask for access"),
+    "a token that it does not know": ("/api/", status(401), 2, "hf auth login"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_HUBS)
+def test_a_hub_that_does_not_do_its_work(
+    what: str, hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ANSWER_S", 0.5)
+    part, fault, code, message = BAD_HUBS[what]
+    hub.faults = {part: fault}
+    assert message in refused(capsys, code, "pull", "alice/swinger", "--revision", "main")
+    assert sum(part in request for request in hub.requests) == 1  # it is asked once
+
+
+def test_sizes(hub: Hub, capsys: Captured) -> None:
+    hub.sizes = {"parameters.safetensors": 1 << 40}
+    shown = refused(capsys, 2, "pull", "alice/swinger")
+    assert "parameters.safetensors has 1,099,511,627,776 bytes, and more than 1,073,741,824 are not fetched" in shown
+    assert not any("/resolve/" in request for request in hub.requests)
+    hub.forget()
+    hub.tails = {"parameters.safetensors": b"more"}
+    assert "parameters.safetensors has 39,752 bytes, says the hub" in refused(capsys, 1, "pull", "alice/swinger")
+    hub.forget()
+    hub.sizes = {"meta.json": 953}
+    assert "meta.json has 953 bytes, says the hub; it sent 952" in refused(capsys, 1, "pull", "alice/swinger")
+    hub.forget()
+    hub.more = [{"type": "directory", "path": "config.yml", "oid": "0"}]
+    hub.repositories["alice/swinger"] = Repository()
+    hub.repositories["alice/swinger"].commit(dict.fromkeys(NAMES - {"config.yml"}, b"x"))
+    assert "has no config.yml" in refused(capsys, 2, "pull", "alice/swinger")
+
+
+def test_repositories_that_are_not_there(hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.repositories["alice/secret"] = Repository(private=True)
+    hub.repositories["alice/gated"] = Repository()
+    hub.repositories["alice/gated"].gated = True
+    hub.repositories["alice/other"] = Repository()
+    hub.repositories["alice/other"].commit({"model.pkl": b"\x80\x04K\x01."})
+    assert "is no agent of a3c-zoo: it has no config.yml" in refused(capsys, 2, "pull", "alice/other")
+    assert "alice/gated is gated" in refused(capsys, 2, "pull", "alice/gated")
+    assert "no such revision" in refused(capsys, 2, "pull", "alice/swinger", "--revision", "../x")
+    monkeypatch.delenv("HF_TOKEN")
+    for name in ("alice/nothing", "alice/secret"):
+        assert f"there is no repository {name} that you may read" in refused(capsys, 2, "pull", name)
+    for name in ("swinger", "a/b/c", "a/..", "../a", "a/b--c", "https://x.y/z", "a/b\x1b"):
+        assert "is no repository: write OWNER/NAME" in refused(capsys, 2, "pull", name)
+    assert "push needs a token" in refused(capsys, 2, "push", AGENT, "alice/swinger")
+
+
+def test_nothing_is_overwritten(hub: Hub, capsys: Captured) -> None:
+    assert "--name '../x'" in refused(capsys, 2, "pull", "alice/swinger", "--name", "../x")
+    os.mkdir("runs")
+    for make in (os.mkdir, lambda path: os.symlink("nowhere", path), lambda path: Path(path).write_text("mine")):
+        make("runs/swinger")
+        assert command_line("pull", "alice/swinger") == 2
+        assert "runs/swinger exists already; nothing is overwritten" in capsys.readouterr().err
+        os.rename("runs/swinger", "kept")
+        os.rmdir("kept") if os.path.isdir("kept") else os.unlink("kept")
+    os.mkdir("look")
+    assert "--dry-run look: exists already" in refused(capsys, 2, "push", AGENT, "alice/x", "--dry-run", "look")
+    assert hub.requests == []
+
+
+def test_no_network(hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    for address in ("http://127.0.0.1:9", "http://nowhere.invalid"):
+        use(address, monkeypatch)
+        assert "cannot be reached: " in refused(capsys, 1, "pull", "alice/swinger")
+        assert command_line("push", AGENT, "alice/swinger", "--no-film") == 1
+        assert "cannot be reached: " in capsys.readouterr().err
+    monkeypatch.setattr(hf.constants, "HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE" in refused(capsys, 2, "pull", "alice/swinger")
+
+
+@pytest.mark.parametrize(
+    ("part", "fault", "code", "message"),
+    [
+        ("/large/", silence, 1, "does not answer within 0.5 s"),
+        ("/large/", status(500), 1, "answers with status 500"),
+        ("/commit/", status(503), 1, "answers with status 503"),
+        ("/create", status(401), 2, "with status 401"),
+        ("/batch", nonsense, 1, "the hub's answer cannot be read"),
+    ],
+)
+def test_a_push_that_the_hub_breaks_off(
+    part: str, fault: Any, code: int, message: str, hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ANSWER_S", 0.5)
+    hub.faults = {part: fault}
+    assert command_line("push", AGENT, "alice/new", "--no-film") == code
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert shown.count("\n") == 1
+    assert "alice/new" not in hub.repositories or not hub.repositories["alice/new"].commits
+    assert sum(part in request for request in hub.requests) == 1
+
+
+def test_what_is_not_sent(hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command_line("push", AGENT, "alice/swinger", "--private", "--no-film") == 2
+    assert "alice/swinger is there already, and public: leave out --private" in capsys.readouterr().err
+    edit(Path(shutil.copytree(AGENT, "agent")), meta=('"sha256": "', '"sha256": "0'))
+    assert "(SHA-256)" in refused(capsys, 2, "push", "agent", "alice/new", "--no-film")
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    assert "the film (leave it out: --no-film) needs imageio-ffmpeg" in refused(capsys, 2, "push", AGENT, "alice/new")
+    monkeypatch.setattr(common, "find_spec", lambda name: None)
+    assert "push needs huggingface_hub: pip install 'a3c-zoo[hub]'" in refused(capsys, 2, "push", AGENT, "alice/new")
+    assert "pull needs huggingface_hub" in refused(capsys, 2, "pull", "alice/swinger")
+    assert "alice/new" not in hub.repositories
