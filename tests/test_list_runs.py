@@ -75,7 +75,7 @@ def test_runs_are_chosen(filters: list[str], names: list[str], capsys: Captured)
         (["plugins", "--unsolved"], "--solved selects runs"),
         (["runs", "--since", "yesterday"], "'yesterday' is no time; write 30m, 2h, 7d or a date such as 2026-01-31"),
         (["runs", "--since", f"{'9' * 20}d"], "is no time"),
-        (["runs", "--status", "sovled"], "'sovled' is not one of 'running', 'died', 'damaged', 'solved'"),
+        (["runs", "--status", "sovled"], "'sovled' is not one of 'running', 'died', 'damaged', 'pulled', 'solved'"),
     ],
 )
 def test_filters_that_cannot_be(arguments: list[str], message: str, capsys: Captured) -> None:
