@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from a3c_zoo.comparison.curves import area_under_curve
 from a3c_zoo.comparison.statistics import (
@@ -161,6 +160,8 @@ def test_improvement_by_hand() -> None:
 def test_improvement_is_mann_and_whitneys_u() -> None:
     rng = np.random.default_rng(3)
     x, y = rng.integers(0, 6, 9), rng.integers(0, 5, 7)  # with ties
+    from scipy import stats  # a second, which each of pytest's workers would spend
+
     u = stats.mannwhitneyu(x, y, alternative="greater").statistic
     assert probability_of_improvement(column(*x), column(*y)).value == pytest.approx(u / 63, abs=1e-12)
 

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import a3c_zoo
 import pytest
 from a3c_zoo import TrainedEntry
 
@@ -67,8 +68,6 @@ def test_listing_imports_nothing_heavy() -> None:
 )
 def test_they_play_as_their_figures_say(entry: TrainedEntry) -> None:
     """On another processor single actions may differ: the mean stays within four standard errors, or a hundredth."""
-    command = [sys.executable, "-m", "a3c_zoo", "evaluate", str(FOLDER / entry.name), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told, played = card(entry.name)["evaluation"], json.loads(done.stdout)
+    told, played = card(entry.name)["evaluation"], a3c_zoo.evaluate(FOLDER / entry.name)
     allowed = max(0.4 * told["std_return"], 0.01 * abs(told["mean_return"]))
-    assert played["mean_return"] == pytest.approx(told["mean_return"], abs=allowed)
+    assert played.mean_return == pytest.approx(told["mean_return"], abs=allowed)
