@@ -16,7 +16,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import RunDirectoryError, ZooError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -142,10 +142,10 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
 
 
 def valid_name(name: str) -> str:
-    """Returns the name of a run. Raises ZooError if no run may have it."""
+    """Returns the name of a run. Raises RunDirectoryError if no run may have it."""
     if re.fullmatch(r"[\w.+=@-]+", name) and not name.startswith("."):
         return name
-    raise ZooError(f"--name {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
+    raise RunDirectoryError(f"--name {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
 
 
 def refuse_out(out: Path, suffixes: Sequence[str], force: bool) -> None:
