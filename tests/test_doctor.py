@@ -38,6 +38,7 @@ SUBJECTS = [
         "extra",
         "extra",
         "extra",
+        "extra",
         "torch",
         "CUDA",
         "gymnasium",
@@ -175,6 +176,7 @@ def test_the_examination_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found[0].status, found[0].cure) == ("problem", "pip install --upgrade a3c-zoo")
     assert [(each.status, each.cure) for each in found[1:]] == [
         ("warning", "pip install 'a3c-zoo[play]'"),
+        ("ok", ""),
         ("ok", ""),
         ("ok", ""),
         ("ok", ""),
