@@ -33,9 +33,9 @@ class RunInfo:
     config: Config
 
 
-def score(value: float) -> str:
-    """A return for people to read: one decimal, or three where returns are small."""
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+def score(value: float, sign: str = "") -> str:
+    """A return for people to read: one decimal, or three digits where it is small. sign: "+" shows a plus, too."""
+    return f"{value:{sign},.1f}" if abs(value) >= 10 else f"{value:{sign}.3g}"
 
 
 class Episode(NamedTuple):
@@ -152,7 +152,8 @@ class Outcome:
     """How a run ended; the contents of its `outcome.json`.
 
     Attributes:
-        run: the run directory. solved: training window and evaluation both reached the threshold.
+        run: the run directory. solved: training window and evaluation both reached the threshold, in this session or
+            in one that it resumed. solved_step: agent steps of the run when they first did, None if they did not.
         reason: why it ended. detail: more about the reason, may be empty.
         training_s: seconds of training in this session and in those that it resumed. `evaluation_s`, `checkpoint_s`,
             `startup_s` and `total_s` are those of the other parts and of all.
@@ -181,6 +182,7 @@ class Outcome:
     cpu_s: float | None = None
     peak_memory_mib: float | None = None
     evaluator_fault: str | None = None
+    solved_step: int | None = None
 
     @property
     def returns(self) -> str:

@@ -97,6 +97,26 @@ def test_training_goes_on_without_its_output(line: str, chatty: Path, tmp_path: 
     assert_trained(tmp_path)
 
 
+def test_json_is_alone_on_stdout(chatty: Path, tmp_path: Path) -> None:
+    """Also of a run that goes on, and of one that fails; what environments print goes to stderr."""
+
+    def told(*line: str) -> tuple[int, dict[str, Any], str]:
+        with Running("train", "--json", *line, folder=tmp_path, path=chatty) as running:
+            return running.exit_status(), json.loads(running.stdout), running.stderr
+
+    status, printed, stderr = told(*TRAIN[1:], "--serial")
+    assert (status, printed) == (0, outcome(tmp_path) | {"run": "runs/x"})
+    assert "a step" in stderr
+    assert "steps/s" not in stderr  # no progress without a terminal
+    status, printed, _ = told("--resume", "runs/x", "--steps", "1600")
+    assert (status, printed) == (0, outcome(tmp_path) | {"run": "runs/x"})
+    assert printed["steps"] >= 1600
+    status, printed, stderr = told(*TRAIN[1:])
+    assert (status, printed["run"], printed["reason"]) == (2, None, "error")
+    assert stderr == f"Error: {printed['detail']}\n"
+    assert "runs/x exists already; nothing is overwritten" in stderr
+
+
 def test_an_error_without_output_keeps_its_exit_status(tmp_path: Path) -> None:
     for line in ('"$@" > /dev/full 2>&1', '"$@" >&- 2>&-'):
         assert shell(line, "train", "cartpol", folder=tmp_path) == 2

@@ -20,10 +20,11 @@ from a3c_zoo.learning.counters import EPISODES, STEPS, UPDATES
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs import api
 from a3c_zoo.runs.checkpoints import checkpoint_steps, prune_checkpoints, step_file
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.directory import RunDirectory, list_runs
+from a3c_zoo.runs.trained import find_policy
 from tests.test_files import plant
 from tests.toys import ToyVectorEnv
-from tests.toys_runs import checkpoint, episodes, scalars, toy_installed, write_content
+from tests.toys_runs import Listener, checkpoint, episodes, scalars, signal_self, toy_installed, write_content
 
 OVERRIDES = {"run.checkpoint_every_steps": 100, "run.keep_checkpoints": None, "run.stop_when_solved": False}
 EVALUATED = {**OVERRIDES, "run.evaluation_every_steps": 150, "env.evaluation_by_seed": True}
@@ -284,3 +285,35 @@ def test_parameters_that_are_not_finite_are_neither_written_nor_read(
     for read in (a3c_zoo.load_agent, api.evaluate):
         with pytest.raises(RunDirectoryError, match=r"agent\.model\.parameters has numbers that are not"):
             read(outcome.run)
+
+
+def test_a_solved_run_that_goes_on_stays_solved(tmp_path: Path) -> None:
+    kept = {"run.keep_checkpoints": None, "run.checkpoint_every_steps": 100}
+    solved = train(tmp_path, overrides=kept)
+    assert (solved.reason, solved.solved_step) == ("solved", solved.steps)
+    assert RunDirectory(solved.run).outcome() == solved
+    budget = solved.steps + 500
+    went_on = a3c_zoo.train(resume=solved.run, steps=budget)  # no check comes: it trains until its budget is spent
+    assert (went_on.reason, went_on.solved, went_on.solved_step) == ("steps", True, solved.steps)
+    assert went_on.steps >= budget
+    assert events(solved.run) == ["solved_before"]
+    listener = Listener(lambda progress: signal_self())
+    stopped = a3c_zoo.train(resume=solved.run, steps=budget + 500, observer=listener)
+    assert (stopped.reason, stopped.solved_step) == ("interrupted", solved.steps)
+    assert find_policy("toy", None, tmp_path, trust=False).path == solved.run
+    (solved.run / "outcome.json").unlink()  # as after a kill
+    (listed,) = list_runs(tmp_path)
+    assert (listed.status, listed.solved) == ("died", True)
+    assert a3c_zoo.train(resume=solved.run, steps=went_on.steps + 1000).solved_step == solved.steps
+    earlier = a3c_zoo.train(resume=solved.run, checkpoint=checkpoint_steps(RunDirectory(solved.run))[0], steps=50)
+    assert (earlier.steps < solved.steps, earlier.solved, earlier.solved_step) == (True, False, None)
+    assert not (solved.run / "solved.json").exists()
+    assert len(list(solved.run.glob("checkpoints/set-aside-*/solved.json"))) == 1
+
+
+def test_a_run_that_an_older_version_has_solved_stays_solved(tmp_path: Path) -> None:
+    solved = train(tmp_path, overrides={})
+    content = json.loads((solved.run / "outcome.json").read_text())
+    del content["solved_step"]
+    (solved.run / "outcome.json").write_text(json.dumps(content))
+    assert a3c_zoo.train(resume=solved.run, steps=solved.steps + 100).solved_step == solved.steps

@@ -11,8 +11,10 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -63,7 +65,7 @@ def test_cartpole_is_solved(tmp_path: Path) -> None:
     assert first == "a3c on cartpole, seed 1, 2 workers → runs/x"
     assert "the last 100 episodes reached 475: playing 100 on fresh seeds" in lines
     assert re.fullmatch(r"Solved after [\d.]+ s of training, [\d.]+ s in all\.", lines[-5])
-    assert lines[-1].split() == ["next", "a3c-zoo", "evaluate", "runs/x"]
+    assert lines[-1].split() == ["next", "a3c-zoo", "play", "runs/x"]
     assert "\x1b" not in running.stdout
 
     outcome = json.loads((run / "outcome.json").read_text())
@@ -126,8 +128,8 @@ def test_quiet_says_the_end_only(
 @pytest.mark.parametrize(
     ("reason", "command"),
     [
-        ("solved", "evaluate runs/x"),
-        ("stop-return", "evaluate runs/x"),
+        ("solved", "play runs/x"),
+        ("stop-return", "play runs/x"),
         ("interrupted", "train --resume runs/x"),
         ("plugin", "train --resume runs/x"),
         ("steps", "train --resume runs/x --steps 6000000"),  # more than the 3,000,128 that are done
@@ -140,7 +142,7 @@ def test_the_command_that_goes_on_has_a_budget_left(reason: Reason, command: str
     others: dict[str, Any] = dict.fromkeys(
         ("updates", "evaluation_s", "checkpoint_s", "startup_s", "total_s", "steps_per_s"), 0
     )
-    outcome = Outcome(Path("runs/x"), False, reason, "", evaluation=None, **done, **others)
+    outcome = Outcome(Path("runs/x"), reason == "solved", reason, "", evaluation=None, **done, **others)
     assert summary(outcome).splitlines()[-1] == f"  next        a3c-zoo {command}"
     elsewhere = summary(replace(outcome, run=Path("/data/runs/x"))).splitlines()[-1]
     command = command.replace("runs/x", "/data/runs/x --runs-dir /data/runs")
@@ -157,13 +159,15 @@ def test_flags_win_over_files_and_overrides(tmp_path: Path, monkeypatch: pytest.
     assert len(checkpoint(Path("runs/x"))["agent"]["workers"]) == 3
 
 
-def in_terminal(folder: Path, *arguments: str, path: Path | None = None) -> tuple[int, str]:
+def in_terminal(
+    folder: Path, *arguments: str, path: Path | None = None, variables: Mapping[str, str] = MappingProxyType({})
+) -> tuple[int, str]:
     """Runs a command in a terminal of its own; returns its exit status and all that the terminal was sent."""
     parent, child = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "a3c_zoo", *arguments],
         cwd=folder,
-        env=environ(path) | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"},
+        env=environ(path) | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30", **variables},
         stdin=child,
         stdout=child,
         stderr=child,
@@ -195,11 +199,14 @@ def test_the_live_panel(tmp_path: Path) -> None:
 
 
 def test_the_live_panel_shows_the_evaluator(tmp_path: Path) -> None:
-    options = ["--serial", "--steps", "40000", "--stop-return", "1e6", "-o", "evaluation_every_steps=2000"]
+    options = ["--serial", "--steps", "40000", "--stop-return", "30", "-o", "evaluation_every_steps=1000"]
     status, text = in_terminal(tmp_path, "train", "cartpole", *options)
     assert status == 0, text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     assert re.search(r"evaluation +\d[\d.]* +greedy \d[\d.]*, best \d[\d.]* at step [\d,]+", plain)
+    assert "the last 100 episodes reached 30: playing 100 on fresh seeds" in plain
+    assert {len(line) for line in re.split(r"[\r\n]+", plain) if line.startswith(("╭", "│", "╰"))} == {88}
+    assert "[bold]" not in plain
 
 
 def test_an_error_leaves_the_terminal_whole(tmp_path: Path) -> None:
@@ -207,7 +214,7 @@ def test_an_error_leaves_the_terminal_whole(tmp_path: Path) -> None:
     status, text = in_terminal(tmp_path, "train", "toy", *options, path=toy_path(tmp_path / "toy"))
     assert status == 2
     assert "steps/s" in text
-    assert "Error: environment 'toy' returned an observation that is not" in text.rstrip().splitlines()[-1]
+    assert "Error:\x1b[0m environment 'toy' returned an observation that is not" in text.rstrip().splitlines()[-1]
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1
 
 

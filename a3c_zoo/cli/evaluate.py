@@ -48,7 +48,7 @@ def command(run: str, episodes: int, deterministic: bool, as_json: bool, **optio
         click.echo(json.dumps(asdict(result), indent=2))
         return
     click.echo(f"return   {score(result.mean_return)} ± {score(result.std_return)}", nl=False)
-    click.echo(f"  (from {result.min_return:g} to {result.max_return:g})")
-    click.echo(f"length   {result.mean_length:.1f} steps")
+    click.echo(f"  (from {score(result.min_return)} to {score(result.max_return)})")
+    click.echo(f"length   {result.mean_length:,.1f} steps")
     kind = "greedy" if deterministic else "sampled"
-    click.echo(f"played   {result.episodes} episodes with {kind} actions in {result.seconds:.1f} s")
+    click.echo(f"played   {result.episodes:,} episodes with {kind} actions in {result.seconds:,.1f} s")

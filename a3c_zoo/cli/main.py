@@ -100,7 +100,7 @@ class ZooGroup(click.Group):
             return run(*args, standalone_mode=False, **extra)
         self.debug, self.plugin_files = os.environ.get("A3C_ZOO_DEBUG", "") not in ("", "0"), ()
         try:
-            status = run(*args, standalone_mode=False, **extra)
+            status = run(*args, standalone_mode=False, color=colour(), **extra)
             sys.stdout.flush()
         except BrokenPipeError:
             # Prevents the interpreter's error message when it flushes to a closed pipe.
@@ -122,12 +122,21 @@ class ZooGroup(click.Group):
             click.echo(printable_lines("".join(traceback.format_exception(error))), err=True, nl=False)
         if isinstance(error, ZooError):
             shown = printable_lines if isinstance(error, ConfigError | WorkerError) else printable
-            click.echo(shown(" ".join([f"Error: {error}", *getattr(error, "__notes__", ())])), err=True)
+            _echo_error(shown(" ".join([str(error), *getattr(error, "__notes__", ())])))
             sys.exit(error.exit_status)
         hint = f" See: {error.ctx.command_path} --help" if isinstance(error, click.UsageError) and error.ctx else ""
         message = " ".join(error.format_message().split())  # some of click's messages have several lines
-        click.echo(printable(f"Error: {message}{hint}"), err=True)
+        _echo_error(printable(f"{message}{hint}"))
         sys.exit(error.exit_code)
+
+
+def colour() -> bool | None:
+    """For click, which knows neither NO_COLOR nor dumb terminals: False for no colour, None if the stream decides."""
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+
+
+def _echo_error(text: str) -> None:
+    click.echo(f"{click.style('Error:', fg='red', bold=True)} {text}", err=True, color=colour())
 
 
 def _refuse_bytes(args: Sequence[str]) -> None:

@@ -5,10 +5,12 @@ rich is imported with the first figures, not before: until then the fork server 
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
     from rich.panel import Panel
+    from rich.text import Text
 
     from a3c_zoo.config import RunConfig
 
@@ -31,6 +34,8 @@ REFRESH_S = 0.25
 #: Time between two lines without a terminal, in seconds.
 LINE_EVERY_S = 5.0
 BARS = "▁▂▃▄▅▆▇█"
+#: The panel is as wide as this, in characters, whatever it shows; on a narrower terminal as wide as that.
+WIDTH = 88
 
 
 def duration(seconds: float) -> str:
@@ -63,14 +68,17 @@ class Trend:
         """The newest value minus the oldest of the last 64 values."""
         return self._recent[-1] - self._recent[0] if self._recent else 0.0
 
-    def __str__(self) -> str:
+    def text(self) -> Text:
+        """An arrow and the change, in a place of constant width, and a bar for each point."""
+        from rich.text import Text
+
         if not self._points:
-            return ""
+            return Text()
         low, high = min(self._points), max(self._points)
         scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
         bars = "".join(BARS[round((point - low) * scale)] for point in self._points)
-        arrow = "▲" if self.change > 0 else "▼" if self.change < 0 else "▶"
-        return f"{arrow} {self.change:+.3g}  {bars}"
+        arrow, colour = ("▲", "green") if self.change > 0 else ("▼", "red") if self.change < 0 else ("▶", "")
+        return Text.assemble((f"{arrow} {score(self.change, '+'):<9}", colour), bars)
 
 
 def share_done(run: RunConfig, progress: Progress) -> float | None:
@@ -85,10 +93,15 @@ def time_left(run: RunConfig, progress: Progress, target: float | None) -> str:
     """Returns the training time left, in words, at the mean speed so far."""
     share = share_done(run, progress)
     if share is None:
-        return f"until solved ({target:g})" if target is not None else "until Ctrl-C"
+        return f"until solved ({target:,.10g})" if target is not None else "until Ctrl-C"
     if share <= 0:
         return "?"
     return f"at most {duration(progress.training_s * (1 - share) / share)} left"
+
+
+def speed(steps: int, training_s: float) -> str:
+    """The speed that is shown everywhere: steps of the run for each second of its training."""
+    return f"{steps / training_s if training_s > 0 else 0.0:,.0f} steps/s"
 
 
 class LiveDisplay:
@@ -105,8 +118,8 @@ class LiveDisplay:
 
     @property
     def is_live(self) -> bool:
-        """Whether the stream is a terminal, which may go away; without one nothing is drawn."""
-        return self._stream.isatty()
+        """Whether the stream is a terminal, which may go away; without one, or on a dumb one, nothing is drawn."""
+        return self._stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def say(self, text: str) -> None:
         """Prints a line, above the table or panel."""
@@ -138,77 +151,91 @@ class RunPanel:
 
     Args:
         quiet: print only the summary.
+        to_stderr: write to stderr in place of stdout.
     """
 
-    def __init__(self, quiet: bool) -> None:
+    def __init__(self, quiet: bool, to_stderr: bool = False) -> None:
         self._quiet = quiet
-        self.display = LiveDisplay()
+        self.display = LiveDisplay(to_stderr)
+        self.path: Path | None = None
         self._trend = Trend()
         self._next_s = 0.0
         self._title = ""
         self._target: float | None = None
         self._run: RunConfig | None = None
+        self._last: Progress | None = None
 
     def starting(self, title: str, target: float | None, run: RunConfig, path: Path) -> None:
-        self._title, self._target, self._run = title, target, run
+        self._title, self._target, self._run, self.path = title, target, run, path
         if not self._quiet:
-            click.echo(printable(f"{title} → {path}"))
+            self.display.say(printable(f"{title} → {path}"))
 
     def progress(self, progress: Progress) -> None:
         """Shows new figures, at most every `REFRESH_S` on a terminal and every `LINE_EVERY_S` elsewhere."""
-        now = time.monotonic()
+        now, self._last = time.monotonic(), progress
         if self._quiet or now < self._next_s:
             return
         if progress.mean_return_100 is not None:
             self._trend.add(progress.mean_return_100)
-        if self.display.is_live:
+        if self.display.is_live and self._run:
             self._next_s = now + REFRESH_S
-            self.display.draw(self._panel(progress))
+            self.display.draw(self._panel(progress, time_left(self._run, progress, self._target), "cyan"))
         else:
             self._next_s = now + LINE_EVERY_S
-            click.echo(self._line(progress))
+            self.display.say(self._line(progress))
 
     def message(self, text: str) -> None:
         if not self._quiet:
             self.display.say(text)
 
+    def ended(self, outcome: Outcome) -> None:
+        """Shows the figures of the end in the panel, and leaves it on the screen."""
+        if self._last and self.display.is_live and not self._quiet:
+            counts = {name: getattr(outcome, name) for name in ("steps", "episodes", "training_s", "mean_return_100")}
+            end = "solved" if outcome.solved else f"not solved: {outcome.reason}"
+            self.display.draw(self._panel(replace(self._last, **counts), end, colour_of(outcome)))
+        self.display.close()
+
     def _line(self, progress: Progress) -> str:
         mean, result = progress.mean_return_100, progress.evaluator
-        shown = "-" if mean is None else f"{score(mean)} ({self._trend.change:+.3g})"
+        shown = "-" if mean is None else f"{score(mean)} ({score(self._trend.change, '+')})"
         evaluated = "" if result is None else f"  evaluated {score(result.sampled_return)}"
         if progress.first_rollout:
-            return f"{progress.training_s:8.1f} s  {progress.first_rollout:>12,} steps of the first rollout"
-        return (
-            f"{progress.training_s:8.1f} s  {progress.steps:>12,} steps  {progress.steps_per_s:>9,.0f} steps/s  "
-            f"{progress.episodes:>7,} episodes  return {shown}{evaluated}"
-        )
+            return f"{progress.training_s:8,.1f} s  {progress.first_rollout:>12,} steps of the first rollout"
+        done = f"{progress.steps:>12,} steps  {speed(progress.steps, progress.training_s):>17}"
+        return f"{progress.training_s:8,.1f} s  {done}  {progress.episodes:>7,} episodes  return {shown}{evaluated}"
 
-    def _panel(self, progress: Progress) -> Panel:
+    def _panel(self, progress: Progress, state: str, colour: str) -> Panel:
+        """The figures in a frame of constant width. state: how the training stands, in words."""
         from rich.panel import Panel
         from rich.progress_bar import ProgressBar
         from rich.table import Table
+        from rich.text import Text
 
-        assert self._run is not None
-        mean, length = progress.mean_return_100, progress.mean_length_100
-        table = Table.grid(padding=(0, 2))
-        table.add_column(style="dim")
-        table.add_column(justify="right", min_width=12)
-        table.add_column()
-        speed = f"{progress.steps_per_s:,.0f} steps/s"
-        first = f"first rollout, step {progress.first_rollout:,}"
-        table.add_row("steps", f"{progress.steps:,}", first if progress.first_rollout else speed)
-        table.add_row("episodes", f"{progress.episodes:,}", f"mean length {length:.1f}" if length is not None else "")
-        of_window = "" if progress.window == 100 else f"[dim](of {progress.window})[/dim]"
-        shown = "-" if mean is None else f"[bold]{score(mean)}[/bold]"
-        table.add_row("return, last 100", shown, f"{self._trend} {of_window}")
+        mean, length, target = progress.mean_return_100, progress.mean_length_100, self._target
+        table = Table.grid(padding=(0, 2), expand=True)
+        table.add_column(style="dim", width=16, no_wrap=True)
+        table.add_column(justify="right", width=14, no_wrap=True)
+        table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        first = f"first rollout, step {progress.first_rollout:,}" if progress.first_rollout else ""
+        table.add_row("steps", f"{progress.steps:,}", first or speed(progress.steps, progress.training_s))
+        table.add_row("episodes", f"{progress.episodes:,}", "" if length is None else f"mean length {length:,.1f}")
+        style = "bold green" if mean is not None and target is not None and mean >= target else "bold"
+        shown = Text("-" if mean is None else score(mean), style)
+        table.add_row(f"return, last {progress.window or 100}", shown, self._trend.text())
         if (result := progress.evaluator) is not None:
             others = f"greedy {score(result.greedy_return)}, best {score(result.best_return)}"
             table.add_row("evaluation", score(result.sampled_return), f"{others} at step {result.best_step:,}")
-        table.add_row("training time", duration(progress.training_s), time_left(self._run, progress, self._target))
-        share = share_done(self._run, progress)
-        if share is not None:
-            table.add_row("budget", f"{share:.0%}", ProgressBar(total=1.0, completed=share, width=24))
-        return Panel(table, title=self._title, title_align="left", expand=False)
+        table.add_row("training time", duration(progress.training_s), Text(state, colour))
+        if self._run and (share := share_done(self._run, progress)) is not None:
+            bar = ProgressBar(total=1.0, completed=share, width=24, complete_style="cyan", finished_style="cyan")
+            table.add_row("budget", f"{share:.0%}", bar)
+        return Panel(table, title=Text(self._title), title_align="left", width=WIDTH)
+
+
+def colour_of(outcome: Outcome) -> str:
+    """The colour of a run's end."""
+    return "green" if outcome.solved or outcome.reason == "stop-return" else "yellow"
 
 
 def summary(outcome: Outcome) -> str:
@@ -218,18 +245,18 @@ def summary(outcome: Outcome) -> str:
         "stop-return": "Reached the return asked for",
         "interrupted": f"Stopped by {outcome.detail}",
         "plugin": f"Stopped by a plugin: {outcome.detail}",
-    }.get(outcome.reason, f"Ended, not solved: {outcome.detail}")
+    }.get(outcome.reason, f"Ended{'' if outcome.solved else ', not solved'}: {outcome.detail}")
     if outcome.reason in ("solved", "stop-return"):
         verdict += f" after {duration(outcome.training_s)} of training, {duration(outcome.total_s)} in all"
-    mean = "no episode has ended" if outcome.mean_return_100 is None else score(outcome.mean_return_100)
-    lines = [
-        f"{verdict}.",
-        f"  training    {outcome.steps:,} steps, {outcome.episodes:,} episodes, {outcome.steps_per_s:,.0f} steps/s",
-        f"  return      {mean}, mean of the last 100 training episodes",
-    ]
+    elif outcome.solved:
+        verdict += f". Solved at step {outcome.solved_step:,}"
+    counts, mean = f"{outcome.steps:,} steps, {outcome.episodes:,} episodes", outcome.mean_return_100
+    of_last = "no episode has ended" if mean is None else f"{score(mean)}, mean of the last 100 training episodes"
+    lines = [f"{verdict}.", f"  training    {counts}, {speed(outcome.steps, outcome.training_s)}"]
+    lines.append(f"  return      {of_last}")
     if (evaluation := outcome.evaluation) is not None:
         spread = f"{score(evaluation.mean_return)} ± {score(evaluation.std_return)}"
-        lines.append(f"  evaluation  {spread} over {evaluation.episodes} episodes on fresh seeds, sampled actions")
+        lines.append(f"  evaluation  {spread} over {evaluation.episodes:,} episodes on fresh seeds, sampled actions")
     if outcome.evaluator_fault is not None:
         lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")
     if outcome.steps > 0:  # otherwise there is no checkpoint to go on from
@@ -240,8 +267,8 @@ def summary(outcome: Outcome) -> str:
 def _next_command(outcome: Outcome) -> str:
     """Returns the next command. A limit counts from the run's start, so a spent limit is replaced by twice its use."""
     run = " ".join([run_argument(outcome.run), *(f"--plugin {shlex.quote(file)}" for file in cli.plugin_files)])
-    if outcome.reason in ("solved", "stop-return"):
-        return f"a3c-zoo evaluate {run}"
+    if outcome.solved or outcome.reason == "stop-return":
+        return f"a3c-zoo play {run}"
     limit = {
         "steps": f" --steps {_twice(outcome.steps)}",
         "episodes": f" --episodes {_twice(outcome.episodes)}",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from contextlib import redirect_stdout
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -16,7 +20,8 @@ from a3c_zoo.cli.common import (
     trust_option,
     warn_about_faults,
 )
-from a3c_zoo.output import drop_lost_output
+from a3c_zoo.errors import first_line
+from a3c_zoo.output import drop_lost_output, take_stdout
 
 
 @click.command(epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m")
@@ -57,7 +62,8 @@ from a3c_zoo.output import drop_lost_output
 @kept_runs_option
 @trust_option
 @click.option("--quiet", is_flag=True, help="Print only the summary.")
-def command(env: str | None, time_limit: float | None, quiet: bool, **options: Any) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Print only one JSON object at the end, also after an error.")
+def command(env: str | None, time_limit: float | None, quiet: bool, as_json: bool, **options: Any) -> int:
     """Train an agent on the environment ENV until it is solved or a limit is reached.
 
     The run is written to a new directory. Ctrl-C saves a checkpoint, from which --resume continues.
@@ -69,15 +75,28 @@ def command(env: str | None, time_limit: float | None, quiet: bool, **options: A
       2    an error that you can correct
       130  Ctrl-C
     """
-    from a3c_zoo.cli.panel import RunPanel, summary
+    from a3c_zoo.cli.panel import RunPanel, colour_of, summary
     from a3c_zoo.runs import api
 
+    if as_json:
+        take_stdout()
     drop_lost_output("stdout")
     warn_about_faults()
-    panel = RunPanel(quiet)
+    panel = RunPanel(quiet or (as_json and not sys.stderr.isatty()), to_stderr=as_json)
     try:
-        outcome = api.train(env, time_limit_s=time_limit, observer=panel, **options)
+        with redirect_stdout(sys.stderr if as_json else sys.stdout):
+            outcome = api.train(env, time_limit_s=time_limit, observer=panel, **options)
+        panel.ended(outcome)
+    except BaseException as error:
+        if as_json:
+            about = {"run": panel.path and str(panel.path), "solved": False, "reason": "error"}
+            click.echo(json.dumps(about | {"detail": first_line(error)}, indent=2))
+        raise
     finally:
         panel.display.close()
-    click.echo(summary(outcome))
+    if as_json:
+        click.echo(json.dumps(asdict(outcome) | {"run": str(outcome.run)}, indent=2))
+    else:
+        verdict, figures = summary(outcome).split("\n", 1)
+        click.echo(f"{click.style(verdict, fg=colour_of(outcome), bold=True)}\n{figures}")
     return INTERRUPTED if outcome.reason == "interrupted" else 0

@@ -85,6 +85,7 @@ class RunDirectory:
         is_trusted: whether its configuration may name a module to import, see `find_run`. doubt: why not.
         best_file: the best policy that the evaluator beside training has found. evaluated_file: the one that it plays.
             checked_file: the one that a solved check plays. filmed_file: the film that the evaluator makes now.
+            solved_file: outcome.json of the session that solved it.
     """
 
     def __init__(self, path: Path, is_trusted: bool = False, doubt: str = "") -> None:
@@ -93,6 +94,7 @@ class RunDirectory:
         self.outcome_file, self.checkpoints = path / "outcome.json", path / "checkpoints"
         self.best_file, self.evaluated_file = self.checkpoints / "best.pt", self.checkpoints / ".evaluated.pt"
         self.checked_file, self.filmed_file = self.checkpoints / ".checked.pt", self.films / ".filmed.mp4"
+        self.solved_file = path / "solved.json"
         self._lock = filelock.FileLock(path / "run.lock")
 
     @classmethod
@@ -197,17 +199,17 @@ class RunDirectory:
         del content["run"]
         write_atomically(self.outcome_file, (json.dumps(content, indent=2) + "\n").encode())
 
-    def outcome(self) -> Outcome | None:
-        """Reads outcome.json; None if there is no such file."""
-        if not os.path.lexists(self.outcome_file):
+    def outcome(self, path: Path | None = None) -> Outcome | None:
+        """Reads outcome.json, or a file such as it; None if there is no such file."""
+        if not os.path.lexists(path := path or self.outcome_file):
             return None
         try:
-            content = read_json(self.outcome_file)
+            content = read_json(path)
             evaluation = content.pop("evaluation")
             played = None if evaluation is None else Evaluation(**fields_of(Evaluation, evaluation))
             return Outcome(self.path, evaluation=played, **fields_of(Outcome, content))
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise RunDirectoryError(f"{self.outcome_file} is damaged: {error}") from error
+            raise RunDirectoryError(f"{path} is damaged: {error}") from error
 
 
 def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
@@ -323,7 +325,11 @@ def _summary(directory: RunDirectory) -> RunSummary:
         status=status,
         steps=outcome.steps if outcome else None,
         mean_return_100=outcome.mean_return_100 if outcome else None,
-        solved=outcome.solved if outcome and status != "pulled" else None,
+        solved=None
+        if status in ("pulled", "damaged")
+        else outcome.solved
+        if outcome
+        else directory.solved_file.exists() or None,
         started=meta.get("started", ""),
     )
 

@@ -99,8 +99,7 @@ class Stopping:
     ) -> None:
         self._setup, self._run, self._watch, self._progress = setup, setup.config.run, watch, progress
         self._solved_check = check
-        threshold = self._run.stop_return if self._run.stop_return is not None else setup.entry.threshold
-        self.target = threshold if self._run.stop_when_solved else None
+        self.target = setup.target
         self.evaluation: Evaluation | None = saved.evaluation if saved else None
         self.evaluations = saved.evaluations if saved else 0
         self.next_check = saved.next_check if saved else WINDOW
@@ -116,7 +115,7 @@ class Stopping:
         if run.episodes is not None and progress.episodes >= run.episodes:
             return "episodes", f"{run.episodes:,} episodes done"
         if self.is_time_over():
-            return "time-limit", f"{run.time_limit_s:g} s are over"
+            return "time-limit", f"{run.time_limit_s:,.10g} s are over"
         return ("plugin", self._watch.stop.plugin) if self._watch.stop.plugin else None
 
     def is_time_over(self) -> bool:
@@ -153,9 +152,8 @@ class Stopping:
         """Plays fresh seeds: is the run solved by their mean return, too?"""
         run, watch = self._run, self._watch
         assert self.target is not None
-        watch.observer.message(
-            f"the last {WINDOW} episodes reached {self.target:g}: playing {run.evaluation_episodes} on fresh seeds"
-        )
+        reached = f"the last {WINDOW} episodes reached {self.target:,.10g}"
+        watch.observer.message(f"{reached}: playing {run.evaluation_episodes:,} on fresh seeds")
         try:
             with watch.clock.during("evaluation"):
                 self.evaluation = self._solved_check.play(snapshot, self._progress.steps, self.evaluations)

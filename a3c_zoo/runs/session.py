@@ -46,7 +46,7 @@ class Session:
         self.directory, self.entry, self.config = directory, setup.entry, setup.config
         self.network, self.optimizer = setup.network, setup.optimizer
         self.supported_spaces: Sequence[str] = setup.agent.spaces
-        self.serial = setup.serial
+        self.serial, self._solved_step = setup.serial, setup.solved_step
         state, initial = (saved.state, None) if saved else (None, setup.initial)
         self.checkpoint: Mapping[str, Any] | None = saved.agent if saved else None
         is_acting = saved is not None and saved.is_acting
@@ -74,7 +74,6 @@ class Session:
         self._next_checkpoint_s = 0.0
         self._told_skipped = 0
         self._next_pause = self.config.run.next_pause(self._progress.steps)
-        watch.observer.starting(setup.title, self._stopping.target, self.config.run, directory.path)
 
     # What an agent calls (`RunContext`)
 
@@ -263,10 +262,12 @@ class Session:
         if reason is None:
             reason, detail = self._stopping.ended or ("error", "the agent ended before its run did")
         progress = self._progress
-        training_s = self._clock.of("training")
+        training_s, solved_step = self._clock.of("training"), self._solved_step
+        if solved_step is None and self._stopping.is_solved(reason):
+            solved_step = progress.steps
         outcome = Outcome(
             run=self.directory.path,
-            solved=self._stopping.is_solved(reason),
+            solved=solved_step is not None,
             reason=reason,
             detail=detail,
             steps=progress.steps,
@@ -283,6 +284,7 @@ class Session:
             cpu_s=self._watch.meter.cpu_s,
             peak_memory_mib=self._watch.meter.peak_memory_mib,
             evaluator_fault=self._evaluator.fault if self._evaluator else None,
+            solved_step=solved_step,
         )
         self._publisher.finished(outcome)
         if reason == "error":

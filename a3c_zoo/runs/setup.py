@@ -37,6 +37,7 @@ class RunSetup:
     Attributes:
         network, optimizer: the entries that the configuration names; None for an agent without that section.
         initial: what a new run begins with; None for parameters drawn from its seed.
+        solved_step: agent steps at which an earlier session solved the run, None if none did.
     """
 
     registry: Registry
@@ -47,6 +48,7 @@ class RunSetup:
     config: Config
     serial: bool
     initial: Initial | None = None
+    solved_step: int | None = None
 
     @classmethod
     def of(cls, registry: Registry, config: Config, serial: bool) -> RunSetup:
@@ -63,6 +65,13 @@ class RunSetup:
         parallel = "serial" if self.serial else f"{config.run.workers} workers"
         workers = "one process" if self.agent.one_process else parallel
         return f"{config.agent_name} on {config.env_name}, seed {config.run.seed}, {workers}"
+
+    @property
+    def target(self) -> float | None:
+        """Mean return of 100 episodes at which the run is checked; None if it never is, or was solved before."""
+        run = self.config.run
+        threshold = self.entry.threshold if self.solved_step is None else None
+        return (threshold if run.stop_return is None else run.stop_return) if run.stop_when_solved else None
 
     def meta(self) -> dict[str, Any]:
         """What meta.json holds."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.config.sets import dump_config
 from a3c_zoo.errors import CrewLostError, RunDirectoryError, ZooError, first_line
+from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
@@ -70,6 +72,9 @@ def train_on(
         watch = Watch(observer, stop, setup.run_hooks(), clock)
         _remove_leftovers(directory)
         saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint))
+        if solved_step := _solved_before(directory, saved.state.steps):
+            setup = replace(setup, solved_step=solved_step)
+            events.append(("solved_before", f"this run was solved at step {solved_step:,} and stays solved"))
         if flags:
             write_atomically(directory.config_file, dump_config(setup.config).encode())
         return _train(setup, directory, saved, events, watch)
@@ -84,6 +89,24 @@ def _warm_up(setup: RunSetup) -> None:
         refuse_films(setup.entry, setup.config.env)
 
 
+def _solved_before(directory: RunDirectory, steps: int) -> int | None:
+    """Agent steps at which an earlier session solved a run that goes on from `steps`, None if none had by then.
+
+    solved.json tells it as long as no session has ended in order since.
+    """
+    step, source = steps + 1, directory.solved_file
+    for path in (directory.outcome_file, directory.solved_file):  # the second, of the first session, wins
+        with suppress(RunDirectoryError):  # a damaged one tells nothing
+            if (outcome := directory.outcome(path)) and outcome.solved:
+                step, source = outcome.solved_step or outcome.steps, path
+    if step <= steps:
+        write_atomically(directory.solved_file, read_bytes(source, MAX_TEXT))
+        return step
+    with disk_errors(directory.solved_file, "delete"):
+        directory.solved_file.unlink(missing_ok=True)
+    return None
+
+
 def _train(
     setup: RunSetup,
     directory: RunDirectory,
@@ -96,6 +119,7 @@ def _train(
     Args:
         saved: the checkpoint to go on from. events: kinds and texts of what happened before the first session.
     """
+    watch.observer.starting(setup.title, setup.target, setup.config.run, directory.path)
     allowance = Allowance(setup.config.run.restarts)
     while True:
         try:
