@@ -72,7 +72,7 @@ def test_each_run_is_trained_once_and_used_by_both(pair: Pair) -> None:
     assert len(runs) == 2
     assert all((run / "timing.json").exists() for run in runs)
     ends = Counter(
-        line.split(": ")[1].split(" → ")[0] for said in pair.said for line in said.splitlines() if " → " in line
+        line.split(": ")[1].split(",")[0] for said in pair.said for line in said.splitlines() if " → " in line
     )
     # The second finds a run when it plans, or waits for it.
     assert ends["trained"] == 2
@@ -237,6 +237,6 @@ def test_a_run_of_other_sources_is_not_used_again(pair: Pair, tmp_path: Path, mo
         planned = plan(tmp_path)
         assert len(planned.missing) == 2
         assert [*planned.outdated.values()] == [reason] * 2
-        assert not planned.is_guessed  # they still tell how fast a method is
+        assert not planned.unknown  # they still tell how fast a method is
         assert f"2 finished runs are not used again: {reason}" in _announce(planned, 2).splitlines()
     assert plan(tmp_path, reuse=False).outdated == {}

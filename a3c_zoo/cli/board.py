@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
+from statistics import fmean, median
 
 from rich.table import Table
+from rich.text import Text
 
 from a3c_zoo.cli.panel import LiveDisplay, duration
 from a3c_zoo.comparison.plan import Plan, PlannedRun
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Look, Trained
-from a3c_zoo.records import score
+from a3c_zoo.records import Outcome, score
+from a3c_zoo.runs.directory import RunDirectory
 
 
 @dataclass(slots=True)
@@ -18,16 +22,20 @@ class _Row:
     """A method on an environment.
 
     Attributes:
-        runs, done, failed: numbers of runs in the plan, finished, and failed.
-        now: the run that trains now, in words.
+        runs, failed: numbers of runs in the plan, and of failed ones. ended: the outcomes of finished runs.
+        now: the run that trains now, in words. whole_s: how long it takes at its speed, None if not measured yet.
     """
 
     runs: int = 0
-    done: int = 0
     failed: int = 0
+    ended: list[Outcome] = field(default_factory=list)
     now: str = ""
-    mean_return: float | None = None
-    steps_per_s: float | None = None
+    whole_s: float | None = None
+
+    def mean(self, figure: str) -> float | None:
+        """The mean of a figure over the finished runs that have it."""
+        values = [value for outcome in self.ended if (value := getattr(outcome, figure)) is not None]
+        return fmean(values) if values else None
 
 
 class Board(ComparisonWatcher):
@@ -39,52 +47,58 @@ class Board(ComparisonWatcher):
 
     def __init__(self, to_stderr: bool) -> None:
         self._display = LiveDisplay(to_stderr)
-        self._rows: dict[tuple[str, str], _Row] = {}
-        self._left: list[float] = []
+        self._rows: defaultdict[tuple[str, str], _Row] = defaultdict(_Row)
+        self._waiting: list[PlannedRun] = []
         self._footer = ""
         self._said_s = 0.0
 
     def planned(self, plan: Plan) -> None:
         for run in plan.runs:
-            self._rows.setdefault((run.env, run.method), _Row()).runs += 1
-        self._left = [run.guess_s for run in plan.missing]
+            self._rows[run.env, run.method].runs += 1
+        self._waiting = plan.missing
 
     def running(self, run: PlannedRun, look: Look | None) -> None:
-        """Shows the run in the row of its method: seed, share of the budget that is spent, mean return, steps/s."""
+        """Shows the run in the row of its method: seed, share of the budget that is spent, mean return."""
         row = self._rows[run.env, run.method]
-        row.now, share = f"seed {run.seed}", 0.0
+        row.now, spent_s = f"seed {run.seed}", 0.0
         if look is not None:
-            budget = run.budget
-            share = look.steps / budget.steps if budget.steps else look.training_s / (budget.time_limit_s or 1)
-            share = min(share, 1.0)
-            row.now += f", {share:.0%}"
-            row.mean_return = look.mean_return
-            row.steps_per_s = look.steps / look.training_s if look.training_s else None
-        self._show(f"about {duration(sum(self._left) - share * self._left[0])} of training left")
+            budget, spent_s = run.budget, look.training_s
+            share = look.steps / budget.steps if budget.steps else spent_s / (budget.time_limit_s or 1)
+            row.now += f", {min(share, 1.0):.0%}, return {score(look.mean_return)}"
+            row.whole_s = spent_s / share if share > 0 else None
+        times_s = [self._takes_s(each) for each in self._waiting]
+        left = duration(max(sum(filter(None, times_s)) - spent_s, 0.0))
+        self._show(f"{'more than' if None in times_s else 'about'} {left} of training left")
+
+    def _takes_s(self, run: PlannedRun) -> float | None:
+        """How long a run takes, as this comparison has measured it, else as earlier runs tell."""
+        row = self._rows[run.env, run.method]
+        return median(each.total_s for each in row.ended) if row.ended else row.whole_s or run.guess_s
 
     def trained(self, trained: Trained) -> None:
         """Counts the run as finished or failed. A failed one has a line of its own, and any one without a terminal."""
-        row = self._rows[trained.run.env, trained.run.method]
+        run, row, figures = trained.run, self._rows[trained.run.env, trained.run.method], ""
         row.now = ""
-        row.done += trained.fault is None
         row.failed += trained.fault is not None
-        if trained.run.done is None:
-            self._left = self._left[1:]
-        what = "finished before" if trained.run.done else "trained" if trained.fault is None else "FAILED"
+        if trained.fault is None and (outcome := RunDirectory(trained.path).outcome()):
+            row.ended.append(outcome)
+            figures = f", {outcome.steps_per_s:,.0f} steps/s, return {_shown(outcome.mean_return_100)}"
+        if run.done is None:
+            self._waiting = self._waiting[1:]
+        what = "finished before" if run.done else "trained" if trained.fault is None else "FAILED"
         if trained.by_another:
             what = "trained by another comparison"
         if not self._display.is_live or trained.fault is not None:
             fault = f": {trained.fault}" if trained.fault else ""
-            run = trained.run
-            self._display.say(f"{run.method} on {run.env}, seed {run.seed}: {what}{fault} → {trained.path}")
+            self._display.say(f"{run.method} on {run.env}, seed {run.seed}: {what}{figures}{fault} → {trained.path}")
         self._show("")
 
     def evaluating(self, done: int, total: int) -> None:
-        self._show(f"evaluating: {done} of {total} checkpoints")
+        self._show(f"evaluating: {done:,} of {total:,} checkpoints")
         now = time.monotonic()
         if not self._display.is_live and (now - self._said_s > 10 or done in (0, total)):
             self._said_s = now
-            self._display.say(f"evaluated {done} of {total} checkpoints")
+            self._display.say(f"evaluated {done:,} of {total:,} checkpoints")
 
     def message(self, text: str) -> None:
         self._display.say(text)
@@ -98,20 +112,24 @@ class Board(ComparisonWatcher):
             self._display.draw(self._table())
 
     def _table(self) -> Table:
-        table = Table(box=None, padding=(0, 2, 0, 0), caption=self._footer, caption_justify="left")
-        table.add_column("environment")
-        table.add_column("method")
-        for name in ("runs", "steps/s", "return, last 100"):
-            table.add_column(name, justify="right")
-        table.add_column("now", min_width=14)
+        """A line for each method. What the running run has reached is cut off where the terminal has no room for it."""
+        table = Table(box=None, padding=(0, 2, 0, 0), expand=True, caption_justify="left")
+        table.caption = Text(self._footer, "not dim not italic cyan")
+        envs = {env for env, _ in self._rows}
+        for name in ("environment", "method") if len(envs) > 1 else ("method",):
+            table.add_column(name, no_wrap=True)
+        for name in ("runs", "steps/s", "return"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("now", no_wrap=True, overflow="ellipsis", ratio=1)
         for (env, method), row in self._rows.items():
-            failed = f" ({row.failed} failed)" if row.failed else ""
-            table.add_row(
-                env,
-                method,
-                f"{row.done} of {row.runs}{failed}",
-                "-" if row.steps_per_s is None else f"{row.steps_per_s:,.0f}",
-                "-" if row.mean_return is None else score(row.mean_return),
-                row.now,
-            )
+            done = Text(f"{len(row.ended)} of {row.runs}", "green" if len(row.ended) == row.runs else "")
+            done.append(f" ({row.failed} failed)" if row.failed else "", "red")
+            speed = row.mean("steps_per_s")
+            names = (env, method) if len(envs) > 1 else (method,)
+            figures = "-" if speed is None else f"{speed:,.0f}", _shown(row.mean("mean_return_100"))
+            table.add_row(*map(Text, names), done, *figures, row.now)
         return table
+
+
+def _shown(mean: float | None) -> str:
+    return "-" if mean is None else score(mean)

@@ -168,10 +168,14 @@ def _announce(plan: Plan, episodes: int) -> str:
     for why, count in Counter(plan.outdated.values()).items():
         lines.append(f"{count} finished run{'s are' if count > 1 else ' is'} not used again: {why}")
     if plan.missing:
-        guess = "; partly a guess: some methods have no earlier run" if plan.is_guessed else ""
-        lines.append(f"training takes about {duration(plan.guess_s)}{guess}")
-    most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,}"
-    lines.append(f"then checkpoints are evaluated, {episodes} episodes each, sampled and greedy: {most} at most")
+        known = [f"training takes {'more than' if plan.unknown else 'about'} {duration(plan.guess_s)}"] * bool(
+            plan.guess_s
+        )
+        unknown = [f"no earlier run tells the speed of {listed(plan.unknown)}"] * bool(plan.unknown)
+        lines.append("; ".join(known + unknown))
+    most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,} at most"
+    each = f"{episodes:,} episode{'s' * (episodes > 1)} each"
+    lines.append(f"then checkpoints are evaluated, {each}, sampled and greedy: {most}")
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -23,13 +24,18 @@ from a3c_zoo.cli.common import (
 )
 from a3c_zoo.errors import ZooError, printable, unknown_name
 from a3c_zoo.plugins.registry import Registry, get_registry
-from a3c_zoo.records import Reason
+from a3c_zoo.records import Reason, score
 
 Row = Mapping[str, Any]
 
 WHAT = ("envs", "agents", "baselines", "networks", "optimizers", "hooks", "hyperparams", "trained", "plugins", "runs")
 PLUGIN_FIELDS = ("name", "version", "distribution", "hooks", "import_ms", "status", "fault")
 RUN_FIELDS = ("name", "env", "agent", "seed", "status", "steps", "mean_return_100", "solved", "started")
+#: The columns of runs: the first row that fits the terminal, else the last. `run`: a name, and what it does not tell.
+_FIGURES = ("steps", "return", "state", "age")
+RUN_COLUMNS = (("name", "env", "agent", "seed", *_FIGURES), ("run", *_FIGURES))
+RIGHT = ("seed", "steps", "return", "age")
+STATE_COLOURS = {"solved": "green", "running": "cyan", "died": "red", "damaged": "red", "error": "red"}
 
 
 def _row(registry: Registry, entry: Any, **fields: Any) -> Row:
@@ -92,15 +98,59 @@ def _runs(runs_dir: Path, wanted: Mapping[str, Any]) -> list[Row]:
         {**{field: getattr(run, field) for field in RUN_FIELDS}, "path": str(run.path)}
         for run in list_runs(runs_dir)
         if all(getattr(run, name) == value for name, value in same.items())
-        and (since is None or _has_started(run.started, since))
+        and (since is None or ((started := _time(run.started)) is not None and started >= since))
     ]
 
 
-def _has_started(started: str, since: datetime) -> bool:
+def _time(started: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(started).astimezone() >= since
+        return datetime.fromisoformat(started).astimezone()
     except (ValueError, OverflowError):  # of a damaged run, or not there
-        return False
+        return None
+
+
+def _age(age: timedelta) -> str:
+    """`40 s`, `12 min`, `3 h` or `2 d`."""
+    seconds = max(0, int(age.total_seconds()))
+    units = (86400, "d"), (3600, "h"), (60, "min"), (1, "s")
+    size, unit = next((pair for pair in units if seconds >= pair[0]), units[-1])
+    return f"{seconds // size:,} {unit}"
+
+
+def _run_cells(run: Row, now: datetime) -> dict[str, str]:
+    """The texts of a run in all columns."""
+    started, steps, mean, status = _time(run["started"]), run["steps"], run["mean_return_100"], run["status"]
+    told = f"{run['env'].replace(':', '_').replace('/', '_')}-{run['agent']}-s{run['seed']}-"
+    about = "" if run["name"].startswith(told) or status == "damaged" else f"  {told[:-1]}"
+    state = f"solved, {status}" if status in ("running", "died") else "solved"
+    cells = {
+        **{field: run[field] for field in ("name", "env", "agent")},
+        "seed": "-" if run["seed"] is None else run["seed"],
+        "run": run["name"] + about,
+        "steps": _text(steps),
+        "return": "-" if mean is None else score(mean),
+        "state": state if run["solved"] else status,
+        "age": _age(now - started) if started else "-",
+    }
+    return {name: printable(str(text)) for name, text in cells.items()}  # of a stranger, any type
+
+
+def _print_runs(runs: Sequence[Mapping[str, str]]) -> None:
+    """Prints a line for each run. A name for which the terminal has no room stands above its line, as a whole."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    for columns in RUN_COLUMNS:
+        widths = {name: max(len(name), *(len(run[name]) for run in runs)) for name in columns}
+        if (spare := width - sum(widths.values()) - 2 * (len(columns) - 1)) >= 0:
+            break
+    room = widths.pop(columns[0]) + min(spare, 0)
+    for run in ({name: name for name in columns}, *runs):
+        name, colour = run[columns[0]], STATE_COLOURS.get(run["state"].split(",")[0])
+        if len(name) > room:
+            click.echo(name)
+            name = ""
+        cells = {key: f"{run[key]:{'>' if key in RIGHT else '<'}{size}}" for key, size in widths.items()}
+        cells["state"] = click.style(cells["state"], fg=colour)
+        click.echo("  ".join([f"{name:<{max(room, 0)}}", *cells.values()]).rstrip())
 
 
 class _What(click.Choice[str]):
@@ -164,6 +214,8 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
         click.echo(json.dumps(rows, indent=2))
     elif not rows:
         click.echo(f"No {what}.", err=True)
+    elif what == "runs":
+        _print_runs([_run_cells(row, datetime.now().astimezone()) for row in rows])
     else:
         header = [name for name in rows[0] if name != "fault"]
         cells = [[_text(row[name]) for name in header] for row in rows]
@@ -182,8 +234,10 @@ def _text(value: Any) -> str:
             return "-"
         case bool():
             return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
         case float():
-            return f"{value:g}"
+            return f"{value:,.6g}"
         case tuple():
             return " ".join(map(str, value)) or "-"
         case _:

@@ -26,8 +26,8 @@ MAX_SEEDS: Final = 1000
 MIN_TIME_LIMIT_S: Final = 1.0
 #: The reasons of an end with the budget spent.
 FINISHED: Final = ("steps", "time-limit", "episodes")
-#: Guesses for a method without an earlier run.
-GUESSED_STEPS_PER_S, GUESSED_STARTUP_S = 1000.0, 5.0
+#: A guess for a method without an earlier run.
+GUESSED_STARTUP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,7 @@ class PlannedRun:
     Attributes:
         options: the arguments of `a3c-zoo train`, without those that name directories.
         done: the finished run that has exactly this configuration; None if it must be trained.
-        guess_s: how long it will take, in seconds.
-        is_guessed: no earlier run tells how fast the method is.
+        guess_s: how long it will take, in seconds; None if no earlier run tells how fast the method is.
     """
 
     env: str
@@ -68,8 +67,7 @@ class PlannedRun:
     config: Config
     options: tuple[str, ...]
     done: Path | None
-    guess_s: float
-    is_guessed: bool
+    guess_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +93,13 @@ class Plan:
 
     @property
     def guess_s(self) -> float:
-        """How long the training will take, in seconds."""
-        return sum(run.guess_s for run in self.missing)
+        """How long the training will take, in seconds, but for the methods whose speed is not known."""
+        return sum(run.guess_s or 0.0 for run in self.missing)
 
     @property
-    def is_guessed(self) -> bool:
-        """Whether the speed of some method is not known yet."""
-        return any(run.is_guessed for run in self.missing)
+    def unknown(self) -> list[str]:
+        """The methods whose speed is not known yet, because there is no earlier run."""
+        return list(dict.fromkeys(run.method for run in self.missing if run.guess_s is None))
 
 
 def make_plan(
@@ -214,7 +212,7 @@ def _plan_run(
         config,
         tuple(options),
         known.same(config),
-        *known.guess(entry.name, agent.name, budget),
+        known.guess(entry.name, agent.name, budget),
     )
 
 
@@ -299,14 +297,15 @@ class KnownRuns:
         self.outdated |= outdated
         return None
 
-    def guess(self, env: str, agent: str, budget: Budget) -> tuple[float, bool]:
-        """How long a run will take, in seconds, and whether no earlier run tells."""
+    def guess(self, env: str, agent: str, budget: Budget) -> float | None:
+        """How long a run will take, in seconds; None if no earlier run tells."""
         outcomes = [run.outcome for run in self._runs if run.made_with[:2] == (env, agent)]
         startup_s = statistics.median([each.total_s - each.training_s for each in outcomes] or [GUESSED_STARTUP_S])
         if budget.steps is None:
-            return startup_s + (budget.time_limit_s or 0.0), False
-        speed = statistics.median([each.steps_per_s for each in outcomes] or [GUESSED_STEPS_PER_S])
-        return startup_s + budget.steps / max(speed, 1e-3), not outcomes
+            return startup_s + (budget.time_limit_s or 0.0)
+        if not outcomes:
+            return None
+        return startup_s + budget.steps / max(statistics.median(each.steps_per_s for each in outcomes), 1e-3)
 
 
 def _known_run(path: Path) -> _KnownRun | None:

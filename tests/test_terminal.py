@@ -1,0 +1,253 @@
+"""What a terminal shows: the panel of a run, the board of a comparison, the list of runs."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import statistics
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.live import Live
+
+from a3c_zoo.cli import listing
+from a3c_zoo.cli.board import Board
+from a3c_zoo.cli.panel import RunPanel, summary
+from a3c_zoo.comparison.plan import Budget, Plan, PlannedRun
+from a3c_zoo.comparison.trainings import Look, Trained
+from a3c_zoo.config import RunConfig
+from a3c_zoo.records import EvaluatorResult, Outcome, Progress, Reason
+from a3c_zoo.runs.directory import RunDirectory
+from tests.test_run_directory import CONFIG, META
+from tests.test_train_cli import in_terminal
+
+BEGIN = Progress(0, 0, 0, 0.0, 0.0, None, None, 0, {})
+LATER = replace(
+    BEGIN, steps=151_600, episodes=880, training_s=1.6, mean_return_100=481.5, mean_length_100=481.5, window=100
+)
+LARGE = replace(LATER, steps=12_345_678_901, episodes=9_876_543, training_s=98_765.0, mean_return_100=-1_234_567.8)
+EVALUATED = replace(LARGE, evaluator=EvaluatorResult(12_345_678, 12_345.6, 12_345.6, 12_345.6, 12_345_678))
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def shown_live(
+    width: int, monkeypatch: pytest.MonkeyPatch, target: float | None = 475.0
+) -> tuple[RunPanel, io.StringIO]:
+    """A panel on a terminal of this width, and what that has been sent."""
+    monkeypatch.setattr(RunPanel, "_quiet", False, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    sent = io.StringIO()
+    console = Console(file=sent, width=width, force_terminal=True, color_system="standard")
+    panel = RunPanel(quiet=False)
+    panel.starting("a3c on cartpole, seed 0, 2 workers", target, RunConfig(steps=None), Path("runs/x"))
+    panel.display._live = Live(console=console, auto_refresh=False)
+    monkeypatch.setattr(type(panel.display), "is_live", True)
+    panel.display._live.start()
+    return panel, sent
+
+
+def outcome(reason: Reason = "solved", **changes: Any) -> Outcome:
+    solved = reason == "solved"
+    ended = Outcome(
+        Path("runs/x"), solved, reason, "", 151_600, 880, 5, 2.0, 0.3, 0.1, 1.0, 3.4, 75_800.0, 500.0, None,
+        solved_step=151_600 if solved else None,
+    )  # fmt: skip
+    return replace(ended, **changes)
+
+
+@pytest.mark.parametrize("width", [50, 80, 140])
+def test_the_panel_keeps_its_width(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel, sent = shown_live(width, monkeypatch)
+    for progress in (BEGIN, LATER, LARGE):
+        panel._next_s = 0.0
+        panel.progress(progress)
+        panel.message("the last 100 episodes reached [475]: playing 100 on fresh seeds")
+    panel._next_s = 0.0
+    panel.progress(EVALUATED)
+    panel.ended(outcome())
+    frames = [line for line in re.split(r"[\r\n]+", plain(sent.getvalue())) if line.startswith(("╭", "│", "╰"))]
+    assert len(frames) > 30
+    assert {len(line) for line in frames} == {min(width, 88)}
+    assert "[bold]" not in sent.getvalue()
+    assert "reached [475]" in sent.getvalue()
+
+
+def test_the_panel_ends_with_the_figures_and_the_speed_of_the_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    panel, sent = shown_live(80, monkeypatch)
+    panel.progress(replace(LATER, steps_per_s=99_999.0))
+    panel.ended(outcome())
+    told = plain(sent.getvalue())
+    assert "94,750 steps/s" in told  # 151,600 steps in 1.6 s
+    assert "75,800 steps/s" in told[told.rindex("╭") :]
+    assert "151,600 steps, 880 episodes, 75,800 steps/s" in summary(outcome())
+    assert "99,999" not in told
+
+
+def test_colours_tell_solved_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    panel, sent = shown_live(80, monkeypatch)
+    panel.progress(LATER)
+    assert "\x1b[36muntil solved (475)" in sent.getvalue()
+    assert re.search("\x1b\\[1;32m *481.5", sent.getvalue())  # it has reached its target
+    panel.ended(outcome())
+    assert "\x1b[32msolved" in sent.getvalue()
+
+
+def test_a_summary_without_an_episode_says_so() -> None:
+    told = summary(outcome("steps", detail="100 steps done", episodes=0, mean_return_100=None))
+    assert "  return      no episode has ended\n" in told
+    assert "nan" not in told
+
+
+def test_a_summary_of_a_solved_run_that_went_on() -> None:
+    went_on = outcome("steps", solved=True, solved_step=151_600, steps=600_000, detail="600,000 steps done")
+    first, *_, last = summary(went_on).splitlines()
+    assert first == "Ended: 600,000 steps done. Solved at step 151,600."
+    assert last.split() == ["next", "a3c-zoo", "play", "runs/x"]
+
+
+# Lists of runs
+
+
+@pytest.mark.parametrize(
+    ("age", "text"),
+    [
+        (timedelta(seconds=-5), "0 s"),  # another machine's clock
+        (timedelta(seconds=59), "59 s"),
+        (timedelta(minutes=59, seconds=59), "59 min"),
+        (timedelta(hours=23, minutes=59), "23 h"),
+        (timedelta(days=1), "1 d"),
+        (timedelta(days=1234), "1,234 d"),
+    ],
+)
+def test_ages(age: timedelta, text: str) -> None:
+    assert listing._age(age) == text
+
+
+NAMES = [f"cartpole-a3c-s{seed}-20261121-01455{seed}" for seed in range(2)]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    now = datetime.now().astimezone()
+    ends: list[tuple[Reason, bool, int]] = [("solved", True, 3), ("steps", True, 30), ("interrupted", False, 80)]
+    for seed, name, (reason, solved, hours) in zip((0, 1, 7), [*NAMES, "mine"], ends, strict=True):
+        meta = META | {"env": "cartpole", "agent": "a3c", "seed": seed}
+        meta["started"] = f"{now - timedelta(hours=hours):%Y-%m-%dT%H:%M:%S%z}"
+        directory = RunDirectory.create(tmp_path / "runs", CONFIG, meta, name)
+        directory.unlock()
+        directory.write_outcome(outcome(reason, solved=solved, run=directory.path))
+    return tmp_path
+
+
+def listed(folder: Path, *arguments: str, columns: int, **variables: str) -> str:
+    status, text = in_terminal(folder, "list", "runs", *arguments, variables={"COLUMNS": str(columns), **variables})
+    assert status == 0, text
+    return text
+
+
+def test_a_run_is_one_line_at_80_columns(runs: Path) -> None:
+    header, *lines = plain(listed(runs, columns=80)).splitlines()
+    assert header.split() == ["run", "steps", "return", "state", "age"]
+    assert [line.split() for line in lines] == [
+        ["mine", "cartpole-a3c-s7", "151,600", "500.0", "interrupted", "3", "d"],
+        [NAMES[1], "151,600", "500.0", "solved", "1", "d"],
+        [NAMES[0], "151,600", "500.0", "solved", "3", "h"],
+    ]
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_wide_terminal_shows_more(runs: Path) -> None:
+    header, *lines = plain(listed(runs, columns=140)).splitlines()
+    assert header.split() == ["name", "env", "agent", "seed", "steps", "return", "state", "age"]
+    assert lines[0].split()[:4] == ["mine", "cartpole", "a3c", "7"]
+    assert str(runs) not in "".join(lines)
+
+
+def test_a_long_name_is_not_cut(runs: Path) -> None:
+    long = "a-very-long-name-" * 4
+    os.rename(runs / "runs/mine", runs / "runs" / long)
+    _, name, rest, *others = plain(listed(runs, columns=70)).splitlines()
+    assert name == f"{long}  cartpole-a3c-s7"
+    assert rest.split() == ["151,600", "500.0", "interrupted", "3", "d"]
+    assert [line.split()[0] for line in others] == [NAMES[1], NAMES[0]]
+
+
+@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_colour_where_none_is_wanted(variables: dict[str, str], runs: Path) -> None:
+    assert ("\x1b[32msolved" in listed(runs, columns=80, **variables)) == (not variables)
+    status, text = in_terminal(runs, "list", "runs", "--seed", "x", variables=variables)
+    assert status == 2
+    assert text.startswith("Error: " if variables else "\x1b[31m\x1b[1mError:\x1b[0m ")
+
+
+# Comparisons
+
+
+def planned(method: str, seed: int, guess_s: float | None, done: Path | None = None) -> PlannedRun:
+    return PlannedRun("cartpole", method, seed, Budget(steps=1000), CONFIG, (), done, guess_s)
+
+
+def frame(board: Board, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, record=True)
+    console.print(board._table())
+    return console.export_text().rstrip().splitlines()
+
+
+def test_the_board_shows_reused_runs_and_the_time_left_at_the_measured_speed(runs: Path) -> None:
+    path = runs / "runs" / NAMES[0]
+    plan = Plan(
+        (
+            planned("a3c", 1, 9.0, path),
+            planned("sb3-a2c", 1, None),
+            planned("a3c", 2, 9.0),
+            planned("sb3-a2c", 2, None),
+        ),
+        runs / "runs",
+        reuse=True,
+    )
+    board = Board(to_stderr=False)
+    board.planned(plan)
+    board.trained(Trained(plan.runs[0], path))
+    board.running(plan.runs[1], None)
+    assert frame(board, 80) == [
+        "method     runs  steps/s  return  now".ljust(80),
+        "a3c      1 of 2   75,800   500.0".ljust(80),
+        "sb3-a2c  0 of 2        -       -  seed 1".ljust(80),
+        "more than 3.4 s of training left",  # the whole time of the reused run, not the guess of 9 s
+    ]
+    board.running(plan.runs[1], Look(250, 10.0, 21.5))  # a quarter in 10 s: 30 s left, then 40 s and 3.4 s
+    *_, now, left = frame(board, 80)
+    assert now.rstrip().endswith("seed 1, 25%, return 21.5")
+    assert left.strip() == "about 1 min 13 s of training left"
+    assert {len(line) for line in frame(board, 50)[:-1]} == {50}
+    assert frame(board, 50)[2].startswith("sb3-a2c  0 of 2        -       -  seed 1, ")  # no name is broken
+
+
+def test_the_board_has_a_line_for_each_run_without_a_terminal(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = runs / "runs" / NAMES[0]
+    run = planned("a3c", 1, None, path)
+    board = Board(to_stderr=False)
+    board.planned(Plan((run,), runs / "runs", reuse=True))
+    board.trained(Trained(run, path))
+    expected = f"a3c on cartpole, seed 1: finished before, 75,800 steps/s, return 500.0 → {path}\n"
+    assert capsys.readouterr().out == expected
+
+
+def test_the_mean_of_several_runs(runs: Path) -> None:
+    board, paths = Board(to_stderr=False), [runs / "runs" / name for name in (*NAMES, "mine")]
+    done = tuple(planned("a3c", seed, None, path) for seed, path in enumerate(paths))
+    board.planned(Plan(done, runs / "runs", reuse=True))
+    means = []
+    for run, path, mean in zip(done, paths, (100.0, 200.0, None), strict=True):
+        RunDirectory(path).write_outcome(outcome("steps", run=path, mean_return_100=mean))
+        board.trained(Trained(run, path))
+        means.append(mean)
+    assert frame(board, 80)[1].split()[-2:] == ["75,800", str(statistics.fmean(filter(None, means)))]
