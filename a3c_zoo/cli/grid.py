@@ -41,7 +41,7 @@ class Tile:
         self.left -= len(self.scene.episodes)
         about = f"{self._name} episode".lstrip()
         return [
-            f"{about} {next(self._numbers)}: return {each.episode_return:g}, {each.length} steps"
+            f"{about} {next(self._numbers)}: return {each.episode_return:,g}, {each.length:,} steps"
             for each in self.scene.episodes
         ]
 

@@ -19,7 +19,6 @@ from a3c_zoo.cli.common import (
     trust_option,
 )
 from a3c_zoo.errors import ZooError
-from a3c_zoo.records import score
 
 if TYPE_CHECKING:
     from a3c_zoo.runs.evaluation import Scene
