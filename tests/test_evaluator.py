@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,7 +25,8 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import evaluate
 from a3c_zoo.runs.directory import RunDirectory
-from a3c_zoo.runs.evaluation import EvaluationTask, play_task
+from a3c_zoo.runs.evaluation import MODES, EvaluationTask, play_task
+from a3c_zoo.runs.evaluation_files import HEADER, EvaluationRows, write_npz
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS, SEED_EVALUATION, seed_for
 from tests.toys_runs import (
     MADE,
@@ -66,6 +68,22 @@ def by_evaluation(run: Path) -> dict[tuple[int, float], dict[str, list[float]]]:
         modes = found.setdefault((int(row["step"]), float(row["seconds"])), {})
         modes.setdefault(row["mode"], []).append(float(row["return"]))
     return found
+
+
+def assert_npz_agrees(run: Path) -> None:
+    """evaluations.npz, read with NumPy's defaults as RL Zoo's all_plots reads it, says what evaluations.csv says."""
+    log = np.load(run / "evaluations.npz")
+    means = np.squeeze(log["results"].mean(axis=1))
+    evaluations = by_evaluation(run)
+    assert log["timesteps"].tolist() == [step for step, _ in evaluations]
+    assert means.tolist() == [pytest.approx(np.mean(each["greedy"]), abs=1e-12) for each in evaluations.values()]
+    assert log["sampled_results"].tolist() == [each["sampled"] for each in evaluations.values()]
+    for prefix, mode in (("", "greedy"), ("sampled_", "sampled")):
+        lengths = [int(row["length"]) for row in rows(run) if row["mode"] == mode]
+        assert log[f"{prefix}ep_lengths"].ravel().tolist() == lengths
+    shapes = {log[name].shape for name in log.files if name != "timesteps"}
+    assert shapes == {(len(evaluations), log["results"].shape[1])}
+    assert {log[name].dtype for name in log.files} == {np.dtype(np.int64), np.dtype(np.float64)}
 
 
 def train(folder: Path, *, overrides: dict[str, Any], **options: Any) -> tuple[Outcome, Listener]:
@@ -339,15 +357,59 @@ def test_a_resume_goes_on_as_if_never_interrupted(tmp_path: Path) -> None:
     half, _ = train(tmp_path, overrides=overrides, serial=True, steps=450)
     file = half.run / "evaluations.csv"
     kept = file.read_text()
-    file.write_text(kept + "99999,1.0,greedy,5.0,1\n")  # of training that came after the checkpoint
+    assert_npz_agrees(half.run)
+    file.write_text(kept + "99999,1.0,greedy,5.0,1\n99999,1.0,sampled,5.0,1\n")  # after the checkpoint
+    write_npz(half.run)
+    assert np.load(half.run / "evaluations.npz")["timesteps"].tolist() == [99999]  # alone has one episode
     a3c_zoo.train(resume=half.run, steps=900)
     assert file.read_text().startswith(kept)
+    assert_npz_agrees(half.run)
     assert [(r["step"], r["mode"], r["return"]) for r in rows(half.run)] == [
         (r["step"], r["mode"], r["return"]) for r in rows(whole.run)
     ]
     best = [checkpoint(each.run, "best") for each in (whole, half)]
     assert best[0]["session"]["steps"] == best[1]["session"]["steps"]
     assert torch.equal(best[0]["agent"]["model"]["parameters"], best[1]["agent"]["model"]["parameters"])
+
+
+def test_the_npz_has_the_evaluations_that_are_alike(tmp_path: Path) -> None:
+    played = [(10, 2), (20, 3), (30, 3)]
+    lines = [f"{at},0.5,{mode},nan,{n}\n" for at, count in played for mode in MODES for n in range(count)]
+    table = tmp_path / "evaluations.csv"
+    table.write_text(HEADER + "".join(lines))
+    write_npz(tmp_path)
+    log = np.load(tmp_path / "evaluations.npz")
+    assert log["timesteps"].tolist() == [20, 30]  # the first had two episodes
+    assert log["ep_lengths"].tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert np.isnan(log["results"]).all()  # an environment may return it
+    table.write_text(f"{HEADER}1,2,greedy,x,4\n")
+    with pytest.raises(RunDirectoryError, match=r"^evaluations.csv is damaged: could not convert"):
+        write_npz(tmp_path)
+
+
+def test_the_npz_is_made_seldom(tmp_path: Path) -> None:
+    kept = EvaluationRows(tmp_path)
+    npz = tmp_path / "evaluations.npz"
+    stamps, ends = [], []
+    for at in range(5):
+        rows = "".join(f"{at},0.5,{mode},1.0,1\n" for mode in MODES)
+        kept.append(((HEADER if not at else "") + rows).encode())
+        kept.sync()
+        ends.append(kept.position)
+        stamps.append(npz.stat().st_mtime_ns)
+    assert len(set(stamps)) < 5  # it takes no more than a hundredth of the time
+    kept.close()
+    assert np.load(npz)["timesteps"].tolist() == [0, 1, 2, 3, 4]
+    os.link(npz, tmp_path / "victim")
+    npz.unlink()
+    npz.symlink_to("victim")  # a stranger's: it is replaced, and not written through
+    second = EvaluationRows(tmp_path, resume_at=ends[0])
+    assert np.load(tmp_path / "victim")["timesteps"].tolist() == [0, 1, 2, 3, 4]
+    (tmp_path / "victim").unlink()
+    assert np.load(npz)["timesteps"].tolist() == [0]
+    second.close()
+    EvaluationRows(tmp_path, resume_at=0).close()
+    assert [path.name for path in tmp_path.iterdir()] == []
 
 
 @pytest.mark.usefixtures("_toy")

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import a3c_zoo
@@ -122,6 +123,9 @@ def test_training_goes_on_while_the_disk_is_full(disk: Disk, tmp_path: Path) -> 
     assert outcome(run)["evaluator_fault"] is None
     played = [line.split(",") for line in (run / "evaluations.csv").read_text().splitlines()[1:]]
     assert len(played) % 6 == 0  # three episodes in two modes
+    with np.load(run / "evaluations.npz") as copy:
+        assert copy["timesteps"].tolist() == list(dict.fromkeys(int(row[0]) for row in played))
+        assert copy["results"].shape == (len(played) / 6, 3)
     with toy_installed(tmp_path / "again"):
         assert a3c_zoo.load_agent(run, checkpoint="best") is not None
 

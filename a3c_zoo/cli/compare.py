@@ -17,8 +17,10 @@ from a3c_zoo.cli.common import (
     complete_agent,
     complete_env,
     complete_run,
+    filter_options,
     kept_runs_option,
     parse_seconds,
+    run_filter,
     trust_option,
     warn_about_faults,
 )
@@ -28,6 +30,10 @@ from a3c_zoo.output import drop_lost_output, has_lost_output
 if TYPE_CHECKING:
     from a3c_zoo.comparison.compare import Comparison
     from a3c_zoo.comparison.plan import Plan
+
+
+#: The names of `filter_options`.
+FILTERS = ("env", "seed", "status", "solved", "since")
 
 
 def parse_seeds(text: str) -> Sequence[int]:
@@ -47,7 +53,7 @@ def parse_seeds(text: str) -> Sequence[int]:
     multiple=True,
     metavar="NAME",
     shell_complete=complete_agent,
-    help="Agent; may be repeated.  [default: the environment's]",
+    help="Agent; may be repeated. With --from: only its runs.  [default: the environment's]",
 )
 @click.option(
     "--baseline",
@@ -81,8 +87,10 @@ def parse_seeds(text: str) -> Sequence[int]:
     multiple=True,
     metavar="DIR",
     shell_complete=complete_run,
-    help="Only read runs and train nothing: run directories, or folders of them.",
+    help="Only read runs and train nothing: run directories, or folders of them. The options from --env to --since "
+    "select among them.",
 )
+@filter_options
 @kept_runs_option
 @click.option(
     "--out",
@@ -112,11 +120,17 @@ def command(
     if sources:
         more, options["envs"] = _folders_apart(options["envs"])
         sources += more
+    filters = {name: value for name in FILTERS if (value := options.pop(name)) is not None}
+    if sources and "env" in filters:
+        options["envs"] += (filters.pop("env"),)
     out = choose_out(out, options["envs"])
     if sources:
         _refuse_options_of_training(click.get_current_context())
-        return _tell(read(sources, options["envs"], out, trust=trust), as_json)
+        wanted = run_filter(filters)
+        return _tell(read(sources, options["envs"], out, options["agents"], wanted, trust=trust), as_json)
     refuse_trust(trust, "--from")
+    if filters:
+        raise ZooError(f"--{next(iter(filters))} selects among the runs of --from; leave it out")
     plan = make_plan(**options)
     click.echo(printable_lines(_announce(plan, episodes)), err=as_json)
     if plan.missing and not yes:
@@ -142,7 +156,7 @@ def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, .
 
 
 def _refuse_options_of_training(context: click.Context) -> None:
-    training = {"agents", "baselines", "seeds", "steps", "time_limit", "episodes", "reuse", "runs_dir"}
+    training = {"baselines", "seeds", "steps", "time_limit", "episodes", "reuse", "runs_dir"}
     given = [
         param.opts[0]
         for param in context.command.params

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from a3c_zoo.cli.common import (
     complete_agent,
-    complete_env,
+    filter_options,
     kept_runs_option,
     print_fitted,
     print_plain,
+    run_filter,
     warn_about_faults,
 )
 from a3c_zoo.errors import ZooError, printable, unknown_name
 from a3c_zoo.plugins.registry import Registry, get_registry
-from a3c_zoo.records import Reason, score
+from a3c_zoo.records import score
 
 Row = Mapping[str, Any]
 
@@ -92,13 +92,11 @@ def _requirements(registry: Registry) -> list[str]:
 def _runs(runs_dir: Path, wanted: Mapping[str, Any]) -> list[Row]:
     from a3c_zoo.runs.directory import list_runs
 
-    since: datetime | None = wanted.get("since")
-    same = {name: value for name, value in wanted.items() if name != "since"}
+    is_wanted = run_filter(wanted)
     return [
         {**{field: getattr(run, field) for field in RUN_FIELDS}, "path": str(run.path)}
         for run in list_runs(runs_dir)
-        if all(getattr(run, name) == value for name, value in same.items())
-        and (since is None or ((started := _time(run.started)) is not None and started >= since))
+        if is_wanted(run)
     ]
 
 
@@ -162,39 +160,17 @@ class _What(click.Choice[str]):
         return str(value)
 
 
-def _parse_time(text: str) -> datetime:
-    """Returns the time `30m`, `2h` or `7d` ago, or a date; one without a time zone is in the local time zone."""
-    ago = re.fullmatch(r"(\d+)([mhd])", text)
-    try:
-        if ago is None:
-            return datetime.fromisoformat(text).astimezone()
-        unit = {"m": "minutes", "h": "hours", "d": "days"}[ago[2]]
-        return datetime.now().astimezone() - timedelta(**{unit: int(ago[1])})
-    except (ValueError, OverflowError):
-        message = f"'{text}' is no time; write 30m, 2h, 7d or a date such as 2026-01-31"
-        raise click.BadParameter(message) from None
-
-
 @click.command(epilog="Example: a3c-zoo list envs")
 @click.argument("what", metavar="WHAT", type=_What(WHAT))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
 @click.option("--requirements", is_flag=True, help="Print the plugins as a requirements.txt for pip.")
 @kept_runs_option
-@click.option("--env", metavar="NAME", shell_complete=complete_env, help="Runs on this environment.")
 @click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Runs of this agent or baseline.")
-@click.option("--seed", type=int, metavar="N", help="Runs with this seed.")
-@click.option(
-    "--status",
-    type=click.Choice(["running", "died", "damaged", "pulled", *get_args(Reason)]),
-    metavar="NAME",
-    help="Runs with this status: running, died, damaged, pulled, or why they ended (steps, interrupted, …).",
-)
-@click.option("--solved/--unsolved", default=None, help="Runs that solved their environment, or ended unsolved.")
-@click.option("--since", type=_parse_time, metavar="2h|7d|DATE", help="Runs that started after this time.")
+@filter_options
 def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filters: Any) -> None:
     """List envs, agents, baselines, networks, optimizers, hooks, hyperparams, trained agents, plugins or runs.
 
-    The options from --env to --since select runs.
+    The options from --agent to --since select runs.
     """
     wanted = {name: value for name, value in filters.items() if value is not None}
     if requirements and as_json:

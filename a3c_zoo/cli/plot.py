@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import complete_run, runs_dir_option, trust_option
+from a3c_zoo.cli.common import complete_env, complete_run, runs_dir_option, trust_option
 from a3c_zoo.errors import printable
 
 
@@ -18,7 +18,8 @@ from a3c_zoo.errors import printable
     type=click.Choice(["return", "episode-length", "evaluation"]),
     default="return",
     show_default=True,
-    help="Returns or lengths of training episodes, or returns of evaluations with sampled actions.",
+    help="Returns or lengths of training episodes, or returns of evaluations with sampled actions; of other programs "
+    "as their evaluations.npz has them.",
 )
 @click.option(
     "--x", type=click.Choice(["steps", "seconds", "episodes"]), default="steps", show_default=True, help="The x axis."
@@ -44,13 +45,27 @@ from a3c_zoo.errors import printable
     metavar="N",
     help="Frames per step in Atari monitors of other programs.  [default: 4]",
 )
+@click.option(
+    "--env",
+    metavar="NAME",
+    shell_complete=complete_env,
+    help="Only runs on this environment, and runs that do not name theirs.",
+)
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="TEXT",
+    help="Name of a curve; one for each, in the order of the legend. Curves of the same name become one group.",
+)
 @runs_dir_option
 @trust_option
 def command(runs: tuple[str, ...], **options: Any) -> None:
     """Draw the curves of each RUN: a run directory, the name of one, or a folder of them.
 
     Runs that differ only in their seed share a colour: single runs thin, and their interquartile mean with its 95 %
-    interval thick. Folders with a monitor.csv of stable-baselines3 or RL Zoo are runs too.
+    interval thick. Folders with a monitor.csv or evaluations.npz of stable-baselines3 or RL Zoo are runs too. Runs of
+    one method in different folders are different curves.
     """
     from a3c_zoo.comparison.plot import plot
 

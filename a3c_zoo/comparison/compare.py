@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES, evaluate_runs
+from a3c_zoo.comparison.groups import on_envs, told_apart
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
@@ -20,7 +21,7 @@ from a3c_zoo.comparison.turns import turn
 from a3c_zoo.errors import ZooError
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
-from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, disk_errors, refuse_trust
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunSummary, disk_errors, refuse_trust
 from a3c_zoo.runs.notebook import NotebookLine
 from a3c_zoo.runs.signals import stop_on_signals
 
@@ -84,7 +85,7 @@ def compare(
     call it below `if __name__ == "__main__":`; the processes that evaluate import the script.
 
     Args:
-        envs: names of environments. agents: names of agents; by default each environment's own.
+        envs, agents: names; by default each environment's own agent, or all of `sources`.
         baselines: `NAME`, or `NAME@zoo` for a library's algorithm on the zoo's environments.
         seeds: how many, from 1 on, or a list of them.
         steps, time_limit_s: the budget of each run; by default the environment's own.
@@ -100,7 +101,7 @@ def compare(
     envs = (envs,) if isinstance(envs, str) else tuple(envs)
     folder = choose_out(out, envs)
     if sources:
-        return read(map(Path, sources), envs, folder, Path(runs_dir), trust)
+        return read(map(Path, sources), envs, folder, agents, runs_dir=Path(runs_dir), trust=trust)
     refuse_trust(trust, "--from")
     seeds = range(1, seeds + 1) if isinstance(seeds, int) else tuple(seeds)
     budget: dict[str, Any] = {"steps": steps, "time_limit": time_limit_s}
@@ -163,21 +164,28 @@ def carry_out(plan: Plan, episodes: int, out: Path, watcher: ComparisonWatcher) 
 
 
 def read(
-    folders: Iterable[Path], envs: Sequence[str], out: Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = False
+    folders: Iterable[Path],
+    envs: Sequence[str],
+    out: Path,
+    agents: Sequence[str] = (),
+    wanted: Callable[[RunSummary], bool] = lambda run: True,
+    runs_dir: Path = DEFAULT_RUNS_DIR,
+    trust: bool = False,
 ) -> Comparison:
-    """Makes a report of runs as they are. runs_dir, trust: see `read_runs`.
+    """Makes a report of runs as they are. envs, agents: only theirs; all if empty. The others: see `read_runs`.
 
     Raises:
         ZooError: there is no run; runs are of different environments and none was named; or a seed is there twice.
     """
-    measured, left_out = _measure(*read_runs(folders, runs_dir=runs_dir, trust=trust))
-    found = list(dict.fromkeys(each.measures.env for each in measured))
+
+    def is_wanted(run: RunSummary) -> bool:
+        return (not agents or run.agent in agents) and wanted(run)
+
+    records, unread = read_runs(folders, runs_dir=runs_dir, trust=trust, wanted=is_wanted)
+    found = list(dict.fromkeys(run.env for run in records))
     if len(found) > 1 and not envs:
         raise ZooError(f"--from: the runs are of different environments, {', '.join(found)}: name those to compare")
-    missing = [env for env in envs if env not in found]
-    if missing:
-        raise ZooError(f"--from: there is no run on '{missing[0]}'; there are: {', '.join(found) or 'none'}")
-    measured = [each for each in measured if each.measures.env in (envs or found)]
+    measured, left_out = _measure(told_apart(on_envs(records, envs, "--from")), unread)
     _refuse_twins(measured)
     return _report(measured, left_out, out, as_found=True)
 

@@ -1,10 +1,12 @@
-"""Curves of runs, and the tables of episodes that they are read from: monitor.csv and evaluations.csv."""
+"""Curves of runs, and the tables of episodes that they are read from: monitor.csv, evaluations.csv, evaluations.npz."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import MAX_TABLE, read_bytes
+from a3c_zoo.runs.evaluation_files import read_played
 
 Floats = NDArray[np.float64]
 #: Agent steps, seconds of training, or the number of episodes.
@@ -27,6 +30,8 @@ ATARI_FRAME_SKIP: Final = 4
 GREATEST: Final = 2.0**53
 #: Sums of many returns up to it do not overflow.
 GREATEST_RETURN: Final = 1e100
+#: The most bytes of an evaluations.npz, and of each array in it: four million episodes.
+MAX_NPZ: Final = 32 << 20
 _ATARI_ID = re.compile(r"(?:ALE/\w+|\w+NoFrameskip)-v\d+")
 
 
@@ -128,12 +133,12 @@ class MonitorFile:
 
     Attributes:
         start_s: the time of day at the start, seconds since 1970.
-        env_id: the Gymnasium id of the environment; "None" where the file does not name it.
+        env_id: the Gymnasium id of the environment; None where the file does not name it.
         rows: one per episode, `[K, columns]`, float64.
     """
 
     start_s: float
-    env_id: str
+    env_id: str | None
     rows: Floats
 
 
@@ -158,7 +163,7 @@ def read_monitor(file: Path, columns: tuple[str, ...] = ("r", "l", "t"), *, torn
         lines = lines[:-1]
     try:
         header = json.loads(lines[0].removeprefix("#"))
-        start_s, env_id, names = float(header["t_start"]), str(header.get("env_id")), lines[1].split(",")
+        start_s, env_id, names = float(header["t_start"]), header.get("env_id"), lines[1].split(",")
         if not abs(start_s) <= GREATEST:
             raise ValueError("t_start is no time")
     except (IndexError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -169,7 +174,7 @@ def read_monitor(file: Path, columns: tuple[str, ...] = ("r", "l", "t"), *, torn
     if missing:
         raise RunDirectoryError(f"{file.name} is damaged: line 2 names no column '{missing[0]}'")
     rows = _rows(file.name, lines[2:], {names.index(column): column for column in columns}, len(names))
-    return MonitorFile(start_s, env_id, rows)
+    return MonitorFile(start_s, None if env_id in (None, "None") else str(env_id), rows)  # the word is the Monitor's
 
 
 def _rows(name: str, lines: list[str], wanted: Mapping[int, str], width: int) -> Floats:
@@ -195,8 +200,13 @@ def monitor_files(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.monitor.csv"), *folder.glob("monitor.csv")])
 
 
-def read_monitors(folder: Path, frame_skip: int | None = None) -> tuple[str, Curve]:
-    """Joins all monitors of a folder by time of day. Returns the environment's Gymnasium id and the curve.
+def is_atari(env_id: str | None) -> bool:
+    """Whether a Gymnasium id is that of an Atari game."""
+    return bool(env_id and _ATARI_ID.fullmatch(env_id))
+
+
+def read_monitors(folder: Path, frame_skip: int | None = None) -> tuple[str | None, Curve]:
+    """Joins all monitors of a folder by time of day. Returns the environment's Gymnasium id, if known, and the curve.
 
     Steps are the sum of the lengths so far, as stable-baselines3 counts them. Seconds count from the first start.
 
@@ -210,16 +220,17 @@ def read_monitors(folder: Path, frame_skip: int | None = None) -> tuple[str, Cur
     if not monitors:
         reason = "no run and no monitor.csv lies in it" if folder.is_dir() else "there is no such folder"
         raise RunDirectoryError(reason)
-    ids = sorted({monitor.env_id for monitor in monitors})
+    ids = sorted({monitor.env_id for monitor in monitors if monitor.env_id})
     if len(ids) > 1:
         raise RunDirectoryError(f"its monitors are of different environments: {', '.join(ids)}")
     start_s = min(monitor.start_s for monitor in monitors)
-    skip = frame_skip or (ATARI_FRAME_SKIP if _ATARI_ID.fullmatch(ids[0]) else 1)
+    env_id = ids[0] if ids else None
+    skip = frame_skip or (ATARI_FRAME_SKIP if is_atari(env_id) else 1)
     returns, frames, seconds = np.concatenate([monitor.rows for monitor in monitors]).T
     seconds = seconds + np.concatenate([np.full(len(each.rows), each.start_s - start_s) for each in monitors])
     order = np.argsort(seconds, kind="stable")
     lengths = np.ceil(frames[order] / skip)
-    return ids[0], Curve.ordered(np.cumsum(lengths), seconds[order], returns[order], lengths)
+    return env_id, Curve.ordered(np.cumsum(lengths), seconds[order], returns[order], lengths)
 
 
 def read_evaluations(file: Path) -> Floats:
@@ -231,16 +242,44 @@ def read_evaluations(file: Path) -> Floats:
     Raises:
         RunDirectoryError: the file is damaged.
     """
-    returns: dict[tuple[float, float], list[float]] = {}
+    found = sorted(read_played(file)["sampled"].items())
+    rows = np.array([(*at, sum(value for value, _ in each) / len(each)) for at, each in found], np.float64)
+    rows = rows.reshape(-1, 3)
+    if not (np.abs(rows) <= (GREATEST, GREATEST, GREATEST_RETURN)).all():
+        raise RunDirectoryError(f"{file.name} is damaged: it has a number that is not finite, or too great")
+    return rows
+
+
+def read_npz(file: Path) -> tuple[Floats, Floats, Floats]:
+    """Reads the evaluations.npz of stable-baselines3's EvalCallback. Nothing in it is unpickled.
+
+    Returns:
+        steps of the run at K evaluations, `[K]`, rising; returns and lengths of their episodes, `[K, episodes]`.
+
+    Raises:
+        RunDirectoryError: it is damaged, too large, or no regular file.
+    """
     try:
-        whole, _, _ = read_bytes(file, MAX_TABLE).decode(errors="replace").rpartition("\n")  # it may be growing
-        for row in csv.DictReader(whole.splitlines()):
-            if row["mode"] == "sampled":
-                at, value = (float(row["step"]), float(row["seconds"])), float(row["return"])
-                if not (all(abs(each) <= GREATEST for each in at) and abs(value) <= GREATEST_RETURN):
-                    raise ValueError(f"{row} has a number that is not finite, or too great")
-                returns.setdefault(at, []).append(value)
-    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
-        raise RunDirectoryError(f"{file.name} is damaged: {error}") from error
-    rows = [(*at, sum(each) / len(each)) for at, each in sorted(returns.items())]
-    return np.array(rows, np.float64).reshape(-1, 3)
+        with zipfile.ZipFile(io.BytesIO(read_bytes(file, MAX_NPZ))) as archive:
+            steps, returns, lengths = (_array(archive, name) for name in ("timesteps", "results", "ep_lengths"))
+        if returns.ndim != 2 or not returns.size or steps.shape != returns.shape[:1] or returns.shape != lengths.shape:
+            raise ValueError(f"its results have the shape {returns.shape}, its timesteps {steps.shape}")
+        for array, most in ((steps, GREATEST), (returns, GREATEST_RETURN), (lengths, GREATEST)):
+            if not (np.abs(array) <= most).all():
+                raise ValueError("it has a number that is not finite, or too great")
+        if (np.diff(steps) <= 0).any():
+            raise ValueError("its timesteps do not rise")
+    except Exception as error:  # zipfile, zlib and NumPy's reader of headers raise many kinds
+        raise RunDirectoryError(f"{file.name} is damaged: {error or type(error).__name__}") from error
+    return steps, returns, lengths
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> Floats:
+    member = archive.getinfo(f"{name}.npy")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.file_size > MAX_NPZ:
+        raise ValueError(f"{name} is too large, or packed in an unusual way")
+    with archive.open(member) as part:
+        array = np.lib.format.read_array(part, allow_pickle=False)
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{name} holds no numbers")
+    return np.asarray(array, np.float64)

@@ -25,6 +25,10 @@ SAME_MEANING: Final[Mapping[str, str]] = {
 }
 
 
+#: A run of another program is evaluated to its end if its last evaluation comes after this part of its steps.
+LAST_PART: Final = 0.9
+
+
 @dataclass(frozen=True, slots=True)
 class Measures:
     """The figures of one run, each annotated with its unit; None if there is no such figure.
@@ -93,9 +97,10 @@ def measure(record: RunRecord, label: str) -> MeasuredRun:
     moment = None if threshold is None else reached(curve, threshold)
     sampled, greedy = evaluation_curve(record, "steps"), evaluation_curve(record, "steps", deterministic=True)
     over = evaluation_curve(record, "seconds" if record.settings.get("run.time_limit_s") else "steps")
-    if outcome and max((each.steps for each in record.evaluations), default=0) < outcome.steps:
-        sampled = greedy = over = Line(np.empty(0), np.empty(0))  # an earlier checkpoint is not the run's end
     steps = outcome.steps if outcome else int(curve.steps[-1]) if len(curve) else 0
+    needed = outcome.steps if outcome else LAST_PART * steps
+    if max((each.steps for each in record.evaluations), default=0) < needed:
+        sampled = greedy = over = Line(np.empty(0), np.empty(0))  # an earlier checkpoint is not the run's end
     training_s = outcome.training_s if outcome else float(curve.seconds[-1]) if len(curve) else 0.0
     measures = Measures(
         run=label,

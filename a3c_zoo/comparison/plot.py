@@ -10,16 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from a3c_zoo.comparison.curves import Axis, Line, read_evaluations, running_mean
 from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, thinned, to_bytes
+from a3c_zoo.comparison.groups import on_envs, told_apart
 from a3c_zoo.comparison.measures import evaluation_curve
 from a3c_zoo.comparison.reading import RunRecord, hidden_threshold, read_runs, threshold_of
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.files import refuse_out, write_out
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
+from a3c_zoo.runs.evaluation_files import EVALUATIONS_CSV, EVALUATIONS_NPZ
 
 Kind = Literal["return", "episode-length", "evaluation"]
 
@@ -67,6 +70,8 @@ def plot(
     x: Axis = "steps",
     window: int | None = None,
     frame_skip: int | None = None,
+    env: str | None = None,
+    labels: Sequence[str] = (),
     force: bool = False,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
@@ -79,31 +84,31 @@ def plot(
         runs: run directories, names of runs within `runs_dir`, folders of them, and folders with the monitor.csv of
             stable-baselines3. A run that has not ended is drawn as far as it is.
         kind: "return" or "episode-length" of training episodes, or "evaluation": returns of evaluations with sampled
-            actions, of checkpoints or beside training.
-        x: agent steps, seconds of training, or episodes.
+            actions, of checkpoints or beside training; of other programs as their evaluations.npz has them.
         window: episodes of the running mean; by default 100 for returns and 50 for lengths.
         frame_skip: emulator frames per step in Atari monitors of other programs; by default 4.
-        force: overwrite `out`.
+        env: only runs on this environment, and runs that do not name theirs. force: overwrite `out`.
+        labels: names of the curves, in the order of the legend. Curves of the same name become one group.
         trust: whether runs that do not lie in `runs_dir` may name a module to import, to look up the threshold.
 
     Raises:
-        ZooError: there is nothing to draw, runs are of different environments, or `out` exists or cannot be written.
+        ZooError: nothing to draw, several environments, too few or too many labels; or `out` exists, or is refused.
     """
-    out = Path(out)
+    refuse_out(out := Path(out), SUFFIXES, force)
     suffix = out.suffix.lower()
-    refuse_out(out, SUFFIXES, force)
     if kind == "evaluation" and (x == "episodes" or window is not None):
         raise ZooError(
             "evaluations are drawn over steps or seconds, each as it is: leave out --x episodes and --window"
         )
     paths = [_find(run, Path(runs_dir)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     records, left_out = read_runs(paths, strict=False, frame_skip=frame_skip, runs_dir=Path(runs_dir), trust=trust)
-    drawn = _drawn(records, kind, x, window, left_out)
+    records = told_apart(on_envs(records, (env,) if env else (), "--env"))
+    drawn = _relabelled(_drawn(records, kind, x, window, left_out), labels)
     if not drawn:
         raise ZooError("; ".join(f"{path}: {reason}" for path, reason in left_out.items()) or "name a run to plot")
     envs = sorted({run.record.env for run in drawn})
     if len(envs) > 1:
-        raise ZooError(f"runs of different environments cannot share a plot: {', '.join(envs)}")
+        raise ZooError(f"runs of different environments cannot share a plot: {', '.join(envs)}. Choose one with --env")
     content = _table(drawn, kind, x) if suffix == ".csv" else to_bytes(_figure(drawn, kind, x, window), suffix)
     write_out(out, content, force)
     return Plot(out, [run.record for run in drawn], left_out)
@@ -137,12 +142,25 @@ def _drawn(
     return [DrawnRun(record, label, line) for label, (record, line) in zip(labels, lines, strict=True)]
 
 
+def _relabelled(drawn: list[DrawnRun], labels: Sequence[str]) -> list[DrawnRun]:
+    own = list(dict.fromkeys(run.label for run in drawn))
+    if labels and len(labels) != len(own):
+        raise ZooError(f"--label: {len(labels)} for {len(own)} curves; give one for each of: {', '.join(own)}")
+    shown = dict(zip(own, map(printable, labels or own), strict=True))
+    return [run._replace(label=shown[run.label]) for run in drawn]
+
+
 def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line:
     """The curve of a run. Evaluations are those of its checkpoints, else those beside training."""
     if kind == "evaluation":
-        beside = run.path / "evaluations.csv"
+        beside = run.path / EVALUATIONS_CSV
         if run.evaluations or not (run.is_ours and os.path.lexists(beside)):
-            return evaluation_curve(run, x)
+            line = evaluation_curve(
+                run, x, deterministic=not run.is_ours and all(each.key[1] for each in run.evaluations)
+            )
+            if np.isnan(line.x).any():
+                raise RunDirectoryError(f"{EVALUATIONS_NPZ} has no seconds, and there is no monitor.csv")
+            return line
         table = read_evaluations(beside)
         return Line(table[:, 0 if x == "steps" else 1], table[:, 2])
     values = run.curve.returns if kind == "return" else run.curve.lengths

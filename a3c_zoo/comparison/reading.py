@@ -5,25 +5,31 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from a3c_zoo.comparison.curves import Curve, monitor_files, read_monitor, read_monitors
+import numpy as np
+
+from a3c_zoo.comparison.curves import Curve, is_atari, monitor_files, read_monitor, read_monitors, read_npz
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, evaluations_of
 from a3c_zoo.config.yaml import read_document
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.files import fields_of, read_json
 from a3c_zoo.plugins.registry import get_registry, imported_by
-from a3c_zoo.records import Outcome
-from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, TIMING_FILE, RunDirectory, why_not_own
+from a3c_zoo.records import Evaluation, Outcome
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, TIMING_FILE, RunDirectory, RunSummary, summary_of, why_not_own
+from a3c_zoo.runs.evaluation_files import EVALUATIONS_NPZ
 from a3c_zoo.version import __version__
 
 #: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
 CUT_SHORT: Final = ("interrupted", "error")
 #: Environment variables that change the speed of a run, for example by torch's number of threads.
 SPEED_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
+#: The environment of a run of another program that does not name it.
+UNKNOWN_ENV: Final = "unknown"
+GYM_ID: Final = re.compile(r"[^:]+-v\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +47,21 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunRecord:
-    """One run, as it was read. A run of another program has a path, a method, an environment and a curve only.
+    """One run, as it was read. A run of another program has a path, a method, an environment, a curve and evaluations.
 
     Its texts are printable: a stranger can have written them.
 
     Attributes:
         path: its directory.
         method: see `method_name`; the name of the folder for a run of another program.
-        env: the environment's name; `gym:ID` if the zoo has no name for it.
+        env: the environment's name; `gym:ID` if the zoo has no name for it; see `UNKNOWN_ENV`.
         seed: None if it is not known.
         curve: every training episode.
         settings: every value of the configuration, "section.key" → value.
         host, versions: name → value, from meta.json: the machine, and the packages.
         command: the command line that made the run, in words.
         outcome: None for a run that has not ended.
-        evaluations: of its checkpoints, rising in steps.
+        evaluations: of its checkpoints, rising in steps; those beside training in a run of another program.
         timing: None for a run that no comparison trained to its end.
         is_trusted: whether `env` may name a module to import.
     """
@@ -129,6 +135,7 @@ def read_runs(
     frame_skip: int | None = None,
     runs_dir: Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
+    wanted: Callable[[RunSummary], bool] = lambda run: True,
 ) -> tuple[list[RunRecord], dict[Path, str]]:
     """Reads every run at or below `paths`, sorted by path within each.
 
@@ -136,6 +143,7 @@ def read_runs(
         strict, frame_skip: see `read_run`.
         runs_dir: where one's own runs lie. trust: whether to trust the others as well. An environment that one
             trusted run names is trusted in all runs.
+        wanted: whether to read a run. Of one of another program it learns environment, method (as agent) and seed.
 
     Returns:
         The runs; and path → reason in one line, for each run that it could not use.
@@ -146,40 +154,50 @@ def read_runs(
             continue
         seen.add(folder.resolve())
         try:
-            runs.append(read_run(folder, strict=strict, frame_skip=frame_skip))
+            if _is_ours(folder) and not wanted(summary_of(folder)):
+                continue
+            run = read_run(folder, strict=strict, frame_skip=frame_skip)
+            if run.is_ours or wanted(_their_summary(run)):
+                runs.append(run)
         except RunDirectoryError as error:
             left_out[folder] = printable(str(error))
     trusted = {run.env for run in runs if trust or not why_not_own(run.path, runs_dir)}
     return [replace(run, is_trusted=run.env in trusted) for run in runs], left_out
 
 
+def _their_summary(run: RunRecord) -> RunSummary:
+    nothing = dict.fromkeys(("steps", "mean_return_100", "solved"))
+    return RunSummary(run.path.name, run.path, run.env, run.method, run.seed, "unknown", **nothing, started="")
+
+
 def _run_folders(path: Path) -> list[Path]:
     """All runs below `path`, sorted; `path` itself if it is a run, or if there is none."""
     if _is_run(path):
         return [path]
-    marks = ("meta.json", "config.yml", "monitor.csv", "*.monitor.csv")
+    marks = ("meta.json", "config.yml", "monitor.csv", "*.monitor.csv", EVALUATIONS_NPZ)
     return sorted({each.parent for mark in marks for each in path.rglob(mark) if _is_run(each.parent)}) or [path]
 
 
 def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) -> RunRecord:
-    """Reads a run directory, or a folder with monitors of stable-baselines3 (`monitor.csv`, `0.monitor.csv`, …).
+    """Reads a run directory, or a folder of stable-baselines3: `monitor.csv`, `0.monitor.csv`, …, `evaluations.npz`.
 
     Args:
-        strict: refuse a run directory whose run has not ended, or that another version of a3c-zoo made.
+        strict: refuse a run directory whose run has not ended, or that another version of a3c-zoo made, and a folder
+            without a monitor.
         frame_skip: for monitors of other programs, see `read_monitors`.
 
     Raises:
         RunDirectoryError: the run cannot be used; the message gives the reason, without the path.
     """
     try:
-        return _read_ours(RunDirectory(path), strict) if _is_ours(path) else _read_theirs(path, frame_skip)
+        return _read_ours(RunDirectory(path), strict) if _is_ours(path) else _read_theirs(path, strict, frame_skip)
     except RunDirectoryError as error:
         text = str(error).removeprefix(f"{path}/").removeprefix(f"{path} ")
         raise RunDirectoryError(text) from error
 
 
 def _is_run(path: Path) -> bool:
-    return _is_ours(path) or bool(monitor_files(path))
+    return _is_ours(path) or bool(monitor_files(path)) or os.path.lexists(path / EVALUATIONS_NPZ)
 
 
 def _is_ours(path: Path) -> bool:
@@ -264,10 +282,33 @@ def timing_of(run: Path) -> Timing | None:
         return None
 
 
-def _read_theirs(path: Path, frame_skip: int | None) -> RunRecord:
-    env_id, curve = read_monitors(path, frame_skip)
-    method, number = _folder_names(path, env_id)
-    return RunRecord(path, printable(method), printable(_env_name(env_id)), number, curve)
+def _read_theirs(path: Path, strict: bool, frame_skip: int | None) -> RunRecord:
+    has_evaluations = os.path.lexists(path / EVALUATIONS_NPZ)
+    if has_evaluations and not strict and not monitor_files(path):
+        env_id, curve = None, Curve.ordered(*np.empty((4, 0)))
+    else:
+        env_id, curve = read_monitors(path, frame_skip)
+    name = path.resolve().name.rpartition("_")[0]
+    env_id = env_id or (name if GYM_ID.fullmatch(name) else None)  # RL Zoo's folders have the name
+    method, number = _folder_names(path, env_id or UNKNOWN_ENV)
+    env = env_name(env_id) if env_id else UNKNOWN_ENV
+    evaluations = _their_evaluations(path, env_id, curve) if has_evaluations else ()
+    return RunRecord(path, printable(method), printable(env), number, curve, evaluations=evaluations)
+
+
+def _their_evaluations(path: Path, env_id: str | None, curve: Curve) -> tuple[CheckpointEvaluation, ...]:
+    """What EvalCallback played. RL Zoo plays Atari games and MiniGrid with sampled actions, all others greedily.
+
+    Its seconds are those of the training episodes around it, else NaN.
+    """
+    is_greedy = not (is_atari(env_id) or (env_id or "").startswith("MiniGrid"))
+    steps, returns, lengths = read_npz(path / EVALUATIONS_NPZ)
+    seconds = np.interp(steps, curve.steps, curve.seconds) if len(curve) else np.full(len(steps), np.nan)
+    figures = [
+        Evaluation(len(each), each.mean(), each.std(), each.min(), each.max(), length.mean(), is_greedy, seconds=0.0)
+        for each, length in zip(returns, lengths, strict=True)
+    ]
+    return tuple(map(CheckpointEvaluation, map(int, steps), map(float, seconds), figures))
 
 
 def _folder_names(path: Path, env_id: str) -> tuple[str, int | None]:
@@ -280,7 +321,7 @@ def _folder_names(path: Path, env_id: str) -> tuple[str, int | None]:
     return path.parent.name if is_of_rl_zoo else name, int(number)
 
 
-def _env_name(env_id: str) -> str:
+def env_name(env_id: str) -> str:
     """The zoo's name of a Gymnasium id."""
     for entry in get_registry().envs.values():
         if entry.gym_id is not None and entry.gym_id.rpartition(":")[2] == env_id:

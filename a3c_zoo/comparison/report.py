@@ -29,6 +29,13 @@ NOISY: Final = 1.25
 #: The x axes of a report's curves, with their labels.
 AXES: Final[Mapping[Axis, str]] = {"steps": "agent steps", "seconds": "seconds of training"}
 NO_DIFFERENCE: Final = "; these runs show no difference"
+THEIR_EVALUATIONS: Final = (
+    "Runs of other programs: the evaluations that their evaluations.npz has, from training, on seeds of their own. The "
+    "file does not say with which actions; they count as RL Zoo plays, sampled on Atari games and MiniGrid, greedy on "
+    "all others."
+)
+#: The final returns that the verdict speaks of, best first → what it says of the actions.
+FINAL: Final[Mapping[str, str]] = {"final_return": "", "final_return_greedy": " with greedy actions"}
 #: A title of the table of single runs → a field of `Measures`.
 COLUMNS: Final[Mapping[str, str]] = {
     "final return": "final_return",
@@ -90,8 +97,14 @@ def verdict(results: Results) -> list[str]:
 
 def notes(results: Results) -> list[str]:
     """Differences and gaps that make runs hard to compare, one sentence each."""
-    unplayed = [run.measures.run for run in results.runs if run.measures.final_return is None]
+    unplayed = [
+        run.measures.run
+        for run in results.runs
+        if run.measures.final_return is None and run.measures.final_return_greedy is None
+    ]
     found = [f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing."] if unplayed else []
+    if any(run.record.evaluations and not run.record.is_ours for run in results.runs):
+        found.append(THEIR_EVALUATIONS)
     found += filter(None, dict.fromkeys(hidden_threshold(run.record) for run in results.runs))
     found += [
         f"{env}: the runs of {name} do not have the same settings; see below."
@@ -111,9 +124,9 @@ def notes(results: Results) -> list[str]:
 
 def _about_method(env: str, name: str, method: MethodResults, threshold: float | None) -> list[str]:
     parts = []
-    if "final_return" in method.scores:
-        final = method.scores["final_return"]["interquartile_mean"]
-        parts.append(f"ended with a return of {ranged(*final, show=score)}")
+    if key := next(filter(method.scores.__contains__, FINAL), None):
+        final = method.scores[key]["interquartile_mean"]
+        parts.append(f"ended with a return of {ranged(*final, show=score)}{FINAL[key]}")
     if threshold is not None:
         time = method.times["seconds_to_threshold"]
         text = f"reached {threshold:g} in training in {time.reached} of {time.runs} runs"
@@ -129,9 +142,10 @@ def _about_pair(env: str, pair: PairResults) -> list[str]:
         if chance.unknown:
             text += f"; for {chance.unknown:.0%} of the pairs the order is unknown, and they count half"
         lines.append(f"{text}{NO_DIFFERENCE if chance.low_if_lost <= 0.5 <= chance.high_if_won else ''}.")
-    if "final_return" in pair.scores:
-        better = pair.scores["final_return"]
-        text = f"{env}: a run of {pair.method} ends with a higher return than a run of {pair.other} with probability "
+    if key := next(filter(pair.scores.__contains__, FINAL), ""):
+        better = pair.scores[key]
+        text = f"{env}: a run of {pair.method} ends with a higher return{FINAL[key]} than a run of {pair.other} "
+        text += "with probability "
         lines.append(f"{text}{ranged(*better)}{NO_DIFFERENCE if better.low <= 0.5 <= better.high else ''}.")
     return lines
 

@@ -331,7 +331,8 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
 
 def _files_to_copy(directory: RunDirectory) -> list[Path]:
     """The files whose rows are going to be cut. Raises RunDirectoryError for a link, a FIFO or a huge file."""
-    names = ("monitor.csv", "evaluations.csv", "evaluations.json", "outcome.json", "solved.json", TIMING_FILE)
+    evaluations = ("evaluations.csv", "evaluations.npz", "evaluations.json")
+    names = ("monitor.csv", *evaluations, "outcome.json", "solved.json", TIMING_FILE)
     paths = [path for path in (directory.path / name for name in names) if os.path.lexists(path)]
     for path in paths:
         try:

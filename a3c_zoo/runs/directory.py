@@ -79,9 +79,7 @@ class RunDirectory:
     """The files of one run.
 
     Attributes:
-        path: the directory. It holds `config.yml`, `meta.json`, `monitor.csv`, `evaluations.csv`,
-            `events.jsonl`, `tensorboard/`, `films/`, `checkpoints/`, `outcome.json`, and `run.lock`, which is locked
-            while the run lives.
+        path: the directory, see docs/reference/run-directory.md. Its `run.lock` is locked while the run lives.
         is_trusted: whether its configuration may name a module to import, see `find_run`. doubt: why not.
         best_file: the best policy that the evaluator beside training has found. evaluated_file: the one that it plays.
             checked_file: the one that a solved check plays. filmed_file: the film that the evaluator makes now.
@@ -306,19 +304,20 @@ def _may_be_run(path: Path) -> bool:
 
 def list_runs(runs_dir: Path = DEFAULT_RUNS_DIR) -> list[RunSummary]:
     """Summaries of the runs in a directory, oldest first; a damaged one is listed as such, never left out."""
-    return sorted((_summary(RunDirectory(path)) for path in run_paths(runs_dir)), key=lambda run: run.started)
+    return sorted(map(summary_of, run_paths(runs_dir)), key=lambda run: run.started)
 
 
-def _summary(directory: RunDirectory) -> RunSummary:
+def summary_of(path: Path) -> RunSummary:
+    """The line of one run; its status is `damaged` if it is."""
     try:
-        meta, outcome = directory.meta(), directory.outcome()
+        meta, outcome = (directory := RunDirectory(path)).meta(), directory.outcome()
         status: str = "running" if directory.is_running() else outcome.reason if outcome else "died"
         status = "pulled" if os.path.lexists(directory.path / PULLED) else status
     except RunDirectoryError:
         meta, outcome, status = {}, None, "damaged"
     return RunSummary(
-        name=directory.path.name,
-        path=directory.path,
+        name=path.name,
+        path=path,
         env=meta.get("env", "?"),
         agent=meta.get("agent", "?"),
         seed=meta.get("seed"),

@@ -21,16 +21,15 @@ from a3c_zoo.records import EvaluatorResult, Snapshot
 from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, RunState, read_policy, write_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, play_task
+from a3c_zoo.runs.evaluation_files import HEADER, EvaluationRows
 from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
 from a3c_zoo.runs.films import keep_film
 from a3c_zoo.runs.full_disk import may_pass
 from a3c_zoo.runs.resources import Clock
-from a3c_zoo.runs.rows import RETRY_S, RowFile
+from a3c_zoo.runs.rows import RETRY_S
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
-
-HEADER = "step,seconds,mode,return,length\n"
 
 
 class EvaluationInTurn:
@@ -87,7 +86,7 @@ class Evaluator:
         self._on_event, self._allowance = on_event, Allowance(self._run.worker_restarts)
         episodes = self._run.evaluator_episodes
         self._task = EvaluationTask.of(setup, directory.evaluated_file, EVALUATOR_EVALUATIONS, episodes)
-        self._file = RowFile(directory.path / "evaluations.csv", saved.position if saved else None)
+        self._file = EvaluationRows(directory.path, saved.position if saved else None)
         self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
         self._best: tuple[float, int] | None = None  # mean return and step
         if (path := directory.best_file).exists():  # from before a resume; it may be newer than the checkpoint

@@ -20,7 +20,16 @@ from tests.fuzz.watch import EVIL
 from tests.toys_runs import unchecked_bytes
 
 _TEXTS = ["meta.json", "outcome.json", "config.yml", "monitor.csv", "evaluations.csv"]
-_OTHERS = ["run.lock", "events.jsonl", "evaluations.json", "timing.json", "checkpoints", "tensorboard", ".x.tmp"]
+_OTHERS = [
+    "run.lock",
+    "events.jsonl",
+    "evaluations.npz",
+    "evaluations.json",
+    "timing.json",
+    "checkpoints",
+    "tensorboard",
+    ".x.tmp",
+]
 _OTHERS += [f"checkpoints/{name}" for name in (".evaluated.pt", ".checked.pt", ".x.tmp", "set-aside-1")]
 _OTHERS += ["checkpoints/step-000000000700.pt", "checkpoints/step-999999999999999999.pt", "tensorboard/events.out.x"]
 _CHECKPOINTS = [0, 1, 2, 3]

@@ -1,0 +1,50 @@
+"""Runs from several folders: those on the environments that are asked for, and a name for each group of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from a3c_zoo.comparison.reading import GYM_ID, UNKNOWN_ENV, RunRecord, env_name
+from a3c_zoo.errors import ZooError, printable
+
+
+def on_envs(runs: Sequence[RunRecord], envs: Sequence[str], option: str) -> list[RunRecord]:
+    """The runs on these environments, named as in the zoo or by Gymnasium's id; all runs if no environment is named.
+
+    A run that does not name its environment is taken to be on the only one.
+
+    Raises:
+        ZooError: an environment has no run. option: the one that named it.
+    """
+    names = [env_name(env) if GYM_ID.fullmatch(env) else env for env in envs]
+    if len(names) == 1:
+        runs = [replace(run, env=names[0]) if run.env == UNKNOWN_ENV else run for run in runs]
+    there = dict.fromkeys(run.env for run in runs)
+    if missing := [name for name in names if name not in there]:
+        raise ZooError(f"{option}: there is no run on '{missing[0]}'; there are: {', '.join(there) or 'none'}")
+    return [run for run in runs if not names or run.env in names]
+
+
+def told_apart(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The same runs. A method whose runs lie in several folders is one in each: `ppo (old)` and `ppo (new)`."""
+    parents = [run.path.resolve().parent for run in runs]
+    folders: dict[str, set[Path]] = {}
+    for run, parent in zip(runs, parents, strict=True):
+        folders.setdefault(run.method, set()).add(parent)
+    short = {method: _short_names(found) for method, found in folders.items()}
+    return [
+        replace(run, method=f"{run.method} ({short[run.method][parent]})") if len(short[run.method]) > 1 else run
+        for run, parent in zip(runs, parents, strict=True)
+    ]
+
+
+def _short_names(folders: Iterable[Path]) -> dict[Path, str]:
+    """Folder → its path without the parts at both ends that all folders have."""
+    parts = {folder: list(folder.parts) for folder in folders}
+    for end in (0, -1):
+        while len({each[end] for each in parts.values()}) == 1 and min(map(len, parts.values())) > 1:
+            for each in parts.values():
+                each.pop(end)
+    return {folder: printable("/".join(each)) for folder, each in parts.items()}
