@@ -238,5 +238,5 @@ def test_a_run_of_other_sources_is_not_used_again(pair: Pair, tmp_path: Path, mo
         assert len(planned.missing) == 2
         assert [*planned.outdated.values()] == [reason] * 2
         assert not planned.unknown  # they still tell how fast a method is
-        assert f"2 finished runs are not used again: {reason}" in _announce(planned, 2).splitlines()
+        assert f"2 finished runs are not used again: {reason}" in _announce(planned, None, 2).splitlines()
     assert plan(tmp_path, reuse=False).outdated == {}

@@ -30,6 +30,7 @@ from a3c_zoo.output import drop_lost_output, has_lost_output
 if TYPE_CHECKING:
     from a3c_zoo.comparison.compare import Comparison
     from a3c_zoo.comparison.plan import Plan
+    from a3c_zoo.comparison.sequential import SequentialRule
 
 
 #: The names of `filter_options`.
@@ -65,6 +66,17 @@ def parse_seeds(text: str) -> Sequence[int]:
 )
 @click.option(
     "--seeds", type=parse_seeds, default="5", show_default=True, metavar="N|LIST", help="1 to N, or a list: 3,7."
+)
+@click.option(
+    "--until-decided",
+    is_flag=True,
+    help="Train a block of --seeds after the other, until a test has decided each pair of methods.",
+)
+@click.option(
+    "--max-seeds",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --until-decided: the most seeds, a multiple of a block.  [default: 20]",
 )
 @click.option(
     "--steps", type=click.IntRange(1), metavar="N", help="Agent steps of each run.  [default: the environment's]"
@@ -111,8 +123,7 @@ def command(
     command continues with the missing ones.
     """
     from a3c_zoo.cli.board import Board
-    from a3c_zoo.comparison.compare import carry_out, choose_out, read
-    from a3c_zoo.comparison.plan import make_plan
+    from a3c_zoo.comparison.compare import carry_out, choose_out, make_plan_and_rule, read
     from a3c_zoo.runs.directory import refuse_trust
 
     drop_lost_output("stdout")
@@ -131,15 +142,15 @@ def command(
     refuse_trust(trust, "--from")
     if filters:
         raise ZooError(f"--{next(iter(filters))} selects among the runs of --from; leave it out")
-    plan = make_plan(**options)
-    click.echo(printable_lines(_announce(plan, episodes)), err=as_json)
+    plan, rule = make_plan_and_rule(**options)
+    click.echo(printable_lines(_announce(plan, rule, episodes)), err=as_json)
     if plan.missing and not yes:
         if not sys.stdin.isatty():
             raise ZooError(f"{len(plan.missing)} runs must be trained, and there is no terminal to ask: give --yes")
         click.confirm("Go on?", default=True, abort=True, err=as_json)
     try:
         with closing(Board(to_stderr=as_json)) as board:
-            comparison = carry_out(plan, episodes, out, board)
+            comparison = carry_out(plan, rule, episodes, out, board)
     except KeyboardInterrupt:
         click.echo("Stopped. Finished runs are kept; the same command continues with the others.", err=True)
         return INTERRUPTED
@@ -157,6 +168,7 @@ def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, .
 
 def _refuse_options_of_training(context: click.Context) -> None:
     training = {"baselines", "seeds", "steps", "time_limit", "episodes", "reuse", "runs_dir"}
+    training |= {"until_decided", "max_seeds"}
     given = [
         param.opts[0]
         for param in context.command.params
@@ -166,7 +178,7 @@ def _refuse_options_of_training(context: click.Context) -> None:
         raise ZooError(f"--from only reads runs; leave out {', '.join(given)}")
 
 
-def _announce(plan: Plan, episodes: int) -> str:
+def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
     from a3c_zoo.cli.panel import duration
     from a3c_zoo.comparison.evaluations import CHECKPOINTS
     from a3c_zoo.comparison.plan import listed
@@ -175,12 +187,17 @@ def _announce(plan: Plan, episodes: int) -> str:
     envs = {run.env: run.budget for run in plan.runs}
     seeds = len({run.seed for run in plan.runs})
     where = ", ".join(f"{env} ({budget})" for env, budget in envs.items())
-    lines = [f"{listed(methods)} on {where}, {seeds} seed{'s' * (seeds > 1)}: {len(plan.runs)} runs"]
+    many = (
+        f"{seeds} seed{'s' * (seeds > 1)}: {len(plan.runs)} runs" if rule is None else f"{len(plan.runs)} runs at most"
+    )
+    lines = [f"{listed(methods)} on {where}, {many}"]
     there = len(plan.runs) - len(plan.missing)
     if there:
         lines[0] += f", {there} of them exist already"
     for why, count in Counter(plan.outdated.values()).items():
         lines.append(f"{count} finished run{'s are' if count > 1 else ' is'} not used again: {why}")
+    if rule is not None:
+        lines.append(f"blocks of {rule.block} seeds, {seeds} at most, until each of {len(rule.pairs)} pairs is decided")
     if plan.missing:
         known = [f"training takes {'more than' if plan.unknown else 'about'} {duration(plan.guess_s)}"] * bool(
             plan.guess_s

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from a3c_zoo.comparison import decisions
+from a3c_zoo.comparison.decisions import DEFAULT_MAX_SEEDS, Decisions
 from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES, evaluate_runs
 from a3c_zoo.comparison.groups import on_envs, told_apart
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.reading import RunRecord, read_runs
+from a3c_zoo.comparison.sequential import SequentialRule, SequentialTest
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.comparison.turns import turn
 from a3c_zoo.errors import ZooError
@@ -72,6 +75,8 @@ def compare(
     steps: int | None = None,
     time_limit_s: float | None = None,
     episodes: int = DEFAULT_EPISODES,
+    until_decided: bool = False,
+    max_seeds: int | None = None,
     sources: Sequence[str | Path] = (),
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     out: str | Path | None = None,
@@ -90,6 +95,7 @@ def compare(
         seeds: how many, from 1 on, or a list of them.
         steps, time_limit_s: the budget of each run; by default the environment's own.
         episodes: how many each of a run's ten checkpoints plays with sampled actions, and with greedy ones.
+        until_decided: trains blocks of `seeds` until a test has decided each pair, up to `max_seeds` (20).
         sources: run directories or folders of them to read. Nothing is trained then. trust: see `find_run`.
         out: the folder of the report, which must not hold one yet; by default a new one in `comparisons`.
         watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. By default notebooks show it.
@@ -103,14 +109,32 @@ def compare(
     if sources:
         return read(map(Path, sources), envs, folder, agents, runs_dir=Path(runs_dir), trust=trust)
     refuse_trust(trust, "--from")
-    seeds = range(1, seeds + 1) if isinstance(seeds, int) else tuple(seeds)
-    budget: dict[str, Any] = {"steps": steps, "time_limit": time_limit_s}
-    methods: dict[str, Any] = {"agents": agents, "baselines": baselines, "seeds": seeds}
-    plan = make_plan(envs=envs, **methods, **budget, runs_dir=Path(runs_dir), reuse=reuse)
+    budget: dict[str, Any] = {"steps": steps, "time_limit": time_limit_s, "max_seeds": max_seeds}
+    methods: dict[str, Any] = {"envs": envs, "agents": agents, "baselines": baselines, "seeds": seeds}
+    plan, rule = make_plan_and_rule(until_decided, **methods, **budget, runs_dir=Path(runs_dir), reuse=reuse)
     if plan.missing:  # training can take hours, and no child of an unguarded script could evaluate it
         check_main()
     with NotebookLine() as line:
-        return carry_out(plan, episodes, folder, watcher or NotebookWatcher(line))
+        return carry_out(plan, rule, episodes, folder, watcher or NotebookWatcher(line))
+
+
+def make_plan_and_rule(
+    until_decided: bool, *, seeds: int | Sequence[int], max_seeds: int | None, **options: Any
+) -> tuple[Plan, SequentialRule | None]:
+    """The plan of a comparison, and with `until_decided` its rule. Others: see `make_plan`, which has the errors, too.
+
+    Raises:
+        ZooError: the seeds do not fit the rule, or `max_seeds` is given without it.
+    """
+    seeds = range(1, seeds + 1) if isinstance(seeds, int) else seeds
+    if not until_decided:
+        if max_seeds is not None:
+            raise ZooError("--max-seeds is of comparisons that go on until they are decided: add --until-decided")
+        return make_plan(seeds=seeds, **options), None
+    if not isinstance(seeds, range):
+        raise ZooError("--seeds: with --until-decided it is the number of seeds in a block, not a list")
+    plan = make_plan(seeds=range(1, (DEFAULT_MAX_SEEDS if max_seeds is None else max_seeds) + 1), **options)
+    return plan, decisions.rule_of(plan, len(seeds))
 
 
 def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
@@ -145,22 +169,61 @@ def _claim(out: Path) -> Path:
     raise ZooError(f"--out {out}: cannot find a free name for the report; choose another")
 
 
-def carry_out(plan: Plan, episodes: int, out: Path, watcher: ComparisonWatcher) -> Comparison:
-    """Trains the missing runs of a plan, evaluates all, and writes the report. Raises what `compare` does."""
+@dataclass(slots=True)
+class _Played:
+    """Trained and evaluated runs: their records, name → why others are left out, and the names of failed ones."""
+
+    records: list[RunRecord] = field(default_factory=list)
+    left_out: dict[Path, str] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+
+def carry_out(
+    plan: Plan, rule: SequentialRule | None, episodes: int, out: Path, watcher: ComparisonWatcher
+) -> Comparison:
+    """Trains the missing runs of a plan, evaluates all, and writes the report. Raises what `compare` does.
+
+    rule: decides after each block of seeds whether the next one is needed; None for the whole plan.
+    """
     watcher.planned(plan)
+    played, decided = _Played(left_out=dict(plan.left_out)), None
     with stop_on_signals() as stop:
         stop.allow_interrupts()
-        trained = train_plan(plan, watcher)
-        failed = {each.path: each.fault for each in trained if each.fault is not None}
-        usable = [each.path for each in trained if each.fault is None]
-        # In turn: a comparison with another number of episodes replaces the evaluations, which must be read before.
-        with turn(plan.runs_dir, "evaluations", "evaluates these runs", watcher.message) as give_sign:
-            faults = evaluate_runs(usable, episodes, watcher.evaluating, give_sign=give_sign)
-            unharmed = [path for path in usable if path not in faults]
-            records, left_out = read_runs(unharmed, trust=True)  # their configurations are the planned ones
-    return _report(
-        *_measure(records, left_out | plan.left_out | failed | faults), out, failed=tuple(path.name for path in failed)
-    )
+        if rule is None:
+            _play(plan, episodes, watcher, played)
+        else:
+            decided = _play_until_decided(plan, rule, episodes, watcher, played)
+    return _report(*_measure(played.records, played.left_out), out, failed=tuple(played.failed), decided=decided)
+
+
+def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played) -> None:
+    """Trains and evaluates the runs of a plan, and adds them to `played`."""
+    trained = train_plan(plan, watcher)
+    failed = {each.path: each.fault for each in trained if each.fault is not None}
+    usable = [each.path for each in trained if each.fault is None]
+    # In turn: a comparison with another number of episodes replaces the evaluations, which must be read before.
+    with turn(plan.runs_dir, "evaluations", "evaluates these runs", watcher.message) as give_sign:
+        faults = evaluate_runs(usable, episodes, watcher.evaluating, give_sign=give_sign)
+        unharmed = [path for path in usable if path not in faults]
+        records, left_out = read_runs(unharmed, trust=True)  # their configurations are the planned ones
+    played.records += records
+    played.left_out |= left_out | failed | faults
+    played.failed += [path.name for path in failed]
+
+
+def _play_until_decided(
+    plan: Plan, rule: SequentialRule, episodes: int, watcher: ComparisonWatcher, played: _Played
+) -> Decisions:
+    """Plays block after block, until the rule has decided all pairs or allows no further look."""
+    test, stopped = SequentialTest(rule), ""
+    while not test.is_over:
+        _play(decisions.block_of(plan, test), episodes, watcher, played)
+        values = decisions.final_returns(test, _measure(played.records, {})[0])
+        if values is None:
+            stopped = "a run has no final return, so there was no further look"
+            break
+        watcher.message(decisions.look_in_words(test.look(values), test))
+    return Decisions(rule, tuple(test.looks), tuple(test.open), stopped)
 
 
 def read(
@@ -214,6 +277,7 @@ def _report(
     out: Path,
     as_found: bool = False,
     failed: tuple[str, ...] = (),
+    decided: Decisions | None = None,
 ) -> Comparison:
     """Writes the report. Raises ZooError if there is no run."""
     from a3c_zoo.comparison.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
@@ -222,7 +286,7 @@ def _report(
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
-    results = results_of(measured, left_out, as_found)
+    results = results_of(measured, left_out, as_found, decided)
     page, out = page_of(results), _claim(out)
     write_report(results, page, out)
     return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)

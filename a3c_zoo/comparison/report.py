@@ -9,8 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from a3c_zoo.comparison import drawing, pages
+from a3c_zoo.comparison import decisions, drawing, pages
 from a3c_zoo.comparison.curves import Axis
+from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.drawing import Group, Panel
 from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.measures import evaluation_curve, training_curve
@@ -71,6 +72,7 @@ def page_of(results: Results) -> ReportPage:
         sections=[
             *(_environment(results, env, rows) for env, rows in curves.items()),
             *_overall(results),
+            *_until_decided(results.decided),
             _single_runs(results),
             *_left_out(results),
             _settings(results),
@@ -87,10 +89,11 @@ def verdict(results: Results) -> list[str]:
     if results.left_out:
         lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below.")
     lines += notes(results)
+    lines += decisions.sentences(results.decided) if results.decided else []
     for env, found in results.environments.items():
         for name, method in found.methods.items():
             lines += _about_method(env, name, method, found.threshold)
-        for pair in found.pairs if results.caution is None else ():
+        for pair in found.pairs if results.caution is None and results.decided is None else ():
             lines += _about_pair(env, pair)
     return lines
 
@@ -207,6 +210,41 @@ def _overall(results: Results) -> list[ReportSection]:
             tables=[table, *pages.chances(found.pairs)],
         )
     ]
+
+
+def _until_decided(decided: Decisions | None) -> list[ReportSection]:
+    """The rule, which was fixed before the first run, and each look."""
+    if decided is None:
+        return []
+    rule = decided.rule
+    rows = [
+        [
+            str(look.number),
+            str(look.number * rule.block),
+            pair.env,
+            f"{pair.method} − {pair.other}",
+            f"{statistic:.3g}",
+            f"{look.boundary:.3g}",
+            look.decided.get(pair, "open"),
+        ]
+        for look in decided.looks
+        for pair, statistic in look.statistics.items()
+    ]
+    columns = ("look", "seeds", "environment", "pair", "statistic", "boundary", "decision")
+    section = ReportSection(
+        "Until decided",
+        texts=[
+            f"The rule, fixed before the first run: a look after every {rule.block} seeds of each method, {rule.looks} "
+            f"looks at most, all {len(rule.pairs)} pairs as one family. The probability that any pair without a "
+            f"difference is decided is at most {rule.level:.0%} (AdaStop, arXiv:2306.10882).",
+            "The statistic is the sum of the differences of final returns over the spread of the pair's first block. A "
+            "pair is decided where it exceeds the boundary. Decided pairs need no more runs.",
+            "All other figures of this report describe the runs. The number of seeds depends on their results, so the "
+            "other intervals claim nothing.",
+        ],
+        tables=[TextTable(columns, rows, words=4)],
+    )
+    return [section]
 
 
 def _single_runs(results: Results) -> ReportSection:

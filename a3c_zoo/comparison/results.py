@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from a3c_zoo.comparison import statistics
+from a3c_zoo.comparison import decisions, statistics
+from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.measures import UNITS, MeasuredRun, SettingRow, machine_of, settings_side_by_side
 from a3c_zoo.comparison.reading import threshold_of
 from a3c_zoo.comparison.statistics import Durations, EarlierChance, Estimate, Floats, TimeToThreshold
@@ -102,6 +103,7 @@ class Results:
         overall: None for a single environment.
         machine: what the runs were made with: name → its values, more than one if runs differ.
         calibration: seconds of the fixed loop before the runs; None if no run has such a time.
+        decided: what a comparison with a rule has decided; None for one without.
     """
 
     runs: tuple[MeasuredRun, ...]
@@ -111,6 +113,7 @@ class Results:
     overall: OverallResults | None
     machine: Mapping[str, Sequence[str]]
     calibration: Spread | None
+    decided: Decisions | None = None
 
     @property
     def methods(self) -> list[str]:
@@ -135,8 +138,13 @@ class Results:
         return sorted({played.evaluation.episodes for run in self.runs for played in run.record.evaluations})
 
 
-def results_of(runs: Sequence[MeasuredRun], left_out: Mapping[str, str], as_found: bool = False) -> Results:
-    """Computes the results of runs. left_out: run → reason. as_found: the runs were not made for this comparison."""
+def results_of(
+    runs: Sequence[MeasuredRun],
+    left_out: Mapping[str, str],
+    as_found: bool = False,
+    decided: Decisions | None = None,
+) -> Results:
+    """Computes the results of runs. left_out: run → reason. as_found, decided: see `Results`."""
     records = [each.record for each in runs]
     names = list(dict.fromkeys(record.method for record in records))
     environments = {env: _environment(runs, env, names) for env in dict.fromkeys(record.env for record in records)}
@@ -149,6 +157,7 @@ def results_of(runs: Sequence[MeasuredRun], left_out: Mapping[str, str], as_foun
         overall=_overall(environments) if len(environments) > 1 else None,
         machine=machine_of(records),
         calibration=_spread(seconds) if len(seconds) else None,
+        decided=decided,
     )
 
 
@@ -261,6 +270,7 @@ def to_json(results: Results) -> dict[str, Any]:
             "against": [_pair_to_json(pair) for pair in overall.pairs],
         },
         "runs": [asdict(run.measures) for run in results.shown_runs],
+        "until_decided": results.decided and decisions.to_plain(results.decided),
         "evaluation_episodes": results.episodes,
         "left_out": dict(results.left_out),
         "machine_and_versions": dict(results.machine),

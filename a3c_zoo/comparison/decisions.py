@@ -1,0 +1,123 @@
+"""`compare --until-decided`: the rule of a plan, its blocks of seeds, and what was decided, in words."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from a3c_zoo.comparison.measures import MeasuredRun
+from a3c_zoo.comparison.plan import Plan
+from a3c_zoo.comparison.sequential import Pair, SequentialLook, SequentialRule, SequentialTest
+from a3c_zoo.comparison.statistics import MIN_SEEDS
+from a3c_zoo.errors import ZooError
+
+#: The most seeds by default.
+DEFAULT_MAX_SEEDS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What a comparison with a rule has decided.
+
+    Attributes:
+        looks: all looks. open: the pairs that none has decided.
+        stopped: why there was no further look though some pairs are open; "" if the rule allowed none.
+    """
+
+    rule: SequentialRule
+    looks: tuple[SequentialLook, ...]
+    open: tuple[Pair, ...]
+    stopped: str = ""
+
+
+def rule_of(plan: Plan, block: int) -> SequentialRule:
+    """The rule for a plan of the most seeds: all pairs of methods on each environment, a look after each block.
+
+    Raises:
+        ZooError: the number of seeds is not a multiple of the block, or a block is too small.
+    """
+    seeds = len({run.seed for run in plan.runs})
+    if block < MIN_SEEDS:
+        raise ZooError(f"--seeds {block}: with --until-decided a block has {MIN_SEEDS} seeds or more")
+    if seeds % block:
+        raise ZooError(f"--max-seeds {seeds}: must be a multiple of the {block} seeds of a block (--seeds)")
+    methods = dict.fromkeys((run.env, run.method) for run in plan.runs)
+    pairs = (Pair(a[0], a[1], b[1]) for a, b in itertools.combinations(methods, 2) if a[0] == b[0])
+    return SequentialRule(tuple(pairs), block, seeds // block)
+
+
+def block_of(plan: Plan, test: SequentialTest) -> Plan:
+    """The runs that the next look needs: the next seeds, of the methods in open pairs."""
+    seeds, done = list(dict.fromkeys(run.seed for run in plan.runs)), len(test.looks) * test.rule.block
+    wanted, methods = set(seeds[done : done + test.rule.block]), methods_of(test.open)
+    return replace(
+        plan, runs=tuple(run for run in plan.runs if run.seed in wanted and (run.env, run.method) in methods)
+    )
+
+
+def methods_of(pairs: Iterable[Pair]) -> set[tuple[str, str]]:
+    """The environments and methods of pairs."""
+    return {(pair.env, name) for pair in pairs for name in (pair.method, pair.other)}
+
+
+def final_returns(test: SequentialTest, measured: Iterable[MeasuredRun]) -> dict[tuple[str, str], list[float]] | None:
+    """The final returns of all methods in open pairs, in the order of the blocks; None if a run has none."""
+    values: dict[tuple[str, str], list[float]] = {key: [] for key in methods_of(test.open)}
+    for run in (each.measures for each in measured):
+        if run.final_return is not None and (run.env, run.method) in values:
+            values[run.env, run.method].append(run.final_return)
+    needed = (len(test.looks) + 1) * test.rule.block
+    return values if all(len(each) == needed for each in values.values()) else None
+
+
+def look_in_words(look: SequentialLook, test: SequentialTest) -> str:
+    """One line on a look that was just made."""
+    decided = "; ".join(_decided(pair, look) for pair in look.decided) or "nothing decided"
+    return (
+        f"after {look.number * test.rule.block} seeds: {decided}; {len(test.open)} of {len(test.rule.pairs)} pairs open"
+    )
+
+
+def _decided(pair: Pair, look: SequentialLook) -> str:
+    return f"{pair.env}: {pair.method} ends with a {look.decided[pair]} return than {pair.other}"
+
+
+def sentences(decisions: Decisions) -> list[str]:
+    """The verdict, one sentence for each pair."""
+    rule = decisions.rule
+    found = [
+        f"{_decided(pair, look)}, decided after {look.number * rule.block} seeds."
+        for look in decisions.looks
+        for pair in look.decided
+    ]
+    seeds, why = len(decisions.looks) * rule.block, decisions.stopped and f" ({decisions.stopped})"
+    return [
+        *found,
+        *(
+            f"{pair.env}: {pair.method} and {pair.other} are undecided after {seeds} seeds{why}."
+            for pair in decisions.open
+        ),
+    ]
+
+
+def to_plain(decisions: Decisions) -> dict[str, Any]:
+    """For results.json."""
+    rule = decisions.rule
+    return {
+        "rule": {"block": rule.block, "looks": rule.looks, "level": rule.level, "pairs": [*map(list, rule.pairs)]},
+        "looks": [
+            {
+                "seeds": look.number * rule.block,
+                "boundary": None if look.boundary == float("inf") else look.boundary,
+                "pairs": [
+                    {**pair._asdict(), "statistic": statistic, "decision": look.decided.get(pair)}
+                    for pair, statistic in look.statistics.items()
+                ],
+            }
+            for look in decisions.looks
+        ],
+        "open": [pair._asdict() for pair in decisions.open],
+        "stopped": decisions.stopped or None,
+    }

@@ -1,0 +1,97 @@
+"""`compare --until-decided`: the rule of a plan, its blocks, its words, what is refused, and a whole comparison."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a3c_zoo.comparison import decisions
+from a3c_zoo.comparison.compare import make_plan_and_rule
+from a3c_zoo.comparison.decisions import Decisions
+from a3c_zoo.comparison.sequential import Pair, SequentialTest
+from tests.toys_runs import command_line
+
+PAIR = Pair("cartpole", "a3c", "random")
+METHODS: dict[str, Any] = {"envs": ["cartpole"], "agents": ["a3c"], "baselines": ["random"]}
+
+
+def planned(folder: Path, **changes: Any) -> Any:
+    options: dict[str, Any] = {"seeds": range(1, 6), "max_seeds": 10, "steps": 5000, "time_limit": None, "reuse": True}
+    return make_plan_and_rule(True, **options, runs_dir=folder, **(METHODS | changes))
+
+
+def test_a_block_has_the_next_seeds_of_methods_in_open_pairs(tmp_path: Path) -> None:
+    plan, rule = planned(tmp_path, agents=["a3c", "nstep"])
+    assert (rule.block, rule.looks) == (5, 2)
+    names = ("a3c", "nstep", "random")
+    assert rule.pairs == tuple(Pair("cartpole", a, b) for a, b in (names[:2], names[::2], names[1:]))
+    test = SequentialTest(rule)
+    first = decisions.block_of(plan, test)
+    assert [(run.seed, run.method) for run in first.runs] == [(seed, name) for seed in range(1, 6) for name in names]
+    returns = {"a3c": [1.0, 2, 3, 4, 5], "nstep": [1.5, 2.5, 3.5, 4.5, 2], "random": [90.0, 91, 92, 93, 94]}
+    look = test.look({("cartpole", name): values for name, values in returns.items()})
+    assert look.decided == dict.fromkeys(rule.pairs[1:], "lower")
+    second = decisions.block_of(plan, test)
+    assert [(run.seed, run.method) for run in second.runs] == [
+        (seed, name) for seed in range(6, 11) for name in ("a3c", "nstep")
+    ]
+    words = "cartpole: a3c ends with a lower return than random"
+    other = "cartpole: nstep ends with a lower return than random"  # by more, so it is decided first
+    assert decisions.look_in_words(look, test) == f"after 5 seeds: {other}; {words}; 1 of 3 pairs open"
+    told = Decisions(rule, tuple(test.looks), tuple(test.open), "a run has no final return")
+    assert decisions.sentences(told) == [
+        f"{other}, decided after 5 seeds.",
+        f"{words}, decided after 5 seeds.",
+        "cartpole: a3c and nstep are undecided after 5 seeds (a run has no final return).",
+    ]
+    plain = json.loads(json.dumps(decisions.to_plain(told)))
+    assert plain["rule"]["looks"] == 2
+    assert plain["open"] == [{"env": "cartpole", "method": "a3c", "other": "nstep"}]
+    assert [pair["decision"] for pair in plain["looks"][0]["pairs"]] == [None, "lower", "lower"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--max-seeds", "10"], "--max-seeds is of comparisons that go on until they are decided: add --until-decided"),
+        (["--until-decided", "--seeds", "3,7"], "--seeds: with --until-decided it is the number of seeds in a block"),
+        (["--until-decided", "--seeds", "4"], "--seeds 4: with --until-decided a block has 5 seeds or more"),
+        (["--until-decided", "--max-seeds", "12"], "--max-seeds 12: must be a multiple of the 5 seeds of a block"),
+        (["--until-decided", "--from", "runs"], "--from only reads runs; leave out --baseline, --until-decided"),
+    ],
+)
+def test_one_line_for_a_mistake(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    assert command_line("compare", "cartpole", "--baseline", "random", *options) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"Error: {message}")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_whole_comparison_stops_when_it_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A3C that has learned for 60,000 steps, and random actions: five seeds decide, and ten are not trained."""
+    monkeypatch.chdir(tmp_path)
+    command = ("compare", "cartpole", "--baseline", "random", "--until-decided", "--steps", "60000", "--episodes", "2")
+    assert command_line(*command, "--max-seeds", "10", "--yes", "--out", "report") == 0
+    sentence = "cartpole: a3c ends with a higher return than random, decided after 5 seeds."
+    assert sentence in capsys.readouterr().out
+    results = json.loads(Path("report/results.json").read_text())
+    assert len(results["runs"]) == 10
+    assert results["until_decided"]["open"] == []
+    page = Path("report/report.md").read_text()
+    assert "## Until decided" in page
+    assert sentence in page
+    assert "with probability" not in page.partition("![Curves]")[0]

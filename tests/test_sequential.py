@@ -1,0 +1,103 @@
+"""The group-sequential test: worked numbers, its order of decisions, and its error by simulation."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from a3c_zoo.comparison import sequential
+from a3c_zoo.comparison.sequential import Pair, SequentialRule, SequentialTest, permuted_signs
+
+ONE = Pair("e", "a", "b")
+
+
+def test_the_true_order_comes_first_and_the_others_are_as_often() -> None:
+    signs = permuted_signs(looks=3, block=2, permutations=6000)
+    assert signs.shape == (3, 6000, 4)
+    assert (signs[:, 0] == [1, 1, -1, -1]).all()
+    kinds, counts = np.unique(signs[1], axis=0, return_counts=True)
+    assert len(kinds) == 6  # 4! / (2! 2!)
+    assert counts == pytest.approx(1000, abs=4 * (1000 * 5 / 6) ** 0.5)
+
+
+# a: 2, 3 and b: 0, 1. The six sums of differences are 4, 2, 0, 0, -2, -4: their sizes exceed 2 with probability 1/3,
+# and 0 with probability 2/3. The spread of 0, 1, 2, 3 is sqrt(5/4) = 1.118; 4 / 1.118 = 3.578 and 2 / 1.118 = 1.789.
+@pytest.mark.parametrize(
+    ("level", "boundary", "decided"),
+    [(0.5, 1.788854, {ONE: "higher"}), (0.3, 3.577709, {}), (0.9, 0.0, {ONE: "higher"})],
+)
+def test_one_look_by_hand(level: float, boundary: float, decided: dict[Pair, str]) -> None:
+    test = SequentialTest(SequentialRule((ONE,), block=2, looks=1, level=level))
+    look = test.look({("e", "a"): [2, 3], ("e", "b"): [0, 1]})
+    assert look.statistics[ONE] == pytest.approx(3.577709, abs=1e-6)
+    assert look.boundary == pytest.approx(boundary, abs=1e-6)
+    assert look.decided == decided
+    assert test.is_over
+
+
+def test_the_second_look_has_what_the_first_one_left() -> None:
+    """Level 0.4 in two looks. At the first 1/3 of the orders is beyond 2, more than 0.2: the boundary is 4, and
+    nothing is spent. At the second the whole 0.4 is left. Of the 36 sums of two looks 6 are beyond 4, and 16 beyond 2,
+    which is more than 14.4: the boundary is 4 again. All of that is divided by the spread, 1.118034."""
+    test = SequentialTest(SequentialRule((ONE,), block=2, looks=2, level=0.4))
+    first = test.look({("e", "a"): [2, 3], ("e", "b"): [0, 1]})
+    assert first.boundary == pytest.approx(4 / 1.118034, abs=1e-5)
+    assert first.decided == {}
+    second = test.look({("e", "a"): [2, 3, 1, 3], ("e", "b"): [0, 1, 0, 2]})
+    sums = [abs(x + y) for x, y in itertools.product((4, 2, 0, 0, -2, -4), repeat=2)]
+    assert [sum(each > limit for each in sums) for limit in (4, 2)] == [6, 16]
+    assert second.boundary == pytest.approx(4 / 1.118034, abs=1e-5)
+    assert second.statistics[ONE] == pytest.approx(6 / 1.118034, abs=1e-5)
+    assert second.decided == {ONE: "higher"}
+
+
+def test_plain_differences_are_decided_at_once_and_none_never() -> None:
+    """The example of AdaStop's documentation: 1 against 42. Five seeds suffice in four looks: 2/252 < 0.05/4."""
+    rule = SequentialRule((ONE,), block=5, looks=4)
+    assert SequentialTest(rule).look({("e", "a"): [1] * 5, ("e", "b"): [42] * 5}).decided == {ONE: "lower"}
+    test = SequentialTest(rule)
+    for look in range(1, 5):
+        assert test.look({("e", "a"): [500] * 5 * look, ("e", "b"): [500] * 5 * look}).decided == {}
+    assert test.is_over
+    assert test.open == [ONE]
+
+
+def test_three_seeds_a_block_cannot_decide_at_the_first_look() -> None:
+    """2 of 20 orders are as extreme: 0.1 > 0.05."""
+    test = SequentialTest(SequentialRule((ONE,), block=3, looks=1))
+    assert test.look({("e", "a"): [1, 2, 3], ("e", "b"): [7, 8, 9]}).decided == {}
+
+
+def test_a_decided_pair_leaves_the_family() -> None:
+    """One method stands out, the other two do not. Large returns of one environment do not hide another."""
+    pairs = tuple(Pair(env, *two) for env in ("e", "f") for two in itertools.combinations("abc", 2))
+    rng = np.random.default_rng(3)
+    test = SequentialTest(SequentialRule(pairs, block=5, looks=4))
+    values = {
+        (env, name): scale * (rng.standard_normal(5) + (9 if name == "c" else 0))
+        for env, scale in (("e", 1000.0), ("f", 0.01))
+        for name in "abc"
+    }
+    look = test.look(values)
+    assert look.decided == {pair: "lower" for pair in pairs if pair.other == "c"}
+    assert test.open == [Pair("e", "a", "b"), Pair("f", "a", "b")]
+
+
+@pytest.mark.parametrize("methods", ["ab", "abc"])
+def test_the_error_by_simulation(methods: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 comparisons without a difference: at most 5 % decide one, plus three standard errors of 300 draws (3.8 %)."""
+    monkeypatch.setattr(sequential, "PERMUTATIONS", 1000)
+    monkeypatch.setattr(sequential.permuted_signs, "__defaults__", (1000,))
+    pairs = tuple(Pair("e", *two) for two in itertools.combinations(methods, 2))
+    rule, rng, wrong = SequentialRule(pairs, block=5, looks=4), np.random.default_rng(1), 0
+    for _ in range(300):
+        values = {("e", name): rng.exponential(size=20) for name in methods}
+        test = SequentialTest(rule)
+        while not test.is_over:
+            seen = 5 * (len(test.looks) + 1)
+            if test.look({key: each[:seen] for key, each in values.items()}).decided:
+                wrong += 1
+                break
+    assert 0 < wrong / 300 <= 0.05 + 0.038
