@@ -10,13 +10,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
+.PHONY: help train demo test test-slow plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 train: .venv/.installed ## train CartPole-v1 until it is solved
 	@$(BIN)/a3c-zoo train cartpole
+
+demo: .venv/.installed-trained ## a trained agent plays Pong in this terminal; Ctrl-C ends it
+	@$(BIN)/a3c-zoo play pong --terminal
 
 # pytest comes last, so that its closing line is the last line.
 test: lint ## lint, types, layers and the fast tests
@@ -52,11 +55,11 @@ docs: .venv/.installed-dev ## build the documentation site into site/; a broken 
 docs-serve: .venv/.installed-dev ## show the documentation site on http://127.0.0.1:8000
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict --dev-addr 127.0.0.1:8000
 
-gallery: .venv/.installed-dev ## train the agents of docs/gallery.md and film them: 4 minutes
+gallery: .venv/.installed-dev ## film the trained agents for docs/gallery.md: 6 minutes
 	@$(BIN)/python benchmarks/gallery.py
 	@$(BIN)/python -m tests.reference_pages
 
-trained: .venv/.installed-dev ## train the agents of plugins/a3c-zoo-trained anew: 2 minutes
+trained: .venv/.installed-dev ## train the agents of plugins/a3c-zoo-trained anew, but for the games of Atari: 6 minutes
 	@$(BIN)/python plugins/a3c-zoo-trained/train.py
 
 fuzz: .venv/.installed-dev ## commands with arguments and files of all kinds, each of which must end in order: 5 minutes
@@ -87,6 +90,11 @@ $(BIN)/python$(VERSION):
 
 .venv/.installed: pyproject.toml constraints.txt $(BIN)/python$(VERSION)
 	$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+.venv/.installed-trained: .venv/.installed $(shell find plugins/a3c-zoo-trained -type f -not -path '*/build/*')
+	rm -rf build/demo && mkdir -p build && cp -r plugins/a3c-zoo-trained build/demo  # a build leaves files beside its source
+	$(PIP) install --constraint constraints.txt ./build/demo
 	@touch $@
 
 .venv/.installed-dev: pyproject.toml constraints.txt $(BIN)/python$(VERSION)

@@ -1,17 +1,19 @@
-"""Trains the agents of docs/gallery.md, plays 100 episodes with each, and films one.
+"""Films the trained agents of plugins/a3c-zoo-trained, and three agents of other plugins, which it trains.
 
     python benchmarks/gallery.py [NAME …]
 
-It writes a film and the figures of each agent into docs/gallery/. `make gallery` writes docs/gallery.md, too. A
-training takes a minute at most. Without names all agents are trained.
+It writes a film, a curve and the figures of each agent into docs/gallery/. `make gallery` writes docs/gallery.md, too.
+A training takes a minute at most. Without names all agents are filmed.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,11 +23,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from a3c_zoo.comparison.curves import Line
+from a3c_zoo.comparison.drawing import Group, Panel, draw_grid, to_bytes
 from a3c_zoo.records import score
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "gallery"
 DATA = FOLDER / "gallery.json"
+TRAINED = ROOT / "plugins" / "a3c-zoo-trained" / "src" / "a3c_zoo_trained"
 
 #: A film is this wide, in pixels, has so many pictures a second, and stops after so many seconds.
 WIDTH, FPS, LONGEST_S = 300, 12.5, 14
@@ -34,61 +41,82 @@ SHRINK = (
     f"tpad=stop_mode=clone:stop_duration=1,fps='min(source_fps,{FPS})',scale={WIDTH}:-2:flags=area,"
     "split[a][b];[a]palettegen=max_colors=64[c];[b][c]paletteuse=dither=none:diff_mode=rectangle"
 )
-LARGEST_FILM_KB, LARGEST_FOLDER_KB = 150, 1000
+LARGEST_FILE_KB, LARGEST_FOLDER_KB = 150, 2500
+
+#: Environment → returns (mean, standard deviation) and steps of RL Baselines3 Zoo's A2C and PPO, each of one run: its
+#: benchmark.md. Its LunarLander is v2; on Atari its actions are sampled, elsewhere greedy.
+RL_ZOO: Mapping[str, tuple[tuple[float, float, str], tuple[float, float, str]]] = {
+    "cartpole": ((500.0, 0.0, "0.5 M"), (500.0, 0.0, "0.1 M")),
+    "gym:Acrobot-v1": ((-83.353, 17.213, "0.5 M"), (-73.506, 18.201, "1 M")),
+    "gym:LunarLander-v3": ((155.751, 80.419, "0.2 M"), (242.119, 31.823, "1 M")),
+    "gym:Pendulum-v1": ((-162.965, 103.210, "1 M"), (-172.225, 104.159, "0.1 M")),
+    "pong": ((17.292, 3.214, "10 M"), (20.989, 0.105, "10 M")),
+    "breakout": ((279.793, 122.177, "10 M"), (398.033, 33.328, "10 M")),
+    "atari:beam_rider": ((2890.298, 1379.137, "10 M"), (3397.000, 1662.368, "10 M")),
+    "atari:enduro": ((0.0, 0.0, "10 M"), (996.364, 176.090, "10 M")),
+    "atari:qbert": ((3882.345, 1223.327, "10 M"), (15627.108, 3313.538, "10 M")),
+    "atari:seaquest": ((1721.493, 105.339, "10 M"), (1783.636, 34.096, "10 M")),
+    "atari:space_invaders": ((627.160, 201.974, "10 M"), (960.331, 425.355, "10 M")),
+}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is trained and filmed.
+    """Who is filmed.
 
     Attributes:
-        name: of the run and its film. title: heading on the page. text: what the film shows.
-        play: options of `a3c-zoo play`. seed: of the training.
-        plugin: folder in plugins/ whose distribution it needs, None for none.
+        name: of the trained agent, or of the run, and of the film. title: heading on the page.
+        text: what the film shows.
+        train: environment, options and seed of a training for this page; empty for an agent of a3c-zoo-trained.
+        plugin: folder in plugins/ whose distribution it needs. play: options of `a3c-zoo play`.
     """
 
     name: str
-    env: str
     title: str
     text: str
+    train: tuple[str, ...] = ()
+    plugin: str = "a3c-zoo-trained"
     play: tuple[str, ...] = ()
-    plugin: str | None = None
-    seed: int = 1
 
 
 SUBJECTS = (
-    Subject("cartpole", "cartpole", "CartPole", "A cart moves left and right, so that the pole on it stays upright."),
-    Subject("acrobot", "gym:Acrobot-v1", "Acrobot", "Two links swing up until the free end is above the line."),
+    Subject("pong-a3c", "Pong", "The agent plays the green paddle on the right."),
+    Subject("cartpole-a3c", "CartPole", "A cart moves left and right, so that the pole on it stays upright."),
+    Subject("cartpole-nstep", "CartPole, n-step", "The same with the agent of the textbook."),
+    Subject("cartpole-lstm", "CartPole without velocities", "The agent sees positions alone; an LSTM remembers."),
+    Subject("acrobot-a3c", "Acrobot", "Two links swing up until the free end is above the line."),
+    Subject("lunar-lander-a3c", "LunarLander", "The lander comes down between the flags."),
+    Subject("pendulum-a3c", "Pendulum", "The pendulum swings up and stays there with as little force as it can."),
     Subject(
         "frozen-lake",
-        "gym:FrozenLake-v1",
         "FrozenLake",
         "Two moves in three slip sideways on this ice. The agent crosses it to the flag, past the holes.",
+        ("gym:FrozenLake-v1", "--seed", "1"),
+        plugin="",
     ),
     Subject(
-        "gridworld",
         "gridworld",
         "Gridworld",
         "The agent (orange) goes round the wall (grey) to the goal (green), "
         "past the pits (dark). One move in ten slips.",
+        ("gridworld", "--seed", "1"),
         plugin="a3c-zoo-gridworld",
     ),
     Subject(
         "minigrid",
-        "minigrid:Empty-5x5",
         "MiniGrid",
         "The agent sees the 7 × 7 cells in front of it (the lighter ones), and goes to the goal.",
-        play=("--fps", "2"),
+        ("minigrid:Empty-5x5", "--seed", "1"),
         plugin="a3c-zoo-minigrid",
+        play=("--fps", "2"),
     ),
 )
 
 
 def commands(subject: Subject) -> dict[str, list[str]]:
-    """The commands that train, evaluate and film, with their arguments."""
-    named = ["--seed", str(subject.seed), "--name", subject.name]
-    return {
-        "train": ["train", subject.env, *named],
+    """The commands that train, evaluate and film, with their arguments. An agent of a3c-zoo-trained is trained."""
+    train = {"train": ["train", *subject.train, "--name", subject.name]} if subject.train else {}
+    return train | {
         "evaluate": ["evaluate", subject.name],
         "play": ["play", subject.name, *subject.play, "--video", f"{subject.name}.gif"],
     }
@@ -143,58 +171,111 @@ def shrink(film: Path, picture: Path) -> None:
         picture,
     ]
     subprocess.run(command, check=True)
-    if picture.stat().st_size > 1000 * LARGEST_FILM_KB:
-        raise SystemExit(f"{picture} has more than {LARGEST_FILM_KB} kB")
+    if picture.stat().st_size > 1000 * LARGEST_FILE_KB:
+        raise SystemExit(f"{picture} has more than {LARGEST_FILE_KB} kB")
 
 
 def make(subject: Subject, folder: Path, site: Path) -> dict[str, Any]:
-    """Trains, evaluates and films one agent; returns what the page says of it."""
-    steps = commands(subject)
-    run([*steps["train"], "--quiet"], folder, site)
-    evaluation = json.loads(run([*steps["evaluate"], "--json"], folder, site))
+    """Films one agent, which it trains and evaluates if need be; returns what the page says of it."""
+    steps, made = commands(subject), TRAINED / subject.name
+    if subject.train:
+        made = folder / "runs" / subject.name
+        run([*steps["train"], "--quiet"], folder, site)
+        run(["plot", subject.name, "--out", f"{subject.name}.csv"], folder, site)
     played = re.search(r"return (\S+), ([\d,]+) steps", run(steps["play"], folder, site))
     assert played is not None
-    outcome = json.loads((folder / "runs" / subject.name / "outcome.json").read_text(encoding="utf-8"))
-    meta = json.loads((folder / "runs" / subject.name / "meta.json").read_text(encoding="utf-8"))
     shrink(folder / f"{subject.name}.gif", FOLDER / f"{subject.name}.gif")
+    draw_curve(folder / f"{subject.name}.csv" if subject.train else made / "curve.csv", FOLDER / f"{subject.name}.svg")
+    meta, outcome = (json.loads((made / file).read_text(encoding="utf-8")) for file in ("meta.json", "outcome.json"))
+    evaluation = outcome["evaluation"]
+    if subject.train:  # the other outcomes have 100 episodes already
+        evaluation = json.loads(run([*steps["evaluate"], "--json"], folder, site))
+    command = [word for word in meta["command"][1:] if word != "--quiet"]
+    if not subject.train:
+        del command[command.index("--name") :]
     return {
-        "name": subject.name,
-        "commands": lines(subject),
-        "seed": subject.seed,
-        "steps": outcome["steps"],
-        "solved": outcome["solved"],
-        "episodes": evaluation["episodes"],
-        "mean_return": evaluation["mean_return"],
-        "std_return": evaluation["std_return"],
-        "film_return": played[1],
-        "film_steps": int(played[2].replace(",", "")),
-        "versions": {name: meta["versions"][name] for name in ("python", "a3c-zoo", "torch", "gymnasium")},
+        **{key: meta[key] for key in ("env", "agent", "seed")},
+        **{"name": subject.name, "command": shlex.join(["a3c-zoo", *command])},
+        **{"weaknesses": weaknesses().get(subject.name, "")},
+        **{key: outcome[key] for key in ("steps", "solved", "training_s")},
+        **{key: evaluation[key] for key in ("episodes", "mean_return", "std_return")},
+        **{"film_return": played[1], "film_steps": int(played[2].replace(",", ""))},
+        "versions": {name: meta["versions"][name] for name in ("python", "a3c-zoo", "torch", "gymnasium", "ale-py")},
+        "machine": f"{meta['host']['cpu']}, {meta['host']['cores']} cores",
     }
 
 
+def weaknesses() -> dict[str, str]:
+    """Trained agent → where it is known to fail."""
+    sys.path.insert(0, str(TRAINED.parent))
+    from a3c_zoo_trained import zoo_trained
+
+    return {entry.name: entry.weaknesses for entry in zoo_trained()}
+
+
+def draw_curve(table: Path, picture: Path) -> None:
+    """Draws the mean return of 100 training episodes over steps."""
+    with table.open(encoding="utf-8", newline="") as file:
+        points = np.array([(float(row["steps"]), float(row["return"])) for row in csv.DictReader(file)])
+    label = "last 100 training episodes"
+    panel = Panel("", "steps", "return", {label: Group([Line(points[:, 0], points[:, 1])])})
+    picture.write_bytes(to_bytes(draw_grid([[panel]]), ".svg"))
+
+
+def table(made: Sequence[Mapping[str, Any]]) -> str:
+    """All agents beside RL Baselines3 Zoo's, as far as it has the environment."""
+    head = ("environment", "agent", "return", "steps", "seconds", "RL Zoo's A2C", "RL Zoo's PPO")
+    rows = [
+        (
+            f"[{each['env']}](#{anchor(subject.title)})",
+            each["agent"] + (", LSTM" if "lstm" in each["name"] else ""),
+            f"{score(each['mean_return'])} ± {score(each['std_return'])}",
+            f"{each['steps']:,}",
+            f"{each['training_s']:,.0f}",
+            *(
+                f"{score(mean)} ± {score(std)} ({steps})" if steps else "–"
+                for mean, std, steps in RL_ZOO.get(each["env"], ((0, 0, ""), (0, 0, "")))
+            ),
+        )
+        for subject, each in zip(SUBJECTS, made, strict=True)
+    ]
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ("---",) * len(head), *rows))
+
+
+def anchor(title: str) -> str:
+    """The link to a heading, on the documentation site and on GitHub."""
+    return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+
+
 def section(subject: Subject, made: Mapping[str, Any]) -> str:
-    """The part of the page on one agent."""
-    needs = f" The environment is that of `plugins/{subject.plugin}`." if subject.plugin else ""
+    """The part of the page on one agent: its card."""
+    needs = f" It needs `plugins/{subject.plugin}`." if subject.plugin else ""
     figures = (
         str(made["seed"]),
         f"{made['steps']:,}",
+        f"{made['training_s']:,.0f}",
         "yes" if made["solved"] else "no",
         f"{score(made['mean_return'])} ± {score(made['std_return'])}",
         f"return {made['film_return']}, {made['film_steps']:,} steps",
     )
+    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
+    weak = f"**Weaknesses.** {made['weaknesses']}\n\n" if made["weaknesses"] else ""
     return (
         f"## {subject.title}\n\n{subject.text}{needs}\n\n"
         f"![A trained agent plays {subject.title}](gallery/{subject.name}.gif)\n\n"
-        + "".join(f"    {line}\n" for line in made["commands"])
-        + f"\n| seed | steps of training | solved | return of {made['episodes']} episodes | the film |\n"
-        + f"| --- | --- | --- | --- | --- |\n| {' | '.join(figures)} |\n"
+        + "".join(f"    {line}\n" for line in dict.fromkeys([made["command"], *lines(subject)]))
+        + f"\n| seed | steps | seconds | solved | return of {made['episodes']} episodes | the film |\n"
+        + f"| {' | '.join(['---'] * 6)} |\n| {' | '.join(figures)} |\n\n"
+        + f"{weak}Trained with {versions}; {made['machine']}.\n\n"
+        + f"![Learning curve on {subject.title}](gallery/{subject.name}.svg)\n"
     )
 
 
 def sections() -> str:
     """The generated part of docs/gallery.md, from the figures beside the films."""
-    made = {each["name"]: each for each in json.loads(DATA.read_text(encoding="utf-8"))}
-    return "\n".join(section(subject, made[subject.name]) for subject in SUBJECTS)
+    known = {each["name"]: each for each in json.loads(DATA.read_text(encoding="utf-8"))}
+    made = [known[subject.name] for subject in SUBJECTS]
+    return "\n".join([table(made), *(section(*both) for both in zip(SUBJECTS, made, strict=True))])
 
 
 def main() -> None:
@@ -211,12 +292,12 @@ def main() -> None:
     made = {each["name"]: each for each in before}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        site = install([each.plugin for each in SUBJECTS if each.plugin], folder)
+        site = install(sorted({each.plugin for each in SUBJECTS if each.plugin}), folder)
         for subject in SUBJECTS:
             if not names or subject.name in names:
                 made[subject.name] = make(subject, folder, site)
                 content = [made[each.name] for each in SUBJECTS if each.name in made]
-                DATA.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+                DATA.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -193,7 +193,7 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
     elif what == "runs":
         _print_runs([_run_cells(row, datetime.now().astimezone()) for row in rows])
     else:
-        header = [name for name in rows[0] if name != "fault"]
+        header = [name for name in rows[0] if name not in ("fault", "weaknesses")]
         cells = [[_text(row[name]) for name in header] for row in rows]
         if sys.stdout.isatty():
             print_fitted(header, cells, unbroken="name")

@@ -207,6 +207,7 @@ class TrainedEntry:
     Attributes:
         name: its own name, and that of its folder in `package`. description: one line for listings.
         env, agent: names of the environment and the agent.
+        weaknesses: where it is known to fail, one or two sentences.
     """
 
     name: str
@@ -214,6 +215,7 @@ class TrainedEntry:
     agent: str
     package: str
     description: str = ""
+    weaknesses: str = ""
     revision: int = ENTRY_REVISION
 
 

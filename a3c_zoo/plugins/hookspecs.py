@@ -63,7 +63,7 @@ def zoo_hooks() -> Iterable[entries.HookEntry]:  # type: ignore[empty-body]
 
 @_hookspec
 def zoo_trained() -> Iterable[entries.TrainedEntry]:  # type: ignore[empty-body]
-    """Offers trained agents, which `play`, `evaluate` and `load_agent` find by the name of their environment."""
+    """Offers trained agents, which `play`, `evaluate`, `export` and `load_agent` find by their environment's name."""
 
 
 @_hookspec

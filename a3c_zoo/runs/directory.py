@@ -64,9 +64,8 @@ def disk_errors(path: Path, doing: str, option: str = "--runs-dir") -> Iterator[
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise RunDirectoryError(
-            f"cannot {doing} {path}: {reason}. Free space, or choose another: {option} DIR"
-        ) from error
+        text = f"cannot {doing} {path}: {reason}. Free space, or choose another: {option} DIR"
+        raise RunDirectoryError(text) from error
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
@@ -81,18 +80,17 @@ class RunDirectory:
     Attributes:
         path: the directory, see docs/reference/run-directory.md. Its `run.lock` is locked while the run lives.
         is_trusted: whether its configuration may name a module to import, see `find_run`. doubt: why not.
-        best_file: the best policy that the evaluator beside training has found. evaluated_file: the one that it plays.
-            checked_file: the one that a solved check plays. filmed_file: the film that the evaluator makes now.
-            solved_file: outcome.json of the session that solved it.
+        best_file: the evaluator's best policy. evaluated_file, checked_file: what it, and a solved check, plays.
+        filmed_file: the film that is being made. solved_file: outcome.json of the session that solved it.
     """
 
     def __init__(self, path: Path, is_trusted: bool = False, doubt: str = "") -> None:
         self.path, self.is_trusted, self.doubt = path, is_trusted, doubt
         self.config_file, self.meta_file, self.films = path / "config.yml", path / "meta.json", path / "films"
-        self.outcome_file, self.checkpoints = path / "outcome.json", path / "checkpoints"
+        self.outcome_file, self.solved_file = path / "outcome.json", path / "solved.json"
+        self.checkpoints = path / "checkpoints"
         self.best_file, self.evaluated_file = self.checkpoints / "best.pt", self.checkpoints / ".evaluated.pt"
         self.checked_file, self.filmed_file = self.checkpoints / ".checked.pt", self.films / ".filmed.mp4"
-        self.solved_file = path / "solved.json"
         self._lock = filelock.FileLock(path / "run.lock")
 
     @classmethod
@@ -222,10 +220,8 @@ def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
             return path
     if name is None:
         raise RunDirectoryError(f"cannot find a free name for {stem} in {runs_dir}")
-    raise RunDirectoryError(
-        f"{runs_dir / name} exists already; nothing is overwritten. Choose another --name, or go on with it: "
-        f"--resume {name}"
-    )
+    text = f"{runs_dir / name} exists already; nothing is overwritten. Choose another --name, or go on with it"
+    raise RunDirectoryError(f"{text}: --resume {name}")
 
 
 def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = False) -> RunDirectory:

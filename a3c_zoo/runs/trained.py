@@ -82,4 +82,6 @@ def row_of(registry: Registry, entry: TrainedEntry) -> dict[str, Any]:
     except RunDirectoryError as error:
         fault, outcome = str(error), None
     figures = {name: getattr(outcome and outcome.evaluation, name, None) for name in ("mean_return", "std_return")}
-    return {"name": entry.name, "env": entry.env, "agent": entry.agent, **figures, "fault": fault}
+    figures["steps"] = outcome and outcome.steps
+    told = {name: getattr(entry, name) for name in ("name", "env", "agent")}
+    return {**told, **figures, "weaknesses": entry.weaknesses, "fault": fault}

@@ -1,12 +1,17 @@
-"""Trains the agents of this distribution anew, and writes their folders and the table in README.md: `make trained`.
+"""Trains agents of this distribution anew, and writes their folders and the table in README.md: `make trained`.
 
-    python plugins/a3c-zoo-trained/train.py [NAME …]
+    python plugins/a3c-zoo-trained/train.py [--folder DIR] [NAME …]
 
-It needs a3c-zoo and this distribution's `src` on PYTHONPATH. Each training takes a minute at most.
+It needs a3c-zoo with the extra `box2d`. Without names it trains those that take two minutes at most. Pong takes
+ten minutes on an idle machine: name it, and give a folder for its `runs`. A run that is there is used if the same
+command made it.
 """
 
 from __future__ import annotations
 
+import argparse
+import csv
+import io
 import json
 import os
 import shlex
@@ -23,31 +28,53 @@ README = HERE / "README.md"
 BEGIN, END = "<!-- written by train.py -->\n", "<!-- end -->\n"
 
 #: Name → the arguments of its training.
-TRAININGS = {
+SHORT = {
     "cartpole-a3c": ("train", "cartpole", "--seed", "1"),
     "cartpole-nstep": ("train", "cartpole", "--agent", "nstep", "--seed", "1"),
     "cartpole-lstm": ("train", "cartpole", "--hyperparams", "a3c-lstm", "--seed", "1"),
     "acrobot-a3c": ("train", "gym:Acrobot-v1", "--seed", "1"),
+    "lunar-lander-a3c": ("train", "gym:LunarLander-v3", "--seed", "1", "--steps", "3000000"),
+    "pendulum-a3c": ("train", "gym:Pendulum-v1", "--seed", "101", "--steps", "2000000"),
 }
+LONG = {"pong-a3c": ("train", "pong", "--seed", "1")}
+TRAININGS = SHORT | LONG
 
 
-def make(name: str) -> None:
-    """Trains one agent in a folder of its own, and writes its folder."""
+def run(module: str, *arguments: str, folder: Path) -> None:
+    """Runs a program of a3c-zoo."""
     environ = {**os.environ, "PYTHONPATH": str(HERE / "src")}
-    made = FOLDER / name
-    with tempfile.TemporaryDirectory() as folder:
-        for module, arguments in (
-            ("a3c_zoo", (*TRAININGS[name], "--name", name, "--quiet")),
-            ("a3c_zoo.runs.save_trained", (name, str(Path(folder) / "saved" / name))),
-        ):
-            print("$", shlex.join(["python", "-m", module, *arguments]), flush=True)
-            subprocess.run([sys.executable, "-m", module, *arguments], cwd=folder, env=environ, check=True)
+    print("$", shlex.join(["python", "-m", module, *arguments]), flush=True)
+    subprocess.run([sys.executable, "-m", module, *arguments], cwd=folder, env=environ, check=True)
+
+
+def make(name: str, folder: Path) -> None:
+    """Trains one agent, unless its run is there, and writes its folder. folder: where `runs` lies."""
+    made, arguments, path = FOLDER / name, (*TRAININGS[name], "--name", name, "--quiet"), folder / "runs" / name
+    if not path.exists():
+        run("a3c_zoo", *arguments, folder=folder)
+    meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+    if tuple(meta["command"][1:]) != arguments:
+        sys.exit(f"{path} was made by another command: {shlex.join(meta['command'])}")
+    with tempfile.TemporaryDirectory() as temporary:
+        saved, plotted = Path(temporary) / name, Path(temporary) / "curve.csv"
+        run("a3c_zoo.runs.save_trained", name, str(saved), folder=folder)
+        run("a3c_zoo", "plot", name, "--out", str(plotted), folder=folder)
+        (saved / "curve.csv").write_text(curve(plotted), encoding="utf-8")
         shutil.rmtree(made, ignore_errors=True)
-        shutil.copytree(Path(folder) / "saved" / name, made)
+        shutil.copytree(saved, made)
+
+
+def curve(plotted: Path) -> str:
+    """The file of `a3c-zoo plot` without the columns that name the run: steps, and the mean return of 100 episodes."""
+    with plotted.open(encoding="utf-8", newline="") as file:
+        rows = [(row["steps"], row["return"]) for row in csv.DictReader(file)]
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows([("steps", "return"), *rows])
+    return written.getvalue()
 
 
 def cards() -> dict[str, dict[str, Any]]:
-    """Name → what meta.json and outcome.json hold."""
+    """Name → what meta.json and outcome.json hold, of all that have a folder."""
     return {
         name: {
             key: value
@@ -55,30 +82,37 @@ def cards() -> dict[str, dict[str, Any]]:
             for key, value in json.loads((FOLDER / name / file).read_text(encoding="utf-8")).items()
         }
         for name in TRAININGS
+        if (FOLDER / name).exists()
     }
 
 
 def table() -> str:
     """The part of README.md on the agents, from their folders."""
     rows = ["| name | environment | agent | return of 100 episodes | steps | seconds |", f"|{' --- |' * 6}"]
-    commands = []
+    commands: list[str] = []
+    machines: dict[str, None] = {}
     for name, card in cards().items():
         played = card["evaluation"]
-        figures = (
-            f"{played['mean_return']:.1f} ± {played['std_return']:.1f} | {card['steps']:,} | {card['training_s']:.1f}"
-        )
+        numbers = (card["steps"], card["training_s"], played["mean_return"], played["std_return"])
+        figures = "{2:,.1f} ± {3:,.1f} | {0:,} | {1:,.1f}".format(*numbers)
         rows.append(f"| `{name}` | `{card['env']}` | `{card['agent']}` | {figures} |")
         commands.append(f"    {shlex.join(['a3c-zoo', *TRAININGS[name]])}")
-    versions, host = (next(iter(cards().values()))[key] for key in ("versions", "host"))
-    software = ", ".join(f"{key} {versions[key]}" for key in ("a3c-zoo", "torch", "gymnasium"))
-    machine = f"{software}; {host['cpu']}, {host['cores']} cores.\n"
-    return "\n".join([*rows, "", "The commands that trained them:", "", *commands, "", machine])
+        software = ", ".join(f"{key} {card['versions'][key]}" for key in ("a3c-zoo", "torch", "gymnasium", "ale-py"))
+        machines[f"{software}; {card['host']['cpu']}, {card['host']['cores']} cores"] = None
+    return "\n".join([*rows, "", "The commands that trained them:", "", *commands, "", f"{'. '.join(machines)}.", ""])
 
 
 def main() -> None:
-    """Trains the agents that are named, or all."""
-    for name in sys.argv[1:] or TRAININGS:
-        make(name)
+    """Trains the agents that are named, or all that take two minutes at most."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="where `runs` lies [a folder that is removed]")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(TRAININGS)}")
+    given = parser.parse_args()
+    if unknown := set(given.names) - TRAININGS.keys():
+        parser.error(f"no such name: {', '.join(sorted(unknown))}")
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in given.names or SHORT:
+            make(name, (given.folder or Path(temporary)).resolve())
     before, begin, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     README.write_text(before + begin + "\n" + table() + "\n" + END + rest.partition(END)[2], encoding="utf-8")
 
