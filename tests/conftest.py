@@ -23,8 +23,6 @@ def default_signals() -> None:
 default_signals()
 # The tests that run side by side keep all cores busy. A second thread of each would only wait for its turn.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# `make demo` installs the trained agents. Tests that are about them install their own.
-os.environ.setdefault("A3C_ZOO_DISABLE_PLUGINS", "trained")
 # Pytest's workers import every test and most of the package; hundreds of processes import the package, too. All use the
 # bytecode that the first one keeps, even where PYTHONDONTWRITEBYTECODE is set. Later imports follow that variable.
 keeps_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, False

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
@@ -150,7 +151,7 @@ def test_what_is_said_of_a_name_comes_before_the_bar(
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
     assert command_line("evaluate", run, "--checkpoint", 7) == 2
-    assert shown.getvalue().startswith(f"Error: run {run.name} has no checkpoint '7'")
+    assert click.unstyle(shown.getvalue()).startswith(f"Error: run {run.name} has no checkpoint '7'")
 
 
 def test_the_same_seed_plays_the_same_episodes(run: Path) -> None:

@@ -85,7 +85,8 @@ def assert_continuous(run: Path) -> None:
     """TensorBoard's curves go on without gap or overlap: rising steps, and the last point at the end."""
     for tag, points in scalars(run).items():
         steps = [step for step, _ in points]
-        assert steps == sorted(set(steps)), tag
+        # The final figures are written at the end of each session, also of one that had nothing to do.
+        assert steps == sorted(steps if tag.startswith("final/") else set(steps)), tag
     assert scalars(run)["speed/steps_per_s"][-1][0] == checkpoint(run)["session"]["steps"]
 
 

@@ -30,8 +30,17 @@ AGENTS = Path(a3c_zoo_trained.__file__).parent
 PARAMETERS = "parameters.safetensors"
 
 
+@pytest.fixture(autouse=True)
+def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`make demo` may have installed the distribution. Tests install it themselves, by another name."""
+    monkeypatch.setenv("A3C_ZOO_DISABLE_PLUGINS", "trained")
+    get_registry.cache_clear()
+    yield
+    get_registry.cache_clear()
+
+
 @pytest.fixture
-def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def offered(not_installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The distribution a3c-zoo-trained is installed."""
     folder = plugin_distribution(tmp_path / "site", "zoo-trained", "from a3c_zoo_trained import zoo_trained\n")
     monkeypatch.syspath_prepend(folder)

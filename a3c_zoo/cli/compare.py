@@ -199,10 +199,9 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
     if rule is not None:
         lines.append(f"blocks of {rule.block} seeds, {seeds} at most, until each of {len(rule.pairs)} pairs is decided")
     if plan.missing:
-        known = [f"training takes {'more than' if plan.unknown else 'about'} {duration(plan.guess_s)}"] * bool(
-            plan.guess_s
-        )
-        unknown = [f"no earlier run tells the speed of {listed(plan.unknown)}"] * bool(plan.unknown)
+        about = "more than" if plan.unknown else "about"
+        known = [f"training takes {about} {duration(plan.guess_s)}"] if plan.guess_s else []
+        unknown = [f"no earlier run tells the speed of {listed(plan.unknown)}"] if plan.unknown else []
         lines.append("; ".join(known + unknown))
     most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,} at most"
     each = f"{episodes:,} episode{'s' * (episodes > 1)} each"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from a3c_zoo.records import Policy
 
@@ -11,14 +14,20 @@ class LoadedAgent:
     """A trained agent, to act with.
 
     Attributes:
-        policy: acts, and is of the agent's own kind. predict: the policy's, see `a3c_zoo.records.Policy`.
+        policy: acts, and is of the agent's own kind.
         run: its folder. env_name, agent_name: names. steps: agent steps of its training.
         returns: the mean return that is known of it, in words.
     """
 
     def __init__(self, policy: Policy, run: Path, env_name: str, agent_name: str, steps: int, returns: str) -> None:
-        self.policy, self.predict = policy, policy.predict
+        self.policy = policy
         self.run, self.env_name, self.agent_name, self.steps, self.returns = run, env_name, agent_name, steps, returns
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[NDArray[Any], Any]:
+        """The policy's actions for observations, see `a3c_zoo.records.Policy`."""
+        return self.policy.predict(observation, state, episode_start, deterministic)
 
     def __repr__(self) -> str:
         return f"<{self.agent_name} on {self.env_name}: {self.steps:,} steps, {self.returns}; {self.run}>"
