@@ -41,7 +41,7 @@ SHRINK = (
     f"tpad=stop_mode=clone:stop_duration=1,fps='min(source_fps,{FPS})',scale={WIDTH}:-2:flags=area,"
     "split[a][b];[a]palettegen=max_colors=64[c];[b][c]paletteuse=dither=none:diff_mode=rectangle"
 )
-LARGEST_FILE_KB, LARGEST_FOLDER_KB = 150, 2500
+LARGEST_FILE_KB, LARGEST_FOLDER_KB = 400, 2500
 
 #: Environment → returns (mean, standard deviation) and steps of RL Baselines3 Zoo's A2C and PPO, each of one run: its
 #: benchmark.md. Its LunarLander is v2; on Atari its actions are sampled, elsewhere greedy.
@@ -81,6 +81,9 @@ class Subject:
 
 SUBJECTS = (
     Subject("pong-a3c", "Pong", "The agent plays the green paddle on the right."),
+    Subject("space-invaders-a3c", "Space Invaders", "The cannon shoots at the invaders from behind its shields."),
+    Subject("qbert-a3c", "Q*bert", "Q*bert hops on each cube to change its colour."),
+    Subject("seaquest-a3c", "Seaquest", "The submarine shoots at fish and submarines."),
     Subject("cartpole-a3c", "CartPole", "A cart moves left and right, so that the pole on it stays upright."),
     Subject("cartpole-nstep", "CartPole, n-step", "The same with the agent of the textbook."),
     Subject("cartpole-lstm", "CartPole without velocities", "The agent sees positions alone; an LSTM remembers."),

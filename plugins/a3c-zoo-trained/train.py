@@ -2,9 +2,9 @@
 
     python plugins/a3c-zoo-trained/train.py [--folder DIR] [NAME …]
 
-It needs a3c-zoo with the extra `box2d`. Without names it trains those that take two minutes at most. Pong takes
-ten minutes on an idle machine: name it, and give a folder for its `runs`. A run that is there is used if the same
-command made it.
+It needs a3c-zoo with the extra `box2d`. Without names it trains those that take two minutes at most. A game of
+Atari takes up to ten minutes on an idle machine: name it, and give a folder for its `runs`. A run that is there is used
+if the same command made it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,13 @@ SHORT = {
     "lunar-lander-a3c": ("train", "gym:LunarLander-v3", "--seed", "1", "--steps", "3000000"),
     "pendulum-a3c": ("train", "gym:Pendulum-v1", "--seed", "101", "--steps", "2000000"),
 }
-LONG = {"pong-a3c": ("train", "pong", "--seed", "1")}
+LONG = {
+    "pong-a3c": ("train", "pong", "--seed", "1"),
+    **{
+        f"{game.replace('_', '-')}-a3c": ("train", f"atari:{game}", "--seed", "1", "--steps", "500000")
+        for game in ("space_invaders", "qbert", "seaquest")
+    },
+}
 TRAININGS = SHORT | LONG
 
 

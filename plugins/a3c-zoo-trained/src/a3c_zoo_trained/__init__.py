@@ -50,4 +50,25 @@ def zoo_trained() -> list[TrainedEntry]:
             "beats the game's own player by 18 points",
             "With greedy actions 16 games gave 14.7 ± 8.1 points, and the worst was lost by 2.",
         ),
+        _entry(
+            "space-invaders-a3c",
+            "atari:space_invaders",
+            "a3c",
+            "after half a million steps",
+            "Half a million steps are few: the first 100 games of its training gave 170 points.",
+        ),
+        _entry(
+            "qbert-a3c",
+            "atari:qbert",
+            "a3c",
+            "after half a million steps",
+            "Half a million steps are few: the first 100 games of its training gave 153 points.",
+        ),
+        _entry(
+            "seaquest-a3c",
+            "atari:seaquest",
+            "a3c",
+            "after half a million steps",
+            "Half a million steps are few: the first 100 games of its training gave 223 points.",
+        ),
     ]
