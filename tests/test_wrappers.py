@@ -120,6 +120,7 @@ def test_training_and_evaluation_have_them(agent: str, tmp_path: Path) -> None:
 
 
 def test_a_file_chooses_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.delitem(sys.modules, "evilmod", raising=False)  # other tests trust a module of this name
     (tmp_path / "evilmod.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'mark')!r}).touch()\n")
     (tmp_path / "set.yml").write_text("env:\n  wrappers: [evilmod:Wrapper]\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -135,6 +136,7 @@ def test_a_strangers_run_chooses_no_import(tmp_path: Path, monkeypatch: pytest.M
     )
     config = outcome.run / "config.yml"
     config.write_text(config.read_text().replace("wrappers: []", "wrappers: [evilmod:Wrapper]"))
+    monkeypatch.delitem(sys.modules, "evilmod", raising=False)
     (tmp_path / "evilmod.py").write_text("import gymnasium\nWrapper = gymnasium.Wrapper\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
