@@ -38,9 +38,11 @@ def test_one_look_by_hand(level: float, boundary: float, decided: dict[Pair, str
 
 
 def test_the_second_look_has_what_the_first_one_left() -> None:
-    """Level 0.4 in two looks. At the first 1/3 of the orders is beyond 2, more than 0.2: the boundary is 4, and
-    nothing is spent. At the second the whole 0.4 is left. Of the 36 sums of two looks 6 are beyond 4, and 16 beyond 2,
-    which is more than 14.4: the boundary is 4 again. All of that is divided by the spread, 1.118034."""
+    """Level 0.4 in two looks; all sums below are divided by the spread, 1.118034.
+
+    First look: 1/3 of the orders exceed 2, and 0.2 is allowed. So the boundary is 4, and nothing is spent.
+    Second look: 6 of the 36 orders exceed 4, and 16 exceed 2; 14.4 are allowed. So the boundary is 4 again.
+    """
     test = SequentialTest(SequentialRule((ONE,), block=2, looks=2, level=0.4))
     first = test.look({("e", "a"): [2, 3], ("e", "b"): [0, 1]})
     assert first.boundary == pytest.approx(4 / 1.118034, abs=1e-5)

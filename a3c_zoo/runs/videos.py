@@ -26,8 +26,8 @@ HEIGHT = 420
 GIF_FPS = 50
 #: Longest time that ffmpeg may take to finish a video after its last picture, in seconds.
 FINISH_S = 60
-#: The film of an evaluation: its longest time of play, in seconds, and its most pictures a second. Of a faster game it
-#: shows every second or third step. A higher picture loses rows and columns.
+#: Limits of the film of an evaluation: seconds of play, pictures a second, height in pixels. If a game is faster, the
+#: film shows every second or third step. If a picture is higher, it loses rows and columns.
 FILM_S, FILM_FPS, FILM_HEIGHT = 30, 30.0, 480
 #: At most 2 Mbit/s, so about 8 MB. One thread: the other cores train.
 FILM_ENCODING = ("-maxrate", "2M", "-bufsize", "4M", "-threads", "1")
