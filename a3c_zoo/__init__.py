@@ -19,6 +19,7 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.entries import (
     AgentEntry,
     CommandEntry,
+    EngineEntry,
     EnvEntry,
     EnvFamily,
     HookEntry,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentEntry",
     "CommandEntry",
+    "EngineEntry",
     "EnvEntry",
     "EnvFamily",
     "HookEntry",

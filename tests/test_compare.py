@@ -29,8 +29,10 @@ from a3c_zoo.comparison.evaluations import (
     kept_evaluations,
     missing_tasks,
 )
+from a3c_zoo.comparison.local_engine import LocalEngine, progress_of
 from a3c_zoo.comparison.plan import Plan, listed, make_plan
-from a3c_zoo.comparison.trainings import ComparisonWatcher, look_at, new_name, train_plan
+from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
+from a3c_zoo.engines import new_run_name
 from a3c_zoo.errors import ZooError
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
@@ -330,7 +332,8 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_run_that_cannot_be_trained_says_why(tmp_path: Path) -> None:
     planned = plan(runs_dir=tmp_path, steps=100_000).runs[0]
     broken = replace(planned, options=(*planned.options, "-o", "env.nonsense=1"))
-    (trained,) = train_plan(Plan((broken,), tmp_path, reuse=True), ComparisonWatcher())
+    engine = LocalEngine()
+    (trained,) = train_plan(Plan((broken,), tmp_path, reuse=True), ComparisonWatcher(), engine)
     assert trained.fault is not None
     assert trained.fault.startswith("-o env.nonsense: unknown key.")
 
@@ -575,15 +578,11 @@ def test_names_in_words() -> None:
     assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
 
 
-def test_two_comparisons_in_the_same_second_choose_different_directories(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_comparisons_in_the_same_second_choose_different_directories(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter([datetime(2026, 11, 22, 12, 0, 5, microsecond) for microsecond in (7, 8)])
-    monkeypatch.setattr("a3c_zoo.comparison.trainings.datetime", SimpleNamespace(now=lambda: next(moments)))
-    run = plan(runs_dir=tmp_path, baselines=["sb3-a2c@zoo"], steps=100_000).runs[1]
-    assert [new_name(run), new_name(run)] == [
-        f"cartpole-sb3-a2c@zoo-s1-20261122-120005-00000{microsecond}" for microsecond in (7, 8)
-    ]
+    monkeypatch.setattr("a3c_zoo.engines.datetime", SimpleNamespace(now=lambda: next(moments)))
+    names = [new_run_name("cartpole", "sb3-a2c@zoo", 1) for _ in range(2)]
+    assert names == [f"cartpole-sb3-a2c@zoo-s1-20261122-120005-00000{microsecond}" for microsecond in (7, 8)]
 
 
 def test_the_commands_default_is_the_functions() -> None:
@@ -596,10 +595,10 @@ def test_the_commands_default_is_the_functions() -> None:
 
 def test_a_look_at_a_run_while_it_is_written(tmp_path: Path) -> None:
     file = tmp_path / "monitor.csv"
-    assert look_at(file) is None
+    assert progress_of(file) is None
     file.write_text('#{"t_start": 1.0, "env_id": "x"}\nr,l,t,step,worker\n')
-    assert look_at(file) is None
+    assert progress_of(file) is None
     file.write_text(file.read_text() + "2.0,5,0.5,10,0\n4.0,5,1.5,20,1\n6.0,5,2.")
-    look = look_at(file)
+    look = progress_of(file)
     assert look is not None
     assert (look.steps, look.training_s, look.mean_return) == (20, 1.5, 3.0)

@@ -80,6 +80,10 @@ def zoo_trained():
     return [TrainedEntry("hooked-trained", "hooked-env", "hooked-agent", "hooked")]
 
 @hookimpl
+def zoo_engines():
+    return [EngineEntry("hooked-engine", "m:f")]
+
+@hookimpl
 def zoo_commands():
     return (CommandEntry(name, "m:f") for name in ["hooked-command"])
 """
@@ -127,6 +131,7 @@ def test_offering_hooks_fill_the_registry(tmp_path: Path, monkeypatch: pytest.Mo
     assert {"hooked_sets"} <= set(registry.hyperparams)
     assert {"hooked-hooks"} <= set(registry.hooks)
     assert {"hooked-trained"} <= set(registry.trained)
+    assert {"hooked-engine"} <= set(registry.engines)
     assert {"hooked-command"} <= set(registry.commands)
     assert next(info.hooks for info in registry.plugins if info.name == "listener") == HOOKS
 

@@ -15,6 +15,7 @@ import pytest
 
 from a3c_zoo.cli.main import cli
 from a3c_zoo.comparison.evaluations import evaluate_runs
+from a3c_zoo.comparison.local_engine import LocalEngine
 from a3c_zoo.comparison.plan import make_plan
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.errors import PluginError
@@ -119,7 +120,7 @@ def test_a_process_of_a_comparison_trains_it(trained: Path, monkeypatch: pytest.
             envs=["corridor"], agents=["a3c"], baselines=["random"], **budget, runs_dir=Path("planned"), reuse=True
         )
         run = next(run for run in plan.runs if run.method == "random")
-        (ended,) = train_plan(replace(plan, runs=(run,)), ComparisonWatcher())
+        (ended,) = train_plan(replace(plan, runs=(run,)), ComparisonWatcher(), LocalEngine())
         assert (ended.fault, evaluate_runs([ended.path], 1, lambda done, total: None)) == (None, {})
     finally:
         sys.modules.pop("corridor", None)

@@ -13,6 +13,7 @@ import pytest
 from a3c_zoo import (
     AgentEntry,
     CommandEntry,
+    EngineEntry,
     EnvEntry,
     EnvFamily,
     HookEntry,
@@ -164,6 +165,7 @@ def test_unknown_name_mentions_faulty_plugins() -> None:
         (OptimizerEntry("sgd", "m:f"), OptimizerEntry("sgd", "m:g"), "optimizer 'sgd'"),
         (HyperparamEntry("sets"), HyperparamEntry("sets"), "hyperparameter package 'sets'"),
         (HookEntry("stop", "m:f"), HookEntry("stop", "m:g"), "run hook 'stop'"),
+        (EngineEntry("cluster", "m:f"), EngineEntry("cluster", "m:g"), "engine 'cluster'"),
         (TrainedEntry("best", "e", "a", "p"), TrainedEntry("best", "f", "b", "q"), "trained agent 'best'"),
         (CommandEntry("go", "m:f"), CommandEntry("go", "m:f"), "command 'go'"),
     ],

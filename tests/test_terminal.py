@@ -19,8 +19,9 @@ from a3c_zoo.cli import listing
 from a3c_zoo.cli.board import Board
 from a3c_zoo.cli.panel import RunPanel, summary
 from a3c_zoo.comparison.plan import Budget, Plan, PlannedRun
-from a3c_zoo.comparison.trainings import Look, Trained
+from a3c_zoo.comparison.trainings import Trained
 from a3c_zoo.config import RunConfig
+from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import EvaluatorResult, Outcome, Progress, Reason
 from a3c_zoo.runs.directory import RunDirectory
 from tests.test_run_directory import CONFIG, META
@@ -223,7 +224,7 @@ def test_the_board_shows_reused_runs_and_the_time_left_at_the_measured_speed(run
         "sb3-a2c  0 of 2        -       -  seed 1".ljust(80),
         "more than 3.4 s of training left",  # the whole time of the reused run, not the guess of 9 s
     ]
-    board.running(plan.runs[1], Look(250, 10.0, 21.5))  # a quarter in 10 s: 30 s left, then 40 s and 3.4 s
+    board.running(plan.runs[1], JobProgress(250, 10.0, 21.5))  # a quarter in 10 s: 30 s left, then 40 s and 3.4 s
     *_, now, left = frame(board, 80)
     assert now.rstrip().endswith("seed 1, 25%, return 21.5")
     assert left.strip() == "about 1 min 13 s of training left"

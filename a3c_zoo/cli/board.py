@@ -12,7 +12,8 @@ from rich.text import Text
 
 from a3c_zoo.cli.panel import LiveDisplay, duration
 from a3c_zoo.comparison.plan import Plan, PlannedRun
-from a3c_zoo.comparison.trainings import ComparisonWatcher, Look, Trained
+from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained
+from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import Outcome, score
 from a3c_zoo.runs.directory import RunDirectory
 
@@ -57,14 +58,14 @@ class Board(ComparisonWatcher):
             self._rows[run.env, run.method].runs += 1
         self._waiting = plan.missing
 
-    def running(self, run: PlannedRun, look: Look | None) -> None:
+    def running(self, run: PlannedRun, progress: JobProgress | None) -> None:
         """Shows the run in the row of its method: seed, share of the budget that is spent, mean return."""
         row = self._rows[run.env, run.method]
         row.now, spent_s = f"seed {run.seed}", 0.0
-        if look is not None:
-            budget, spent_s = run.budget, look.training_s
-            share = look.steps / budget.steps if budget.steps else spent_s / (budget.time_limit_s or 1)
-            row.now += f", {min(share, 1.0):.0%}, return {score(look.mean_return)}"
+        if progress is not None:
+            budget, spent_s = run.budget, progress.training_s
+            share = progress.steps / budget.steps if budget.steps else spent_s / (budget.time_limit_s or 1)
+            row.now += f", {min(share, 1.0):.0%}, return {score(progress.mean_return)}"
             row.whole_s = spent_s / share if share > 0 else None
         times_s = [self._takes_s(each) for each in self._waiting]
         left = duration(max(sum(filter(None, times_s)) - spent_s, 0.0))
@@ -84,7 +85,7 @@ class Board(ComparisonWatcher):
             row.ended.append(outcome)
             figures = f", {outcome.steps_per_s:,.0f} steps/s, return {_shown(outcome.mean_return_100)}"
         if run.done is None:
-            self._waiting = self._waiting[1:]
+            self._waiting.remove(run)
         what = "finished before" if run.done else "trained" if trained.fault is None else "FAILED"
         if trained.by_another:
             what = "trained by another comparison"

@@ -70,12 +70,12 @@ def complete_env(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     described = {entry.name: entry.description for entry in registry.envs.values()}
     for family in registry.families.values():
         described |= dict.fromkeys(family.examples, family.description)
-    return _matching(described, incomplete)
+    return matching(described, incomplete)
 
 
 def complete_agent(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of agents and baselines."""
-    return _matching({entry.name: entry.description for entry in get_registry().agents.values()}, incomplete)
+    return matching({entry.name: entry.description for entry in get_registry().agents.values()}, incomplete)
 
 
 def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -88,7 +88,7 @@ def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     except ZooError:  # an unknown environment, which the command itself reports; or one of a module to import
         sets = []
     names = {f"{each.plugin}/{each.name}" if "/" in incomplete else each.name: each.source for each in reversed(sets)}
-    items = _matching(names, incomplete)
+    items = matching(names, incomplete)
     return items or [CompletionItem(incomplete, type="file")]
 
 
@@ -104,7 +104,7 @@ def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) ->
         return []
     described = {f"{row.key}=": row.description for row in rows}
     short = {key.rpartition(".")[2]: text for key, text in described.items()}
-    return _matching(described, incomplete) or _matching(short, incomplete)
+    return matching(described, incomplete) or matching(short, incomplete)
 
 
 def _typed_env(ctx: click.Context) -> str | None:
@@ -114,7 +114,7 @@ def _typed_env(ctx: click.Context) -> str | None:
 
 def complete_plugin(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of all plugins, also of those that are left out."""
-    return _matching({info.name: info.distribution for info in get_registry().plugins}, incomplete)
+    return matching({info.name: info.distribution for info in get_registry().plugins}, incomplete)
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -126,16 +126,16 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     except ZooError:  # a directory that cannot be read; the command itself reports it
         runs = []
     names = {str(run): "" for run in runs if str(run).isprintable()}  # a line end would end the shell's item
-    return _matching(names, incomplete) or [CompletionItem(incomplete, type="dir")]
+    return matching(names, incomplete) or [CompletionItem(incomplete, type="dir")]
 
 
 def complete_policy(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """What `find_policy` takes: environments, trained agents, runs."""
-    trained = _matching({name: each.env for name, each in get_registry().trained.items()}, incomplete)
+    trained = matching({name: each.env for name, each in get_registry().trained.items()}, incomplete)
     return complete_env(ctx, param, incomplete) + trained + complete_run(ctx, param, incomplete)
 
 
-def _matching(described: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
+def matching(described: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name, help=text or None) for name, text in described.items() if name.startswith(incomplete)]
 
 
@@ -152,7 +152,7 @@ def _parse_time(text: str) -> datetime:
         raise click.BadParameter(message) from None
 
 
-def _together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
     def decorate(command: _Command) -> _Command:
         for option in reversed(options):
             command = option(command)
@@ -178,7 +178,7 @@ trust_option: Callable[[_Command], _Command] = click.option(
 )
 
 #: Options of commands that resolve a configuration: `agent`, `hyperparams` and `overrides`.
-configuration_options: Callable[[_Command], _Command] = _together(
+configuration_options: Callable[[_Command], _Command] = together(
     click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Agent.  [default: the environment's]"),
     click.option(
         "--hyperparams",
@@ -197,7 +197,7 @@ configuration_options: Callable[[_Command], _Command] = _together(
 )
 
 #: Options that select runs: `env`, `seed`, `status`, `solved` and `since`, see `run_filter`.
-filter_options: Callable[[_Command], _Command] = _together(
+filter_options: Callable[[_Command], _Command] = together(
     click.option("--env", metavar="NAME", shell_complete=complete_env, help="Runs on this environment."),
     click.option("--seed", type=int, metavar="N", help="Runs with this seed."),
     click.option(
@@ -245,7 +245,7 @@ agent_of_env_option: Callable[[_Command], _Command] = click.option(
 )
 
 #: Options of commands that play: `agent`, `deterministic`, `checkpoint` and `seed`.
-playing_options: Callable[[_Command], _Command] = _together(
+playing_options: Callable[[_Command], _Command] = together(
     agent_of_env_option,
     click.option(
         "--deterministic/--stochastic", default=False, help="Most probable or sampled actions.  [default: --stochastic]"

@@ -24,6 +24,7 @@ from a3c_zoo.cli.common import (
     trust_option,
     warn_about_faults,
 )
+from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.output import drop_lost_output, has_lost_output
 
@@ -111,6 +112,7 @@ def parse_seeds(text: str) -> Sequence[int]:
     help="Folder of the report.  [default: a new one in comparisons]",
 )
 @click.option("--reuse/--no-reuse", default=True, help="Use finished runs with the same settings.  [default: --reuse]")
+@engine_options
 @trust_option
 @click.option("--yes", is_flag=True, help="Do not ask before training.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
@@ -119,8 +121,8 @@ def command(
 ) -> int:
     """Train agents and baselines on ENV, several seeds each, evaluate them alike, and write a report.
 
-    Each run is a fresh process, one at a time, seed by seed. Finished runs are used again: after Ctrl-C the same
-    command continues with the missing ones.
+    Each run is a fresh process, one at a time unless the engine has more machines, seed by seed. Finished runs are used
+    again: after Ctrl-C the same command continues with the missing ones.
     """
     from a3c_zoo.cli.board import Board
     from a3c_zoo.comparison.compare import carry_out, choose_out, make_plan_and_rule, read
@@ -142,19 +144,25 @@ def command(
     refuse_trust(trust, "--from")
     if filters:
         raise ZooError(f"--{next(iter(filters))} selects among the runs of --from; leave it out")
-    plan, rule = make_plan_and_rule(**options)
-    click.echo(printable_lines(_announce(plan, rule, episodes)), err=as_json)
-    if plan.missing and not yes:
-        if not sys.stdin.isatty():
-            raise ZooError(f"{len(plan.missing)} runs must be trained, and there is no terminal to ask: give --yes")
-        click.confirm("Go on?", default=True, abort=True, err=as_json)
-    try:
-        with closing(Board(to_stderr=as_json)) as board:
-            comparison = carry_out(plan, rule, episodes, out, board)
-    except KeyboardInterrupt:
-        click.echo("Stopped. Finished runs are kept; the same command continues with the others.", err=True)
-        return INTERRUPTED
+    with chosen_engine(options) as engine:
+        plan, rule = make_plan_and_rule(**options, host=engine.host())
+        click.echo(printable_lines(_announce(plan, rule, episodes)), err=as_json)
+        if plan.missing and not yes:
+            _ask(plan, as_json)
+        try:
+            with closing(Board(to_stderr=as_json)) as board:
+                comparison = carry_out(plan, rule, episodes, out, board, engine)
+        except KeyboardInterrupt:
+            click.echo("Stopped. Finished runs are kept; the same command continues with the others.", err=True)
+            return INTERRUPTED
     return _tell(comparison, as_json)
+
+
+def _ask(plan: Plan, as_json: bool) -> None:
+    """Asks whether to train. Raises ZooError if there is nobody to ask, click.Abort for a no."""
+    if not sys.stdin.isatty():
+        raise ZooError(f"{len(plan.missing)} runs must be trained, and there is no terminal to ask: give --yes")
+    click.confirm("Go on?", default=True, abort=True, err=as_json)
 
 
 def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
@@ -168,7 +176,7 @@ def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, .
 
 def _refuse_options_of_training(context: click.Context) -> None:
     training = {"baselines", "seeds", "steps", "time_limit", "episodes", "reuse", "runs_dir"}
-    training |= {"until_decided", "max_seeds"}
+    training |= {"until_decided", "max_seeds", "engine", "address", "engine_option"}
     given = [
         param.opts[0]
         for param in context.command.params

@@ -28,7 +28,19 @@ from a3c_zoo.records import score
 
 Row = Mapping[str, Any]
 
-WHAT = ("envs", "agents", "baselines", "networks", "optimizers", "hooks", "hyperparams", "trained", "plugins", "runs")
+WHAT = (
+    "envs",
+    "agents",
+    "baselines",
+    "networks",
+    "optimizers",
+    "hooks",
+    "hyperparams",
+    "trained",
+    "engines",
+    "plugins",
+    "runs",
+)
 PLUGIN_FIELDS = ("name", "version", "distribution", "hooks", "import_ms", "status", "fault")
 RUN_FIELDS = ("name", "env", "agent", "seed", "status", "steps", "mean_return_100", "solved", "started")
 #: The columns of runs: the first row that fits the terminal, else the last. `run`: a name, and what it does not tell.
@@ -63,6 +75,8 @@ def _rows(what: str, registry: Registry) -> Sequence[Row]:
             return [_row(registry, each, name=each.name, inputs=each.inputs) for each in registry.networks.values()]
         case "optimizers":
             return [_row(registry, each, name=each.name) for each in registry.optimizers.values()]
+        case "engines":
+            return [_row(registry, each, name=each.name) for each in registry.engines.values()]
         case "hooks":
             return [
                 _row(registry, each, name=each.name, by_default=each.on_by_default) for each in registry.hooks.values()
@@ -168,7 +182,8 @@ class _What(click.Choice[str]):
 @click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Runs of this agent or baseline.")
 @filter_options
 def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filters: Any) -> None:
-    """List envs, agents, baselines, networks, optimizers, hooks, hyperparams, trained agents, plugins or runs.
+    """List envs, agents, baselines, networks, optimizers, hooks, hyperparams, trained agents, engines, plugins or
+    runs.
 
     The options from --agent to --since select runs.
     """

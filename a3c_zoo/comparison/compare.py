@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from a3c_zoo.comparison import decisions
 from a3c_zoo.comparison.decisions import DEFAULT_MAX_SEEDS, Decisions
-from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES, evaluate_runs
+from a3c_zoo.comparison.engine_choice import DEFAULT_ENGINE, open_engine
+from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES
 from a3c_zoo.comparison.groups import on_envs, told_apart
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
@@ -21,7 +22,9 @@ from a3c_zoo.comparison.reading import RunRecord, read_runs
 from a3c_zoo.comparison.sequential import SequentialRule, SequentialTest
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.comparison.turns import turn
+from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunSummary, disk_errors, refuse_trust
@@ -82,12 +85,14 @@ def compare(
     out: str | Path | None = None,
     reuse: bool = True,
     trust: bool = False,
+    engine: str = DEFAULT_ENGINE,
+    engine_options: Sequence[str] = (),
     watcher: ComparisonWatcher | None = None,
 ) -> Comparison:
     """Trains agents and baselines over several seeds, evaluates them alike, and writes a report.
 
-    Every run is a process of its own, one at a time. A finished run with the same settings is used again. In a script,
-    call it below `if __name__ == "__main__":`; the processes that evaluate import the script.
+    Every run is a process of its own; the engine `local` trains one at a time. A finished run with the same settings is
+    used again. In a script, call it below `if __name__ == "__main__":`; the processes that evaluate import the script.
 
     Args:
         envs, agents: names; by default each environment's own agent, or all of `sources`.
@@ -98,6 +103,7 @@ def compare(
         until_decided: trains blocks of `seeds` until a test has decided each pair, up to `max_seeds` (20).
         sources: run directories or folders of them to read. Nothing is trained then. trust: see `find_run`.
         out: the folder of the report, which must not hold one yet; by default a new one in `comparisons`.
+        engine, engine_options: what runs the jobs, and its settings: `KEY=VALUE` texts.
         watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. By default notebooks show it.
 
     Raises:
@@ -109,13 +115,26 @@ def compare(
     if sources:
         return read(map(Path, sources), envs, folder, agents, runs_dir=Path(runs_dir), trust=trust)
     refuse_trust(trust, "--from")
-    budget: dict[str, Any] = {"steps": steps, "time_limit": time_limit_s, "max_seeds": max_seeds}
-    methods: dict[str, Any] = {"envs": envs, "agents": agents, "baselines": baselines, "seeds": seeds}
-    plan, rule = make_plan_and_rule(until_decided, **methods, **budget, runs_dir=Path(runs_dir), reuse=reuse)
-    if plan.missing:  # training can take hours, and no child of an unguarded script could evaluate it
-        check_main()
+    wanted: dict[str, Any] = {"envs": envs, "agents": agents, "baselines": baselines, "seeds": seeds, "steps": steps}
+    wanted |= {"time_limit": time_limit_s, "max_seeds": max_seeds, "runs_dir": Path(runs_dir), "reuse": reuse}
+    with open_engine(get_registry(), engine, engine_options) as opened:
+        plan, rule = make_plan_and_rule(until_decided, **wanted, host=opened.host())
+        return _watched(plan, rule, episodes, folder, watcher, opened)
+
+
+def _watched(
+    plan: Plan,
+    rule: SequentialRule | None,
+    episodes: int,
+    out: Path,
+    watcher: ComparisonWatcher | None,
+    engine: Engine,
+) -> Comparison:
+    """Carries out a plan; a notebook shows the progress if nobody else watches."""
+    if plan.missing:
+        check_main()  # training can take hours, and no child of an unguarded script could evaluate it
     with NotebookLine() as line:
-        return carry_out(plan, rule, episodes, folder, watcher or NotebookWatcher(line))
+        return carry_out(plan, rule, episodes, out, watcher or NotebookWatcher(line), engine)
 
 
 def make_plan_and_rule(
@@ -179,7 +198,7 @@ class _Played:
 
 
 def carry_out(
-    plan: Plan, rule: SequentialRule | None, episodes: int, out: Path, watcher: ComparisonWatcher
+    plan: Plan, rule: SequentialRule | None, episodes: int, out: Path, watcher: ComparisonWatcher, engine: Engine
 ) -> Comparison:
     """Trains the missing runs of a plan, evaluates all, and writes the report. Raises what `compare` does.
 
@@ -190,20 +209,20 @@ def carry_out(
     with stop_on_signals() as stop:
         stop.allow_interrupts()
         if rule is None:
-            _play(plan, episodes, watcher, played)
+            _play(plan, episodes, watcher, played, engine)
         else:
-            decided = _play_until_decided(plan, rule, episodes, watcher, played)
+            decided = _play_until_decided(plan, rule, episodes, watcher, played, engine)
     return _report(*_measure(played.records, played.left_out), out, failed=tuple(played.failed), decided=decided)
 
 
-def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played) -> None:
+def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played, engine: Engine) -> None:
     """Trains and evaluates the runs of a plan, and adds them to `played`."""
-    trained = train_plan(plan, watcher)
+    trained = train_plan(plan, watcher, engine)
     failed = {each.path: each.fault for each in trained if each.fault is not None}
     usable = [each.path for each in trained if each.fault is None]
     # In turn: a comparison with another number of episodes replaces the evaluations, which must be read before.
     with turn(plan.runs_dir, "evaluations", "evaluates these runs", watcher.message) as give_sign:
-        faults = evaluate_runs(usable, episodes, watcher.evaluating, give_sign=give_sign)
+        faults = engine.evaluate(usable, episodes, watcher.evaluating, give_sign)
         unharmed = [path for path in usable if path not in faults]
         records, left_out = read_runs(unharmed, trust=True)  # their configurations are the planned ones
     played.records += records
@@ -212,12 +231,17 @@ def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played
 
 
 def _play_until_decided(
-    plan: Plan, rule: SequentialRule, episodes: int, watcher: ComparisonWatcher, played: _Played
+    plan: Plan,
+    rule: SequentialRule,
+    episodes: int,
+    watcher: ComparisonWatcher,
+    played: _Played,
+    engine: Engine,
 ) -> Decisions:
     """Plays block after block, until the rule has decided all pairs or allows no further look."""
     test, stopped = SequentialTest(rule), ""
     while not test.is_over:
-        _play(decisions.block_of(plan, test), episodes, watcher, played)
+        _play(decisions.block_of(plan, test), episodes, watcher, played, engine)
         values = decisions.final_returns(test, _measure(played.records, {})[0])
         if values is None:
             stopped = "a run has no final return, so there was no further look"

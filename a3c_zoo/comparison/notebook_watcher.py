@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from a3c_zoo.comparison.plan import Plan, PlannedRun
-from a3c_zoo.comparison.trainings import ComparisonWatcher, Look, Trained
+from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained
+from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import score
 from a3c_zoo.runs.notebook import NotebookLine
 
@@ -17,8 +18,8 @@ class NotebookWatcher(ComparisonWatcher):
     def planned(self, plan: Plan) -> None:
         self._total = len(plan.runs)
 
-    def running(self, run: PlannedRun, look: Look | None) -> None:
-        now = f": {look.steps:,} steps, return {score(look.mean_return)}" if look else ""
+    def running(self, run: PlannedRun, progress: JobProgress | None) -> None:
+        now = f": {progress.steps:,} steps, return {score(progress.mean_return)}" if progress else ""
         self._line.show(f"run {self._number} of {self._total}, {run.method} on {run.env}, seed {run.seed}{now}")
 
     def trained(self, trained: Trained) -> None:

@@ -75,7 +75,7 @@ class Plan:
     """All runs of a comparison, in the order of training.
 
     Attributes:
-        reuse: whether finished runs are used again.
+        reuse: whether finished runs are used again. host: the machines that train; None: they are as this one.
         left_out: damaged run that would have been used → reason.
         outdated: finished run that would have been used if other sources had not made it → reason.
     """
@@ -85,6 +85,7 @@ class Plan:
     reuse: bool
     left_out: dict[Path, str] = field(default_factory=dict)
     outdated: dict[Path, str] = field(default_factory=dict)
+    host: Mapping[str, Any] | None = None
 
     @property
     def missing(self) -> list[PlannedRun]:
@@ -112,8 +113,11 @@ def make_plan(
     time_limit: float | None,
     runs_dir: Path,
     reuse: bool,
+    host: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Plans seed by seed, in each the environments, in each the methods: other load hits all methods alike.
+
+    host: see `Plan`.
 
     Raises:
         ZooError: a name is unknown, or something is given twice or is missing.
@@ -130,7 +134,7 @@ def make_plan(
         find_typed_module(name)
     entries = [(entry, _budget(entry, steps, time_limit)) for entry in map(registry.env, envs)]
     compared = [_method(registry, "baseline", name) for name in baselines]
-    known = KnownRuns(registry, runs_dir, reuse)
+    known = KnownRuns(registry, runs_dir, reuse, host)
     runs: list[PlannedRun] = []
     for seed in seeds:
         for entry, budget in entries:
@@ -140,7 +144,7 @@ def make_plan(
             runs += found
     if len({run.method for run in runs}) < 2:
         raise ZooError(f"there is nothing to compare {runs[0].method} with: give a --baseline, or a second --agent")
-    return Plan(tuple(runs), runs_dir, reuse, known.left_out, known.outdated)
+    return Plan(tuple(runs), runs_dir, reuse, known.left_out, known.outdated, host)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -265,10 +269,10 @@ class KnownRuns:
         left_out, outdated: see `Plan`; what calls of `same` have found.
     """
 
-    def __init__(self, registry: Registry, runs_dir: Path, reuse: bool) -> None:
+    def __init__(self, registry: Registry, runs_dir: Path, reuse: bool, host: Mapping[str, Any] | None = None) -> None:
         self.left_out: dict[Path, str] = {}
         self.outdated: dict[Path, str] = {}
-        self._registry, self._host, self._reuse = registry, describe_host(), reuse
+        self._registry, self._host, self._reuse = registry, dict(host or describe_host()), reuse
         self._digests = SourceDigests()
         found = [run for path in run_paths(runs_dir) if (run := _known_run(path)) is not None]
         self._runs = sorted(found, key=lambda run: run.started)

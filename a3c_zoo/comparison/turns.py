@@ -22,14 +22,17 @@ TRY_EVERY_S: Final = 0.2
 
 
 @contextmanager
-def turn(runs_dir: Path, name: str, what: str, tell: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+def turn(
+    runs_dir: Path, name: str, what: str, tell: Callable[[str], None], check: Callable[[], None] = lambda: None
+) -> Iterator[Callable[[], None]]:
     """Waits for a turn and holds it while the body runs. A process that ends, for any reason, gives its turn back.
 
     A folder that cannot be written has no turns, because nobody trains there.
 
     Args:
         name: of the turn, a file name. what: another comparison may be doing now, in words. tell: gets a line when the
-            waiting begins, and one when a comparison without a sign of life is no longer waited for.
+            waiting begins, and one when a comparison without a sign of life is no longer waited for. check: is called
+            several times a second while waiting; what it raises ends the waiting.
 
     Yields:
         The sign of life: the holder must call it more often than every `PATIENCE_S` seconds.
@@ -45,7 +48,7 @@ def turn(runs_dir: Path, name: str, what: str, tell: Callable[[str], None]) -> I
         path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path)
     with disk_errors(path, "lock"):
-        _wait(lock, path, what, tell)
+        _wait(lock, path, what, tell, check)
 
     def give_sign() -> None:
         with suppress(OSError):  # somebody has removed the folder of turns
@@ -57,7 +60,9 @@ def turn(runs_dir: Path, name: str, what: str, tell: Callable[[str], None]) -> I
         lock.release()  # does nothing if it was not taken
 
 
-def _wait(lock: filelock.BaseFileLock, path: Path, what: str, tell: Callable[[str], None]) -> None:
+def _wait(
+    lock: filelock.BaseFileLock, path: Path, what: str, tell: Callable[[str], None], check: Callable[[], None]
+) -> None:
     """Returns when the lock is taken, or when its holder has given no sign of life for `PATIENCE_S` seconds."""
     sign: int | None = None
     seen_s = time.monotonic()
@@ -73,4 +78,5 @@ def _wait(lock: filelock.BaseFileLock, path: Path, what: str, tell: Callable[[st
             return
         if newest != sign:
             sign, seen_s = newest, now
+        check()
         time.sleep(TRY_EVERY_S)

@@ -228,6 +228,10 @@ class HookConfig(Section):
     enabled: bool = Field(True, description="whether the run has these hooks")
 
 
+class EngineConfig(Section):
+    """Base of the models of engines' settings (`EngineEntry.config`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration of a run, and the source of each value.

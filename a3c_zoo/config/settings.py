@@ -13,7 +13,7 @@ from a3c_zoo.config import yaml
 from a3c_zoo.config.models import PLUGINS, SECTIONS, Config, Section
 from a3c_zoo.config.yaml import Document, YamlFault, display
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable, unknown_name
-from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_part
+from a3c_zoo.plugins.entries import AgentEntry, EngineEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_part
 from a3c_zoo.plugins.registry import Registry
 
 #: Position of a setting: its layer, then its line in the file or its place on the command line. The later wins.
@@ -255,6 +255,39 @@ class Settings:
                 setting = self.settings[name].get(str(key), Setting(None))
                 self._fault(setting, label, _explain(detail, name, self._models))
             return None
+
+
+def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str, Any]) -> bases.EngineConfig:
+    """The settings of an engine.
+
+    Args:
+        given: `KEY=VALUE` texts of `--engine-option`. flags: key → value of the flag `--KEY`.
+
+    Raises:
+        ConfigError: has one line for each fault.
+    """
+    model = _model(entry.config, bases.EngineConfig)
+    values, sources, faults = dict(flags), {key: f"--{key}" for key in flags}, []
+    for text in given:
+        key, equals, value_text = (part.strip() for part in text.partition("="))
+        try:
+            if not (key and equals and value_text):
+                raise ValueError("must read KEY=VALUE")
+            values[key] = yaml.parse_value(value_text)
+        except ValueError as error:
+            faults.append(f"--engine-option {text}: {error}")
+        sources.setdefault(key, f"--engine-option {key}")
+    try:
+        settings = model.model_validate(values)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            key = str((detail["loc"] or ("",))[0])
+            what = f"{sources.get(key, key)}: {_explain(detail, 'engine', {'engine': model})}"
+            faults.append(f"engine '{entry.name}' {what}")
+    if faults:
+        raise faulty(faults)
+    assert isinstance(settings, bases.EngineConfig)
+    return settings
 
 
 def faulty(faults: list[str]) -> ConfigError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, NetworkEntry, OptimizerEntry
+from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, EngineEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.plugins.hookspecs import hookimpl
 
 #: The command line knows these without loading a plugin, so `COMMAND --help` loads none.
@@ -117,6 +117,12 @@ def zoo_optimizers() -> list[OptimizerEntry]:
         OptimizerEntry("adam", f"{module}:Adam", description="Adam, its moments shared or private"),
         OptimizerEntry("rmsprop", f"{module}:RMSprop", description="RMSprop as in the A3C paper: ε under the root"),
     ]
+
+
+@hookimpl
+def zoo_engines() -> list[EngineEntry]:
+    local = "a3c_zoo.comparison.local_engine:LocalEngine"
+    return [EngineEntry("local", local, description="this machine: one training after the other, alone")]
 
 
 @hookimpl

@@ -220,6 +220,24 @@ class TrainedEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineEntry:
+    """What runs the jobs of `compare` and `tune`, such as other machines.
+
+    Attributes:
+        name: the name for `--engine`.
+        factory: import string of `(settings) -> a3c_zoo.engines.Engine`; `settings` is an instance of the model.
+        config: import string of the pydantic model of its settings, a subclass of `a3c_zoo.config.EngineConfig`.
+        description: one line for listings.
+    """
+
+    name: str
+    factory: ImportString
+    config: ImportString = "a3c_zoo.config:EngineConfig"
+    description: str = ""
+    revision: int = ENTRY_REVISION
+
+
+@dataclass(frozen=True, slots=True)
 class CommandEntry:
     """A sub-command of `a3c-zoo`; its module is imported only when the command runs.
 
@@ -237,7 +255,7 @@ class CommandEntry:
 
 _Part = EnvEntry | EnvFamily | AgentEntry | NetworkEntry | OptimizerEntry
 #: Anything a plugin can offer.
-Entry = _Part | HyperparamEntry | HookEntry | TrainedEntry | CommandEntry
+Entry = _Part | HyperparamEntry | HookEntry | TrainedEntry | EngineEntry | CommandEntry
 
 
 def load_object(path: str) -> Any:

@@ -67,6 +67,11 @@ def zoo_trained() -> Iterable[entries.TrainedEntry]:  # type: ignore[empty-body]
 
 
 @_hookspec
+def zoo_engines() -> Iterable[entries.EngineEntry]:  # type: ignore[empty-body]
+    """Offers engines, which run the trainings and evaluations of `compare --engine NAME`."""
+
+
+@_hookspec
 def zoo_commands() -> Iterable[entries.CommandEntry]:  # type: ignore[empty-body]
     """Offers sub-commands of `a3c-zoo`."""
 

@@ -37,6 +37,7 @@ KINDS: dict[type[Entry], Kind] = {
     HyperparamEntry: Kind("zoo_hyperparams", "hyperparameter package", name_field="package"),
     entries.HookEntry: Kind("zoo_hooks", "run hook"),
     entries.TrainedEntry: Kind("zoo_trained", "trained agent"),
+    entries.EngineEntry: Kind("zoo_engines", "engine"),
     entries.CommandEntry: Kind("zoo_commands", "command"),
 }
 

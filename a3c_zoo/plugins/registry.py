@@ -38,7 +38,7 @@ class Registry:
         agents: agents and baselines by name; `entry.kind` tells them apart.
         networks, optimizers, commands: entries by name.
         hyperparams: packages of hyperparameter sets by package name.
-        hooks: run hooks that a run chooses, by name. trained: trained agents by their own name.
+        hooks: run hooks that a run chooses, by name. trained: trained agents by their own name. engines: by name.
         plugins: every plugin that was found, with its final status.
     """
 
@@ -60,6 +60,7 @@ class Registry:
         self.hyperparams = self._by_name(entries.HyperparamEntry)
         self.hooks = self._by_name(entries.HookEntry)
         self.trained = self._by_name(entries.TrainedEntry)
+        self.engines = self._by_name(entries.EngineEntry)
         self.commands = self._by_name(entries.CommandEntry)
         self.plugins: tuple[PluginInfo, ...] = tuple(found)
 
@@ -104,6 +105,10 @@ class Registry:
     def optimizer(self, name: str) -> OptimizerEntry:
         """Returns the optimizer `name`. Raises UnknownNameError if there is none."""
         return self._find("optimizer", name, self.optimizers)
+
+    def engine(self, name: str) -> entries.EngineEntry:
+        """Returns the engine `name`. Raises UnknownNameError if there is none."""
+        return self._find("engine", name, self.engines)
 
     def give(self, env: EnvEntry, module: str) -> None:
         """Adds an environment that a program gives, or replaces one that it gave before.

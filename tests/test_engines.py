@@ -1,0 +1,209 @@
+"""Engines: how `compare` chooses one, and how work runs side by side in several slots; with real trainings."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from a3c_zoo.comparison.engine_choice import open_engine
+from a3c_zoo.comparison.side_by_side import Post, side_by_side
+from a3c_zoo.engines import Engine, JobProgress, TrainingJob
+from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.loading import Selection
+from a3c_zoo.plugins.module_files import MODULE_FILES
+from a3c_zoo.plugins.registry import get_registry, load_registry
+from tests.toys_runs import Running, command_line, environ
+from tests.waits import LIMIT_S
+
+PAGE = Path(__file__).parents[1] / "docs/how-to/write-an-engine.md"
+
+
+class Slots(Engine):
+    """An engine without machines, for work that needs none."""
+
+    slots = 2
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+
+    def train(self, job: TrainingJob, tell: Callable[[JobProgress | None], None]) -> str | None:
+        raise NotImplementedError
+
+    def evaluate(
+        self,
+        runs: Sequence[Path],
+        episodes: int,
+        on_played: Callable[[int, int], None],
+        give_sign: Callable[[], None],
+    ) -> dict[Path, str]:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def test_results_come_in_the_order_of_the_work_and_calls_in_the_main_thread() -> None:
+    """The first one waits for the second: they run side by side. The third begins when one of them has ended."""
+    second = threading.Event()
+    threads: list[threading.Thread] = []
+    ended: list[int] = []
+
+    def work(number: int) -> Callable[[Post], int]:
+        def run(post: Post) -> int:
+            if number == 1:
+                second.set()
+            assert number != 0 or second.wait(LIMIT_S)
+            post(lambda: threads.append(threading.current_thread()))
+            return number
+
+        return run
+
+    assert side_by_side(Slots(), [work(number) for number in range(3)], ended.append) == [0, 1, 2]
+    assert sorted(ended) == [0, 1, 2]
+    assert threads == [threading.main_thread()] * 3
+
+
+def test_one_slot_needs_no_thread() -> None:
+    engine = Slots()
+    engine.slots = 1
+    found = side_by_side(engine, [lambda post: threading.current_thread()] * 2)
+    assert found == [threading.main_thread()] * 2
+    assert not engine.stopped.is_set()
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), KeyboardInterrupt()])
+def test_an_error_or_ctrl_c_stops_the_rest(error: BaseException) -> None:
+    """The second work waits until the engine stops it; the third never begins; a late post ends its work."""
+    engine = Slots()
+    begun: list[int] = []
+    late: list[InterruptedError] = []
+
+    def fails(post: Post) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            return
+        raise error
+
+    def waits(post: Post) -> None:
+        assert engine.stopped.wait(LIMIT_S)
+        try:
+            post(lambda: None)
+        except InterruptedError as refused:
+            late.append(refused)
+
+    def begins(post: Post) -> None:
+        begun.append(1)
+        time.sleep(0.3)
+
+    with pytest.raises(type(error)):
+        side_by_side(engine, [waits, fails, *[begins] * 50])
+    assert len(late) == 1
+    assert len(begun) < 50
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the plugin file of the documentation."""
+    folder = tmp_path_factory.mktemp("pair")
+    (source,) = re.findall(r"```python\n(from a3c_zoo import EngineEntry.*?)```", PAGE.read_text(), re.DOTALL)
+    (folder / "pair.py").write_text(source)
+    return folder
+
+
+RUNS = ("compare", "cartpole", "--agent", "a3c", "--baseline", "random", "--plugin", "pair.py", "--engine", "pair")
+
+
+def test_two_runs_train_at_once(pair: Path) -> None:
+    """Both have begun before the first one ends: each pauses before it trains."""
+    options = ("--seeds", "1", "--steps", "2000", "--episodes", "1", "--yes", "--engine-option", "pause_s=0.1")
+    command = [sys.executable, "-m", "a3c_zoo", *RUNS, *options, "--out", "out", "--json"]
+    ended = subprocess.run(command, cwd=pair, env=environ(), capture_output=True, text=True, timeout=LIMIT_S)
+    assert ended.returncode == 0, ended.stderr
+    assert {each["method"] for each in json.loads(ended.stdout)["runs"]} == {"a3c", "random"}
+    runs = [path.parent for path in pair.glob("runs/*/timing.json")]
+    assert len(runs) == 2
+    begun = [json.loads((run / "meta.json").read_text())["started"] for run in runs]
+    done = [(run / "outcome.json").stat().st_mtime for run in runs]
+    assert max(map(seconds_of, begun)) < min(done)
+
+
+def seconds_of(started: str) -> float:
+    return datetime.fromisoformat(started).timestamp()
+
+
+def test_ctrl_c_ends_both(pair: Path) -> None:
+    with Running(*RUNS, "--seeds", "5,6", "--steps", 10_000_000, "--yes", folder=pair) as running:
+        both = running.wait_until(lambda: len(begun := [*pair.glob("runs/*-s5-*/monitor.csv")]) == 2 and begun)
+        running.signal_group(signal.SIGINT)
+        assert running.exit_status() == 130
+        assert "Stopped. Finished runs are kept" in running.stderr
+        running.assert_nothing_left()
+    assert [json.loads((each.parent / "outcome.json").read_text())["reason"] for each in both] == ["interrupted"] * 2
+
+
+BAD = """
+from a3c_zoo import EngineEntry, hookimpl
+
+@hookimpl
+def zoo_engines():
+    return [EngineEntry("odd", "bad:odd"), EngineEntry("broken", "bad:broken"), EngineEntry("far", "bad:far")]
+
+def odd(settings):
+    return 5
+
+def broken(settings):
+    raise OSError("no cluster")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "line"),
+    [
+        ("lokal", (), "unknown engine 'lokal'. Did you mean 'local'? See: a3c-zoo list engines"),
+        ("local", ("x",), "--engine-option x: must read KEY=VALUE"),
+        ("pair", ("pause=1",), "engine 'pair' --engine-option pause: unknown key. Did you mean 'pause_s'?"),
+        ("pair", ("pause_s=long",), "engine 'pair' --engine-option pause_s: long — must be a valid number"),
+        ("odd", (), "engine 'odd' of plugin 'bad' (bad.py) cannot be made: bad:odd returns no a3c_zoo.engines.Engine"),
+        ("broken", (), "engine 'broken' of plugin 'bad' (bad.py) cannot be made: OSError: no cluster"),
+        ("far", (), "engine 'far' of plugin 'bad' (bad.py) cannot be loaded: 'bad:far': module 'bad' has no"),
+    ],
+)
+def test_bad_engines_in_one_line(
+    name: str, options: tuple[str, ...], line: str, pair: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pair / "bad.py").write_text(BAD)
+    monkeypatch.setattr(MODULE_FILES, "paths", {})
+    for module in ("pair", "bad"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    registry = load_registry(Selection(files=(str(pair / "pair.py"), str(pair / "bad.py"))))
+    with pytest.raises(ZooError) as caught:
+        open_engine(registry, name, options)
+    assert str(caught.value).startswith(line)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("cartpole", "--baseline", "random", "--address", "host:1"), "engine 'local' --address: unknown key."),
+        (("--from", ".", "--engine", "local"), "--from only reads runs; leave out --engine"),
+    ],
+)
+def test_options_that_do_not_fit(arguments: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line("compare", *arguments, "--yes") == 2
+    assert capsys.readouterr().err == f"Error: {line}\n"
+
+
+def test_engines_are_listed() -> None:
+    assert get_registry().engine("local").description == "this machine: one training after the other, alone"
