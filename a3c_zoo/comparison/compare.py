@@ -97,8 +97,7 @@ def compare(
     Args:
         envs, agents: names; by default each environment's own agent, or all of `sources`.
         baselines: `NAME`, or `NAME@zoo` for a library's algorithm on the zoo's environments.
-        seeds: how many, from 1 on, or a list of them.
-        steps, time_limit_s: the budget of each run; by default the environment's own.
+        seeds: how many, or a list of them. steps, time_limit_s: each run's budget; by default the environment's own.
         episodes: how many each of a run's ten checkpoints plays with sampled actions, and with greedy ones.
         until_decided: trains blocks of `seeds` until a test has decided each pair, up to `max_seeds` (20).
         sources: run directories or folders of them to read. Nothing is trained then. trust: see `find_run`.
