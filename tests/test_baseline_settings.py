@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stable_baselines3 import A2C, PPO
+from sb3_contrib import RecurrentPPO
+from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.monitor import load_results
 
 import a3c_zoo
-from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3PPOConfig
+from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3A2CConfig, SB3Config, SB3DQNConfig, SB3PPOConfig
 from a3c_zoo.cli.main import cli
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ConfigError, UnknownNameError
@@ -50,8 +51,8 @@ def test_baselines_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit):
             cli.main(["list", what, "--json"])
         listed[what] = [row["name"] for row in json.loads(capsys.readouterr().out)]
-    assert listed["baselines"] == list(BASELINES)
-    assert not set(listed["agents"]) & set(BASELINES)
+    assert listed["baselines"] == [*BASELINES, "sb3-dqn", "recurrent-ppo"]
+    assert not set(listed["agents"]) & set(listed["baselines"])
 
 
 def test_an_unknown_baseline_gets_a_hint(tmp_path: Path) -> None:
@@ -81,6 +82,8 @@ def test_the_stack_is_settled_when_the_configuration_is(toys: None) -> None:
         ("sb3-a2c", "cartpole", ["stack=ours"], "-o env.stack: ours — must be 'auto', 'own' or 'zoo'"),
         ("sb3-a2c", "cartpole", ["workers=2"], "-o run.workers: 2 — agent 'sb3-a2c' trains in one process; give it"),
         ("sb3-a2c", "cartpole", ["batch_size=2"], "-o batch_size: unknown key"),
+        ("sb3-a2c", "cartpole", ["torch_threads=none"], "-o agent.torch_threads: none — must be a valid integer"),
+        ("sb3-dqn", "cartpole", ["n_steps=5"], "-o n_steps: unknown key"),
         (
             "sb3-ppo",
             "cartpole",
@@ -129,10 +132,23 @@ def test_a_baseline_has_one_process() -> None:
             "agent 'sb3-a2c' with agent.policy=MlpPolicy doesn't fit environment 'cartpole': generalized State-Dep",
         ),
         (
-            "gym:Acrobot-v1",
+            "toy",
             "sb3-ppo",
             ["learning_rate_schedule=linear"],
             "agent.learning_rate_schedule: linear — needs agent.schedule_steps, or a budget: --steps N",
+        ),
+        ("toy", "sb3-dqn", [], "agent.exploration_fraction — needs agent.schedule_steps, or a budget: --steps N"),
+        (
+            "cartpole",
+            "sb3-dqn",
+            ["buffer_size=1000000000"],
+            "a replay buffer of 1,000,000,000 steps needs 32.0 GB of memory, ",
+        ),
+        (
+            "gym:FrozenLake-v1",
+            "sb3-a2c",
+            ["agent.normalize=true"],
+            "agent.normalize: true — environment 'gym:FrozenLake-v1' has observations Discrete(16); VecNorm",
         ),
         ("gym-from-3", "sb3-a2c", [], "env.stack: own — the actions of environment 'gym-from-3' begin with 3"),
         ("poles", "sb3-a2c", ["max_episode_steps=9"], "env.max_episode_steps: CartPole-v1 doesn't know this key of"),
@@ -193,7 +209,8 @@ def test_network_settings_reach_sb3(tmp_path: Path) -> None:
 
 
 def test_defaults_are_sb3s_own() -> None:
-    for model, algorithm in ((SB3A2CConfig(), A2C), (SB3PPOConfig(), PPO)):
+    known: list[tuple[SB3Config, Any]] = [(SB3A2CConfig(), A2C), (SB3PPOConfig(), PPO), (SB3DQNConfig(), DQN)]
+    for model, algorithm in [*known, (RecurrentPPOConfig(), RecurrentPPO)]:
         theirs = inspect.signature(algorithm).parameters
         shared = {name: value for name, value in model if name in theirs and name != "policy"}
         assert shared == {name: theirs[name].default for name in shared}

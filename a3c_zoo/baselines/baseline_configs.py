@@ -6,7 +6,7 @@ value of 0.001 with the schedule `linear`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,7 +17,13 @@ Widths = list[Annotated[int, Field(ge=1, le=65_536)]]
 
 
 class SB3Config(AgentConfig):
-    """Keys of all on-policy algorithms of stable-baselines3."""
+    """Keys of all algorithms of stable-baselines3.
+
+    Attributes:
+        algorithm: import string of the algorithm.
+    """
+
+    algorithm: ClassVar[str]
 
     policy: Literal["MlpPolicy", "CnnPolicy", "MultiInputPolicy"] = Field(
         "MlpPolicy", description="policy class: for vectors, images, or dictionaries of them"
@@ -28,23 +34,38 @@ class SB3Config(AgentConfig):
     activation: Literal["tanh", "relu", "elu", "gelu"] | None = Field(
         None, description="activation function (activation_fn); null: SB3's default"
     )
-    ortho_init: bool | None = Field(None, description="orthogonal initial weights; null: SB3's default")
-    log_std_init: float | None = Field(
-        None, description="initial log standard deviation of continuous actions; null: SB3's default"
-    )
     learning_rate: float = Field(7e-4, gt=0, le=10, description="initial learning rate")
     learning_rate_schedule: Schedule = Field("constant", description="linear: falls to 0 over agent.schedule_steps")
     schedule_steps: int | None = Field(
         None, ge=1, description="length of linear schedules in agent steps; null: the budget `run.steps`"
     )
-    n_steps: int = Field(5, ge=1, le=1_000_000, description="steps per environment in one rollout")
     gamma: float = Field(0.99, ge=0, le=1, description="discount per step, 0 to 1")
+    max_grad_norm: float = Field(0.5, gt=0, description="largest L2 norm of the gradient")
+    clip_rewards: bool = Field(False, description="learn from the sign of each reward; returns stay raw")
+    normalize: bool = Field(
+        False, description="scale observations and rewards by their running statistics (VecNormalize); returns stay raw"
+    )
+    torch_threads: int | None = Field(
+        None, ge=1, le=1024, description="torch's threads; null: one or all, whichever a session's start finds faster"
+    )
+
+    def updates(self, num_envs: int) -> tuple[int, int]:
+        """How many updates follow a rollout, and how many samples each has."""
+        return 1, self.rollout_steps * num_envs
+
+
+class SB3OnPolicyConfig(SB3Config):
+    """Keys of the on-policy algorithms of stable-baselines3."""
+
+    ortho_init: bool | None = Field(None, description="orthogonal initial weights; null: SB3's default")
+    log_std_init: float | None = Field(
+        None, description="initial log standard deviation of continuous actions; null: SB3's default"
+    )
+    n_steps: int = Field(5, ge=1, le=1_000_000, description="steps per environment in one rollout")
     gae_lambda: float = Field(1.0, ge=0, le=1, description="λ of GAE, 0 to 1")
     ent_coef: float = Field(0.0, ge=0, description="weight of the entropy bonus in the loss")
     vf_coef: float = Field(0.5, ge=0, description="weight of the value loss")
-    max_grad_norm: float = Field(0.5, gt=0, description="largest L2 norm of the gradient")
     normalize_advantage: bool = Field(False, description="scale advantages to mean 0 and deviation 1 in each update")
-    clip_rewards: bool = Field(False, description="learn from the sign of each reward; returns stay raw")
     use_sde: bool = Field(False, description="state-dependent exploration of continuous actions")
     sde_sample_freq: int = Field(
         -1, ge=-1, description="steps between two samples of the noise of use_sde; -1: one sample per rollout"
@@ -55,8 +76,10 @@ class SB3Config(AgentConfig):
         return self.n_steps
 
 
-class SB3A2CConfig(SB3Config):
+class SB3A2CConfig(SB3OnPolicyConfig):
     """stable-baselines3's A2C, with SB3's defaults."""
+
+    algorithm = "stable_baselines3:A2C"
 
     use_rms_prop: bool = Field(True, description="true: RMSprop; false: Adam")
     rms_prop_eps: float = Field(1e-5, gt=0, description="RMSprop: ε, added to the root of the mean square")
@@ -65,8 +88,10 @@ class SB3A2CConfig(SB3Config):
     )
 
 
-class SB3PPOConfig(SB3Config):
+class SB3PPOConfig(SB3OnPolicyConfig):
     """stable-baselines3's PPO, with SB3's defaults."""
+
+    algorithm = "stable_baselines3:PPO"
 
     learning_rate: float = Field(3e-4, gt=0, le=10, description="initial learning rate")
     n_steps: int = Field(2048, ge=1, le=1_000_000, description="steps per environment in one rollout")
@@ -79,6 +104,58 @@ class SB3PPOConfig(SB3Config):
     target_kl: float | None = Field(
         None, gt=0, description="stop the passes over a rollout at this KL divergence; null: never"
     )
+
+    def updates(self, num_envs: int) -> tuple[int, int]:
+        samples = self.n_steps * num_envs
+        return self.n_epochs * -(-samples // self.batch_size), min(self.batch_size, samples)
+
+
+class RecurrentPPOConfig(SB3PPOConfig):
+    """sb3-contrib's RecurrentPPO, PPO with an LSTM, with its defaults."""
+
+    algorithm = "sb3_contrib:RecurrentPPO"
+
+    policy: Literal["MlpLstmPolicy", "CnnLstmPolicy", "MultiInputLstmPolicy"] = Field(  # type: ignore[assignment]
+        "MlpLstmPolicy", description="policy class: for vectors, images, or dictionaries of them"
+    )
+    n_steps: int = Field(128, ge=1, le=1_000_000, description="steps per environment in one rollout")
+    batch_size: int = Field(128, ge=1, description="samples of a minibatch")
+    lstm_hidden_size: int = Field(256, ge=1, le=65_536, description="units of each LSTM")
+    n_lstm_layers: int = Field(1, ge=1, le=100, description="layers of each LSTM")
+    enable_critic_lstm: bool = Field(True, description="the value has an LSTM of its own")
+    shared_lstm: bool = Field(False, description="the value reads the policy's LSTM; needs enable_critic_lstm: false")
+
+
+class SB3DQNConfig(SB3Config):
+    """stable-baselines3's DQN, with SB3's defaults."""
+
+    algorithm = "stable_baselines3:DQN"
+
+    learning_rate: float = Field(1e-4, gt=0, le=10, description="initial learning rate")
+    max_grad_norm: float = Field(10.0, gt=0, description="largest L2 norm of the gradient")
+    buffer_size: int = Field(1_000_000, ge=1, le=1_000_000_000, description="agent steps that the replay buffer holds")
+    learning_starts: int = Field(100, ge=0, description="agent steps with random actions before it learns")
+    batch_size: int = Field(32, ge=1, description="samples of an update")
+    tau: float = Field(1.0, gt=0, le=1, description="part of the target network that is replaced each time, 0 to 1")
+    train_freq: int = Field(4, ge=1, le=1_000_000, description="steps per environment between two times of learning")
+    gradient_steps: int = Field(
+        1, ge=-1, le=1_000_000, description="updates each time; -1: as many as steps of all environments"
+    )
+    target_update_interval: int = Field(
+        10_000, ge=1, description="agent steps between two changes of the target network"
+    )
+    exploration_fraction: float = Field(
+        0.1, gt=0, le=1, description="part of agent.schedule_steps over which the share of random actions falls, 0 to 1"
+    )
+    exploration_initial_eps: float = Field(1.0, ge=0, le=1, description="share of random actions at the start")
+    exploration_final_eps: float = Field(0.05, ge=0, le=1, description="share of random actions at the end")
+
+    @property
+    def rollout_steps(self) -> int:
+        return self.train_freq
+
+    def updates(self, num_envs: int) -> tuple[int, int]:
+        return self.train_freq * num_envs if self.gradient_steps < 0 else self.gradient_steps, self.batch_size
 
 
 class RandomConfig(AgentConfig):

@@ -1,7 +1,7 @@
 """Trains stable-baselines3's algorithms by their own `learn`, and reports to the run.
 
 One callback joins SB3 to a run. After each environment step it collects ended episodes. Between two rollouts it reports
-and lets the run evaluate, save or end. SB3 runs in the calling process with torch's default number of threads.
+and lets the run evaluate, save or end. SB3 runs in the calling process.
 
 Raises:
     ZooError: at import, stable-baselines3 is missing or broken.
@@ -12,15 +12,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ZooError, type_and_message
-from a3c_zoo.learning.memory import check_memory
+from a3c_zoo.learning.memory import check_fits, check_memory
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import REPORT_EVERY_S
@@ -36,10 +38,11 @@ except Exception as error:  # a broken installation may raise any error
         f"Install it: pip install 'stable-baselines3>=2.7,<3'"
     ) from error
 
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.base_class import BaseAlgorithm
 
-from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3PPOConfig
+from a3c_zoo.baselines.baseline_configs import SB3Config, SB3DQNConfig
 from a3c_zoo.baselines.sb3_model import SB3Policy, build_model, make_stack, restore, saved_state
+from a3c_zoo.baselines.torch_threads import seconds_of_a_rollout, torch_threads
 
 #: SB3's name of a metric → the agents' name, and the factor between them.
 METRICS = {
@@ -53,6 +56,7 @@ METRICS = {
     "train/approx_kl": ("approx_kl", 1.0),
     "train/clip_fraction": ("clip_fraction", 1.0),
     "train/clip_range": ("clip_range", 1.0),
+    "rollout/exploration_rate": ("exploration_rate", 1.0),
 }
 
 
@@ -72,7 +76,7 @@ class RunCallback(BaseCallback):
         snapshot: the state that the run saves and evaluates.
     """
 
-    def __init__(self, context: RunContext, model: OnPolicyAlgorithm, updates: int, resumes: int) -> None:
+    def __init__(self, context: RunContext, model: BaseAlgorithm, updates: int, resumes: int) -> None:
         super().__init__()
         self._context, self._updates = context, updates
         self.snapshot = Snapshot(
@@ -145,8 +149,9 @@ def run(context: RunContext) -> None:
         if saved is not None:
             restore(model, saved)
         try:
-            # The run decides its end between rollouts.
-            model.learn(NEVER, callback, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
+            with torch_threads(_number_of_threads(context, model)):
+                # The run decides its end between rollouts.
+                model.learn(NEVER, callback, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
         except RunOverError:
             return
         except (Exception, KeyboardInterrupt) as error:
@@ -156,29 +161,50 @@ def run(context: RunContext) -> None:
         env.close()
 
 
+def _number_of_threads(context: RunContext, model: BaseAlgorithm) -> int:
+    """Decides the number where `agent.torch_threads` is null, and says what it measured. One thread wins a tie."""
+    agent = context.config.agent
+    assert isinstance(agent, SB3Config)
+    if agent.torch_threads is not None:
+        return agent.torch_threads
+    seconds = seconds_of_a_rollout(model, agent)
+    if not seconds:
+        return torch.get_num_threads()
+    number = min(seconds, key=lambda threads: seconds[threads])
+    measured = ", ".join(f"{taken:.2g} s with {threads}" for threads, taken in seconds.items())
+    text = f"torch computes with {number} thread{'s' * (number > 1)}; a rollout and its updates take {measured}"
+    context.event("torch_threads", text, threads=number, seconds={str(key): each for key, each in seconds.items()})
+    return number
+
+
 def _check_memory(entry: EnvEntry, config: Config) -> None:
-    """Checks that SB3's rollouts fit into memory, except for observations that are dictionaries.
+    """Checks that SB3's rollouts or replay buffer fit into memory, except for observations that are dictionaries.
 
     Raises:
         ConfigError: they do not fit.
     """
     agent, num_envs = config.agent, config.env.num_envs
-    assert isinstance(agent, SB3A2CConfig | SB3PPOConfig)
+    assert isinstance(agent, SB3Config)
     env = make_stack(entry, config, 1, 0)
     space = env.observation_space
     env.close()
-    if isinstance(space, spaces.Box):
-        rollout = agent.n_steps * num_envs
-        samples = min(agent.batch_size, rollout) if isinstance(agent, SB3PPOConfig) else rollout
-        on_cpu = samples if config.run.device == "cpu" else 0
-        spec = observation_spec(space)
-        check_memory(spec, workers=1, num_envs=num_envs, stored_steps=agent.n_steps, update_samples=on_cpu)
+    if not isinstance(space, spaces.Box):
+        return
+    spec = observation_spec(space)
+    if isinstance(agent, SB3DQNConfig):
+        observation = spec.dtype.itemsize * prod(spec.shape)
+        subject = f"a replay buffer of {agent.buffer_size:,} steps needs"
+        check_fits(subject, 2 * agent.buffer_size * observation, "two observations a step", "agent.buffer_size")
+        return
+    on_cpu = agent.updates(num_envs)[1] if config.run.device == "cpu" else 0
+    check_memory(spec, workers=1, num_envs=num_envs, stored_steps=agent.rollout_steps, update_samples=on_cpu)
 
 
 def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> SB3Policy:
     """Returns the policy of a checkpoint; `AgentEntry.load`. One environment is made, to read its spaces."""
-    # These keys do not change the policy. The smallest values that SB3 accepts keep its rollout buffer small.
-    least: dict[str, Any] = {name: 2 for name in ("n_steps", "batch_size") if name in type(config.agent).model_fields}
+    # These keys do not change the policy. The smallest values that SB3 accepts keep its buffers small.
+    keys = ("n_steps", "batch_size", "buffer_size")
+    least: dict[str, Any] = {name: 2 for name in keys if name in type(config.agent).model_fields}
     config = replace(config, agent=config.agent.model_copy(update=least))
     env = make_stack(entry, config, 1, 0)
     try:

@@ -1,4 +1,4 @@
-"""Builds stable-baselines3's environments, A2C and PPO from a run's configuration; acts with their policies."""
+"""Builds stable-baselines3's environments and algorithms from a run's configuration; acts with their policies."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ import numpy as np
 import torch
 from gymnasium import Env, spaces
 from numpy.typing import NDArray
-from stable_baselines3 import A2C, PPO
+from stable_baselines3 import DQN
 from stable_baselines3.common.atari_wrappers import ClipRewardEnv
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.logger import Logger
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
-from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecTransposeImage
+from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize, VecTransposeImage
 
-from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3PPOConfig
+from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3DQNConfig
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
 from a3c_zoo.errors import ConfigError, ObservationError, ZooError
 from a3c_zoo.learning.wrappers import load_wrappers, wrap_all
-from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.saved_state import fitting, loading
 
 ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
@@ -45,17 +46,44 @@ WRAPPER_KEYS = {
 #: Key of a schedule → SB3's attribute with the schedule.
 SCHEDULES = {"learning_rate_schedule": "lr_schedule", "clip_range_schedule": "clip_range"}
 
+#: Keys that SB3's constructors take as `policy_kwargs`.
+POLICY_KEYS = {"net_arch", "ortho_init", "log_std_init"}
+POLICY_KEYS |= {"lstm_hidden_size", "n_lstm_layers", "enable_critic_lstm", "shared_lstm"}
 #: Our keys that SB3's constructors do not have.
-NOT_SB3 = {"net_arch", "activation", "ortho_init", "log_std_init", "schedule_steps", "clip_rewards", "rms_prop_tf_like"}
+NOT_SB3 = {
+    *POLICY_KEYS,
+    "activation",
+    "schedule_steps",
+    "clip_rewards",
+    "normalize",
+    "torch_threads",
+    "rms_prop_tf_like",
+}
 
 
 def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> VecEnv:
     """Makes the environments of `env.stack`; `info["episode"]` has the raw return of an episode that ended.
 
     Raises:
-        ConfigError: actions of `own` do not begin with 0, or a key that SB3's environments do not have was changed.
+        ConfigError: actions of `own` do not begin with 0, a key that SB3's environments do not have was changed, or
+            there are observations that `agent.normalize` cannot scale.
         ZooError: OpenCV is missing, which SB3's Atari wrappers need.
     """
+    assert isinstance(config.agent, SB3Config)
+    env = _make_envs(entry, config, num_envs, seed)
+    if not config.agent.normalize:
+        return env
+    try:
+        return VecNormalize(env, gamma=config.agent.gamma)  # RL Zoo gives it the algorithm's discount, too
+    except ValueError as error:
+        space = env.observation_space
+        env.close()
+        raise ConfigError(
+            f"agent.normalize: true — environment '{entry.name}' has observations {space}; VecNormalize scales arrays"
+        ) from error
+
+
+def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> VecEnv:
     assert isinstance(config.agent, SB3Config)
     clip, given = config.agent.clip_rewards, config.env.factory_kwargs()
     if config.env.stack != "own":
@@ -115,22 +143,21 @@ def _refuse_changed(entry: EnvEntry, config: EnvConfig, keys: Collection[str]) -
             raise ConfigError(f"env.{name}: {entry.own_id} doesn't know this key of '{entry.name}'; set env.stack=zoo")
 
 
-def build_model(
-    entry: EnvEntry, config: Config, env: VecEnv, seed: int | None, device: str = "cpu"
-) -> OnPolicyAlgorithm:
+def build_model(entry: EnvEntry, config: Config, env: VecEnv, seed: int | None, device: str = "cpu") -> BaseAlgorithm:
     """Builds the algorithm of the `agent` section. A seed seeds torch, NumPy and `random`, as in SB3.
 
     Raises:
-        ConfigError: SB3 refuses the arguments, or a linear schedule has no length.
+        ConfigError: SB3 refuses the arguments, or a schedule has no length.
     """
     agent = config.agent
     assert isinstance(agent, SB3Config)
     arguments = agent.model_dump(exclude=NOT_SB3)
     linear = [key for key in SCHEDULES if arguments.pop(key, None) == "linear"]
-    steps = agent.schedule_steps or config.run.steps
-    if linear and steps is None:
-        raise ConfigError(f"agent.{linear[0]}: linear — needs agent.schedule_steps, or a budget: --steps N")
-    algorithm: type[OnPolicyAlgorithm] = PPO if isinstance(agent, SB3PPOConfig) else A2C
+    algorithm: type[BaseAlgorithm] = load_object(agent.algorithm)
+    needs_steps = [f"{key}: linear" for key in linear] + ["exploration_fraction"] * isinstance(agent, SB3DQNConfig)
+    steps = agent.schedule_steps or config.run.steps or 0
+    if needs_steps and not steps:
+        raise ConfigError(f"agent.{needs_steps[0]} — needs agent.schedule_steps, or a budget: --steps N")
     try:
         model = algorithm(env=env, policy_kwargs=_policy_kwargs(agent), seed=seed, device=device, **arguments)
     except Exception as error:  # SB3 raises many kinds of errors if a policy does not fit the spaces
@@ -140,13 +167,15 @@ def build_model(
             f"{reason}"
         ) from error
     for key in linear:
-        assert steps is not None
         setattr(model, SCHEDULES[key], _linear(model, arguments[key.removesuffix("_schedule")], steps))
+    if isinstance(model, DQN):
+        of_progress = model.exploration_schedule
+        model.exploration_schedule = lambda progress_remaining: of_progress(1.0 - model.num_timesteps / steps)
     model.set_logger(Logger(None, []))  # SB3's default logger makes a folder with TensorBoard files
     return model
 
 
-def _linear(model: OnPolicyAlgorithm, initial: float, steps: int) -> Callable[[float], float]:
+def _linear(model: BaseAlgorithm, initial: float, steps: int) -> Callable[[float], float]:
     """Returns a schedule that falls linearly from `initial` to 0 over `steps` agent steps, like RL Zoo's `lin_`.
 
     SB3 passes to its schedules the share of `learn`'s steps that is left. Here `learn` does not know its end, and a
@@ -156,29 +185,30 @@ def _linear(model: OnPolicyAlgorithm, initial: float, steps: int) -> Callable[[f
 
 
 def _policy_kwargs(agent: SB3Config) -> dict[str, Any]:
-    given: dict[str, Any] = {
-        "net_arch": agent.net_arch,
-        "activation_fn": ACTIVATIONS[agent.activation] if agent.activation else None,
-        "ortho_init": agent.ortho_init,
-        "log_std_init": agent.log_std_init,
-    }
+    given: dict[str, Any] = {name: getattr(agent, name, None) for name in POLICY_KEYS}
+    given["activation_fn"] = ACTIVATIONS[agent.activation] if agent.activation else None
     if isinstance(agent, SB3A2CConfig) and agent.use_rms_prop and agent.rms_prop_tf_like:
         given |= {"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": agent.rms_prop_eps}}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def saved_state(model: OnPolicyAlgorithm) -> dict[str, Any]:
+def saved_state(model: BaseAlgorithm) -> dict[str, Any]:
     """Returns the state of a model for a checkpoint: tensors, numbers and strings."""
     return {
         "policy": dict(model.policy.state_dict()),
         "optimizer": model.policy.optimizer.state_dict(),
         "steps": model.num_timesteps,
         "n_updates": model._n_updates,
+        "n_calls": getattr(model, "_n_calls", 0),  # DQN's, which time the target network
+        "normalize": {
+            name: {"mean": torch.tensor(each.mean), "var": torch.tensor(each.var), "count": float(each.count)}
+            for name, each in _running_statistics(model).items()
+        },
     }
 
 
-def restore(model: OnPolicyAlgorithm, state: Mapping[str, Any]) -> None:
-    """Loads a result of `saved_state`.
+def restore(model: BaseAlgorithm, state: Mapping[str, Any]) -> None:
+    """Loads a result of `saved_state`. A replay buffer is not saved, and is filled again before DQN learns on.
 
     Raises:
         RunDirectoryError: the state is of a model of another shape.
@@ -191,6 +221,23 @@ def restore(model: OnPolicyAlgorithm, state: Mapping[str, Any]) -> None:
                 if not isinstance(moment, int):  # SB3's RMSprop counts its steps in a plain number
                     fitting(moment, parameter if moment.dim() else moment, f"optimizer.{name}")
         model.num_timesteps, model._n_updates = int(state["steps"]), int(state["n_updates"])
+        for name, each in _running_statistics(model).items():
+            saved, like = state["normalize"][name], torch.tensor(each.mean)
+            each.mean, each.var = (fitting(saved[key], like, f"{name}.{key}").numpy() for key in ("mean", "var"))
+            each.count = float(saved["count"])
+        if isinstance(model, DQN):
+            model._n_calls = int(state["n_calls"])
+            model.learning_starts += model.num_timesteps
+
+
+def _running_statistics(model: BaseAlgorithm) -> dict[str, RunningMeanStd]:
+    """VecNormalize's running statistics by name; those of a dictionary's arrays are `observation.KEY`."""
+    normalizer = model.get_vec_normalize_env()
+    if normalizer is None:
+        return {}
+    found: dict[str, RunningMeanStd] | RunningMeanStd = normalizer.obs_rms
+    arrays = {f"observation.{key}": each for key, each in found.items()} if isinstance(found, dict) else {}
+    return {"return": normalizer.ret_rms, **(arrays or {"observation": found})}  # type: ignore[dict-item]
 
 
 class SB3Policy:
@@ -201,9 +248,9 @@ class SB3Policy:
         seed: seed of the sampling.
     """
 
-    def __init__(self, model: OnPolicyAlgorithm, seed: int) -> None:
+    def __init__(self, model: BaseAlgorithm, seed: int) -> None:
         assert model.env is not None
-        self.policy = model.policy
+        self.policy, self._normalizer = model.policy, model.get_vec_normalize_env()
         self._first_action = int(getattr(model.env.unwrapped, "first_action", 0))  # SB3 calls it 0
         self._random_state = torch.Generator().manual_seed(seed).get_state()
 
@@ -221,6 +268,8 @@ class SB3Policy:
         """
         if not isinstance(observation, dict):
             observation = self._checked(observation)
+        if self._normalizer is not None:
+            observation = self._normalizer.normalize_obs(observation)
         # SB3 samples from torch's global generator, which training also uses.
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._random_state)

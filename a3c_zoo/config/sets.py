@@ -1,7 +1,8 @@
 """Hyperparameter sets → one frozen configuration, each value with its source.
 
 Order, the later wins: defaults < set < `--hyperparams FILE` < `-o KEY=VALUE` < flags. A set is a file
-`<env>/<set>.yml` in a package that a plugin offers. All faults are collected and reported together.
+`<env>/<set>.yml` in a package that a plugin offers; for an environment of a family, `<family>/<rest>/<set>.yml`. All
+faults are collected and reported together.
 """
 
 from __future__ import annotations
@@ -72,10 +73,14 @@ def list_sets(registry: Registry) -> list[HyperparamSet]:
 def _read_package(package: str, plugin: str) -> list[HyperparamSet]:
     if not hasattr(import_module(package), "__path__"):  # from Python 3.12 on, `files` takes a module for its folder
         raise TypeError(f"'{package}' is not a package")
+    folders = {folder.name: folder for folder in resources.files(package).iterdir() if folder.is_dir()}
+    below = {f"{name}/{each.name}": each for name, folder in folders.items() for each in folder.iterdir()}
+    folders |= {place: folder for place, folder in below.items() if folder.is_dir()}
     return [
-        HyperparamSet(folder.name, file.name.removesuffix(".yml"), package, f"{folder.name}/{file.name}", file, plugin)
-        for folder in resources.files(package).iterdir()
-        if folder.is_dir()
+        HyperparamSet(
+            place.replace("/", ":"), file.name.removesuffix(".yml"), package, f"{place}/{file.name}", file, plugin
+        )
+        for place, folder in folders.items()
         for file in folder.iterdir()
         if file.name.endswith(".yml")
     ]

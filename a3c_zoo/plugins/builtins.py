@@ -27,7 +27,12 @@ SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
 
 
 def _baseline(
-    name: str, config: str, description: str, module: str = "sb3", stacks: tuple[str, ...] = ("own", "zoo")
+    name: str,
+    config: str,
+    description: str,
+    module: str = "sb3",
+    stacks: tuple[str, ...] = ("own", "zoo"),
+    spaces: tuple[str, ...] = SPACES,
 ) -> AgentEntry:
     return AgentEntry(
         name,
@@ -36,7 +41,7 @@ def _baseline(
         config=f"a3c_zoo.baselines.baseline_configs:{config}",
         kind="baseline",
         sections=("run", "env", "agent"),
-        spaces=SPACES,
+        spaces=spaces,
         stacks=stacks,
         one_process=True,
         description=description,
@@ -69,6 +74,8 @@ def zoo_agents() -> list[AgentEntry]:
         _baseline("random", "RandomConfig", "uniformly random actions; learns nothing", "random", stacks=("zoo",)),
         _baseline("sb3-a2c", "SB3A2CConfig", "stable-baselines3's A2C"),
         _baseline("sb3-ppo", "SB3PPOConfig", "stable-baselines3's PPO"),
+        _baseline("sb3-dqn", "SB3DQNConfig", "stable-baselines3's DQN", spaces=("Discrete",)),
+        _baseline("recurrent-ppo", "RecurrentPPOConfig", "sb3-contrib's PPO with an LSTM", "recurrent_ppo"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The first-party hyperparameter sets, as files `<env>/<set>.yml` in this package.
+"""The first-party hyperparameter sets, as files `<env>/<set>.yml` and `<family>/<rest>/<set>.yml` in this package.
 
 A set with the name of an agent is the agent's default set for the environment.
 """

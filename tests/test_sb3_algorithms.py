@@ -1,0 +1,192 @@
+"""DQN, RecurrentPPO, VecNormalize and torch's threads: real trainings, held against the libraries alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sb3_contrib import RecurrentPPO
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.running_mean_std import RunningMeanStd
+from stable_baselines3.common.vec_env import VecNormalize
+
+import a3c_zoo
+from a3c_zoo.baselines import sb3, torch_threads
+from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3A2CConfig, SB3DQNConfig, SB3PPOConfig
+from a3c_zoo.baselines.sb3_model import build_model, make_stack
+from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.plugins.entries import load_part
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.api import evaluate
+from tests.toys_baselines import Watcher, agent_state, one_thread, train
+
+OBSERVATIONS = np.random.default_rng(0).normal(0, 0.05, (40, 4)).astype(np.float32)
+PPO_KEYS: dict[str, Any] = {"n_steps": 32, "batch_size": 64, "n_epochs": 2}
+LSTM_KEYS: dict[str, Any] = {"n_steps": 16, "batch_size": 64, "n_epochs": 1}
+
+
+@pytest.fixture(autouse=True)
+def with_one_thread() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+def normalized(num_envs: int, seed: int, gamma: float = 0.98) -> VecNormalize:
+    """The environments of RL Zoo's `normalize: true`."""
+    return VecNormalize(make_vec_env("CartPole-v1", num_envs, seed=seed), gamma=gamma)
+
+
+def assert_same_policy(run: Path, model: BaseAlgorithm) -> None:
+    mine, theirs = agent_state(run)["policy"], model.policy.state_dict()
+    assert mine.keys() == theirs.keys()
+    assert [name for name, tensor in mine.items() if not torch.equal(tensor, theirs[name])] == []
+
+
+def test_dqn_is_sb3s_to_the_bit_with_its_exploration(tmp_path: Path) -> None:
+    rates: list[float] = []
+    observer = Watcher(lambda progress: rates.append(progress.metrics.get("exploration_rate", 1.0)))
+    run = train(tmp_path, "sb3-dqn", 2048, seed=3, overrides={"net_arch": [16]}, observer=observer)
+    model = DQN("MlpPolicy", make_vec_env("CartPole-v1", 1, seed=3), learning_rate=2.3e-3, batch_size=64,
+                buffer_size=100_000, learning_starts=1000, target_update_interval=10, train_freq=256,
+                gradient_steps=128, exploration_fraction=0.16, exploration_final_eps=0.04,
+                policy_kwargs={"net_arch": [16]}, seed=3, device="cpu")  # fmt: skip
+    model.learn(2048)
+    assert_same_policy(run, model)
+    assert agent_state(run)["updates"] == 5 * 128
+    assert rates[-1] == 0.04
+    actions, _ = a3c_zoo.load_agent(run).predict(OBSERVATIONS)
+    assert actions.tolist() == model.predict(OBSERVATIONS, deterministic=True)[0].tolist()  # it acts without noise
+
+
+def test_a_resumed_dqn_fills_its_buffer_again(tmp_path: Path) -> None:
+    keys = {"learning_starts": 40, "train_freq": 8, "gradient_steps": -1, "net_arch": [8]}
+    run = train(tmp_path, "sb3-dqn", 80, overrides=keys)
+    assert agent_state(run)["updates"] == 80 - 40
+    a3c_zoo.train(resume=run, steps=160)
+    state = agent_state(run)
+    assert state["updates"] == 2 * 40
+    assert state["n_calls"] == 160
+
+
+@pytest.mark.parametrize("stack", ["own", "zoo"])
+def test_normalize_is_vec_normalize_to_the_bit(stack: str, tmp_path: Path) -> None:
+    keys = PPO_KEYS | {"agent.normalize": True, "env.stack": stack, "env.num_envs": 4}
+    run = train(tmp_path, "sb3-ppo", 512, seed=6, overrides=keys | {"learning_rate_schedule": "constant"})
+    env = normalized(4, 6)
+    model = PPO("MlpPolicy", env, gae_lambda=0.8, gamma=0.98, learning_rate=0.001,
+                clip_range=lambda remaining: 0.2 * remaining, seed=6, device="cpu", **PPO_KEYS)  # fmt: skip
+    model.learn(512)
+    assert_same_policy(run, model)
+    agent = a3c_zoo.load_agent(run)
+    expected = model.predict(env.normalize_obs(OBSERVATIONS), deterministic=True)[0].tolist()
+    assert agent.predict(OBSERVATIONS, deterministic=True)[0].tolist() == expected
+    assert agent.predict(OBSERVATIONS[0], deterministic=True)[0] == expected[0]
+    saved = agent_state(run)["normalize"]
+    assert isinstance(env.obs_rms, RunningMeanStd)
+    assert saved["observation"]["mean"].tolist() == env.obs_rms.mean.tolist()
+    assert saved["return"]["count"] == env.ret_rms.count
+    played = evaluate(run, episodes=3, seed=1)
+    assert played.mean_return == evaluate(run, episodes=3, seed=1).mean_return == round(played.mean_return * 3) / 3
+    a3c_zoo.train(resume=run, steps=768)
+    assert agent_state(run)["normalize"]["observation"]["count"] == pytest.approx(1e-4 + 768 + 4 + 4)  # two resets
+
+
+def test_statistics_of_another_shape_are_refused(tmp_path: Path) -> None:
+    run = train(tmp_path, "sb3-a2c", 40)
+    text = (run / "config.yml").read_text()
+    (run / "config.yml").write_text(text.replace("normalize: false", "normalize: true"))
+    with pytest.raises(RunDirectoryError, match=r"the checkpoint does not fit the run's config.yml: .*return"):
+        a3c_zoo.load_agent(run)
+
+
+def test_recurrent_ppo_is_sb3_contribs_to_the_bit(tmp_path: Path) -> None:
+    keys = LSTM_KEYS | {"lstm_hidden_size": 8, "learning_rate_schedule": "constant", "clip_range_schedule": "constant"}
+    run = train(tmp_path, "recurrent-ppo", 256, seed=4, overrides=keys)
+    network = {"net_arch": {"pi": [64], "vf": [64]}, "activation_fn": torch.nn.ReLU, "ortho_init": False}
+    env = normalized(8, 4)
+    model = RecurrentPPO("MlpLstmPolicy", env, gae_lambda=0.8, gamma=0.98, learning_rate=0.001, seed=4, device="cpu",
+                         policy_kwargs=network | {"lstm_hidden_size": 8}, **LSTM_KEYS)  # fmt: skip
+    model.learn(256)
+    assert_same_policy(run, model)
+    agent, state, theirs = a3c_zoo.load_agent(run), None, None
+    for observations in OBSERVATIONS.reshape(10, 4, 4):
+        starts = np.zeros(4, np.bool_)
+        action, state = agent.predict(observations, state, starts, deterministic=True)
+        wanted, theirs = model.predict(env.normalize_obs(observations), theirs, starts, deterministic=True)
+        assert action.tolist() == wanted.tolist()
+    assert state is not None
+    assert theirs is not None
+    assert [part.tolist() for part in state] == [part.tolist() for part in theirs]
+    assert evaluate(run, episodes=3, seed=1).episodes == 3
+    assert a3c_zoo.train(resume=run, steps=384).steps == 384
+
+
+def test_without_sb3_contrib_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sb3_contrib", None)
+    monkeypatch.delitem(sys.modules, "a3c_zoo.baselines.recurrent_ppo", raising=False)
+    with pytest.raises(ZooError, match=r"^sb3-contrib cannot be imported .*: pip install 'a3c-zoo\[sb3-contrib\]'$"):
+        load_part("agent 'recurrent-ppo'", get_registry().agent("recurrent-ppo").run)
+
+
+# Threads
+
+
+def test_updates_of_a_rollout() -> None:
+    assert SB3A2CConfig().updates(8) == (1, 40)
+    assert SB3PPOConfig(n_steps=32, batch_size=100, n_epochs=20).updates(8) == (60, 100)
+    assert SB3PPOConfig(n_steps=2, n_epochs=3).updates(8) == (3, 16)
+    assert SB3DQNConfig().updates(1) == (1, 32)
+    assert SB3DQNConfig(gradient_steps=-1).updates(2) == (8, 32)
+    assert RecurrentPPOConfig().updates(1) == (10, 128)
+
+
+@pytest.mark.parametrize("agent", ["sb3-a2c", "sb3-dqn", "recurrent-ppo"])
+def test_measuring_changes_nothing(agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_threads, "MEASURE_S", 0.0)
+    registry = get_registry()
+    entry = registry.env("cartpole")
+    config = resolve_config(registry, entry, registry.agent(agent))
+    model = build_model(entry, config, make_stack(entry, config, 2, 0), 0)
+    before = {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
+    random = torch.get_rng_state()
+    assert isinstance(config.agent, SB3A2CConfig | SB3DQNConfig | RecurrentPPOConfig)
+    assert torch_threads.seconds_of_a_rollout(model, config.agent) == {}  # there is one thread, and no choice
+    with torch_threads.torch_threads(2):
+        seconds = torch_threads.seconds_of_a_rollout(model, config.agent)
+        assert torch.get_num_threads() == 2
+    assert seconds.keys() == {1, 2}
+    assert min(seconds.values()) > 0
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.policy.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.policy.parameters())
+
+
+def test_the_faster_number_of_threads_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[int] = []
+
+    def trained(name: str, seconds: dict[int, float], threads: int | None = None) -> list[dict[str, Any]]:
+        monkeypatch.setattr(sb3, "seconds_of_a_rollout", lambda model, agent: seconds)
+        observer = Watcher(lambda progress: used.append(torch.get_num_threads()))
+        run = train(tmp_path, "sb3-a2c", 80, name=name, overrides={"agent.torch_threads": threads}, observer=observer)
+        file = run / "events.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    (event,) = trained("all", {1: 0.5, 3: 0.25})
+    assert (event["kind"], event["threads"], event["seconds"]) == ("torch_threads", 3, {"1": 0.5, "3": 0.25})
+    assert event["text"] == "torch computes with 3 threads; a rollout and its updates take 0.5 s with 1, 0.25 s with 3"
+    assert used[-1] == 3
+    (event,) = trained("one", {1: 0.5, 3: 0.5})
+    assert (event["threads"], used[-1]) == (1, 1)
+    assert trained("given", {1: 0.5, 3: 0.25}, 2) == []
+    assert used[-1] == 2
+    assert trained("single", {}) == []
+    assert used[-1] == torch.get_num_threads() == 1
