@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train demo test test-slow plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
+.PHONY: help train demo test test-slow test-ray plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -27,6 +27,9 @@ test: lint ## lint, types, layers and the fast tests
 
 test-slow: .venv/.installed-dev ## the slow tests
 	@$(BIN)/python -m pytest -q -m slow
+
+test-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray on clusters of several Ray nodes, in an environment of its own: 6 minutes
+	@.venv-ray/bin/python -m pytest -q plugins/a3c-zoo-ray/tests
 
 plugin-requirements: .venv/.installed-dev ## install wandb (90 MB), without which the tests of plugins/a3c-zoo-wandb are skipped
 	$(PIP) install --constraint constraints.txt 'wandb>=0.31,<1'
@@ -81,7 +84,7 @@ dist: .venv/.installed-dev ## build the wheel and the sdist into dist/, and chec
 	$(BIN)/twine check --strict dist/*
 
 clean: ## remove .venv, caches and builds; runs/ stays
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .venv-ray build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A virtual environment has a command with its version. If .venv has another version, it is made again.
@@ -90,6 +93,11 @@ $(BIN)/python$(VERSION):
 
 .venv/.installed: pyproject.toml constraints.txt $(BIN)/python$(VERSION)
 	$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+.venv-ray/.installed: pyproject.toml constraints.txt plugins/a3c-zoo-ray/pyproject.toml
+	$(PYTHON) -m venv --clear .venv-ray
+	.venv-ray/bin/python -m pip --disable-pip-version-check install --constraint constraints.txt --editable '.[ray]' pytest pytest-timeout
 	@touch $@
 
 .venv/.installed-trained: .venv/.installed $(shell find plugins/a3c-zoo-trained -type f -not -path '*/build/*')

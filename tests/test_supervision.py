@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import psutil
 import pytest
@@ -22,7 +22,7 @@ from a3c_zoo.learning.counters import EPISODES, REPLACED, STEPS
 from a3c_zoo.processes.child import ChildProcess
 from a3c_zoo.processes.faults import Allowance, Fault, Replacements
 from a3c_zoo.processes.start import process_context
-from a3c_zoo.records import Progress, Report, RunContext
+from a3c_zoo.records import Progress, Report
 from tests.test_pool import STEPS as ROLLOUT
 from tests.test_pool import processes, run_until_error, running
 from tests.toys_runs import Listener, Running, checkpoint, episodes, scalars, signal_self, toy_installed
@@ -231,7 +231,7 @@ def test_a_lock_that_died_with_its_holder_ends_the_session(monkeypatch: pytest.M
     """The parent cannot take it; a lock that a living worker holds for a moment, it can."""
     monkeypatch.setattr("a3c_zoo.processes.faults.LOCK_LIMIT_S", 0.2)
     lock, context = process_context().Lock(), Context()
-    replacements = Replacements(cast("RunContext", context), lock)
+    replacements = Replacements(context.event, 3, lock)
     fault = Fault(1, "worker 1", WorkerError("worker 1 died"), "died")
     replacements.judge(fault)
     assert context.told == ["worker 1 died; a new one takes its place (1 of 3 in an hour)"]

@@ -22,23 +22,35 @@ if TYPE_CHECKING:
     from a3c_zoo.agents.learner import Learner as Learner
     from a3c_zoo.agents.learner import make_ring as make_ring
     from a3c_zoo.agents.training import agent_config as agent_config
+    from a3c_zoo.agents.training import check_room as check_room
     from a3c_zoo.agents.training import load as load
     from a3c_zoo.agents.training import train as train
     from a3c_zoo.agents.worker import Applier as Applier
     from a3c_zoo.agents.worker import RolloutWorker as RolloutWorker
     from a3c_zoo.agents.worker import make_env as make_env
+    from a3c_zoo.processes.crew import Crew as Crew
+    from a3c_zoo.processes.crew import WorkerFactory as WorkerFactory
+    from a3c_zoo.processes.faults import Replacements as Replacements
+    from a3c_zoo.processes.pool import WorkerPool as WorkerPool
+    from a3c_zoo.processes.serial import SerialCrew as SerialCrew
 
-#: Public name → its module in this package, for those that import torch.
+#: Public name → its module, as seen from this package, for those that import torch.
 _PUBLIC = {
     "A3CWorker": "a3c",
     "Applier": "worker",
+    "Crew": ".processes.crew",
     "HandoverWorker": "learner",
     "Learner": "learner",
     "OnTick": "context",
+    "Replacements": ".processes.faults",
     "RolloutWorker": "worker",
+    "SerialCrew": ".processes.serial",
     "State": "context",
     "WorkerContext": "context",
+    "WorkerFactory": ".processes.crew",
+    "WorkerPool": ".processes.pool",
     "agent_config": "training",
+    "check_room": "training",
     "load": "training",
     "make_env": "worker",
     "make_ring": "learner",
@@ -56,4 +68,4 @@ def __getattr__(name: str) -> Any:
     """Imports the module of a public name at the first access."""
     if name not in _PUBLIC:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+    return getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)

@@ -19,7 +19,7 @@ from multiprocessing.synchronize import Lock
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
-from a3c_zoo.agents.training import agent_config, train
+from a3c_zoo.agents.training import CrewFactory, agent_config, train
 from a3c_zoo.agents.worker import Applier, RolloutWorker
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
@@ -104,11 +104,11 @@ def update_columns(config: LossConfig, num_envs: int) -> list[slice]:
     return [slice(start, start + width) for start in range(0, num_envs, width)]
 
 
-def run_a3c(context: RunContext, loss: Loss = actor_critic_loss) -> None:
+def run_a3c(context: RunContext, loss: Loss = actor_critic_loss, crew: CrewFactory | None = None) -> None:
     """Trains until the run says stop; `AgentEntry.run` of `a3c`, `nstep` and `monte-carlo`.
 
     Args:
-        loss: computes the terms of the loss.
+        loss: computes the terms of the loss. crew: see `train`.
     """
     config = agent_config(context, LossConfig)
     assert context.config.network is not None
@@ -124,4 +124,4 @@ def run_a3c(context: RunContext, loss: Loss = actor_critic_loss) -> None:
         is_needed = isinstance(config, A3CConfig) and config.locking == "apply" and not context.serial
         return process_context(context.config.run.start_method).Lock() if is_needed else None
 
-    train(context, A3CWorker, None, exchange, loss)
+    train(context, A3CWorker, None, exchange, loss, crew)

@@ -14,7 +14,7 @@ from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError, PluginError, type_and_message
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.memory import check_memory
-from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, probe_spaces, saved_model
+from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, probe_spaces, saved_model
 from a3c_zoo.learning.objective import Loss, actor_critic_loss
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, Worker, WorkerFactory, supervise
@@ -26,6 +26,9 @@ from a3c_zoo.records import Report, RunContext, Snapshot
 from a3c_zoo.saved_state import from_plain, to_plain
 
 AnyLossConfig = TypeVar("AnyLossConfig", bound=LossConfig)
+#: Makes a crew: `(run, factory, worker_context, states)`; the states are those of a checkpoint, or None or empty. The
+#: crew keeps the tensors of the worker context up to date: snapshots are made of them.
+CrewFactory = Callable[[RunContext, WorkerFactory, WorkerContext, list[State] | None], Crew]
 
 
 def agent_config(context: RunContext, kind: type[AnyLossConfig]) -> AnyLossConfig:
@@ -51,6 +54,7 @@ def train(
     learner: WorkerFactory | None = None,
     exchange: Callable[[Model], Any] | None = None,
     loss: Loss = actor_critic_loss,
+    crew: CrewFactory | None = None,
 ) -> None:
     """Trains with worker processes until the run says stop.
 
@@ -59,12 +63,15 @@ def train(
         learner: builds the learner, one more process, which applies what the workers hand over; None for none.
         exchange: makes what the agent's processes share beside the parameters (`WorkerContext.exchange`).
         loss: computes the terms of the loss.
+        crew: makes the crew, where the workers are not processes of this machine; it must check itself that they fit
+            into memory. None for the crew of every other agent.
 
     Raises:
         ConfigError: agent, network and environment do not fit together, or not into memory.
         PluginError: configuration model, workers or loss are not what an agent with workers needs.
     """
-    config, agent = context.config, agent_config(context, LossConfig)
+    config = context.config
+    agent_config(context, LossConfig)
     assert config.network is not None
     assert context.network is not None
     check_portable(worker, learner, loss)
@@ -72,20 +79,33 @@ def train(
     check_live(config)
     probe = probe_spaces if context.serial else probe_in_child
     spaces = probe(context.entry, context.network, config, context.supported_spaces)
-    check_memory(
-        spaces.observations,
-        workers=config.run.workers,
-        num_envs=config.env.num_envs,
-        stored_steps=agent.stored_steps,
-        update_samples=agent.samples_per_update(config.env.num_envs) if config.run.device == "cpu" else 0,
-        number_bytes=2 if config.network.computes_in == "bfloat16" else 4,
-    )
+    if crew is None:
+        check_room(config, spaces, config.run.workers)
     saved = agent_state(context, spaces, learner is not None)  # before there is a network of the wrong size
     model = Model.create(spaces, context.network, config)
     shared = worker_context(context, model, exchange(model) if exchange else None, learner is not None, saved, loss)
     factory = worker if learner is None else partial(build, (worker, learner))
-    crew = _crew(context, factory, shared, learner is not None, saved.workers if saved else None)
-    supervise(crew, context, _snapshot(model, shared, crew))
+    states = saved.workers if saved else None
+    if crew is None:
+        made = _crew(context, factory, shared, learner is not None, states)
+    else:
+        made = crew(context, factory, shared, states)
+    supervise(made, context, _snapshot(model, shared, made))
+
+
+def check_room(config: Config, spaces: Spaces, workers: int) -> None:
+    """Raises ConfigError if so many workers of a run do not fit into this machine's memory."""
+    agent, num_envs = config.agent, config.env.num_envs
+    assert isinstance(agent, LossConfig)
+    assert config.network is not None
+    check_memory(
+        spaces.observations,
+        workers=workers,
+        num_envs=num_envs,
+        stored_steps=agent.stored_steps,
+        update_samples=agent.samples_per_update(num_envs) if config.run.device == "cpu" else 0,
+        number_bytes=2 if config.network.computes_in == "bfloat16" else 4,
+    )
 
 
 def build(
@@ -150,7 +170,9 @@ def _crew(
         run.next_pause,
         has_learner,
         NEVER if run.episodes is None else run.episodes + lost,
-        Replacements(context, shared.exchange if isinstance(shared.exchange, Lock) else None).judge,
+        Replacements(
+            context.event, run.worker_restarts, shared.exchange if isinstance(shared.exchange, Lock) else None
+        ).judge,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from a3c_zoo.learning.actions import ActionDistribution as ActionDistribution
+    from a3c_zoo.learning.counters import Counters as Counters
     from a3c_zoo.learning.network_configs import CoreConfig as CoreConfig
     from a3c_zoo.learning.network_configs import ImageConfig as ImageConfig
     from a3c_zoo.learning.network_configs import MLPConfig as MLPConfig
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from a3c_zoo.learning.objective import advantages_and_returns as advantages_and_returns
     from a3c_zoo.learning.objective import descend as descend
     from a3c_zoo.learning.objective import differentiate as differentiate
+    from a3c_zoo.learning.observation_statistics import ObservationStatistics as ObservationStatistics
     from a3c_zoo.learning.optimizers import Optimizer as Optimizer
     from a3c_zoo.learning.recurrent import with_core as with_core
     from a3c_zoo.learning.rollout import Rollout as Rollout
@@ -38,6 +40,7 @@ _PUBLIC = {
     "ActionDistribution": "actions",
     "ActorCritic": "networks",
     "CoreConfig": "network_configs",
+    "Counters": "counters",
     "ImageConfig": "network_configs",
     "Loss": "objective",
     "LossInputs": "objective",
@@ -45,6 +48,7 @@ _PUBLIC = {
     "MLPConfig": "network_configs",
     "Objective": "objective",
     "ObservationSpec": "spaces",
+    "ObservationStatistics": "observation_statistics",
     "Optimizer": "optimizers",
     "Rollout": "rollout",
     "Samples": "samples",

@@ -34,6 +34,12 @@ class Counters:
         row: NDArray[np.int64] = self._rows[worker]
         return row
 
+    def lose(self, worker: int, episodes: int) -> None:
+        """A worker is lost: only the `episodes` of its rank that were reported count; its successor has other seeds."""
+        row = self.row(worker)
+        row[EPISODES] = episodes
+        row[REPLACED] += 1
+
     @property
     def steps(self) -> int:
         """Agent steps of all workers."""

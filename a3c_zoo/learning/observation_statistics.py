@@ -46,9 +46,17 @@ class ObservationStatistics:
         row, wide = self._rows[worker], batch.astype(np.float64)
         mean = wide.mean(axis=0)
         theirs = np.concatenate(([len(wide)], mean, np.square(wide - mean).sum(axis=0)))
+        self._write(row, merged(self._half(row, int(row[0])), theirs))
+
+    def take_over(self, worker: int, copied: NDArray[np.float64]) -> None:
+        """Replaces a worker's row by one of `copy`, `[1 + 2·(1 + 2F)]`; for a worker of another machine."""
+        self._write(self._rows[worker], self._half(copied, 0))
+
+    def _write(self, row: Doubles, half: Doubles) -> None:
+        """Makes `half` the newest one of a row; only the row's one writer calls it."""
         written = int(row[0]) + 1
         memory_barrier()  # readers may still read this half, until they see the number of the other one
-        self._half(row, written)[:] = merged(self._half(row, written - 1), theirs)
+        self._half(row, written)[:] = half
         memory_barrier()
         row[0] = written
 

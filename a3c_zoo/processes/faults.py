@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.synchronize import Lock
 
 from a3c_zoo.errors import ConfigError, CrewLostError, DivergedError, PluginError, UnsupportedSpaceError, WorkerError
-from a3c_zoo.records import RunContext
 
 #: Errors that come again: a new worker would fail as the old one did.
 LASTING = (ConfigError, DivergedError, PluginError, UnsupportedSpaceError)
@@ -68,12 +68,14 @@ class Replacements:
     """Judges the faults of a run's workers.
 
     Args:
+        event: hears of each worker that is replaced, as `RunContext.event` does.
+        most: how many workers may be replaced within an hour (`run.worker_restarts`).
         lock: what all workers share, None without one. A worker may die with it.
     """
 
-    def __init__(self, context: RunContext, lock: Lock | None = None) -> None:
-        self._context, self._lock = context, lock
-        self._allowance = Allowance(context.config.run.worker_restarts)
+    def __init__(self, event: Callable[..., None], most: int, lock: Lock | None = None) -> None:
+        self._event, self._lock = event, lock
+        self._allowance = Allowance(most)
 
     def judge(self, fault: Fault) -> None:
         """Returns if a new worker takes the place of the one that failed; the run's log has the fault.
@@ -98,7 +100,7 @@ class Replacements:
                 fault.error.add_note(f"(worker {allowance.most + 1} to fail within an hour: run.worker_restarts)")
             raise fault.error
         text = f"{fault.who} {fault.what}; a new one takes its place ({allowance.used} of {allowance.most} in an hour)"
-        self._context.event("worker_replaced", text, worker=fault.rank, fault=fault.what, trace=fault.trace)
+        self._event("worker_replaced", text, worker=fault.rank, fault=fault.what, trace=fault.trace)
 
 
 def raise_fault(fault: Fault) -> None:

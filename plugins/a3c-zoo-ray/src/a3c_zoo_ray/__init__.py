@@ -1,0 +1,1 @@
+"""A3C over the machines of a Ray cluster."""

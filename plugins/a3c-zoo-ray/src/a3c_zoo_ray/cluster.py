@@ -1,0 +1,123 @@
+"""Joins a Ray cluster, or starts a Ray of this machine and ends it afterwards."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ray
+from a3c_zoo.errors import ConfigError, WorkerError, type_and_message
+
+#: The variable that names a cluster: "HOST:PORT", or "auto" for the one that this machine belongs to. No file of a run
+#: can name one: Ray unpickles what a cluster sends.
+ADDRESS = "RAY_ADDRESS"
+#: Memory of the object store of a Ray of this machine, in bytes. Parameters pass through it.
+STORE_BYTES = 200_000_000
+#: The longest folder in which Ray's sockets have room: their names have 107 bytes at most.
+LONGEST_FOLDER = 40
+LOOPBACK = "127.0.0.1"
+
+
+@contextmanager
+def joined_cluster(num_cpus: int, address: str | None = None) -> Iterator[None]:
+    """Within the context, Ray can be used: the cluster that this process has joined already, or that of `address`.
+
+    Without an address, by default `RAY_ADDRESS`, a Ray of this machine starts. It listens on loopback only, has no
+    dashboard, sends no usage statistics, and ends with the context.
+
+    Args:
+        num_cpus: of a Ray of this machine.
+
+    Raises:
+        ConfigError: no cluster answers at the address.
+        WorkerError: Ray cannot be started.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    address = address or os.environ.get(ADDRESS) or "local"
+    is_local = address == "local"
+    folder = _short_folder() if is_local else None
+    try:
+        with _handlers_kept(), _environment():
+            try:
+                ray.init(
+                    address,
+                    include_dashboard=False if is_local else None,
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                    **({} if folder is None else _local_options(folder, num_cpus)),
+                )
+            except (ConnectionError, TimeoutError, ValueError) as error:
+                if is_local:
+                    raise WorkerError(f"Ray cannot be started: {type_and_message(error)}") from error
+                cure = f"is Ray running there (ray status)? Without {ADDRESS}, a Ray of this machine starts"
+                raise ConfigError(f"{ADDRESS}: no cluster answers at {address!r}; {cure}") from error
+        _keep_quiet()
+        yield
+    finally:
+        with _handlers_kept():
+            ray.shutdown()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _local_options(folder: str, num_cpus: int) -> dict[str, object]:
+    return {
+        "num_cpus": num_cpus,
+        "object_store_memory": STORE_BYTES,
+        "_node_ip_address": LOOPBACK,
+        "_temp_dir": folder,
+    }
+
+
+def _short_folder() -> str:
+    """A new folder for Ray's sockets and logs."""
+    parent = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="a3c-ray-", dir=parent if len(parent) <= LONGEST_FOLDER else "/tmp")
+
+
+def _keep_quiet() -> None:
+    """Ray prints the last log lines of a machine that dies, although `log_to_driver` is false."""
+    worker = importlib.import_module("ray._private.worker")
+    vars(worker)["print_to_stdstream"] = lambda *arguments, **keywords: None
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """What the processes of Ray begin with: this process's `sys.path`, and no usage statistics."""
+    ours = {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise a warning
+    }
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Ray sets a handler of SIGTERM of its own, which would end a run without its checkpoint."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

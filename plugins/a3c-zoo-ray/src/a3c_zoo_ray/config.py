@@ -1,0 +1,26 @@
+"""The keys of `a3c-ray`. No torch and no Ray here: help and listings read them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from a3c_zoo.agents import A3CConfig
+from pydantic import Field
+
+
+class A3CRayConfig(A3CConfig):
+    """The keys of `a3c`, and those of the exchange between nodes."""
+
+    nodes: int = Field(1, ge=1, le=1024, description="number of nodes, among which run.workers are shared out")
+    exchange_updates: int = Field(
+        10, ge=1, le=1_000_000, description="updates of a node between two exchanges with the parameter servers"
+    )
+    compression: Literal["none", "bfloat16"] = Field(
+        "none", description="how a node sends its change; bfloat16: what rounding leaves out goes along the next time"
+    )
+    shards: int = Field(1, ge=1, le=256, description="number of parameter servers, each with a slice of the parameters")
+    max_staleness: int | None = Field(
+        None,
+        ge=0,
+        description="a node's change that does not know of more updates of others is dropped; null: none is",
+    )

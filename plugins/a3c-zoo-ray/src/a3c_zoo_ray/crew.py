@@ -1,0 +1,316 @@
+"""The crew over nodes: each node and each parameter server is a Ray actor. They end with this process, the driver."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import ray
+from a3c_zoo.agents import State, WorkerContext, WorkerFactory
+from a3c_zoo.errors import ConfigError, CrewLostError, WorkerError, ZooError, type_and_message
+from a3c_zoo.records import Report, RunContext
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from a3c_zoo_ray.exchange import Answer, Message, Shard
+from a3c_zoo_ray.node import Node, NodePlan, NodeReport
+from a3c_zoo_ray.nodes import Mirror, shards_of
+
+#: How long the driver waits for nodes at a time, in seconds.
+POLL_S = 0.2
+#: How long an exchange may take, in seconds.
+EXCHANGE_LIMIT_S = 60.0
+#: How long nodes have for a short call, or to end, in seconds.
+CALL_LIMIT_S = 30.0
+#: How long a node may wait for its CPUs at the start, in seconds.
+PLACE_LIMIT_S = 120.0
+#: How often the driver copies the servers' parameters, in seconds: an evaluator beside training plays with them.
+MIRROR_EVERY_S = 5.0
+HOUR_S = 3600.0
+
+
+def ask(shards: Sequence[Any], messages: Sequence[Message]) -> list[Answer]:
+    """Sends each shard its message; returns the answers.
+
+    Raises:
+        ConnectionError: a parameter server has ended, or does not answer.
+    """
+    refs = [shard.exchange.remote(message) for shard, message in zip(shards, messages, strict=True)]
+    try:
+        answers: list[Answer] = ray.get(refs, timeout=EXCHANGE_LIMIT_S)
+    except RayError as error:
+        raise ConnectionError(type(error).__name__) from error
+    return answers
+
+
+class NodeActor:
+    """A node, as an actor. Only `cut` may be called beside another call."""
+
+    def __init__(self, plan: NodePlan, shards: Sequence[Any], folder: str) -> None:
+        # Workers would import this process's main module, which is Ray's.
+        vars(sys.modules["__main__"]).pop("__file__", None)
+        if os.path.isdir(folder):
+            os.chdir(folder)
+        self._plan, self._shards = plan, shards
+        self._node: Node
+
+    def start(self) -> float:
+        self._node = Node(self._plan, partial(ask, self._shards))
+        return self._node.start()
+
+    def resume(self, left: int) -> None:
+        self._node.resume(left)
+
+    def poll(self) -> NodeReport:
+        return self._node.poll()
+
+    def park(self) -> NodeReport:
+        return self._node.park()
+
+    def cut(self) -> None:
+        self._node.cut()
+
+    def stop(self) -> NodeReport:
+        return self._node.stop()
+
+
+class _Member:
+    """The driver's side of one node.
+
+    Attributes:
+        plan: the node's. actor: the node.
+        call: the outstanding call, None without one. method: its name. began_s: when it began.
+        is_ready: whether its workers are ready. offset_s: what to add to its times.
+        parked: what it has told of the present standstill.
+    """
+
+    def __init__(self, plan: NodePlan, actor: Any) -> None:
+        self.plan, self.actor = plan, actor
+        self.call, self.method, self.began_s = None, "", 0.0
+        self.is_ready, self.offset_s = False, 0.0
+        self.parked: NodeReport | None = None
+
+    call: Any
+
+    def ask(self, method: str, *args: Any) -> None:
+        """Begins a call."""
+        self.call, self.method = getattr(self.actor, method).remote(*args), method
+        self.began_s = time.monotonic()
+
+    def answer(self) -> Any:
+        """The answer to the outstanding call, which is there.
+
+        Raises:
+            _LostError: the node has ended.
+            ZooError: what the node raised.
+        """
+        call, self.call = self.call, None
+        try:
+            return ray.get(call, timeout=CALL_LIMIT_S)
+        except RayTaskError as error:
+            if isinstance(error.cause, ZooError):
+                raise error.cause from None
+            raise WorkerError(f"node {self.plan.index} failed: {type_and_message(error.cause)}\n\n{error}") from None
+        except RayError as error:
+            raise _LostError(f"was lost ({type(error).__name__})") from error
+
+
+class _LostError(Exception):
+    """Within this module: a node has ended."""
+
+
+class RayNodes:
+    """Nodes side by side on a cluster. Arguments: see `Mirror`."""
+
+    def __init__(
+        self, context: RunContext, factory: WorkerFactory, shared: WorkerContext, states: list[State] | None
+    ) -> None:
+        self._mirror, self._context = Mirror(context, factory, shared, states), context
+        self._timeout_s = context.config.run.worker_timeout_s
+        self._shards: list[Any] = []
+        self._members: list[_Member] = []
+        self._reports: list[Report] = []
+        self._losses: deque[float] = deque()
+        self._is_working, self._last_ready_s = False, time.monotonic()
+        self._values: list[Any] = []  # outstanding calls: the servers' parameters
+        self._values_s = time.monotonic()
+
+    def start(self) -> None:
+        check_cpus([len(plan.ranks) for plan in self._mirror.plans])
+        self._shards = shards_of(self._mirror, _server(self._mirror.agent.shards).remote)
+        for plan in self._mirror.plans:
+            self._members.append(self._begin(plan))
+        deadline_s = time.monotonic() + PLACE_LIMIT_S + self._timeout_s
+        while not all(member.is_ready for member in self._members):
+            self._look(self._members)
+            if time.monotonic() > deadline_s:
+                ready = sum(member.is_ready for member in self._members)
+                raise ConfigError(f"only {ready} of {len(self._members)} nodes have begun: are their CPUs in use?")
+
+    def _begin(self, plan: NodePlan) -> _Member:
+        kind = ray.remote(num_cpus=len(plan.ranks), max_restarts=0, max_concurrency=2)(NodeActor)
+        member = _Member(plan, kind.options(scheduling_strategy="SPREAD").remote(plan, self._shards, os.getcwd()))
+        member.ask("start")
+        return member
+
+    def resume(self) -> None:
+        if self._is_working:
+            return
+        self._is_working = True
+        for member in self._ready():
+            self._resume(member)
+
+    def _resume(self, member: _Member) -> None:
+        """Lets a node work. With several, each may make all the steps that are left: the driver ends them in time."""
+        member.parked = None
+        member.ask("resume", self._mirror.left)
+
+    def _ready(self) -> list[_Member]:
+        return [member for member in self._members if member.is_ready]
+
+    def poll(self) -> list[Report]:
+        for member in self._ready():
+            if member.call is None:
+                member.ask("poll")
+        self._look(self._members)
+        self._follow()
+        now = time.monotonic()
+        self._last_ready_s = now if self._ready() else self._last_ready_s
+        if now - self._last_ready_s > self._timeout_s:
+            raise WorkerError(f"no node has been left for {self._timeout_s:g} s (limit: run.worker_timeout_s)")
+        return self._new_reports()
+
+    def _new_reports(self) -> list[Report]:
+        reports, self._reports = self._reports, []
+        return reports
+
+    def _follow(self) -> None:
+        """Copies the servers' parameters now and then, without waiting for them."""
+        if self._values:
+            _, waiting = ray.wait(self._values, num_returns=len(self._values), timeout=0)
+            if not waiting:
+                self._values = self._take_values(self._values)
+        elif time.monotonic() - self._values_s > MIRROR_EVERY_S:
+            self._values, self._values_s = [shard.values.remote() for shard in self._shards], time.monotonic()
+
+    def _take_values(self, calls: Sequence[Any]) -> list[Any]:
+        with suppress(RayError):  # the nodes tell of servers that have ended
+            self._mirror.take_values(ray.get(list(calls), timeout=CALL_LIMIT_S))
+        return []
+
+    def _look(self, members: Sequence[_Member]) -> None:
+        """Waits a short time for answers of these nodes, takes them in, and replaces the nodes that are lost."""
+        calls = [member.call for member in members if member.call is not None]
+        if not calls:
+            time.sleep(POLL_S)
+            return
+        ready, _ = ray.wait(calls, num_returns=len(calls), timeout=POLL_S)
+        patience_s = self._timeout_s + CALL_LIMIT_S  # a node tells by itself of workers that hang
+        for index, member in enumerate(self._members):
+            try:
+                if member.call in ready:
+                    self._receive(member)
+                elif member.is_ready and member.call and time.monotonic() - member.began_s > patience_s:
+                    raise _LostError(f"has not answered for {patience_s:g} s")
+            except _LostError as error:
+                self._members[index] = self._replace(member, str(error))
+
+    def _receive(self, member: _Member) -> None:
+        told = member.answer()
+        if member.method == "start":
+            member.is_ready, member.offset_s = True, time.monotonic() - told
+            if self._is_working:
+                self._resume(member)
+        elif isinstance(told, NodeReport):
+            self._reports += self._mirror.take(told, member.offset_s)
+            member.parked = told if member.method == "park" else None
+            if told.lost:
+                raise CrewLostError(f"a parameter server was lost ({told.lost})")
+
+    def _replace(self, member: _Member, why: str) -> _Member:
+        """A new node takes the place of one that is lost, as soon as the cluster has room for it."""
+        with suppress(RayError):
+            ray.kill(member.actor)
+        index, most, now = member.plan.index, self._context.config.run.worker_restarts, time.monotonic()
+        while self._losses and now - self._losses[0] > HOUR_S:
+            self._losses.popleft()
+        self._losses.append(now)
+        if len(self._losses) > most:
+            raise WorkerError(f"node {index} {why} (node {most + 1} to be lost within an hour: run.worker_restarts)")
+        text = f"node {index} {why}; a new one takes its place ({len(self._losses)} of {most} in an hour)"
+        self._context.event("node_replaced", text, node=index, fault=why)
+        return self._begin(self._mirror.lose(member.plan))
+
+    def park(self, cuts: Callable[[], bool] = lambda: False) -> list[Report]:
+        self._is_working = is_cut = False
+        while waiting := [member for member in self._ready() if member.parked is None]:
+            for member in waiting:
+                if member.call is None:
+                    member.ask("park")
+            if not is_cut and cuts():
+                is_cut = True
+                for member in waiting:
+                    member.actor.cut.remote()
+            self._look(waiting)
+        values = ray.get([shard.values.remote() for shard in self._shards], timeout=CALL_LIMIT_S)
+        self._mirror.settle(values, [member.parked.moments for member in self._ready() if member.parked])
+        return self._new_reports()
+
+    def states(self) -> list[State]:
+        if not all(member.parked for member in self._members):
+            return []
+        return [state for member in self._members if member.parked for state in member.parked.states]
+
+    def stop(self) -> list[Report]:
+        """Ends the nodes and the servers. What the servers have, or a node if they are lost, becomes the run's."""
+        members, self._members = self._members, []
+        for member in members:
+            if member.method == "park" and member.call is not None:
+                member.actor.cut.remote()
+        self._finish(members)
+        for member in members:
+            if member.is_ready and member.call is None:
+                member.ask("stop")
+        self._finish(members)
+        if members:
+            self._take_values([shard.values.remote() for shard in self._shards])
+        for actor in [*(member.actor for member in members), *self._shards]:
+            with suppress(RayError):
+                ray.kill(actor)
+        self._shards = []
+        return self._new_reports()
+
+    def _finish(self, members: Sequence[_Member]) -> None:
+        """Takes in the answers to outstanding calls of nodes that begin to end. One that gives none is killed."""
+        calls = [member.call for member in members if member.is_ready and member.call is not None]
+        ready = ray.wait(calls, num_returns=len(calls), timeout=CALL_LIMIT_S)[0] if calls else []
+        for member in members:
+            if member.call in ready:
+                with suppress(_LostError, ZooError):  # the first error matters more
+                    if isinstance(told := member.answer(), NodeReport):
+                        self._reports += self._mirror.take(told, member.offset_s)
+                        if told.parameters is not None:
+                            self._mirror.take_values([told.parameters])
+
+
+def _server(shards: int) -> Any:
+    """The class of parameter servers: a single one lives beside the driver, several on machines of their own."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    kind = ray.remote(num_cpus=0, max_restarts=0)(Shard)
+    return kind.options(scheduling_strategy=here if shards == 1 else "SPREAD")
+
+
+def check_cpus(sizes: Sequence[int]) -> None:
+    """Raises ConfigError if the cluster has no room for nodes with so many workers."""
+    found = sorted(int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])
+    if sum(found) < sum(sizes) or found[-1] < max(sizes):
+        raise ConfigError(
+            f"the cluster has {sum(found)} CPUs, {found[-1]} on its largest machine; {len(sizes)} nodes with "
+            f"{max(sizes)} workers each need {sum(sizes)}: lower --workers, or change agent.nodes"
+        )

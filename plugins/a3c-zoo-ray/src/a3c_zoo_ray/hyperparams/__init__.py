@@ -1,0 +1,1 @@
+"""Hyperparameter sets: those of `a3c`."""
