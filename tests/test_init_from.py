@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 import a3c_zoo
 from a3c_zoo import EnvEntry
 from a3c_zoo.cli.main import cli
-from a3c_zoo.comparison.plan import _made_with
+from a3c_zoo.comparison.known_runs import _made_with
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.checkpoints import checkpoint_steps, resumable_checkpoint
 from a3c_zoo.runs.directory import RunDirectory

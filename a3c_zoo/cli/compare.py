@@ -189,7 +189,7 @@ def _refuse_options_of_training(context: click.Context) -> None:
 def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
     from a3c_zoo.cli.panel import duration
     from a3c_zoo.comparison.evaluations import CHECKPOINTS
-    from a3c_zoo.comparison.plan import listed
+    from a3c_zoo.comparison.known_runs import listed
 
     methods = list(dict.fromkeys(run.method for run in plan.runs))
     envs = {run.env: run.budget for run in plan.runs}
@@ -206,6 +206,8 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
         lines.append(f"{count} finished run{'s are' if count > 1 else ' is'} not used again: {why}")
     if rule is not None:
         lines.append(f"blocks of {rule.block} seeds, {seeds} at most, until each of {len(rule.pairs)} pairs is decided")
+    if any(run.schedule_steps for run in plan.runs):
+        lines.append(plan.schedules)
     if plan.missing:
         about = "more than" if plan.unknown else "about"
         known = [f"training takes {about} {duration(plan.guess_s)}"] if plan.guess_s else []

@@ -16,7 +16,7 @@ from typing import IO, Final
 import numpy as np
 
 from a3c_zoo.comparison.evaluations import evaluate_runs, write_json
-from a3c_zoo.comparison.plan import FINISHED
+from a3c_zoo.comparison.known_runs import FINISHED
 from a3c_zoo.comparison.reading import speed_variables
 from a3c_zoo.config import EngineConfig
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob

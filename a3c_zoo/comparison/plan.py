@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 from a3c_zoo.comparison.evaluations import CHECKPOINTS
-from a3c_zoo.comparison.reading import method_name, read_run, speed_variables, timing_of
+from a3c_zoo.comparison.known_runs import KnownRuns, listed
+from a3c_zoo.comparison.reading import method_name
 from a3c_zoo.config import Config
-from a3c_zoo.config.provenance import plugin_versions, plugins_of
-from a3c_zoo.config.sets import dump_config, entries_of, resolve_config
-from a3c_zoo.errors import ConfigError, RunDirectoryError, ZooError, unknown_name
-from a3c_zoo.files import MAX_TEXT, read_bytes
+from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.errors import ConfigError, ZooError, unknown_name
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
-from a3c_zoo.plugins.sources import SourceDigests
-from a3c_zoo.records import Outcome
-from a3c_zoo.runs.directory import RunDirectory, describe_host, run_paths
 
 MAX_SEEDS: Final = 1000
 #: A shorter training leaves nothing to evaluate.
 MIN_TIME_LIMIT_S: Final = 1.0
-#: The reasons of an end with the budget spent.
-FINISHED: Final = ("steps", "time-limit", "episodes")
-#: A guess for a method without an earlier run.
-GUESSED_STARTUP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +50,8 @@ class PlannedRun:
         options: the arguments of `a3c-zoo train`, without those that name directories.
         done: the finished run that has exactly this configuration; None if it must be trained.
         guess_s: how long it will take, in seconds; None if no earlier run tells how fast the method is.
+        schedule_steps: the length that the method's set gives its schedules, in agent steps, where the comparison gives
+            them that of the budget; None if it changes none.
     """
 
     env: str
@@ -68,13 +62,15 @@ class PlannedRun:
     options: tuple[str, ...]
     done: Path | None
     guess_s: float | None
+    schedule_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All runs of a comparison, in the order of training.
+    """All runs of a comparison.
 
     Attributes:
+        runs: seed by seed, in each the environments, in each the methods; see `training_order`.
         reuse: whether finished runs are used again. host: the machines that train; None: they are as this one.
         left_out: damaged run that would have been used → reason.
         outdated: finished run that would have been used if other sources had not made it → reason.
@@ -86,6 +82,28 @@ class Plan:
     left_out: dict[Path, str] = field(default_factory=dict)
     outdated: dict[Path, str] = field(default_factory=dict)
     host: Mapping[str, Any] | None = None
+
+    @property
+    def training_order(self) -> list[int]:
+        """The places in `runs`, in the order of training: seed by seed, those of a seed shuffled, each time alike.
+
+        A drift of the machine hits all methods alike then, and none is always the first of its seed.
+        """
+        blocks: dict[int, list[int]] = {}
+        for place, run in enumerate(self.runs):
+            blocks.setdefault(run.seed, []).append(place)
+        return [place for seed, block in blocks.items() for place in Random(seed).sample(block, len(block))]
+
+    @property
+    def schedules(self) -> str:
+        """The rule for the lengths of schedules, and which sets have another one."""
+        if self.runs[0].budget.steps is None:
+            return "The budget is in seconds, so schedules keep the lengths of the methods' sets."
+        sets = dict.fromkeys(
+            f"{run.method} on {run.env} after {run.schedule_steps:,} steps" for run in self.runs if run.schedule_steps
+        )
+        also = f" By the methods' sets they end elsewhere: {listed(sets)}." if sets else ""
+        return f"All schedules, such as that of the learning rate, end with the budget.{also}"
 
     @property
     def missing(self) -> list[PlannedRun]:
@@ -115,7 +133,7 @@ def make_plan(
     reuse: bool,
     host: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Plans seed by seed, in each the environments, in each the methods: other load hits all methods alike.
+    """Plans seed by seed, in each the environments, in each the methods.
 
     host: see `Plan`.
 
@@ -145,12 +163,6 @@ def make_plan(
     if len({run.method for run in runs}) < 2:
         raise ZooError(f"there is nothing to compare {runs[0].method} with: give a --baseline, or a second --agent")
     return Plan(tuple(runs), runs_dir, reuse, known.left_out, known.outdated, host)
-
-
-def listed(names: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _refuse_twice(kind: str, given: Sequence[Any]) -> None:
@@ -188,10 +200,12 @@ def _method(registry: Registry, kind: str, text: str) -> Method:
 def _plan_run(
     registry: Registry, entry: EnvEntry, method: Method, seed: int, budget: Budget, known: KnownRuns
 ) -> PlannedRun:
-    agent = method.agent
+    agent, usual = method.agent, resolve_config(registry, entry, method.agent)
+    schedules = _schedules(usual, budget)
+    ends = {key: budget.steps or length for key, length in schedules.items()}
     overrides = [
         f"{key}={'null' if value is None else str(value).lower()}"
-        for key, value in _settings(registry, entry, method, budget).items()
+        for key, value in (_settings(usual, method, budget) | ends).items()
     ]
     options = [entry.name, "--agent", agent.name, "--seed", str(seed)]
     flags: dict[str, tuple[Any, str]] = {"run.seed": (seed, "--seeds")}
@@ -216,16 +230,32 @@ def _plan_run(
         config,
         tuple(options),
         known.same(config),
-        known.guess(entry.name, agent.name, budget),
+        known.guess(entry.name, agent.name, budget.steps, budget.time_limit_s),
+        max(schedules.values(), default=None) if budget.steps else None,
     )
 
 
-def _settings(registry: Registry, entry: EnvEntry, method: Method, budget: Budget) -> dict[str, Any]:
-    """The settings of every run of a comparison beside seed and budget, "section.key" → value.
+def _schedules(usual: Config, budget: Budget) -> dict[str, int]:
+    """The schedules of a method whose length the comparison sets, "section.key" → their length by the method's set.
+
+    One rule holds for all methods. With a budget in steps, all schedules end with it. With one in seconds, its end in
+    steps is not known, so each schedule keeps the length of its set: its own, else that of the set's `run.steps`.
+    """
+    lengths = {
+        f"{name}.schedule_steps": section["schedule_steps"]
+        for name, section in usual.to_dict().items()
+        if isinstance(section, dict) and "schedule_steps" in section
+    }
+    if budget.steps is not None:
+        return {key: length for key, length in lengths.items() if length not in (None, budget.steps)}
+    return {key: usual.run.steps for key, length in lengths.items() if length is None and usual.run.steps}
+
+
+def _settings(usual: Config, method: Method, budget: Budget) -> dict[str, Any]:
+    """The settings of every run of a comparison beside seed, budget and schedules, "section.key" → value.
 
     A run ends with its budget and nowhere else. Checkpoints come at equal parts of it. Nothing plays beside training.
     """
-    usual = resolve_config(registry, entry, method.agent)
     settings: dict[str, Any] = {"run.stop_when_solved": False, "run.keep_checkpoints": None}
     if method.stack:
         settings["env.stack"] = method.stack
@@ -236,103 +266,6 @@ def _settings(registry: Registry, entry: EnvEntry, method: Method, budget: Budge
         assert budget.time_limit_s is not None
         settings["run.checkpoint_every_s"] = round(budget.time_limit_s / CHECKPOINTS, 3)
         other_budgets = ("steps", "episodes")
-        if usual.run.steps is not None:  # a schedule over a set's own budget stays one over that budget
-            for name, section in usual.to_dict().items():
-                if isinstance(section, dict) and "schedule_steps" in section and section["schedule_steps"] is None:
-                    settings[f"{name}.schedule_steps"] = usual.run.steps
     given = usual.run.model_dump()
     unset = (*other_budgets, "evaluation_every_s", "evaluation_every_steps", "film_every")
     return settings | {f"run.{key}": None for key in unset if given[key] is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownRun:
-    """A finished run.
-
-    Attributes:
-        made_with: what must be equal for another run to be the same, see `_made_with`. config: its config.yml.
-        sources: package → digest; empty for a run whose meta.json has no digests.
-    """
-
-    path: Path
-    made_with: tuple[Any, ...]
-    config: bytes
-    sources: Mapping[str, str]
-    started: str
-    outcome: Outcome
-
-
-class KnownRuns:
-    """The finished runs of a directory. Without `reuse` they only tell how fast a method is.
-
-    Attributes:
-        left_out, outdated: see `Plan`; what calls of `same` have found.
-    """
-
-    def __init__(self, registry: Registry, runs_dir: Path, reuse: bool, host: Mapping[str, Any] | None = None) -> None:
-        self.left_out: dict[Path, str] = {}
-        self.outdated: dict[Path, str] = {}
-        self._registry, self._host, self._reuse = registry, dict(host or describe_host()), reuse
-        self._digests = SourceDigests()
-        found = [run for path in run_paths(runs_dir) if (run := _known_run(path)) is not None]
-        self._runs = sorted(found, key=lambda run: run.started)
-
-    def same(self, config: Config) -> Path | None:
-        """The newest run with exactly this configuration, of these versions and sources, on a machine such as this."""
-        if not self._reuse:
-            return None
-        meta = self._host | {"env": config.env_name, "agent": config.agent_name, "serial": False}
-        meta["plugins"] = plugins_of(self._registry, config)
-        meta["versions"] = {**meta["versions"], **plugin_versions(self._registry, config)}
-        wanted = _made_with(meta), dump_config(config).encode()
-        sources = self._digests.of(self._registry, entries_of(self._registry, config).values())
-        outdated = {}
-        for run in reversed(self._runs):
-            timing = timing_of(run.path)  # None for a run that was interrupted and resumed by hand
-            if timing is None or timing.variables != speed_variables() or (run.made_with, run.config) != wanted:
-                continue
-            if run.sources != sources:
-                outdated[run.path] = _difference(run.sources, sources)
-                continue
-            try:
-                return read_run(run.path).path
-            except RunDirectoryError as error:  # damaged since it ended; it is trained again
-                self.left_out[run.path] = str(error)
-        self.outdated |= outdated
-        return None
-
-    def guess(self, env: str, agent: str, budget: Budget) -> float | None:
-        """How long a run will take, in seconds; None if no earlier run tells."""
-        outcomes = [run.outcome for run in self._runs if run.made_with[:2] == (env, agent)]
-        startup_s = statistics.median([each.total_s - each.training_s for each in outcomes] or [GUESSED_STARTUP_S])
-        if budget.steps is None:
-            return startup_s + (budget.time_limit_s or 0.0)
-        if not outcomes:
-            return None
-        return startup_s + budget.steps / max(statistics.median(each.steps_per_s for each in outcomes), 1e-3)
-
-
-def _known_run(path: Path) -> _KnownRun | None:
-    directory = RunDirectory(path)
-    try:
-        meta, outcome = directory.meta(), directory.outcome()
-        if outcome is None or outcome.reason not in FINISHED:
-            return None
-        config, sources = read_bytes(directory.config_file, MAX_TEXT), meta.get("sources", {})
-        return _KnownRun(path, _made_with(meta), config, sources, meta["started"], outcome)
-    except (RunDirectoryError, OSError, ValueError, KeyError, TypeError):  # TypeError: a value is of another type
-        return None
-
-
-def _made_with(meta: Mapping[str, Any]) -> tuple[Any, ...]:
-    """From a meta.json: environment, agent, and what a run's figures depend on beside its configuration."""
-    names = (meta[key] for key in ("env", "agent", "serial", "plugins", "versions"))
-    return (*names, meta["host"]["cpu"], meta["host"]["cores"], meta.get("init_from"))
-
-
-def _difference(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
-    """Why a run with the digests `theirs` is not the same as one that would be made now, of `ours`."""
-    if not theirs:
-        return "their meta.json has no digests of sources"
-    changed = sorted(name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name))
-    return f"the sources of {listed(changed)} have changed since"

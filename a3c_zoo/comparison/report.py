@@ -14,9 +14,9 @@ from a3c_zoo.comparison.curves import Axis
 from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.drawing import Group, Panel
 from a3c_zoo.comparison.evaluations import write_json
+from a3c_zoo.comparison.known_runs import listed
 from a3c_zoo.comparison.measures import evaluation_curve, training_curve
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
-from a3c_zoo.comparison.plan import listed
 from a3c_zoo.comparison.reading import hidden_threshold
 from a3c_zoo.comparison.results import DURATIONS, SCALE, MethodResults, PairResults, Results, to_json, values_of
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from a3c_zoo.comparison.plan import KnownRuns, Plan, PlannedRun
+from a3c_zoo.comparison.known_runs import KnownRuns
+from a3c_zoo.comparison.plan import Plan, PlannedRun
 from a3c_zoo.comparison.side_by_side import Post, side_by_side
 from a3c_zoo.comparison.turns import turn
 from a3c_zoo.config.sets import dump_config
@@ -51,7 +52,9 @@ class ComparisonWatcher:
 
 
 def train_plan(plan: Plan, watcher: ComparisonWatcher, engine: Engine) -> list[Trained]:
-    """Trains the missing runs. A run that fails is reported, and the others go on.
+    """Trains the missing runs in `Plan.training_order`; returns all in the order of the plan.
+
+    A run that fails is reported, and the others go on.
 
     A run that another comparison trains meanwhile in the same folder is waited for, and used.
 
@@ -59,8 +62,10 @@ def train_plan(plan: Plan, watcher: ComparisonWatcher, engine: Engine) -> list[T
         KeyboardInterrupt: on Ctrl-C or a SIGTERM that was turned into one. Runs that train save and stop. A later call
             trains them again, in other directories: the seconds of two halves are not those of a whole run.
     """
-    work = [functools.partial(_train, run, plan, watcher, engine) for run in plan.runs]
-    return side_by_side(engine, work, watcher.trained)
+    order = plan.training_order
+    work = [functools.partial(_train, plan.runs[place], plan, watcher, engine) for place in order]
+    trained = dict(zip(order, side_by_side(engine, work, watcher.trained), strict=True))
+    return [trained[place] for place in sorted(trained)]
 
 
 def _train(run: PlannedRun, plan: Plan, watcher: ComparisonWatcher, engine: Engine, post: Post) -> Trained:

@@ -1,0 +1,65 @@
+"""The plan of a comparison: the order of its runs, and one rule for the schedules of all methods."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a3c_zoo.comparison.plan import Plan, make_plan
+
+
+def plan(**changes: Any) -> Plan:
+    options: dict[str, Any] = {"envs": ["cartpole"], "agents": ["a3c"], "baselines": ["sb3-ppo"], "seeds": [1]}
+    rest = {"steps": None, "time_limit": None, "runs_dir": Path("runs"), "reuse": False}
+    return make_plan(**{**options, **rest, **changes})
+
+
+def test_the_order_is_random_within_each_seed() -> None:
+    seeds = range(1, 31)
+    planned = plan(agents=["a3c", "nstep"], seeds=seeds, steps=1000)
+    order = planned.training_order
+    assert order == plan(agents=["a3c", "nstep"], seeds=seeds, steps=1000).training_order
+    assert sorted(order) == list(range(90))
+    runs = [planned.runs[place] for place in order]
+    assert [run.seed for run in runs] == [seed for seed in seeds for _ in range(3)]
+    assert [run.method for run in planned.runs] == ["a3c", "nstep", "sb3-ppo"] * 30
+    first = Counter(run.method for run in runs[::3])
+    assert first.keys() == {"a3c", "nstep", "sb3-ppo"}
+    assert min(first.values()) >= 5
+
+
+def schedules(planned: Plan) -> dict[str, tuple[Any, Any]]:
+    """Method → length of its schedules by its configuration, and the one that its set has where they differ."""
+    found = {}
+    for run in planned.runs:
+        config = run.config.to_dict()
+        section = config["optimizer"] if "optimizer" in config else config["agent"]
+        found[run.method] = section["schedule_steps"], run.schedule_steps
+    return found
+
+
+@pytest.mark.parametrize("steps", [20_000, 1_000_000])
+def test_all_schedules_end_with_a_budget_in_steps(steps: int) -> None:
+    planned = plan(steps=steps)
+    assert schedules(planned) == {"a3c": (steps, 250_000), "sb3-ppo": (None, None)}  # null: the budget
+    assert f"optimizer.schedule_steps={steps}" in planned.runs[0].options
+    assert planned.schedules == (
+        "All schedules, such as that of the learning rate, end with the budget. By the methods' sets they end "
+        "elsewhere: a3c on cartpole after 250,000 steps."
+    )
+
+
+def test_the_own_budget_changes_no_schedule() -> None:
+    planned = plan()
+    assert planned.runs[0].budget.steps == 250_000
+    assert schedules(planned) == {"a3c": (250_000, None), "sb3-ppo": (None, None)}
+    assert planned.schedules == "All schedules, such as that of the learning rate, end with the budget."
+
+
+def test_with_a_budget_in_seconds_schedules_keep_their_sets_lengths() -> None:
+    planned = plan(time_limit=30.0, baselines=["sb3-ppo", "sb3-dqn"])
+    assert schedules(planned) == {"a3c": (250_000, None), "sb3-ppo": (100_000, None), "sb3-dqn": (50_000, None)}
+    assert planned.schedules == "The budget is in seconds, so schedules keep the lengths of the methods' sets."
