@@ -19,9 +19,11 @@ from a3c_zoo.comparison.drawing import group_of, on_grid, to_inline_svg
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, chosen_steps, evaluations_of
 from a3c_zoo.comparison.measures import labels_of, measure, settings_side_by_side
 from a3c_zoo.comparison.pages import markdown, plain
-from a3c_zoo.comparison.reading import RunRecord
-from a3c_zoo.comparison.report import notes, page_of, panels_of, verdict, write_report
-from a3c_zoo.comparison.results import Results, results_of, to_json
+from a3c_zoo.comparison.reading import RunRecord, Timing
+from a3c_zoo.comparison.report import page_of, panels_of, write_report
+from a3c_zoo.comparison.results import Results, results_of
+from a3c_zoo.comparison.results_json import to_json
+from a3c_zoo.comparison.verdict import notes, verdict
 from a3c_zoo.records import Evaluation, Outcome
 from tests.waits import LIMIT_S
 
@@ -90,6 +92,7 @@ def test_measures_of_a_run() -> None:
     # The mean of 100 is 20 · (100 − k) / 100 + 500 · k / 100 after k good episodes: ≥ 475 from k = 95 on.
     assert (figures.steps_to_threshold, figures.seconds_to_threshold) == (2950, 29.5)
     assert (figures.final_return, figures.final_return_greedy) == (480.0, 485.0)
+    assert figures.cpu_s_to_threshold == pytest.approx(50 * 29.5 / 40)  # an estimate: its share of the training
     assert figures.mean_return == pytest.approx((150 + 340) / 2)  # two trapezoids of 1,000 steps
     assert (figures.cpu_s, figures.peak_memory_mib, figures.total_s) == (50.0, 303.0, 42.0)
     assert measure(record("a3c", 3, reached_at=350), "x").measures.steps_to_threshold is None
@@ -112,7 +115,32 @@ def test_runs_of_different_machines_are_pointed_out() -> None:
     hosts = [{"cpu": "fast", "cores": "2"}, {"cpu": "slow", "cores": "2"}]
     found = together([record("a3c", seed, host=host) for seed, host in enumerate(hosts)])
     note = "The runs were made on different machines: fast, 2 cores and slow, 2 cores."
-    assert notes(found) == [f"{note} Do not compare their times and speeds."]
+    nothing = "Nothing is said here of seconds and speed, because the runs were made on different machines."
+    assert notes(found) == [note, nothing]
+
+
+def noisy(slowest_s: float, runs: int = 10) -> Results:
+    """Five runs each of two methods. The fixed loop took 0.2 s before all runs but one."""
+    records = [record(method, seed, final=480.0 + seed) for method in ("a3c", "nstep") for seed in range(1, 6)]
+    loops = [0.2] * (runs - 1) + [slowest_s]
+    return together([replace(each, timing=Timing(loop, {})) for each, loop in zip(records, loops, strict=True)])
+
+
+def test_a_noisy_machine_says_nothing_of_seconds() -> None:
+    quiet, loud = noisy(0.3), noisy(0.302)
+    assert quiet.no_seconds == ""
+    assert {claim.question.measure for claim in quiet.claims} == {
+        "final_return",
+        "steps_to_threshold",
+        "seconds_to_threshold",
+    }
+    assert {claim.question.measure for claim in loud.claims} == {"final_return", "steps_to_threshold"}
+    why = "the fixed loop took up to 1.51 times its shortest time, and the limit is 1.5 times"
+    assert verdict(loud)[0] == f"Nothing is said here of seconds and speed, because {why}."
+    assert to_json(loud)["no_seconds"] == why
+    about = [line for line in verdict(loud)[1:] if "reached" in line or "threshold" in line]
+    assert not any(" s," in line or "steps/s" in line or "less time" in line for line in about)
+    assert any("half of all runs within 29.5 s" in line and "made 100 steps/s" in line for line in verdict(quiet))
 
 
 def test_a_report_of_runs_as_found_says_so() -> None:
@@ -166,7 +194,7 @@ def test_results_of_five_seeds(ten: Results) -> None:
     results = to_json(ten)
     assert results["caution"] is None
     found = results["environments"]["cartpole"]
-    assert found["methods"]["a3c"]["final_return"]["interquartile_mean"] == {"value": 490, "low": 490, "high": 490}
+    assert found["methods"]["a3c"]["final_return"]["interquartile_mean"] == {"value": 490, "low": None, "high": None}
     assert found["methods"]["a3c"]["seconds_to_threshold"]["reached"] == 5
     assert found["methods"]["a3c"]["seconds_to_threshold"]["median"] == 29.5
     assert found["methods"]["sb3-a2c"]["seconds_to_threshold"]["reached"] == 2
@@ -174,9 +202,27 @@ def test_results_of_five_seeds(ten: Results) -> None:
     assert found["methods"]["sb3-a2c"]["peak_memory_mib"] == {"median": 303, "min": 301, "max": 305}
     (pair,) = found["against"]
     assert (pair["method"], pair["other"]) == ("a3c", "sb3-a2c")
-    assert pair["final_return"] == {"value": 1, "low": 1, "high": 1}
-    for name in ("seconds_to_threshold", "steps_to_threshold"):
-        assert pair[name] == {"value": 1, "low": 1, "high": 1, "unknown": 0, "low_if_lost": 1, "high_if_won": 1}
+    low = pytest.approx(0.643, abs=1e-3)  # see `test_an_interval_by_hand` of tests/test_improvement.py
+    whole = {"value": 1, "low": low, "high": 1}
+    delta = {"value": 1, "low": pytest.approx(0.286, abs=1e-3), "high": 1}
+    gap = {"value": 90, "low": None, "high": None}  # all runs of a method have one return
+    assert pair["final_return"] == {**whole, "cliffs_delta": delta, "difference": gap}
+    for name, (ours, ends) in {"seconds_to_threshold": (29.5, 40), "steps_to_threshold": (2950, 4000)}.items():
+        found = pair[name]
+        assert {key: found[key] for key in whole} == whole
+        assert (found["unknown"], found["at_worst"]) == (0, 1)
+        # Two of five runs get there after 250 + 95 of 400 episodes, and three end.
+        theirs = (2 * ends * 345 / 400 + 3 * ends) / 5
+        assert found["difference"]["value"] == pytest.approx(ours - theirs)
+        assert found["difference"]["until"] == ends
+    assert [claim["measure"] for claim in results["claims"]] == [
+        "seconds_to_threshold",
+        "steps_to_threshold",
+        "final_return",
+    ]
+    for claim in results["claims"]:
+        assert (claim["env"], claim["method"], claim["other"]) == ("cartpole", "a3c", "sb3-a2c")
+        assert (claim["p"], claim["p_of_all_claims"], claim["holds"]) == (2 / 252, pytest.approx(6 / 252), True)
     assert results["overall"] is None
     assert json.loads(json.dumps(results, allow_nan=False)) == results
 
@@ -245,16 +291,38 @@ def test_a_new_statistic_is_one_function_and_one_line(monkeypatch: pytest.Monkey
 def test_the_verdict_claims_only_what_runs_can_show(ten: Results) -> None:
     lines = verdict(ten)
     line = (
-        "cartpole: a run of a3c reaches the threshold in less time than a run of sb3-a2c with probability 1 (1 to 1)."
+        "cartpole: a run of a3c reaches the threshold in less time than a run of sb3-a2c with probability 1 "
+        "(0.643 to 1); shown (p = 2.4 % over all claims)."
     )
     assert line in lines
-    assert any("sb3-a2c ended with a return of 400.0" in line and "in 2 of 5 runs" in line for line in lines)
+    assert any(
+        "sb3-a2c ended with a return of 400.0 (–), reached 475 in training in 2 of 5 runs" in line for line in lines
+    )
+    assert any("a3c ended" in line and "in 5 of 5 runs (so with a chance of at least 55 %)" in line for line in lines)
+    assert lines[-2].startswith("One or more of these 3 claims are wrong with a probability of at most 5 %")
+    assert "With 5 seeds the smallest p is 0.79 %" in lines[-1]
     same = together([record(m, s, final=400.0 + s) for m in ("a3c", "sb3-a2c") for s in range(1, 6)])
     (line,) = [line for line in verdict(same) if "higher return" in line]
-    assert line.endswith("; these runs show no difference.")
+    assert line.endswith("; these runs show no difference (p = 100 % over all claims).")
 
 
-def test_a_difference_that_depends_on_pairs_of_unknown_order_is_none() -> None:
+def test_a_difference_that_would_count_alone_says_why_it_does_not() -> None:
+    """It is one of three claims, and the others are none: three times its p is above 5 %."""
+    finals = {"a3c": (1.0, 2.0, 3.0, 5.0, 6.0), "sb3-a2c": (4.0, 7.0, 8.0, 9.0, 10.0)}
+    found = together([record(m, s, final=final) for m, each in finals.items() for s, final in enumerate(each)])
+    (claim,) = [claim for claim in found.claims if claim.question.measure == "final_return"]
+    chance = claim.question.chance
+    assert chance.value == 2 / 25
+    assert 1 / 60 < claim.question.p <= 0.05
+    assert not claim.holds
+    assert chance.high is not None
+    assert chance.high < 0.5
+    (line,) = [line for line in verdict(found) if "higher return" in line]
+    assert "; alone this would count (p = " in line
+    assert "), as one of 3 claims it does not; these runs show no difference (p = " in line
+
+
+def test_a_difference_must_not_depend_on_pairs_of_unknown_order() -> None:
     """Eight of ten runs reach the threshold after 20.5 s and two end after 40 s; all slow runs reach it after 100 s."""
     fast = [record("a3c", seed, reached_at=110 if seed < 8 else None) for seed in range(10)]
     slow = [record("sb3-a2c", seed, reached_at=110) for seed in range(10)]
@@ -264,11 +332,17 @@ def test_a_difference_that_depends_on_pairs_of_unknown_order_is_none() -> None:
     chance = pair.times["seconds_to_threshold"]
     assert chance.value == pytest.approx(0.9)
     assert chance.unknown == pytest.approx(0.2)
-    assert chance.high_if_won == 1
-    assert chance.low_if_lost <= 0.5 < chance.low
+    assert chance.at_worst == pytest.approx(0.8)
+    assert chance.low is not None
+    assert chance.low > 0.5
     (line,) = (line for line in verdict(found) if "in less time" in line)
-    assert "for 20% of the pairs the order is unknown" in line
-    assert line.endswith("; these runs show no difference.")
+    assert "for 20 % of the pairs the order is unknown" in line
+    assert chance.p < chance.p_at_worst
+    assert ("; shown (p = " in line) == (3 * chance.p_at_worst <= 0.05)
+    fewer = [record("a3c", seed, reached_at=110 if seed < 5 else None) for seed in range(10)]
+    (line,) = (line for line in verdict(together([*fewer, *slow])) if "in less time" in line)
+    assert "for 50 % of the pairs the order is unknown" in line
+    assert line.endswith("; these runs show no difference, because it depends on these pairs.")
 
 
 def test_markdown_shows_names_as_they_are() -> None:

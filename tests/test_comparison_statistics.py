@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,15 @@ import numpy as np
 import pytest
 
 from a3c_zoo.comparison.curves import area_under_curve
+from a3c_zoo.comparison.durations import Durations, survival
+from a3c_zoo.comparison.improvement import improvement
 from a3c_zoo.comparison.statistics import (
     RESAMPLES,
     STATISTICS,
-    Durations,
     Estimate,
     band,
     caution,
+    difference,
     estimate,
     estimates,
     interquartile_mean,
@@ -28,10 +29,7 @@ from a3c_zoo.comparison.statistics import (
     median,
     median_of_means,
     performance_profile,
-    probability_of_earlier,
-    probability_of_improvement,
-    survival,
-    time_to_threshold,
+    tail,
 )
 
 RLIABLE = json.loads((Path(__file__).parent / "data" / "rliable.json").read_text(encoding="utf-8"))
@@ -74,14 +72,36 @@ def test_runs_that_are_missing() -> None:
     assert float(median_of_means(scores)) == 8.5  # of 2 and 15
     assert float(mean(np.stack([scores, scores + 1]))[1]) == pytest.approx(8.2)
     # Every draw of the second environment is of two runs, so the means of both are never NaN.
-    assert not any(math.isnan(each) for each in estimate(scores, median_of_means))
+    many = np.concatenate([scores, scores, scores])
+    assert not any(math.isnan(each or NAN) for each in estimate(many, median_of_means))
 
 
 def test_an_interval_by_hand() -> None:
-    # The mean of ten runs, five of them 1, is a binomial variable over ten: P(≤ 1) = 0.011, P(≤ 2) = 0.055.
-    assert estimate(column(0, 1, 0, 1, 0, 1, 0, 1, 0, 1), mean) == pytest.approx((0.5, 0.2, 0.8))
-    # Of two runs a quarter of all draws are the first twice.
-    assert estimate(column(3, 5), mean) == Estimate(4.0, 3.0, 5.0)
+    # The mean of eight runs, four of them 1, is a binomial variable over eight: P(0) = 0.0039, P(≤ 1) = 0.035. The
+    # quantile of Student's distribution with 7 degrees of freedom is 2.3646, and Φ(−2.3646) = 0.0090.
+    assert tail(8, 1) == pytest.approx(0.00902, abs=1e-5)
+    assert estimate(column(0, 1, 0, 1, 0, 1, 0, 1), mean) == pytest.approx((0.5, 1 / 8, 7 / 8))
+    assert tail(10**6, 1) == pytest.approx(0.025, abs=1e-6)
+
+
+def test_no_interval_is_none() -> None:
+    assert estimate(column(1, 2, 3, 4), mean) == Estimate(2.5, None, None)  # four runs
+    assert estimate(column(3, 3, 3, 3, 3), mean) == Estimate(3.0, None, None)  # all alike
+
+
+def test_a_difference_by_hand() -> None:
+    # (1 + 2 + 3) / 3 − (21 + 22 + 23) / 3.
+    found = difference(column(0, 3, 2, 1, 100), column(20, 23, 22, 21, 120))
+    assert found.value == -20
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < -20 < found.high
+    # All runs of the other are 5, so the draws are those of the first, in a wider tail: 8 degrees of freedom for 4. The
+    # sum of five draws is 0, 1, 2, 3 in 1, 5, 15, 35 of 3,125 cases: at most 1 in 0.2 %, 2 in 0.7 %, 3 in 1.8 %.
+    one, gap = estimate(column(0, 3, 2, 1, 100), mean), difference(column(0, 3, 2, 1, 100), column(*[5] * 5), mean)
+    assert (tail(5, 1), tail(10, 2)) == pytest.approx((0.00275, 0.01055), abs=1e-5)
+    assert one.low == pytest.approx(0.4)
+    assert gap.low == pytest.approx(0.6 - 5)
 
 
 def test_an_interval_is_that_of_every_draw_there_is() -> None:
@@ -94,7 +114,7 @@ def test_an_interval_is_that_of_every_draw_there_is() -> None:
 def test_draws_are_stratified_by_environment() -> None:
     # In every draw, half of the runs are of the environment where all scores are 10.
     scores = np.array([[0.0, 10.0]] * 5)
-    assert estimate(scores, mean) == Estimate(5.0, 5.0, 5.0)
+    assert estimate(scores, mean) == Estimate(5.0, None, None)
 
 
 def test_a_run_is_drawn_with_all_its_checkpoints() -> None:
@@ -130,7 +150,7 @@ def test_the_same_seed_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        (np.zeros(3), r"shape \(3, 1\)"),
+        (np.zeros(3), r"shape \(3,\)"),
         (np.zeros((0, 1)), "none of them empty"),
         ([[1.0, NAN], [2.0, NAN]], "an environment has no run"),
     ],
@@ -145,116 +165,14 @@ def test_curves_that_cannot_be() -> None:
         band([[[1.0, NAN]], [[1.0, 2.0]]])
 
 
-def test_improvement_by_hand() -> None:
-    # 3 > 2, 3 > 1, 1 < 2, 1 = 1: 2.5 of 4.
-    assert probability_of_improvement(column(3, 1), column(2, 1)).value == 0.625
-    # In the second environment 5 is behind both: (0.625 + 0) / 2. A run is missing there.
-    x, y = np.array([[3.0, 5.0], [1.0, NAN]]), np.array([[2.0, 6.0], [1.0, 7.0]])
-    assert probability_of_improvement(x, y).value == 0.3125
-    assert probability_of_improvement(column(1, 2), column(1, 2)).value == 0.5
-    assert probability_of_improvement(column(5, 6), column(1, 2)) == Estimate(1.0, 1.0, 1.0)
-    with pytest.raises(ValueError, match="2 environments against 1"):
-        probability_of_improvement(x, column(1))
-
-
-def test_improvement_is_mann_and_whitneys_u() -> None:
-    rng = np.random.default_rng(3)
-    x, y = rng.integers(0, 6, 9), rng.integers(0, 5, 7)  # with ties
-    from scipy import stats  # a second, which each of pytest's workers would spend
-
-    u = stats.mannwhitneyu(x, y, alternative="greater").statistic
-    assert probability_of_improvement(column(*x), column(*y)).value == pytest.approx(u / 63, abs=1e-12)
-
-
 def test_a_profile_by_hand() -> None:
     found = performance_profile(column(1, 2, 3, 4), [0, 1, 2.5, 4])
     assert found.value.tolist() == [1.0, 0.75, 0.5, 0.0]  # above 1, not at it
     assert (found.low[0], found.high[0]) == (1.0, 1.0)
     assert (found.low[3], found.high[3]) == (0.0, 0.0)
-    half = performance_profile(column(0, 1, 0, 1, 0, 1, 0, 1, 0, 1), [0.5])
-    assert (half.low[0], half.high[0]) == pytest.approx((0.2, 0.8))
+    half = performance_profile(column(0, 1, 0, 1, 0, 1, 0, 1), [0.5])
+    assert (half.low[0], half.high[0]) == pytest.approx((1 / 8, 7 / 8))
     assert performance_profile([[1.0, 5.0], [2.0, NAN]], [1.5]).value[0] == pytest.approx(2 / 3)
-
-
-def durations(*reached_at: float | None, end: float = 100.0) -> Durations:
-    return Durations.of(reached_at, [end] * len(reached_at))
-
-
-def test_survival_by_hand() -> None:
-    runs = Durations.of([1.0, 2.0, None, 4.0], [9.0, 9.0, 3.0, 9.0])
-    times, found = survival(runs)
-    assert times.tolist() == [1, 2, 3, 4]
-    assert found.value.tolist() == [0.75, 0.5, 0.5, 0.0]  # the third run is censored; the last run of all reaches it
-    assert time_to_threshold(runs)[:3] == (3, 4, 2.0)  # three of four runs reach it, half of them by 2
-    # At 1: log(−log ¾) ± 1.96 √(1 / 12) / log ¾, back from there.
-    reach = 1.959964 * math.sqrt(1 / 12) / abs(math.log(0.75))
-    assert found.low[0] == pytest.approx(0.75 ** math.exp(reach), abs=1e-6)
-    assert found.high[0] == pytest.approx(0.75 ** math.exp(-reach), abs=1e-6)
-    assert (found.low[-1], found.high[-1]) == (0.0, found.high[-2])
-
-
-def test_runs_that_never_get_there() -> None:
-    one = durations(10.0, None, None, end=50.0)
-    assert survival(one)[1].value.tolist() == pytest.approx([2 / 3, 2 / 3])
-    assert (time_to_threshold(one).median, time_to_threshold(one).high) == (None, None)
-    _, nobody = survival(durations(None, None))
-    assert (nobody.value.tolist(), nobody.low.tolist(), nobody.high.tolist()) == ([1.0], [1.0], [1.0])
-    assert time_to_threshold(durations(None, None)) == (0, 2, None, None, None)
-
-
-def test_the_interval_of_a_median_time() -> None:
-    ten = durations(*[float(n) for n in range(1, 11)])
-    _, found = survival(ten)
-    # The share's interval crosses one half where ten runs go down to 0.9, whose interval begins at 0.473, and to 0.2,
-    # whose interval ends at 0.475; at 0.3 it ends at 0.578.
-    assert found.low[0] == pytest.approx(0.473, abs=5e-4)
-    assert found.high[6:8] == pytest.approx([0.578, 0.475], abs=5e-4)
-    assert time_to_threshold(ten) == (10, 10, 5.0, 1.0, 8.0)
-    assert time_to_threshold(durations(3.0)).median == 3.0
-    assert survival(durations(3.0))[1].high.tolist() == [1.0]
-
-
-def test_survival_says_nothing_on_stderr() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        survival(durations(1.0, None))
-        survival(durations(1.0, 2.0))
-    with pytest.raises(ValueError, match="no runs"):
-        survival(durations())
-
-
-def test_who_is_earlier_by_hand() -> None:
-    ours = Durations.of([1.0, 5.0, None, 2.0], [9.0, 9.0, 4.0, 9.0])
-    theirs = Durations.of([3.0, None], [9.0, 3.0])
-    # 1 and 2 are earlier than 3, and earlier than the run that ended at 3. 5 is later than 3; the run that ended at 3
-    # may have reached the threshold before or after 5, so the order is unknown. Our run that ended at 4 is later than
-    # 3; its order with the run that ended at 3 is unknown.
-    assert probability_of_earlier(ours, theirs).value == (2 + 2 + 0.5 + 0.5) / 8
-    assert probability_of_earlier(theirs, ours).value == (0 + 0 + 1 + 1 + 0 + 0 + 0.5 + 0.5) / 8
-    assert probability_of_earlier(ours, theirs).unknown == probability_of_earlier(theirs, ours).unknown == 2 / 8
-    # At the same moment, a run that reaches the threshold is earlier than a run that ends.
-    assert probability_of_earlier(durations(3.0), durations(None, end=3.0)).value == 1.0
-    assert probability_of_earlier(durations(None, end=3.0), durations(3.0)).value == 0.0
-    assert probability_of_earlier(durations(3.0), durations(3.0)).value == 0.5
-
-
-def test_a_fast_method_that_fails_is_not_known_to_be_later() -> None:
-    """Five of ten runs reach it after 10 s and five end after 30 s; every run of the other does after 100 s."""
-    fast, slow = Durations.of([10.0] * 5 + [None] * 5, [30.0] * 10), durations(*[100.0] * 10)
-    chance = probability_of_earlier(fast, slow)
-    assert (chance.value, chance.unknown) == (0.75, 0.5)  # between 0.5 and 1
-    # If all pairs of unknown order are lost, the share of the five in a draw of ten, see `test_an_interval_by_hand`.
-    assert (chance.low_if_lost, chance.low) == pytest.approx((0.2, (0.2 + 1) / 2))
-    assert (chance.high, chance.high_if_won) == pytest.approx(((0.8 + 1) / 2, 1.0))
-    assert probability_of_earlier(slow, slow).unknown == 0
-
-
-def test_without_censoring_earlier_is_an_improvement() -> None:
-    rng = np.random.default_rng(5)
-    x, y = rng.integers(0, 9, 6).astype(float), rng.integers(0, 9, 8).astype(float)
-    found = probability_of_earlier(durations(*x), durations(*y))
-    assert found[:3] == probability_of_improvement(column(*-x), column(*-y))
-    assert (found.unknown, found.low_if_lost, found.high_if_won) == (0, found.low, found.high)
 
 
 def test_an_area_by_hand() -> None:
@@ -286,18 +204,23 @@ def close(ours: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("name", STATISTICS)
 @pytest.mark.parametrize("method", SCORES)
-def test_statistics_are_rliables(name: str, method: str) -> None:
+def test_statistics_are_rliables(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a3c_zoo.comparison.statistics.tail", lambda runs, strata: 0.025)  # rliable's, for any number
     close(estimates(SCORES[method])[name], RLIABLE["outputs"][name][method])
 
 
 def test_improvement_is_rliables() -> None:
-    found = probability_of_improvement(SCORES["x"], SCORES["y"])
-    close(found, RLIABLE["outputs"]["probability_of_improvement"])
+    """Its interval is another one: rliable's is a bootstrap, which knows nothing of pairs that all have one winner."""
+    value, low, high = RLIABLE["outputs"]["probability_of_improvement"]
+    found = improvement(SCORES["x"], SCORES["y"])
+    assert found.value == pytest.approx(value, abs=1e-9)
+    assert found[1:3] == pytest.approx((low, high), abs=0.1 * (high - low))
 
 
 @pytest.mark.parametrize("method", SCORES)
 def test_profiles_are_rliables(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("a3c_zoo.comparison.statistics.CURVE_RESAMPLES", 20_000)
+    monkeypatch.setattr("a3c_zoo.comparison.statistics.tail", lambda runs, strata: 0.025)
     value, low, high = map(np.array, RLIABLE["outputs"]["performance_profile"][method])
     found = performance_profile(SCORES[method], RLIABLE["thresholds"])
     assert found.value == pytest.approx(value, abs=1e-9)
@@ -324,5 +247,5 @@ def test_a_hundred_runs_with_a_thousand_evaluations_take_five_seconds(methods: i
     for scores in last.values():
         estimates(scores)
     for one, other in itertools.permutations(last, 2):
-        probability_of_improvement(last[one], last[other])
+        improvement(last[one], last[other])
     assert time.process_time() - start_s < 5

@@ -304,7 +304,8 @@ def _report(
 ) -> Comparison:
     """Writes the report. Raises ZooError if there is no run."""
     from a3c_zoo.comparison.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
-    from a3c_zoo.comparison.results import results_of, to_json
+    from a3c_zoo.comparison.results import results_of
+    from a3c_zoo.comparison.results_json import to_json
 
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())

@@ -40,6 +40,8 @@ class Measures:
             budget is in seconds.
         steps_to_threshold, seconds_to_threshold: when the mean return of the last 100 training episodes first reached
             the environment's threshold.
+        cpu_s_to_threshold: an estimate, because CPU time is known of whole runs alone: its share of `cpu_s` is that of
+            `seconds_to_threshold` in `training_s`. Start-up and checkpoints are in it.
         steps, training_s: at the end. total_s: with start-up and checkpoints.
         calibration_s: of the fixed loop that was timed before the run.
     """
@@ -53,6 +55,7 @@ class Measures:
     mean_return: Annotated[float | None, "return"]
     steps_to_threshold: Annotated[int | None, "agent steps"]
     seconds_to_threshold: Annotated[float | None, "s of training"]
+    cpu_s_to_threshold: Annotated[float | None, "CPU s, estimated"]
     steps: Annotated[int, "agent steps"]
     training_s: Annotated[float, "s"]
     total_s: Annotated[float | None, "s"]
@@ -102,6 +105,7 @@ def measure(record: RunRecord, label: str) -> MeasuredRun:
     if max((each.steps for each in record.evaluations), default=0) < needed:
         sampled = greedy = over = Line(np.empty(0), np.empty(0))  # an earlier checkpoint is not the run's end
     training_s = outcome.training_s if outcome else float(curve.seconds[-1]) if len(curve) else 0.0
+    cpu_s = outcome.cpu_s if outcome else None
     measures = Measures(
         run=label,
         env=record.env,
@@ -112,11 +116,12 @@ def measure(record: RunRecord, label: str) -> MeasuredRun:
         mean_return=float(area_under_curve(over.x, over.y)) if len(over.x) > 1 else None,
         steps_to_threshold=moment.steps if moment else None,
         seconds_to_threshold=moment.seconds if moment else None,
+        cpu_s_to_threshold=cpu_s * moment.seconds / training_s if moment and cpu_s and training_s > 0 else None,
         steps=steps,
         training_s=training_s,
         total_s=outcome.total_s if outcome else None,
         steps_per_s=steps / training_s if training_s > 0 else 0.0,
-        cpu_s=outcome.cpu_s if outcome else None,
+        cpu_s=cpu_s,
         peak_memory_mib=outcome.peak_memory_mib if outcome else None,
         calibration_s=record.timing.calibration_s if record.timing else None,
     )

@@ -11,10 +11,13 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
+from a3c_zoo.comparison.claims import Claim, percent
 from a3c_zoo.comparison.drawing import Panel, to_inline_svg
+from a3c_zoo.comparison.durations import TimeToThreshold
+from a3c_zoo.comparison.improvement import EarlierChance, cliffs_delta
 from a3c_zoo.comparison.measures import UNITS
-from a3c_zoo.comparison.results import COSTS, DURATIONS, SCORES, EnvironmentResults, PairResults
-from a3c_zoo.comparison.statistics import OVER_ENVIRONMENTS, STATISTICS, TimeToThreshold
+from a3c_zoo.comparison.results import COSTS, CPU_TIME, DURATIONS, SCORES, EnvironmentResults, PairResults
+from a3c_zoo.comparison.statistics import OVER_ENVIRONMENTS, STATISTICS
 from a3c_zoo.errors import printable
 from a3c_zoo.records import score
 from a3c_zoo.version import __version__
@@ -76,9 +79,9 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def ranged(value: float, low: float, high: float, show: Callable[[float], str] = number) -> str:
-    """A figure and its interval or range."""
-    return f"{show(value)} ({show(low)} to {show(high)})"
+def ranged(value: float, low: float | None, high: float | None, show: Callable[[float], str] = number) -> str:
+    """A figure and its interval or range; the sign for a missing figure in place of one that is not known."""
+    return f"{show(value)} ({NONE})" if low is None or high is None else f"{show(value)} ({show(low)} to {show(high)})"
 
 
 def shown(value: float | None, show: Callable[[float], str]) -> str:
@@ -112,12 +115,18 @@ def times(found: EnvironmentResults) -> list[TextTable]:
     rows = []
     for name, method in found.methods.items():
         time, steps = method.times["seconds_to_threshold"], method.times["steps_to_threshold"]
-        rows.append([name, f"{time.reached} of {time.runs}", _median(time, seconds), _median(steps, number)])
+        cpu = _median(method.times[CPU_TIME[0]], seconds) if CPU_TIME[0] in method.times else NONE
+        least = percent(time.at_least) if time.reached else NONE
+        figures = (_median(time, seconds), cpu, _median(steps, number))
+        rows.append([name, f"{time.reached} of {time.runs}", least, *figures])
     caption = (
         f"To a mean return of {found.threshold:g} over 100 training episodes: medians with 95 % intervals. Runs "
-        f"that never reached it count as censored at their end; {NONE} stands for an end that was not reached."
+        f"that never reached it count as censored at their end; {NONE} stands for an end that was not reached. At "
+        "least: the lower bound of the chance that a run reaches it (95 %, one-sided). CPU time is an estimate: the "
+        "share of a run's CPU seconds that its training until then has in all of its training."
     )
-    return [TextTable(("method", "reached by", "seconds of training", "agent steps"), rows, caption)]
+    columns = ("method", "reached by", "at least", "seconds of training", "CPU seconds", "agent steps")
+    return [TextTable(columns, rows, caption)]
 
 
 def _median(time: TimeToThreshold, show: Callable[[float], str]) -> str:
@@ -138,19 +147,29 @@ def costs(found: EnvironmentResults) -> TextTable:
     return TextTable(("method", *COSTS.values()), rows, "Speed and cost of a run: medians, and the range of all runs")
 
 
-def chances(pairs: Sequence[PairResults]) -> list[TextTable]:
-    """Probabilities of improvement, of each pair of methods."""
+def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Claim]) -> list[TextTable]:
+    """What pairs of methods differ in, and what the report claims of it."""
+    worth = {(each.question.method, each.question.other, each.question.measure): each for each in claims
+             if each.question.env == env}  # fmt: skip
     rows = []
     for pair in pairs:
         names = f"{pair.method} over {pair.other}"
-        for key, chance in pair.times.items():
-            text = ranged(chance.value, chance.low, chance.high)
-            rows.append([names, f"to the threshold {DURATIONS[key][1]}", text, f"{chance.unknown:.0%}"])
-        rows += [[names, SCORES[key][1], ranged(*better), NONE] for key, better in pair.scores.items()]
-    caption = "Probability of improvement: that a run of the first is better than a run of the second. A tie counts "
-    caption += "half. So does a pair whose order is unknown because a run ended too early."
-    columns = ("", "in what", "probability, 95 % interval", "not known")
-    return [TextTable(columns, rows, caption, words=4)] if rows else []
+        for key, chance in pair.chances.items():
+            what = f"to the threshold {DURATIONS[key][1]}" if key in DURATIONS else SCORES[key][1]
+            unknown = percent(chance.unknown) if isinstance(chance, EarlierChance) else NONE
+            claim = worth.get((pair.method, pair.other, key))
+            p = [NONE, NONE] if claim is None else [percent(claim.question.p), percent(claim.p_of_all)]
+            gap = pair.differences[key]
+            effect = ranged(gap.value, gap.low, gap.high, show_for(key)), ranged(*cliffs_delta(chance))
+            rows.append([names, what, ranged(chance.value, chance.low, chance.high), *effect, unknown, *p])
+    caption = (
+        "Probability: that a run of the first is better than a run of the second. A tie counts half. So does a pair "
+        "whose order is unknown because a run ended too early. Difference: of interquartile means, and of mean times, "
+        "each cut off where a method's longest run ended. Cliff's δ: the probability of better less that of worse. "
+        "p over all claims: of those that the verdict makes; at most 5 % counts."
+    )
+    columns = ("", "in what", "probability", "difference", "Cliff's δ", "not known", "p", "p over all claims")
+    return [TextTable(columns, rows, caption, words=2)] if rows else []
 
 
 def html(page: ReportPage) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from a3c_zoo.comparison import decisions, drawing, pages
+from a3c_zoo.comparison import drawing, pages
 from a3c_zoo.comparison.curves import Axis
 from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.drawing import Group, Panel
@@ -17,26 +17,16 @@ from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.known_runs import listed
 from a3c_zoo.comparison.measures import evaluation_curve, training_curve
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
-from a3c_zoo.comparison.reading import hidden_threshold
-from a3c_zoo.comparison.results import DURATIONS, SCALE, MethodResults, PairResults, Results, to_json, values_of
+from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, Results, values_of
+from a3c_zoo.comparison.results_json import to_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
+from a3c_zoo.comparison.verdict import verdict
 from a3c_zoo.files import replace_file
-from a3c_zoo.records import score
 from a3c_zoo.runs.directory import disk_errors
 
 PROFILE_POINTS: Final = 101
-#: If the fixed loop's longest time is this much above its shortest, the machine was noisy.
-NOISY: Final = 1.25
 #: The x axes of a report's curves, with their labels.
 AXES: Final[Mapping[Axis, str]] = {"steps": "agent steps", "seconds": "seconds of training"}
-NO_DIFFERENCE: Final = "; these runs show no difference"
-THEIR_EVALUATIONS: Final = (
-    "Runs of other programs: the evaluations that their evaluations.npz has, from training, on seeds of their own. The "
-    "file does not say with which actions; they count as RL Zoo plays, sampled on Atari games and MiniGrid, greedy on "
-    "all others."
-)
-#: The final returns that the verdict speaks of, best first → what it says of the actions.
-FINAL: Final[Mapping[str, str]] = {"final_return": "", "final_return_greedy": " with greedy actions"}
 #: A title of the table of single runs → a field of `Measures`.
 COLUMNS: Final[Mapping[str, str]] = {
     "final return": "final_return",
@@ -83,76 +73,6 @@ def page_of(results: Results) -> ReportPage:
     )
 
 
-def verdict(results: Results) -> list[str]:
-    """The conclusions, one sentence each. The warning about few seeds comes first."""
-    lines = [results.caution] if results.caution else []
-    if results.left_out:
-        lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below.")
-    lines += notes(results)
-    lines += decisions.sentences(results.decided) if results.decided else []
-    for env, found in results.environments.items():
-        for name, method in found.methods.items():
-            lines += _about_method(env, name, method, found.threshold)
-        for pair in found.pairs if results.caution is None and results.decided is None else ():
-            lines += _about_pair(env, pair)
-    return lines
-
-
-def notes(results: Results) -> list[str]:
-    """Differences and gaps that make runs hard to compare, one sentence each."""
-    unplayed = [
-        run.measures.run
-        for run in results.runs
-        if run.measures.final_return is None and run.measures.final_return_greedy is None
-    ]
-    found = [f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing."] if unplayed else []
-    if any(run.record.evaluations and not run.record.is_ours for run in results.runs):
-        found.append(THEIR_EVALUATIONS)
-    found += filter(None, dict.fromkeys(hidden_threshold(run.record) for run in results.runs))
-    found += [
-        f"{env}: the runs of {name} do not have the same settings; see below."
-        for env, each in results.environments.items()
-        for name, method in each.methods.items()
-        if any(run.record.settings_but_seed != method.runs[0].record.settings_but_seed for run in method.runs)
-    ]
-    hosts = (run.record.host for run in results.runs)
-    machines = {f"{host['cpu']}, {host['cores']} cores" for host in hosts if {"cpu", "cores"} <= host.keys()}
-    if len(machines) > 1:
-        found.append(
-            f"The runs were made on different machines: {listed(sorted(machines))}. Do not compare their times and "
-            "speeds."
-        )
-    return found
-
-
-def _about_method(env: str, name: str, method: MethodResults, threshold: float | None) -> list[str]:
-    parts = []
-    if key := next(filter(method.scores.__contains__, FINAL), None):
-        final = method.scores[key]["interquartile_mean"]
-        parts.append(f"ended with a return of {ranged(*final, show=score)}{FINAL[key]}")
-    if threshold is not None:
-        time = method.times["seconds_to_threshold"]
-        text = f"reached {threshold:g} in training in {time.reached} of {time.runs} runs"
-        parts.append(text if time.median is None else f"{text}, half of them within {seconds(time.median)}")
-    return [f"{env}: {name} {' and '.join(parts)}."] if parts else []
-
-
-def _about_pair(env: str, pair: PairResults) -> list[str]:
-    lines = []
-    for key, chance in pair.times.items():
-        text = f"{env}: a run of {pair.method} reaches the threshold {DURATIONS[key][1]} than a run of {pair.other} "
-        text += f"with probability {ranged(chance.value, chance.low, chance.high)}"
-        if chance.unknown:
-            text += f"; for {chance.unknown:.0%} of the pairs the order is unknown, and they count half"
-        lines.append(f"{text}{NO_DIFFERENCE if chance.low_if_lost <= 0.5 <= chance.high_if_won else ''}.")
-    if key := next(filter(pair.scores.__contains__, FINAL), ""):
-        better = pair.scores[key]
-        text = f"{env}: a run of {pair.method} ends with a higher return{FINAL[key]} than a run of {pair.other} "
-        text += "with probability "
-        lines.append(f"{text}{ranged(*better)}{NO_DIFFERENCE if better.low <= 0.5 <= better.high else ''}.")
-    return lines
-
-
 def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) -> ReportSection:
     found = results.environments[env]
     figures = {f"{panel.title} by {panel.x_label}": panel for row in rows for panel in row}
@@ -164,7 +84,12 @@ def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) ->
         env,
         texts=[f"Thin: single runs. Thick: their {middle}. Dotted: the threshold."],
         figures=figures,
-        tables=[pages.scores(found), *pages.times(found), pages.costs(found), *pages.chances(found.pairs)],
+        tables=[
+            pages.scores(found),
+            *pages.times(found),
+            pages.costs(found),
+            *pages.chances(env, found.pairs, results.claims),
+        ],
     )
 
 
@@ -207,7 +132,7 @@ def _overall(results: Results) -> list[ReportSection]:
             "All environments",
             texts=[f"Scores: {SCALE}."],
             figures=_profile(found.scores, title, "score") if found.scores else {},
-            tables=[table, *pages.chances(found.pairs)],
+            tables=[table, *pages.chances(None, found.pairs, results.claims)],
         )
     ]
 
@@ -301,10 +226,9 @@ def _noise(results: Results) -> list[str]:
     texts = [
         f"Noise of the machine: a fixed loop, timed before {timed} of the runs, "
         f"took {seconds(loop.median)} (median), {seconds(loop.min)} to {seconds(loop.max)}; "
-        f"the slowest took {loop.max / loop.min - 1:.0%} longer than the fastest."
+        f"the slowest took {loop.max / loop.min:.2f} times as long as the fastest. Above {NOISE_LIMIT:g} times, the "
+        "verdict says nothing of seconds and speed."
     ]
-    if loop.max / loop.min > NOISY:
-        texts.append("This is a lot: other programs may have run at the same time. Compare times with care.")
     return texts
 
 
@@ -321,8 +245,10 @@ def _how_it_was_measured(results: Results) -> ReportSection:
             "the same seeds.",
             f"Time: seconds of training, for runs of a3c-zoo without start-up and without writing checkpoints. {how}",
             "Statistics: the seed is the unit. Intervals are 95 % percentile bootstraps over runs, stratified by "
-            "environment; intervals of times to the threshold are Kaplan and Meier's. Fewer than "
-            f"{MIN_SEEDS} seeds support no claim.",
+            "environment and widened for few runs; those of median times are Kaplan and Meier's, those of differences "
+            "of mean times Welch's. Each holds for its figure alone. Claims rest on permutation tests, and "
+            f"all claims of the report together on Holm's rule. Fewer than {MIN_SEEDS} seeds support no claim. "
+            f"{NONE} stands for an interval that these runs do not tell: there are too few, or all have one value.",
             "This does not show how the methods do with other settings, on other machines, or with other budgets.",
         ],
     )

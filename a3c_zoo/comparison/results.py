@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from a3c_zoo.comparison import decisions, statistics
+from a3c_zoo.comparison import claims, statistics
+from a3c_zoo.comparison.claims import Claim, Question
 from a3c_zoo.comparison.decisions import Decisions
-from a3c_zoo.comparison.measures import UNITS, MeasuredRun, SettingRow, machine_of, settings_side_by_side
+from a3c_zoo.comparison.durations import Durations, MeanDifference, TimeToThreshold, mean_difference, time_to_threshold
+from a3c_zoo.comparison.improvement import Chance, EarlierChance, earlier, improvement
+from a3c_zoo.comparison.measures import MeasuredRun, SettingRow, machine_of, settings_side_by_side
 from a3c_zoo.comparison.reading import threshold_of
-from a3c_zoo.comparison.statistics import Durations, EarlierChance, Estimate, Floats, TimeToThreshold
+from a3c_zoo.comparison.statistics import Estimate, Floats
 
-#: Rises when the meaning of a key of results.json changes.
-RESULTS_FORMAT: Final = 1
 #: Fields of `Measures` of which every statistic is computed → their titles in tables, of one method and of two.
 SCORES: Final[Mapping[str, tuple[str, str]]] = {
     "final_return": ("at the end, sampled actions", "higher final return"),
     "final_return_greedy": ("at the end, greedy actions", "higher final return, greedy"),
     "mean_return": ("mean of the curve", "higher mean of the curve"),
 }
+#: The final returns that the verdict speaks of, best first → what it says of the actions.
+FINAL: Final[Mapping[str, str]] = {"final_return": "", "final_return_greedy": " with greedy actions"}
 #: Fields of `Measures` of which the median and the range are computed → their titles in tables.
 COSTS: Final[Mapping[str, str]] = {
     "steps_per_s": "steps/s",
@@ -37,6 +40,10 @@ DURATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "seconds_to_threshold": ("training_s", "in less time"),
     "steps_to_threshold": ("steps", "in fewer steps"),
 }
+#: The same of CPU time, which is an estimate: it is shown and not claimed.
+CPU_TIME: Final = ("cpu_s_to_threshold", "cpu_s")
+#: If the fixed loop's longest time is more than this many times its shortest, a report claims nothing about seconds.
+NOISE_LIMIT: Final = 1.5
 SCALE: Final = "0 and 1: the worst and the best final return of all runs on an environment"
 
 
@@ -60,12 +67,29 @@ class MethodResults:
 
 @dataclass(frozen=True, slots=True)
 class PairResults:
-    """The probabilities that a run of `method` is better than a run of `other`, by the names of the measures."""
+    """Two methods, by the names of the measures.
+
+    Attributes:
+        scores, times: the probabilities that a run of `method` is better than a run of `other`.
+        differences: of the interquartile means of scores, and of the restricted means of times.
+    """
 
     method: str
     other: str
-    scores: Mapping[str, Estimate]
+    scores: Mapping[str, Chance]
     times: Mapping[str, EarlierChance]
+    differences: Mapping[str, Estimate | MeanDifference]
+
+    @property
+    def chances(self) -> dict[str, Chance | EarlierChance]:
+        """All probabilities."""
+        return {**self.times, **self.scores}
+
+    @property
+    def asked(self) -> dict[str, Chance | EarlierChance]:
+        """What a verdict asks about: which method reaches the threshold earlier, and which ends with more."""
+        final = next(filter(self.scores.__contains__, FINAL), None)
+        return {name: chance for name, chance in self.chances.items() if name in self.times or name == final}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +128,7 @@ class Results:
         machine: what the runs were made with: name → its values, more than one if runs differ.
         calibration: seconds of the fixed loop before the runs; None if no run has such a time.
         decided: what a comparison with a rule has decided; None for one without.
+        claims: of all pairs; none if there are few seeds, or if a rule has decided.
     """
 
     runs: tuple[MeasuredRun, ...]
@@ -114,6 +139,7 @@ class Results:
     machine: Mapping[str, Sequence[str]]
     calibration: Spread | None
     decided: Decisions | None = None
+    claims: tuple[Claim, ...] = ()
 
     @property
     def methods(self) -> list[str]:
@@ -126,6 +152,23 @@ class Results:
         environments = [each.methods for each in self.environments.values()]
         counts = {name: [len(each[name].runs) if name in each else 0 for each in environments] for name in self.methods}
         return statistics.caution({name: min(each) for name, each in counts.items()})
+
+    @property
+    def machines(self) -> list[str]:
+        """The processors that the runs were made on."""
+        hosts = (run.record.host for run in self.runs)
+        return sorted({f"{host['cpu']}, {host['cores']} cores" for host in hosts if {"cpu", "cores"} <= host.keys()})
+
+    @property
+    def no_seconds(self) -> str:
+        """Why nothing is claimed about seconds; "" if something is."""
+        if len(self.machines) > 1:
+            return "the runs were made on different machines"
+        loop = self.calibration
+        if loop is None or loop.max <= NOISE_LIMIT * loop.min:
+            return ""
+        times = loop.max / loop.min
+        return f"the fixed loop took up to {times:.2f} times its shortest time, and the limit is {NOISE_LIMIT:g} times"
 
     @property
     def shown_runs(self) -> list[MeasuredRun]:
@@ -149,7 +192,7 @@ def results_of(
     names = list(dict.fromkeys(record.method for record in records))
     environments = {env: _environment(runs, env, names) for env in dict.fromkeys(record.env for record in records)}
     seconds = values_of(runs, "calibration_s")
-    return Results(
+    found = Results(
         runs=tuple(runs),
         left_out=left_out,
         as_found=as_found,
@@ -159,6 +202,27 @@ def results_of(
         calibration=_spread(seconds) if len(seconds) else None,
         decided=decided,
     )
+    is_silent = found.caution is not None or decided is not None
+    return found if is_silent else replace(found, claims=claims.claims_of(_questions(found)))
+
+
+def _questions(results: Results) -> list[Question]:
+    """Everything that the verdict asks, of each pair in each environment, and over all environments."""
+    found = []
+    for env, each in results.environments.items():
+        for pair in each.pairs:
+            runs = [each.methods[name].runs for name in (pair.method, pair.other)]
+            for name, chance in pair.asked.items():
+                if name != "seconds_to_threshold" or not results.no_seconds:
+                    first, second = (len(own if name in DURATIONS else values_of(own, name)) for own in runs)
+                    found.append(Question(env, name, pair.method, pair.other, chance, (first, second)))
+    if (overall := results.overall) is not None:
+        for pair in overall.pairs:
+            counts = ((~np.isnan(overall.scores[name])).sum(axis=0).min() for name in (pair.method, pair.other))
+            first, second = map(int, counts)
+            chance = pair.scores["final_return"]
+            found.append(Question(None, "final_return", pair.method, pair.other, chance, (first, second)))
+    return found
 
 
 def _environment(runs: Sequence[MeasuredRun], env: str, names: Sequence[str]) -> EnvironmentResults:
@@ -180,8 +244,15 @@ def _method(found: Iterable[MeasuredRun], threshold: float | None) -> MethodResu
         runs,
         {name: statistics.estimates(values[:, None]) for name in SCORES if len(values := values_of(runs, name))},
         {name: _spread(values) for name in COSTS if len(values := values_of(runs, name))},
-        {} if threshold is None else {name: statistics.time_to_threshold(_durations(runs, name)) for name in DURATIONS},
+        {} if threshold is None else _times(runs),
     )
+
+
+def _times(runs: Sequence[MeasuredRun]) -> dict[str, TimeToThreshold]:
+    ends = {name: end for name, (end, _) in DURATIONS.items()}
+    if all(run.measures.cpu_s is not None for run in runs):
+        ends |= [CPU_TIME]
+    return {name: time_to_threshold(_durations(runs, name, end)) for name, end in ends.items()}
 
 
 def _spread(values: Floats) -> Spread:
@@ -192,16 +263,16 @@ def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> Pair
     """If both methods have five runs or more, a score that fewer than five runs of a method have is left out."""
     runs, others = methods[method].runs, methods[other].runs
     needed = min(statistics.MIN_SEEDS, len(runs), len(others))
-    scores = {}
+    scores, times = {}, {}
+    differences: dict[str, Estimate | MeanDifference] = {}
     for name in SCORES:
-        mine, theirs = values_of(runs, name), values_of(others, name)
+        mine, theirs = values_of(runs, name)[:, None], values_of(others, name)[:, None]
         if min(len(mine), len(theirs)) >= needed:
-            scores[name] = statistics.probability_of_improvement(mine[:, None], theirs[:, None])
-    times = {
-        name: statistics.probability_of_earlier(_durations(runs, name), _durations(others, name))
-        for name in methods[method].times
-    }
-    return PairResults(method, other, scores, times)
+            scores[name], differences[name] = improvement(mine, theirs), statistics.difference(mine, theirs)
+    for name, (end, _) in DURATIONS.items() if methods[method].times else ():
+        both = _durations(runs, name, end), _durations(others, name, end)
+        times[name], differences[name] = earlier(*both), mean_difference(*both)
+    return PairResults(method, other, scores, times, differences)
 
 
 def _methods(environments: Mapping[str, EnvironmentResults]) -> list[str]:
@@ -209,12 +280,13 @@ def _methods(environments: Mapping[str, EnvironmentResults]) -> list[str]:
 
 
 def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
-    found = ((method, _normalised(environments, method)) for method in _methods(environments))
-    scores = {method: matrix for method, matrix in found if matrix is not None}
-    pairs = (
-        PairResults(a, b, {"final_return": statistics.probability_of_improvement(scores[a], scores[b])}, {})
-        for a, b in itertools.combinations(scores, 2)
-    )
+    matrices = ((method, _normalised(environments, method)) for method in _methods(environments))
+    scores = {method: matrix for method, matrix in matrices if matrix is not None}
+    name, pairs = "final_return", []
+    for one, other in itertools.combinations(scores, 2):
+        both = scores[one], scores[other]
+        chance, gap = improvement(*both), statistics.difference(*both)
+        pairs.append(PairResults(one, other, {name: chance}, {}, {name: gap}))
     return OverallResults(
         scores, {method: statistics.estimates(matrix) for method, matrix in scores.items()}, tuple(pairs)
     )
@@ -242,62 +314,6 @@ def values_of(runs: Iterable[MeasuredRun], name: str) -> Floats:
     return np.array([value for value in values if value is not None], np.float64)
 
 
-def _durations(runs: Iterable[MeasuredRun], name: str) -> Durations:
-    measures, (end, _) = [run.measures for run in runs], DURATIONS[name]
+def _durations(runs: Iterable[MeasuredRun], name: str, end: str) -> Durations:
+    measures = [run.measures for run in runs]
     return Durations.of([getattr(each, name) for each in measures], [float(getattr(each, end)) for each in measures])
-
-
-def to_json(results: Results) -> dict[str, Any]:
-    """The contents of results.json: every figure, with its unit, as plain data."""
-    overall, noise = results.overall, results.calibration
-    return {
-        "format": RESULTS_FORMAT,
-        "units": dict(UNITS),
-        "interval": {"confidence": statistics.CONFIDENCE, "bootstrap_resamples": statistics.RESAMPLES, "unit": "seed"},
-        "caution": results.caution,
-        "environments": {
-            name: {
-                "threshold": env.threshold,
-                "methods": {method: _method_to_json(each) for method, each in env.methods.items()},
-                "against": [_pair_to_json(pair) for pair in env.pairs],
-            }
-            for name, env in results.environments.items()
-        },
-        "overall": overall
-        and {
-            "scale": SCALE,
-            "methods": _plain(overall.methods),
-            "against": [_pair_to_json(pair) for pair in overall.pairs],
-        },
-        "runs": [asdict(run.measures) for run in results.shown_runs],
-        **({"until_decided": decisions.to_plain(results.decided)} if results.decided else {}),
-        "evaluation_episodes": results.episodes,
-        "left_out": dict(results.left_out),
-        "machine_and_versions": dict(results.machine),
-        "noise": noise
-        and {
-            "unit": "s",
-            "runs": len(values_of(results.runs, "calibration_s")),
-            **noise._asdict(),
-            "max_over_min": noise.max / noise.min,
-        },
-        "settings": {
-            name: {row.key: {"values": dict(row.values), "differs": row.differs} for row in env.settings}
-            for name, env in results.environments.items()
-        },
-        "commands": {run.measures.run: run.record.command_line for run in results.runs},
-    }
-
-
-def _method_to_json(method: MethodResults) -> dict[str, Any]:
-    seeds = [run.measures.seed for run in method.runs]
-    return {"seeds": seeds, **_plain(method.scores), **_plain(method.costs), **_plain(method.times)}
-
-
-def _pair_to_json(pair: PairResults) -> dict[str, Any]:
-    return {"method": pair.method, "other": pair.other, **_plain(pair.scores), **_plain(pair.times)}
-
-
-def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Named tuples as dictionaries, in a mapping or in a mapping of such mappings."""
-    return {name: _plain(each) if isinstance(each, Mapping) else each._asdict() for name, each in found.items()}

@@ -5,7 +5,8 @@ missing run, at every checkpoint. The order of the rows does not matter.
 
 Intervals are 95 % percentile bootstraps, stratified by environment: runs are drawn with replacement among the runs of
 their environment, each with all of its checkpoints. Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of
-the Statistical Precipice", https://arxiv.org/abs/2108.13264, sections 4.1 to 4.3.
+the Statistical Precipice", https://arxiv.org/abs/2108.13264, sections 4.1 to 4.3. Their ends lie further out than the
+usual percentiles, see `tail`: the usual ones are too narrow for few runs.
 
 A new statistic of a method's scores is one function, and one line in `STATISTICS`: results.json and the report's tables
 show every entry of it.
@@ -13,10 +14,10 @@ show every entry of it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from statistics import NormalDist
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +27,7 @@ Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
 
 CONFIDENCE: Final = 0.95
-#: Fewer seeds support no claim, see `caution`.
+#: Fewer seeds support no claim and have no interval, see `caution`.
 MIN_SEEDS: Final = 5
 RESAMPLES: Final = 10_000
 #: Resamples at each point of a curve.
@@ -38,11 +39,11 @@ _CHUNK: Final = 2**20
 
 
 class Estimate(NamedTuple):
-    """A figure and its interval."""
+    """A figure and its interval; None if these runs tell none: there are too few of them, or all have one value."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,61 +53,6 @@ class Band:
     value: Floats
     low: Floats
     high: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Durations:
-    """How long each run took to reach a threshold: `[seeds]` both, in any unit.
-
-    Attributes:
-        values: when the run reached it, or when the run ended before; float64.
-        reached: whether the run reached it; bool. A run that did not is right-censored: its time is longer than its
-            value.
-    """
-
-    values: Floats
-    reached: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, reached_at: Sequence[float | None], ended_at: Sequence[float]) -> Durations:
-        """From the moment at which each run reached the threshold (None: never) and the moment at which it ended."""
-        pairs = zip(reached_at, ended_at, strict=True)
-        values = np.array([end if at is None else at for at, end in pairs], np.float64)
-        return cls(values, np.array([at is not None for at in reached_at], np.bool_))
-
-
-class TimeToThreshold(NamedTuple):
-    """How long the runs of a method take to reach a threshold.
-
-    Attributes:
-        reached: how many runs reached it. runs: how many there are.
-        median: the first moment at which half of the runs or more have reached it; None if there is none.
-        low, high: its interval; None for an end that these runs do not determine.
-    """
-
-    reached: int
-    runs: int
-    median: float | None
-    low: float | None
-    high: float | None
-
-
-class EarlierChance(NamedTuple):
-    """The probability that a run of one method reaches a threshold earlier than a run of another.
-
-    Attributes:
-        low, high: its interval.
-        unknown: the share of pairs of runs whose order is unknown; each counts half. It depends on the method: with a
-            budget of steps, a fast method that fails ends before the other reaches anything.
-        low_if_lost, high_if_won: the bounds of the interval if these pairs were all lost, or all won.
-    """
-
-    value: float
-    low: float
-    high: float
-    unknown: float
-    low_if_lost: float
-    high_if_won: float
 
 
 # Statistics of all runs of a method, over all environments. Missing runs are left out.
@@ -157,9 +103,25 @@ def _sorted_runs(scores: Floats) -> Floats:
     return runs[..., : runs.shape[-1] - missing]
 
 
+def tail(runs: int, strata: int) -> float:
+    """The share of draws below the lower end of an interval, and above its upper end: Φ(−t), for 0.025 = Φ(−1.96).
+
+    t is the quantile of Student's distribution with `runs` − `strata` degrees of freedom, as in Hesterberg 2015, "What
+    Teachers Should Know About the Bootstrap", The American Statistician 69, on expanded percentile intervals. His
+    further factor √(n / (n − 1)) is left out: intervals of the interquartile mean would cover 97 %
+    (benchmarks/false_claims.py).
+
+    Args:
+        runs: of all strata, which are drawn from separately. It must be greater than `strata`.
+    """
+    from scipy.special import stdtrit
+
+    return NormalDist().cdf(-float(stdtrit(runs - strata, (1 + CONFIDENCE) / 2)))
+
+
 def estimates(scores: ArrayLike) -> dict[str, Estimate]:
     """Every statistic in `STATISTICS` of `[S, E]` scores, by name. Raises what `estimate` does."""
-    return {name: estimate(scores, statistic) for name, statistic in STATISTICS.items()}
+    return _estimates([scores], STATISTICS)
 
 
 def estimate(scores: ArrayLike, statistic: Statistic = interquartile_mean) -> Estimate:
@@ -168,8 +130,32 @@ def estimate(scores: ArrayLike, statistic: Statistic = interquartile_mean) -> Es
     Raises:
         ValueError: an environment has no run, or the shape is wrong.
     """
-    found = band(np.asarray(scores, np.float64)[..., None], statistic, resamples=RESAMPLES)
-    return Estimate(float(found.value[0]), float(found.low[0]), float(found.high[0]))
+    return _estimates([scores], {"": statistic})[""]
+
+
+def difference(scores: ArrayLike, others: ArrayLike, statistic: Statistic = interquartile_mean) -> Estimate:
+    """A statistic of `scores` `[S, E]` less that of `others` `[S', E]`, with its interval. Raises what `estimate` does.
+
+    The runs of each method are drawn for themselves.
+    """
+    return _estimates([scores, others], {"": lambda x, y: np.asarray(statistic(x) - statistic(y))})[""]
+
+
+def _estimates(methods: Sequence[ArrayLike], figures: Mapping[str, Callable[..., Floats]]) -> dict[str, Estimate]:
+    """Figures of the scores `[S, E]` of one or two methods, all of the same draws."""
+    matrices = [_checked(each, 2) for each in methods]
+    found = {name: Estimate(float(figure(*matrices)), None, None) for name, figure in figures.items()}
+    counts = np.concatenate([(~np.isnan(each)).sum(axis=0) for each in matrices])
+    if counts.min() < MIN_SEEDS:
+        return found
+    rng, columns = np.random.default_rng(SEED), np.arange(matrices[0].shape[1])
+    drawn = [each[_draw(~np.isnan(each), RESAMPLES, rng), columns] for each in matrices]
+    share = tail(int(counts.sum()), len(counts))
+    for name, figure in figures.items():
+        low, high = np.quantile(figure(*drawn), (share, 1 - share))
+        if high > low:
+            found[name] = Estimate(found[name].value, float(low), float(high))
+    return found
 
 
 def band(curves: ArrayLike, statistic: Statistic = interquartile_mean, *, resamples: int = CURVE_RESAMPLES) -> Band:
@@ -180,15 +166,23 @@ def band(curves: ArrayLike, statistic: Statistic = interquartile_mean, *, resamp
     """
     by_point = np.moveaxis(_checked(curves, 3), 2, 0)  # [C, S, E]
     _, S, E = by_point.shape
-    drawn = _draw(~np.isnan(by_point[0]), resamples, np.random.default_rng(SEED))
+    present = ~np.isnan(by_point[0])
+    drawn, ends = _draw(present, resamples, np.random.default_rng(SEED)), _ends(present)
     columns, low, high = np.arange(E), [], []
     chunk = max(1, _CHUNK // (resamples * S * E))
     for start in range(0, len(by_point), chunk):
         samples = by_point[start : start + chunk][:, drawn, columns]  # [chunk, B, S, E]
-        below, above = _percentiles(statistic(samples), axis=1)
+        below, above = np.quantile(statistic(samples), ends, axis=1)
         low.append(below)
         high.append(above)
     return Band(statistic(by_point), np.concatenate(low), np.concatenate(high))
+
+
+def _ends(present: NDArray[np.bool_]) -> tuple[float, float]:
+    """The percentiles at which an interval begins and ends; of all draws if there is one run for each environment."""
+    runs, environments = int(present.sum()), present.shape[1]
+    share = tail(runs, environments) if runs > environments else 0.0
+    return share, 1 - share
 
 
 def _checked(scores: ArrayLike, dimensions: int) -> Floats:
@@ -203,6 +197,11 @@ def _checked(scores: ArrayLike, dimensions: int) -> Floats:
     return array
 
 
+def columns_of(scores: ArrayLike) -> list[Floats]:
+    """The scores of each environment, `[runs]` each, from `[S, E]`. Raises what `estimate` does."""
+    return [column[~np.isnan(column)] for column in _checked(scores, 2).T]
+
+
 def _draw(present: NDArray[np.bool_], resamples: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Row numbers `[B, S, E]`, drawn in each environment among its runs. A missing run stays missing."""
     drawn = np.empty((resamples, *present.shape), np.intp)
@@ -213,112 +212,19 @@ def _draw(present: NDArray[np.bool_], resamples: int, rng: np.random.Generator) 
     return drawn
 
 
-def _percentiles(values: Floats, axis: int) -> Any:
-    tail = (1 - CONFIDENCE) / 2
-    return np.quantile(values, (tail, 1 - tail), axis=axis)
-
-
 def _draw_counts(runs: int, resamples: int, rng: np.random.Generator) -> Floats:
     """How often each run is drawn, `[B, runs]`, in as many draws as there are runs."""
     drawn = rng.integers(runs, size=(resamples, runs)) + runs * np.arange(resamples)[:, None]
     return np.bincount(drawn.ravel(), minlength=resamples * runs).reshape(resamples, runs).astype(np.float64)
 
 
-def probability_of_improvement(scores: ArrayLike, others: ArrayLike) -> Estimate:
-    """P(X > Y) + ½ P(X = Y) for a run X of `scores` and a run Y of `others`, averaged over environments.
-
-    In one environment this is Mann and Whitney's U divided by the number of pairs. `[S, E]` and `[S', E]`.
-    """
-    x, y = _checked(scores, 2), _checked(others, 2)
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(f"{x.shape[1]} environments against {y.shape[1]}")
-    columns = [(a[~np.isnan(a)][:, None], b[~np.isnan(b)]) for a, b in zip(x.T, y.T, strict=True)]
-    return _mean_win([(a > b) + (a == b) / 2 for a, b in columns])
-
-
-def probability_of_earlier(durations: Durations, others: Durations) -> EarlierChance:
-    """P(X < Y) + ½ P(the order is unknown) for the times that a run X and a run Y take to reach a threshold.
-
-    A run that never reached it is later than every run that reached it before the first one's end. The order of two
-    runs is unknown if neither reached the threshold, or if one ended before the other reached it. Gehan 1965, "A
-    generalized Wilcoxon test for comparing arbitrarily singly-censored samples".
-    """
-    wins = _wins(durations, others)
-    is_unknown = np.isnan(wins)
-    lost, half, won = (_mean_win([np.where(is_unknown, value, wins)]) for value in (0.0, 0.5, 1.0))
-    return EarlierChance(*half, float(is_unknown.mean()), lost.low, won.high)
-
-
-def _wins(durations: Durations, others: Durations) -> Floats:
-    """`[runs, other runs]`: 1 if the first is earlier, 0 if the other is, ½ for a tie, NaN if the order is unknown."""
-    x, x_reached = durations.values[:, None], durations.reached[:, None]
-    y, y_reached = others.values, others.reached
-    # At the same moment, a run that reaches the threshold is earlier than a run that ends.
-    wins = x_reached & np.where(y_reached, x < y, x <= y)
-    losses = y_reached & np.where(x_reached, y < x, y <= x)
-    return np.select([wins, losses, x_reached & y_reached], [1.0, 0.0, 0.5], np.nan)
-
-
-def _mean_win(tables: Sequence[Floats]) -> Estimate:
-    """The mean over environments of the means of tables `[runs, other runs]` of 1 (won), ½ and 0; and its interval."""
-    rng, drawn = np.random.default_rng(SEED), np.zeros(RESAMPLES)
-    for table in tables:
-        rows, columns = (_draw_counts(size, RESAMPLES, rng) for size in table.shape)
-        drawn += ((rows @ table) * columns).sum(axis=1) / table.size
-    low, high = _percentiles(drawn / len(tables), axis=0)
-    return Estimate(float(np.mean([table.mean() for table in tables])), float(low), float(high))
-
-
 def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Band:
     """The share of all runs whose score is greater than τ, for each τ in `thresholds` `[points]`."""
-    runs, rng = _checked(scores, 2), np.random.default_rng(SEED)
-    columns = [column[~np.isnan(column)] for column in runs.T]
+    columns, rng = columns_of(scores), np.random.default_rng(SEED)
     counts = np.concatenate([_draw_counts(len(column), CURVE_RESAMPLES, rng) for column in columns], axis=1)
     above = (np.concatenate(columns)[:, None] > np.asarray(thresholds, np.float64)).astype(np.float64)
-    low, high = _percentiles(counts @ above / len(above), axis=0)
+    low, high = np.quantile(counts @ above / len(above), _ends(~np.isnan(np.asarray(scores, np.float64))), axis=0)
     return Band(above.mean(axis=0), low, high)
-
-
-def time_to_threshold(durations: Durations) -> TimeToThreshold:
-    """The median time to reach a threshold.
-
-    Its interval ends where that of `survival` crosses one half (Brookmeyer and Crowley 1982, "A confidence interval for
-    the median survival time").
-
-    Raises:
-        ValueError: there is no run.
-    """
-    times, share = survival(durations)
-    halves = (np.flatnonzero(curve <= 0.5) for curve in (share.value, share.low, share.high))
-    ends = (float(times[below[0]]) if len(below) else None for below in halves)
-    return TimeToThreshold(int(durations.reached.sum()), len(durations.values), *ends)
-
-
-def survival(durations: Durations) -> tuple[Floats, Band]:
-    """The share of runs that have not reached a threshold, over time: Kaplan and Meier's estimate.
-
-    The interval is Greenwood's on the scale of log(−log), as scipy computes it.
-
-    Returns:
-        The moments at which a run reached the threshold or ended, `[K]`, rising; and the share from each of them on.
-
-    Raises:
-        ValueError: there is no run.
-    """
-    from scipy import stats
-
-    if not len(durations.values):
-        raise ValueError("no runs")
-    found = stats.ecdf(stats.CensoredData.right_censored(durations.values, ~durations.reached)).sf
-    share = np.asarray(found.probabilities, np.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # undefined at 0 and 1: see below
-        ends = found.confidence_interval(CONFIDENCE, method="log-log")
-    low = np.select([share == 0, share == 1], [0.0, 1.0], ends.low.probabilities)
-    high = np.where(share == 1, 1.0, ends.high.probabilities)
-    if share[-1] == 0:  # all runs have reached it; the last moment takes the bound of the one before it
-        high[-1] = high[-2] if len(high) > 1 else 1.0
-    return np.asarray(found.quantiles, np.float64), Band(share, low, high)
 
 
 def caution(seeds: Mapping[str, int]) -> str | None:

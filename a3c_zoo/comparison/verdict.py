@@ -1,0 +1,110 @@
+"""The verdict of a report: its conclusions, one sentence each, which say no more than the figures do."""
+
+from __future__ import annotations
+
+from a3c_zoo.comparison import decisions
+from a3c_zoo.comparison.claims import ERROR, Claim, needs, percent
+from a3c_zoo.comparison.improvement import EarlierChance
+from a3c_zoo.comparison.known_runs import listed
+from a3c_zoo.comparison.pages import number, ranged, seconds
+from a3c_zoo.comparison.reading import hidden_threshold
+from a3c_zoo.comparison.results import DURATIONS, FINAL, MethodResults, Results
+from a3c_zoo.records import score
+
+NO_DIFFERENCE = "; these runs show no difference"
+#: How sentences begin that are about all environments together.
+EVERYWHERE = "All environments"
+THEIR_EVALUATIONS = (
+    "Runs of other programs: the evaluations that their evaluations.npz has, from training, on seeds of their own. The "
+    "file does not say with which actions; they count as RL Zoo plays, sampled on Atari games and MiniGrid, greedy on "
+    "all others."
+)
+
+
+def verdict(results: Results) -> list[str]:
+    """The conclusions, one sentence each. The warning about few seeds comes first."""
+    lines = [results.caution] if results.caution else []
+    if results.left_out:
+        lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below.")
+    lines += notes(results)
+    lines += decisions.sentences(results.decided) if results.decided else []
+    for env, found in results.environments.items():
+        for name, method in found.methods.items():
+            lines += _about_method(env, name, method, found.threshold, not results.no_seconds)
+    lines += [_about_claim(claim, len(results.claims)) for claim in results.claims]
+    return [*lines, *_about_claims(results)]
+
+
+def notes(results: Results) -> list[str]:
+    """Differences and gaps that make runs hard to compare, one sentence each."""
+    unplayed = [
+        run.measures.run
+        for run in results.runs
+        if run.measures.final_return is None and run.measures.final_return_greedy is None
+    ]
+    found = [f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing."] if unplayed else []
+    if any(run.record.evaluations and not run.record.is_ours for run in results.runs):
+        found.append(THEIR_EVALUATIONS)
+    found += filter(None, dict.fromkeys(hidden_threshold(run.record) for run in results.runs))
+    found += [
+        f"{env}: the runs of {name} do not have the same settings; see below."
+        for env, each in results.environments.items()
+        for name, method in each.methods.items()
+        if any(run.record.settings_but_seed != method.runs[0].record.settings_but_seed for run in method.runs)
+    ]
+    if len(results.machines) > 1:
+        found.append(f"The runs were made on different machines: {listed(results.machines)}.")
+    if results.no_seconds:
+        found.append(f"Nothing is said here of seconds and speed, because {results.no_seconds}.")
+    return found
+
+
+def _about_method(env: str, name: str, method: MethodResults, threshold: float | None, in_seconds: bool) -> list[str]:
+    parts = []
+    if key := next(filter(method.scores.__contains__, FINAL), None):
+        final = method.scores[key]["interquartile_mean"]
+        parts.append(f"ended with a return of {ranged(*final, show=score)}{FINAL[key]}")
+    if threshold is not None:
+        time, steps = method.times["seconds_to_threshold"], method.times["steps_to_threshold"]
+        text = f"reached {threshold:g} in training in {time.reached} of {time.runs} runs"
+        if time.reached:
+            text += f" (so with a chance of at least {percent(time.at_least)})"
+        if in_seconds and time.median is not None:
+            text += f", half of all runs within {seconds(time.median)}"
+        elif steps.median is not None:
+            text += f", half of all runs within {number(steps.median)} steps"
+        parts.append(text)
+    if in_seconds and "steps_per_s" in method.costs:
+        parts.append(f"made {number(method.costs['steps_per_s'].median)} steps/s")
+    return [f"{env}: {name} {listed(parts)}."] if parts else []
+
+
+def _about_claim(claim: Claim, count: int) -> str:
+    """One sentence on a question of the report: the figure, its interval, and what the report claims."""
+    question = claim.question
+    chance, env = question.chance, question.env or EVERYWHERE
+    if isinstance(chance, EarlierChance):
+        what = f"reaches the threshold {DURATIONS[question.measure][1]}"
+    else:
+        what = f"ends with a higher {'return' if question.env else 'score'}{FINAL[question.measure]}"
+    text = f"{env}: a run of {question.method} {what} than a run of {question.other} with probability "
+    text += ranged(chance.value, chance.low, chance.high)
+    if isinstance(chance, EarlierChance) and chance.unknown:
+        text += f"; for {percent(chance.unknown)} of the pairs the order is unknown, and they count half"
+    if claim.holds:
+        return f"{text}; shown (p = {percent(claim.p_of_all)} over all claims)."
+    if chance.p <= ERROR < question.p:
+        return f"{text}{NO_DIFFERENCE}, because it depends on these pairs."
+    if chance.p <= ERROR:
+        text += f"; alone this would count (p = {percent(question.p)}), as one of {count} claims it does not"
+    return f"{text}{NO_DIFFERENCE} (p = {percent(claim.p_of_all)} over all claims)."
+
+
+def _about_claims(results: Results) -> list[str]:
+    """How the claims hold their error, and what they need with few seeds."""
+    if not results.claims:
+        return []
+    count = len(results.claims)
+    family = "This claim is wrong" if count == 1 else f"One or more of these {count} claims are wrong"
+    rule = f"{family} with a probability of at most {percent(ERROR)} (permutation test"
+    return list(filter(None, [f"{rule}{'' if count == 1 else ', Holm'}).", needs(results.claims)]))
