@@ -158,6 +158,7 @@ def assert_nothing_is_lost_after_a_resume(run: Path) -> None:
     assert (run / "monitor.csv").stat().st_size == checkpoint(run)["session"]["monitor_position"]
 
 
+@pytest.mark.slow
 def test_the_last_checkpoint_waits_for_room(disk: Disk, tmp_path: Path) -> None:
     run = disk.place / "x"
     options = [*OPTIONS, "--time-limit", "4s", "-o", "run.disk_patience_s=100"]
@@ -173,6 +174,7 @@ def test_the_last_checkpoint_waits_for_room(disk: Disk, tmp_path: Path) -> None:
     assert_nothing_is_lost(run)
 
 
+@pytest.mark.slow
 def test_ctrl_c_waits_for_no_room(disk: Disk, tmp_path: Path) -> None:
     run = disk.place / "x"
     options = [*OPTIONS, "--time-limit", "5m"]

@@ -164,7 +164,8 @@ def kill_if_alive(pid: int) -> None:
         return
 
 
-@pytest.mark.parametrize("options", [[], pytest.param(["--json"], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_comparison_goes_on_without_its_output(options: list[str], tmp_path: Path) -> None:
     arguments = [
         "cartpole",

@@ -200,6 +200,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_between_a_worker_and_what_it_is_to_do(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW_TO_SEND)
     with Running("train", "cartpole", *LIMITS, folder=tmp_path, program=(str(tmp_path / "slow.py"),)) as running:
@@ -270,6 +271,7 @@ def test_when_the_parent_is_killed_a_process_leaves_that_holds_the_lock(
         running.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_when_a_worker_is_killed_the_run_says_so_and_can_go_on(tmp_path: Path) -> None:
     limits = (*LIMITS, "-o", "run.worker_restarts=0")
     with Running("train", "cartpole", *limits, folder=tmp_path) as running:

@@ -389,6 +389,7 @@ def test_programs_of_an_environment_end_with_their_worker(start_method: str, how
     assert child.process.exitcode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_suspended_run_is_not_hung(tmp_path: Path) -> None:
     """Ctrl-Z reaches the parent alone; longer than run.worker_timeout_s later, all go on."""
     options = ("--steps", "10000000", "--name", "x", "-o", "run.worker_timeout_s=2", "-o", "run.stop_when_solved=false")
@@ -428,6 +429,7 @@ def test_a_whole_machine_that_sleeps_is_not_hung(tmp_path: Path) -> None:
     assert events(monitor) == []
 
 
+@pytest.mark.slow
 def test_a_run_survives_the_death_of_its_fork_server(tmp_path: Path) -> None:
     """A worker that dies after it is replaced from a new fork server; the others never notice."""
     options = ("--steps", "10000000", "--name", "x", "-o", "run.stop_when_solved=false")
