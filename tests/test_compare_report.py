@@ -148,7 +148,7 @@ def test_a_report_of_runs_as_found_says_so() -> None:
     by_turns, as_found = (
         plain(page_of(results_of(measured, {}, found)).sections[-1].texts[1]) for found in (False, True)
     )
-    assert by_turns.endswith("in a fresh process; the methods take turns, seed by seed.")
+    assert by_turns.endswith("in a fresh process; seed by seed, the runs of a seed in random order.")
     assert as_found.endswith("as they were found: their order and other load on the machine are not known.")
 
 

@@ -100,8 +100,8 @@ def parse_seeds(text: str) -> Sequence[int]:
     multiple=True,
     metavar="DIR",
     shell_complete=complete_run,
-    help="Only read runs and train nothing: run directories, or folders of them. The options from --env to --since "
-    "select among them.",
+    help="Only read runs and train nothing: run directories, or folders of them, also of stable-baselines3, RL Zoo and "
+    "CleanRL. The options from --env to --since select among them.",
 )
 @filter_options
 @kept_runs_option

@@ -211,7 +211,8 @@ def carry_out(
             _play(plan, episodes, watcher, played, engine)
         else:
             decided = _play_until_decided(plan, rule, episodes, watcher, played, engine)
-    return _report(*_measure(played.records, played.left_out), out, failed=tuple(played.failed), decided=decided)
+    failed, measured = tuple(played.failed), _measure(played.records, played.left_out)
+    return _report(*measured, out, failed=failed, decided=decided, schedules=plan.schedules)
 
 
 def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played, engine: Engine) -> None:
@@ -301,6 +302,7 @@ def _report(
     as_found: bool = False,
     failed: tuple[str, ...] = (),
     decided: Decisions | None = None,
+    schedules: str = "",
 ) -> Comparison:
     """Writes the report. Raises ZooError if there is no run."""
     from a3c_zoo.comparison.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
@@ -310,7 +312,7 @@ def _report(
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
-    results = results_of(measured, left_out, as_found, decided)
+    results = results_of(measured, left_out, as_found, decided, schedules)
     page, out = page_of(results), _claim(out)
     write_report(results, page, out)
     return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from a3c_zoo.comparison.reading import GYM_ID, UNKNOWN_ENV, RunRecord, env_name
+from a3c_zoo.comparison.foreign_runs import GYM_ID, UNKNOWN_ENV, env_name
+from a3c_zoo.comparison.reading import RunRecord
 from a3c_zoo.errors import ZooError, printable
 
 

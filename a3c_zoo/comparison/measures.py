@@ -83,7 +83,8 @@ class MeasuredRun:
 
 def training_curve(record: RunRecord, by: Axis) -> Line:
     """Mean return of the last 100 training episodes."""
-    return Line(record.curve.axis(by), running_mean(record.curve.returns, THRESHOLD_WINDOW))
+    window = 1 if record.is_smoothed else THRESHOLD_WINDOW
+    return Line(record.curve.axis(by), running_mean(record.curve.returns, window))
 
 
 def evaluation_curve(record: RunRecord, by: Axis, deterministic: bool = False) -> Line:
@@ -97,7 +98,7 @@ def measure(record: RunRecord, label: str) -> MeasuredRun:
     """Measures a run. label: its name in the report."""
     outcome, curve = record.outcome, record.curve
     threshold = threshold_of(record)
-    moment = None if threshold is None else reached(curve, threshold)
+    moment = None if threshold is None or record.is_smoothed else reached(curve, threshold)
     sampled, greedy = evaluation_curve(record, "steps"), evaluation_curve(record, "steps", deterministic=True)
     over = evaluation_curve(record, "seconds" if record.settings.get("run.time_limit_s") else "steps")
     steps = outcome.steps if outcome else int(curve.steps[-1]) if len(curve) else 0

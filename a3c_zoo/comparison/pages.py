@@ -114,6 +114,9 @@ def times(found: EnvironmentResults) -> list[TextTable]:
         return []
     rows = []
     for name, method in found.methods.items():
+        if not method.times:  # means of several episodes do not tell
+            rows.append([name, *[NONE] * 5])
+            continue
         time, steps = method.times["seconds_to_threshold"], method.times["steps_to_threshold"]
         cpu = _median(method.times[CPU_TIME[0]], seconds) if CPU_TIME[0] in method.times else NONE
         least = percent(time.at_least) if time.reached else NONE

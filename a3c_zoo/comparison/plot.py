@@ -164,7 +164,7 @@ def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line:
         table = read_evaluations(beside)
         return Line(table[:, 0 if x == "steps" else 1], table[:, 2])
     values = run.curve.returns if kind == "return" else run.curve.lengths
-    return Line(run.curve.axis(x), running_mean(values, window or WINDOWS[kind]))
+    return Line(run.curve.axis(x), running_mean(values, window or (1 if run.is_smoothed else WINDOWS[kind])))
 
 
 def _table(drawn: Sequence[DrawnRun], kind: Kind, x: Axis) -> bytes:

@@ -1,35 +1,30 @@
-"""Reads finished runs: our run directories, and folders with monitors of stable-baselines3. Imports no torch."""
+"""Reads finished runs: our run directories, and folders of other programs. Imports no torch."""
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
-from a3c_zoo.comparison.curves import Curve, is_atari, monitor_files, read_monitor, read_monitors, read_npz
+from a3c_zoo.comparison.curves import Curve, read_monitor
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, evaluations_of
+from a3c_zoo.comparison.foreign_runs import MARKS, ForeignRun, is_foreign_run, read_foreign_run
 from a3c_zoo.config.yaml import read_document
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
-from a3c_zoo.files import fields_of, read_json
+from a3c_zoo.files import MAX_TEXT, fields_of, read_bytes, read_json
 from a3c_zoo.plugins.registry import get_registry, imported_by
-from a3c_zoo.records import Evaluation, Outcome
+from a3c_zoo.records import Outcome
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, TIMING_FILE, RunDirectory, RunSummary, summary_of, why_not_own
-from a3c_zoo.runs.evaluation_files import EVALUATIONS_NPZ
 from a3c_zoo.version import __version__
 
 #: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
 CUT_SHORT: Final = ("interrupted", "error")
 #: Environment variables that change the speed of a run, for example by torch's number of threads.
 SPEED_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
-#: The environment of a run of another program that does not name it.
-UNKNOWN_ENV: Final = "unknown"
-GYM_ID: Final = re.compile(r"[^:]+-v\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +49,16 @@ class RunRecord:
     Attributes:
         path: its directory.
         method: see `method_name`; the name of the folder for a run of another program.
-        env: the environment's name; `gym:ID` if the zoo has no name for it; see `UNKNOWN_ENV`.
+        env: the environment's name; `gym:ID` if the zoo has no name for it; see `foreign_runs.UNKNOWN_ENV`.
         seed: None if it is not known.
         curve: every training episode.
         settings: every value of the configuration, "section.key" → value.
-        host, versions: name → value, from meta.json: the machine, and the packages.
+        host, versions: name → value, from meta.json: the machine, and the packages. host has torch's threads, too.
         command: the command line that made the run, in words.
         outcome: None for a run that has not ended.
         evaluations: of its checkpoints, rising in steps; those beside training in a run of another program.
         timing: None for a run that no comparison trained to its end.
+        is_smoothed: each point of the curve is a mean of up to 100 episodes.
         is_trusted: whether `env` may name a module to import.
     """
 
@@ -78,6 +74,7 @@ class RunRecord:
     outcome: Outcome | None = None
     evaluations: tuple[CheckpointEvaluation, ...] = ()
     timing: Timing | None = None
+    is_smoothed: bool = False
     is_trusted: bool = False
 
     @property
@@ -174,30 +171,33 @@ def _run_folders(path: Path) -> list[Path]:
     """All runs below `path`, sorted; `path` itself if it is a run, or if there is none."""
     if _is_run(path):
         return [path]
-    marks = ("meta.json", "config.yml", "monitor.csv", "*.monitor.csv", EVALUATIONS_NPZ)
-    return sorted({each.parent for mark in marks for each in path.rglob(mark) if _is_run(each.parent)}) or [path]
+    found = {each.parent for mark in ("meta.json", "config.yml", *MARKS) for each in path.rglob(mark)}
+    # A run of ours has event files in a folder of its own.
+    return sorted(each for each in found if _is_run(each) and not _is_ours(each.parent)) or [path]
 
 
 def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) -> RunRecord:
-    """Reads a run directory, or a folder of stable-baselines3: `monitor.csv`, `0.monitor.csv`, …, `evaluations.npz`.
+    """Reads a run directory, or a folder of another program (`foreign_runs`).
 
     Args:
         strict: refuse a run directory whose run has not ended, or that another version of a3c-zoo made, and a folder
             without a monitor.
-        frame_skip: for monitors of other programs, see `read_monitors`.
+        frame_skip: of other programs, see `read_monitors`.
 
     Raises:
         RunDirectoryError: the run cannot be used; the message gives the reason, without the path.
     """
     try:
-        return _read_ours(RunDirectory(path), strict) if _is_ours(path) else _read_theirs(path, strict, frame_skip)
+        if _is_ours(path):
+            return _read_ours(RunDirectory(path), strict)
+        return _theirs(path, read_foreign_run(path, strict, frame_skip))
     except RunDirectoryError as error:
         text = str(error).removeprefix(f"{path}/").removeprefix(f"{path} ")
         raise RunDirectoryError(text) from error
 
 
 def _is_run(path: Path) -> bool:
-    return _is_ours(path) or bool(monitor_files(path)) or os.path.lexists(path / EVALUATIONS_NPZ)
+    return _is_ours(path) or is_foreign_run(path)
 
 
 def _is_ours(path: Path) -> bool:
@@ -229,7 +229,7 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
         seed=settings["run.seed"],
         curve=Curve.ordered(steps, seconds, returns, lengths),
         settings=settings,
-        host=_texts(meta.get("host")),
+        host=_texts(meta.get("host")) | _torch_threads(directory.path, meta["agent"], settings),
         versions=versions,
         command=tuple(printable(str(word)) for word in meta.get("command", ())),
         outcome=outcome,
@@ -241,6 +241,21 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
 def _texts(values: Any) -> dict[str, str]:
     pairs = values.items() if isinstance(values, dict) else ()
     return {printable(str(name)): printable(str(value)) for name, value in pairs}
+
+
+def _torch_threads(run: Path, agent: str, settings: Mapping[str, Any]) -> dict[str, str]:
+    """How many threads of torch an agent computed with that has this setting; what it measured is in events.jsonl."""
+    if "agent.torch_threads" not in settings:
+        return {}
+    number = settings["agent.torch_threads"] or 1  # with a single thread, there is nothing to measure
+    if settings["agent.torch_threads"] is None and os.path.lexists(run / "events.jsonl"):
+        try:
+            for line in read_bytes(run / "events.jsonl", MAX_TEXT).splitlines():
+                event = json.loads(line)
+                number = event["threads"] if event["kind"] == "torch_threads" else number
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return {}
+    return {printable(f"torch threads of {agent}"): printable(str(number))}
 
 
 def _refuse_unfinished(outcome: Outcome | None) -> None:
@@ -282,49 +297,6 @@ def timing_of(run: Path) -> Timing | None:
         return None
 
 
-def _read_theirs(path: Path, strict: bool, frame_skip: int | None) -> RunRecord:
-    has_evaluations = os.path.lexists(path / EVALUATIONS_NPZ)
-    if has_evaluations and not strict and not monitor_files(path):
-        env_id, curve = None, Curve.ordered(*np.empty((4, 0)))
-    else:
-        env_id, curve = read_monitors(path, frame_skip)
-    name = path.resolve().name.rpartition("_")[0]
-    env_id = env_id or (name if GYM_ID.fullmatch(name) else None)  # RL Zoo's folders have the name
-    method, number = _folder_names(path, env_id or UNKNOWN_ENV)
-    env = env_name(env_id) if env_id else UNKNOWN_ENV
-    evaluations = _their_evaluations(path, env_id, curve) if has_evaluations else ()
-    return RunRecord(path, printable(method), printable(env), number, curve, evaluations=evaluations)
-
-
-def _their_evaluations(path: Path, env_id: str | None, curve: Curve) -> tuple[CheckpointEvaluation, ...]:
-    """What EvalCallback played. RL Zoo plays Atari games and MiniGrid with sampled actions, all others greedily.
-
-    Its seconds are those of the training episodes around it, else NaN.
-    """
-    is_greedy = not (is_atari(env_id) or (env_id or "").startswith("MiniGrid"))
-    steps, returns, lengths = read_npz(path / EVALUATIONS_NPZ)
-    seconds = np.interp(steps, curve.steps, curve.seconds) if len(curve) else np.full(len(steps), np.nan)
-    figures = [
-        Evaluation(len(each), each.mean(), each.std(), each.min(), each.max(), length.mean(), is_greedy, seconds=0.0)
-        for each, length in zip(returns, lengths, strict=True)
-    ]
-    return tuple(map(CheckpointEvaluation, map(int, steps), map(float, seconds), figures))
-
-
-def _folder_names(path: Path, env_id: str) -> tuple[str, int | None]:
-    """Method and number of a run: `a2c_3` is `a2c` and 3; so is RL Zoo's `a2c/CartPole-v1_3`."""
-    path = path.resolve()
-    name, _, number = path.name.rpartition("_")
-    if not (name and number.isdecimal()):
-        return path.name, None
-    is_of_rl_zoo = name == env_id.replace("/", "-") or name == env_id.partition("/")[2]
-    return path.parent.name if is_of_rl_zoo else name, int(number)
-
-
-def env_name(env_id: str) -> str:
-    """The zoo's name of a Gymnasium id."""
-    for entry in get_registry().envs.values():
-        if entry.gym_id is not None and entry.gym_id.rpartition(":")[2] == env_id:
-            return entry.name
-    game = re.fullmatch(r"(\w+)NoFrameskip-v4", env_id)
-    return f"atari:{re.sub(r'(?<!^)(?=[A-Z])', '_', game[1]).lower()}" if game else f"gym:{env_id}"
+def _theirs(path: Path, run: ForeignRun) -> RunRecord:
+    method, env, is_smoothed = printable(run.method), printable(run.env), run.is_smoothed
+    return RunRecord(path, method, env, run.number, run.curve, evaluations=run.evaluations, is_smoothed=is_smoothed)

@@ -234,7 +234,7 @@ def _noise(results: Results) -> list[str]:
 
 def _how_it_was_measured(results: Results) -> ReportSection:
     played = f"{results.episodes[0]} episodes" if len(results.episodes) == 1 else "episodes"
-    how = "One run at a time, each in a fresh process; the methods take turns, seed by seed."
+    how = "One run at a time, each in a fresh process; seed by seed, the runs of a seed in random order."
     if results.as_found:
         how = "The runs were taken as they were found: their order and other load on the machine are not known."
     return ReportSection(
@@ -244,6 +244,7 @@ def _how_it_was_measured(results: Results) -> ReportSection:
             "actions, on the zoo's environments and on seeds apart from training; returns are raw. Every method plays "
             "the same seeds.",
             f"Time: seconds of training, for runs of a3c-zoo without start-up and without writing checkpoints. {how}",
+            *filter(None, [results.schedules]),
             "Statistics: the seed is the unit. Intervals are 95 % percentile bootstraps over runs, stratified by "
             "environment and widened for few runs; those of median times are Kaplan and Meier's, those of differences "
             "of mean times Welch's. Each holds for its figure alone. Claims rest on permutation tests, and "

@@ -129,6 +129,7 @@ class Results:
         calibration: seconds of the fixed loop before the runs; None if no run has such a time.
         decided: what a comparison with a rule has decided; None for one without.
         claims: of all pairs; none if there are few seeds, or if a rule has decided.
+        schedules: the rule for the lengths of schedules, in words; "" for runs as found.
     """
 
     runs: tuple[MeasuredRun, ...]
@@ -140,6 +141,7 @@ class Results:
     calibration: Spread | None
     decided: Decisions | None = None
     claims: tuple[Claim, ...] = ()
+    schedules: str = ""
 
     @property
     def methods(self) -> list[str]:
@@ -165,10 +167,13 @@ class Results:
         if len(self.machines) > 1:
             return "the runs were made on different machines"
         loop = self.calibration
-        if loop is None or loop.max <= NOISE_LIMIT * loop.min:
-            return ""
-        times = loop.max / loop.min
-        return f"the fixed loop took up to {times:.2f} times its shortest time, and the limit is {NOISE_LIMIT:g} times"
+        if loop is not None and loop.max > NOISE_LIMIT * loop.min:
+            times = loop.max / loop.min
+            return (
+                f"the fixed loop took up to {times:.2f} times its shortest time, and the limit is {NOISE_LIMIT:g} times"
+            )
+        is_mixed = bool(self.machines) and not all(run.record.is_ours for run in self.runs)
+        return "the machine of the other programs' runs is not known" if is_mixed else ""
 
     @property
     def shown_runs(self) -> list[MeasuredRun]:
@@ -186,8 +191,9 @@ def results_of(
     left_out: Mapping[str, str],
     as_found: bool = False,
     decided: Decisions | None = None,
+    schedules: str = "",
 ) -> Results:
-    """Computes the results of runs. left_out: run → reason. as_found, decided: see `Results`."""
+    """Computes the results of runs. left_out: run → reason. as_found, decided, schedules: see `Results`."""
     records = [each.record for each in runs]
     names = list(dict.fromkeys(record.method for record in records))
     environments = {env: _environment(runs, env, names) for env in dict.fromkeys(record.env for record in records)}
@@ -201,6 +207,7 @@ def results_of(
         machine=machine_of(records),
         calibration=_spread(seconds) if len(seconds) else None,
         decided=decided,
+        schedules=schedules,
     )
     is_silent = found.caution is not None or decided is not None
     return found if is_silent else replace(found, claims=claims.claims_of(_questions(found)))
@@ -244,7 +251,7 @@ def _method(found: Iterable[MeasuredRun], threshold: float | None) -> MethodResu
         runs,
         {name: statistics.estimates(values[:, None]) for name in SCORES if len(values := values_of(runs, name))},
         {name: _spread(values) for name in COSTS if len(values := values_of(runs, name))},
-        {} if threshold is None else _times(runs),
+        {} if threshold is None or any(run.record.is_smoothed for run in runs) else _times(runs),
     )
 
 
@@ -269,7 +276,7 @@ def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> Pair
         mine, theirs = values_of(runs, name)[:, None], values_of(others, name)[:, None]
         if min(len(mine), len(theirs)) >= needed:
             scores[name], differences[name] = improvement(mine, theirs), statistics.difference(mine, theirs)
-    for name, (end, _) in DURATIONS.items() if methods[method].times else ():
+    for name, (end, _) in DURATIONS.items() if methods[method].times and methods[other].times else ():
         both = _durations(runs, name, end), _durations(others, name, end)
         times[name], differences[name] = earlier(*both), mean_difference(*both)
     return PairResults(method, other, scores, times, differences)

@@ -19,6 +19,10 @@ THEIR_EVALUATIONS = (
     "file does not say with which actions; they count as RL Zoo plays, sampled on Atari games and MiniGrid, greedy on "
     "all others."
 )
+TRAINING_ONLY = (
+    "Runs of other programs without evaluations.npz: their curves are training returns, and nothing here sets these "
+    "against evaluations."
+)
 
 
 def verdict(results: Results) -> list[str]:
@@ -45,6 +49,8 @@ def notes(results: Results) -> list[str]:
     found = [f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing."] if unplayed else []
     if any(run.record.evaluations and not run.record.is_ours for run in results.runs):
         found.append(THEIR_EVALUATIONS)
+    if any(not (run.record.evaluations or run.record.is_ours) for run in results.runs):
+        found.append(TRAINING_ONLY)
     found += filter(None, dict.fromkeys(hidden_threshold(run.record) for run in results.runs))
     found += [
         f"{env}: the runs of {name} do not have the same settings; see below."
@@ -64,7 +70,7 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
     if key := next(filter(method.scores.__contains__, FINAL), None):
         final = method.scores[key]["interquartile_mean"]
         parts.append(f"ended with a return of {ranged(*final, show=score)}{FINAL[key]}")
-    if threshold is not None:
+    if threshold is not None and method.times:
         time, steps = method.times["seconds_to_threshold"], method.times["steps_to_threshold"]
         text = f"reached {threshold:g} in training in {time.reached} of {time.runs} runs"
         if time.reached:

@@ -1,0 +1,177 @@
+"""Runs of stable-baselines3 and CleanRL that left TensorBoard's event files, beside our own in `compare --from`."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch.utils.tensorboard import SummaryWriter
+
+from a3c_zoo.comparison import foreign_runs
+from a3c_zoo.comparison.plot import plot
+from a3c_zoo.comparison.reading import read_run, read_runs
+from a3c_zoo.errors import RunDirectoryError
+from tests.toys_baselines import train
+from tests.toys_runs import command_line
+
+Captured = pytest.CaptureFixture[str]
+NAME = "CartPole-v1__ppo__7__1690000000"
+
+
+def cleanrl(folder: Path, returns: Sequence[float], lengths: Sequence[float] = (), step: int = 40) -> Path:
+    """A run as CleanRL 1.0.0's ppo.py writes it: these tags, this name of the folder, a table of hyperparameters."""
+    writer = SummaryWriter(str(folder))
+    writer.add_text("hyperparameters", "|param|value|\n|-|-|\n|env_id|CartPole-v1|\n|seed|7|")
+    for number, value in enumerate(returns):
+        at = step * (number + 1)
+        writer.add_scalar("charts/episodic_return", value, at)
+        writer.add_scalar("charts/episodic_length", (lengths or returns)[number], at)
+        writer.add_scalar("losses/value_loss", 0.5, at)
+        writer.add_scalar("charts/SPS", 1000, at)
+    writer.close()
+    return folder
+
+
+def test_a_run_of_cleanrl(tmp_path: Path) -> None:
+    returns = [float(20 + n) for n in range(120)]
+    run = read_run(cleanrl(tmp_path / "runs" / NAME, returns))
+    assert (run.method, run.env, run.seed, run.is_ours, run.is_smoothed) == ("ppo", "cartpole", 7, False, False)
+    assert run.curve.returns.tolist() == returns
+    assert run.curve.lengths.tolist() == returns
+    assert run.curve.steps.tolist() == [40 * (n + 1) for n in range(120)]
+    assert 0 <= run.curve.seconds[0] <= run.curve.seconds[-1] < 60
+    assert run.evaluations == ()
+    assert read_runs([tmp_path])[0][0].path.name == NAME
+    table = plot(tmp_path, tmp_path / "x.csv").path.read_text().splitlines()
+    assert table[-1].split(",")[3:] == ["4800", str(np.mean(returns[-100:]))]
+
+
+def test_names_of_games(tmp_path: Path) -> None:
+    run = read_run(cleanrl(tmp_path / "PongNoFrameskip-v4__dqn_atari__1__1690000000", [-21.0], [3056.0]))
+    assert (run.method, run.env, run.seed, run.curve.lengths.tolist()) == ("dqn_atari", "pong", 1, [764])
+    run = read_run(cleanrl(tmp_path / "ALE" / "Breakout-v5__c51__3__1690000000", [1.0], [200.0]))
+    assert (run.method, run.env, run.seed) == ("c51", "gym:ALE/Breakout-v5", 3)
+    assert read_run(cleanrl(tmp_path / "of-my-own", [1.0])).env == "unknown"
+
+
+@pytest.fixture(scope="module")
+def sb3_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A script of stable-baselines3 alone: Monitor and EvalCallback into one folder, TensorBoard into another."""
+    import gymnasium
+    from stable_baselines3 import A2C
+    from stable_baselines3.common.callbacks import EvalCallback
+    from stable_baselines3.common.monitor import Monitor
+
+    folder = tmp_path_factory.mktemp("sb3")
+    logs = folder / "logs" / "a2c" / "CartPole-v1_1"
+    logs.mkdir(parents=True)
+    callback = EvalCallback(
+        Monitor(gymnasium.make("CartPole-v1")), n_eval_episodes=3, eval_freq=150, log_path=str(logs), verbose=0
+    )
+    env = Monitor(gymnasium.make("CartPole-v1"), str(logs / "0"))
+    model = A2C("MlpPolicy", env, device="cpu", seed=1, tensorboard_log=str(folder / "tb" / "CartPole-v1"))
+    model.learn(600, callback, log_interval=10)
+    env.close()
+    return folder
+
+
+def test_event_files_of_sb3(sb3_alone: Path, tmp_path: Path) -> None:
+    (run,), left_out = read_runs([sb3_alone / "tb"])
+    assert left_out == {}
+    assert (run.method, run.env, run.seed, run.is_smoothed) == ("A2C", "cartpole", 1, True)
+    assert run.curve.steps.tolist() == list(range(50, 601, 50))
+    (monitored,), _ = read_runs([sb3_alone / "logs"])
+    last = [at for at in monitored.curve.steps.tolist() if at <= 600]
+    assert run.curve.returns[-1] == pytest.approx(np.mean(monitored.curve.returns[: len(last)][-100:]))
+    drawn = plot(run.path, tmp_path / "x.csv").path.read_text().splitlines()[-1].split(",")  # not averaged again
+    assert float(drawn[-1]) == pytest.approx(run.curve.returns[-1], rel=1e-6)
+
+
+def test_side_by_side_with_ours(sb3_alone: Path, tmp_path: Path, capsys: Captured) -> None:
+    ours = train(tmp_path / "runs", "sb3-a2c", 600)
+    assert (ours / "tensorboard").is_dir()
+    theirs = cleanrl(tmp_path / "cleanrl" / NAME, [500.0] * 120)
+    out = tmp_path / "report"
+    folders = [str(ours.parent), str(theirs.parent), str(sb3_alone)]
+    assert command_line("compare", "--from", *folders, "--env", "cartpole", "--out", str(out), "--json") == 0
+    results = json.loads(capsys.readouterr().out)
+    runs = {run["method"]: run for run in results["runs"]}
+    assert runs.keys() == {"sb3-a2c", "ppo", "a2c", "A2C"}  # the folder tensorboard of ours is no run
+    assert runs["ppo"]["steps_to_threshold"] == 100 * 40
+    assert runs["ppo"]["final_return"] is None
+    assert runs["ppo"]["final_return_greedy"] is None
+    assert runs["a2c"]["final_return_greedy"] is not None  # what EvalCallback played
+    for method in ("ppo", "A2C"):
+        assert {runs[method][key] for key in ("total_s", "cpu_s", "peak_memory_mib", "calibration_s")} == {None}
+    methods = results["environments"]["cartpole"]["methods"]
+    assert "final_return" not in methods["ppo"]
+    assert "final_return_greedy" not in methods["ppo"]
+    assert "steps_to_threshold" in methods["ppo"]
+    assert "steps_to_threshold" not in methods["A2C"]  # means of up to 100 episodes do not tell
+    assert not {"A2C", "ppo"} & {
+        name
+        for pair in results["environments"]["cartpole"]["against"]
+        for name in (pair["method"], pair["other"])
+        if {"final_return", "final_return_greedy"} & pair.keys()
+    }
+    assert results["no_seconds"] == "the machine of the other programs' runs is not known"
+    page = (out / "report.md").read_text()
+    assert "Not evaluated" in page
+    assert NAME.replace("_", r"\_") in page
+    assert "their curves are training returns, and nothing here sets these against evaluations" in page
+    assert "A2C reached" not in page
+    assert "| torch threads of sb3-a2c | 1 |" in page
+
+
+def record(data: bytes) -> bytes:
+    return struct.pack("<Q", len(data)) + b"0000" + data + b"0000"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "its event files have neither charts/episodic_return nor rollout/ep_rew_mean"),
+        (b"\xff" * 400, "its event files have neither"),  # the first record claims 2^64 bytes
+        (record(b"\xff" * 40), "cannot be read: a record is damaged"),
+        (record(b"") + record(b"charts/episodic_return"), "cannot be read: a record is damaged"),
+        (record(b"") * 5, "its event files have neither"),
+    ],
+)
+def test_a_damaged_file(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "events.out.tfevents.1").write_bytes(content)
+    with pytest.raises(RunDirectoryError, match=message) as raised:
+        read_run(tmp_path)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_ends_in_the_middle_of_a_record(tmp_path: Path) -> None:
+    folder = cleanrl(tmp_path / NAME, [1.0, 2.0, 3.0])
+    (file,) = folder.iterdir()
+    content = file.read_bytes()
+    file.write_bytes(content[: content.rindex(b"charts/episodic_length")])
+    run = read_run(folder)
+    assert run.curve.returns.tolist() == [1.0, 2.0, 3.0]
+    assert run.curve.lengths.tolist() == [1, 2, 0]
+
+
+def test_what_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = cleanrl(tmp_path / NAME, [1.0, float("nan")])
+    with pytest.raises(RunDirectoryError, match="a number that is not finite, or too great"):
+        read_run(folder)
+    (file,) = folder.iterdir()
+    monkeypatch.setattr(foreign_runs, "MAX_EVENTS", 10)
+    with pytest.raises(RunDirectoryError, match="it is larger than"):
+        read_run(folder)
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunDirectoryError, match="it is a link"):
+        read_run(folder)
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(RunDirectoryError, match="it is no regular file"):
+        read_run(folder)
