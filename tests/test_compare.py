@@ -205,7 +205,7 @@ def test_the_report_says_where_figures_come_from(compared: Compared) -> None:
     text = (compared.folder / "out/report.md").read_text()
     for run in compared.runs:
         assert run.name in text
-    assert "| **env.num\\_envs** | **16** | **8** |" in text
+    assert "| env.num\\_envs | 16 | 8 |" in text
     assert "| env.stack | zoo | zoo |" in text
     command = "a3c-zoo train cartpole --agent random --seed 1 --steps 4000 -o run.stop_when_solved=false"
     assert f"    OMP_NUM_THREADS=1 {command}" in text

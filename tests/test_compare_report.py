@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -15,10 +17,10 @@ import pytest
 
 from a3c_zoo.comparison import statistics
 from a3c_zoo.comparison.curves import Curve, Line
-from a3c_zoo.comparison.drawing import group_of, on_grid, to_inline_svg
+from a3c_zoo.comparison.drawing import Panel, draw_grid, group_of, on_grid, to_inline_svg
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, chosen_steps, evaluations_of
 from a3c_zoo.comparison.measures import labels_of, measure, settings_side_by_side
-from a3c_zoo.comparison.pages import markdown, plain
+from a3c_zoo.comparison.pages import ReportPage, ReportSection, TextTable, html, markdown, plain
 from a3c_zoo.comparison.reading import RunRecord, Timing
 from a3c_zoo.comparison.report import page_of, panels_of, write_report
 from a3c_zoo.comparison.results import Results, results_of
@@ -378,7 +380,9 @@ class Links(HTMLParser):
         self.fetched += [
             value or ""
             for name, value in attrs
-            if name in ("src", "href", "xlink:href", "data") and not (value or "").startswith(("#", "data:"))
+            if name in ("src", "href", "xlink:href", "data")
+            and not (value or "").startswith(("#", "data:"))
+            and tag != "a"
         ]
 
 
@@ -402,6 +406,81 @@ def test_the_page_needs_no_other_file(page: Path) -> None:
     assert "@import" not in text
     assert "prefers-color-scheme: dark" in text
     assert "currentColor" in text
+
+
+def test_the_page_leads_to_its_parts_and_to_the_runs(page: Path) -> None:
+    text = page.read_text()
+    run = os.path.relpath("runs/a3c-1", page.parent)
+    assert f'<td class="word"><a href="{run}">a3c-1</a></td>' in text
+    parts = re.findall(r'<a href="#(part-\d+)">([^<]+)</a>', text)
+    titles = re.findall(r'<section id="(part-\d+)">\n<h2>([^<]+)</h2>', text)
+    assert parts == titles
+    assert [title for _, title in parts][-3:] == ["Machine and versions", "Commands", "How it was measured"]
+
+
+def test_links_are_paths_and_nothing_else(ten: Results, tmp_path: Path) -> None:
+    """A stranger can name a folder."""
+    path = tmp_path / 'javascript:a"><b>' / "x y"
+    table = TextTable(("run",), [["r"]], paths={"r": path})
+    page = ReportPage("t", "s", [], [ReportSection("runs", tables=[table])], [])
+    assert '<a href="javascript%3Aa%22%3E%3Cb%3E/x%20y">r</a>' in html(page, tmp_path)
+
+
+def test_only_settings_that_differ_are_open(ten: Results) -> None:
+    settings = {"a3c": {"agent.gamma": 0.9, "agent.n_steps": 5}, "nstep": {"agent.gamma": 0.99, "agent.n_steps": 5}}
+    found = together([record(name, 1, settings=each) for name, each in settings.items()])
+    (section,) = (each for each in page_of(found).sections if each.title == "Settings side by side")
+    assert [(table.folded, table.rows) for table in section.tables] == [
+        ("", [["agent.gamma", "0.9", "0.99"]]),
+        ("cartpole: 1 other settings, equal or of some methods only", [["agent.n_steps", "5", "5"]]),
+    ]
+    assert "<details><summary>cartpole: 1 other settings" in html(page_of(found), Path())
+
+
+def test_the_head_says_how_much_was_compared(ten: Results) -> None:
+    assert page_of(ten).subtitle.startswith("2 methods × 5 seeds × 4,000 steps, machine not known, its noise was not")
+    host = {"cpu": "Fast", "cores": "2"}
+    runs = [replace(run.record, host=host, settings={"run.time_limit_s": 60.0}) for run in ten.runs]
+    timed = [replace(each, timing=Timing(loop, {})) for each, loop in zip(runs, [0.2, 0.25] * 5, strict=True)]
+    head = page_of(together(timed)).subtitle
+    assert head.startswith("2 methods × 5 seeds × 60 s of training, Fast, 2 cores, noise 1.25 (slowest fixed loop over")
+
+
+def test_curves_that_end_at_different_times_say_why(ten: Results) -> None:
+    (text,) = page_of(ten).sections[0].texts
+    assert text.endswith("Dotted: the threshold.")
+    runs = [run.record for run in ten.runs]
+    slower = [
+        replace(each, outcome=replace(each.outcome, training_s=80.0)) if each.method == "a3c" else each for each in runs
+    ]
+    (text,) = page_of(together(slower)).sections[0].texts
+    assert text.endswith(
+        "Curves over seconds end at different times: each method ends when its first run has spent its budget."
+    )
+
+
+def test_a_share_of_runs_is_drawn_in_steps(ten: Results) -> None:
+    """Every piece of its line goes along an axis; that of a curve does not."""
+
+    def straight(panel: Panel) -> bool:
+        (axes,) = draw_grid([[panel]]).axes
+        lines = [line for line in axes.get_lines() if len(line.get_xdata()) > 2]
+        return {line.get_drawstyle() for line in lines} == {"steps-post"}
+
+    figures = page_of(ten).sections[0].figures
+    assert [name for name, panel in figures.items() if straight(panel)] == [
+        "cartpole: share of runs above a final return"
+    ]
+
+
+def test_legends_lie_beside_the_data(ten: Results) -> None:
+    (row, *_) = panels_of(ten, "cartpole")
+    figure = draw_grid([row])
+    figure.canvas.draw()
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        assert legend is not None
+        assert legend.get_window_extent().y1 <= axes.get_window_extent().y0
 
 
 def test_the_same_runs_give_the_same_picture(ten: Results) -> None:

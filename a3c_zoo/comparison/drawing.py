@@ -29,8 +29,9 @@ PLOT_INCHES, PANEL_INCHES = (7.0, 4.2), (5.2, 3.6)
 POINTS: Final = 300
 #: The x axis is logarithmic if the ends of two groups differ by more than this factor.
 LOG_RATIO: Final = 4
-#: Characters side by side in a legend above a plot; each label takes 16 for its line and its number of runs.
-LEGEND_CHARACTERS: Final = 84
+#: Characters side by side in a legend outside, of a plot of its own and of a panel; each label takes 16 for its line
+#: and its number of runs.
+LEGEND_CHARACTERS, PANEL_CHARACTERS = 84, 62
 #: Text and axes in a picture of its own. A picture in a page takes the page's colour instead.
 _INK: Final = "#1b1c1d"
 
@@ -56,6 +57,7 @@ class Panel:
         threshold: the level of a horizontal line; None for no line.
         has_points: whether each value is a measurement of its own, shown as a point.
         is_log: whether the x axis is logarithmic. begins_at_zero: whether a linear one begins at 0.
+        is_step: whether values hold up to the next point, as those of a share of runs do.
     """
 
     title: str
@@ -66,6 +68,7 @@ class Panel:
     has_points: bool = False
     is_log: bool = False
     begins_at_zero: bool = True
+    is_step: bool = False
 
 
 def interval(values: Floats) -> Band:
@@ -117,15 +120,14 @@ def draw_plot(panel: Panel, note: str = "") -> Figure:
         axes = figure.subplots()
         draw_panel(axes, panel)
         axes.set_title(panel.title, loc="left", fontweight="bold")
-        columns = LEGEND_CHARACTERS // max(len(label) + 16 for label in panel.groups)
-        figure.legend(loc="outside upper right", ncols=min(max(1, columns), len(panel.groups)))
+        figure.legend(loc="outside upper right", ncols=_columns(panel, LEGEND_CHARACTERS))
         if note:
             figure.supxlabel(note, fontsize="small", x=0.01, ha="left")
     return figure
 
 
 def draw_grid(panels: Sequence[Sequence[Panel]]) -> Figure:
-    """Draws a row of panels for each inner sequence, each panel with a legend inside."""
+    """Draws a row of panels for each inner sequence, each panel with a legend below, where no curve is."""
     rows, columns = len(panels), max(map(len, panels))
     with style():
         figure = Figure(figsize=(PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows), layout="constrained")
@@ -134,15 +136,21 @@ def draw_grid(panels: Sequence[Sequence[Panel]]) -> Figure:
             for panel, axes in zip(row, row_axes, strict=True):
                 draw_panel(axes, panel)
                 axes.set_title(panel.title, loc="left")
-                axes.legend(loc="best")
+                beside = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.16), "borderaxespad": 0.0}
+                axes.legend(**beside, ncols=_columns(panel, PANEL_CHARACTERS))
     return figure
+
+
+def _columns(panel: Panel, characters: int) -> int:
+    """Labels side by side in a legend."""
+    return min(max(1, characters // max(len(label) + 16 for label in panel.groups)), len(panel.groups))
 
 
 def draw_panel(axes: Axes, panel: Panel) -> None:
     """Draws a panel's groups, its threshold and its axes."""
     for number, (label, group) in enumerate(panel.groups.items()):
         colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
-        _draw_group(axes, label, group, colour, dashes, marker="o" if panel.has_points else "")
+        _draw_group(axes, label, group, colour, dashes, "o" if panel.has_points else "", panel.is_step)
     if panel.threshold is not None:
         axes.axhline(panel.threshold, color="#808080", linewidth=1, linestyle=(0, (1, 2)), zorder=1)
         axes.annotate(
@@ -166,7 +174,7 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set_xlim(left=0)
 
 
-def _draw_group(axes: Axes, label: str, group: Group, colour: str, dashes: str, marker: str) -> None:
+def _draw_group(axes: Axes, label: str, group: Group, colour: str, dashes: str, marker: str, is_step: bool) -> None:
     label = f" {label}" if label.startswith("_") else label  # matplotlib leaves out labels that begin with `_`
     points: dict[str, Any] = {"marker": marker, "markersize": 2.5}
     thick: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 2.0, "label": label, "zorder": 4}
@@ -175,8 +183,11 @@ def _draw_group(axes: Axes, label: str, group: Group, colour: str, dashes: str, 
         for run in map(thinned, group.runs):
             axes.plot(run.x, run.y, color=colour, linewidth=0.7, alpha=0.35, **points)
     if group.points is not None and group.band is not None:
-        axes.fill_between(group.points, group.band.low, group.band.high, color=colour, alpha=0.18, linewidth=0)
-        axes.plot(group.points, group.band.value, **thick)
+        step: Any = "post" if is_step else None
+        axes.fill_between(
+            group.points, group.band.low, group.band.high, color=colour, alpha=0.18, linewidth=0, step=step
+        )
+        axes.plot(group.points, group.band.value, drawstyle="steps-post" if is_step else "default", **thick)
     elif len(group.runs) == 1:
         run = thinned(group.runs[0])
         axes.plot(run.x, run.y, **points, **thick)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
@@ -33,6 +36,8 @@ class TextTable:
     Attributes:
         marked: numbers of the rows to highlight.
         words: how many columns, from the first on, hold words instead of figures.
+        paths: text in the first column → folder, to which the page in HTML has a link.
+        folded: the line that stands for the table until a reader opens it; "" for a table that is open.
     """
 
     columns: Sequence[str]
@@ -40,6 +45,8 @@ class TextTable:
     caption: str = ""
     marked: frozenset[int] = frozenset()
     words: int = 1
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    folded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +182,9 @@ def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Clai
     return [TextTable(columns, rows, caption, words=2)] if rows else []
 
 
-def html(page: ReportPage) -> str:
-    """The page as one file that needs no other. Every text from runs is escaped."""
-    return _render("report.html.j2", page, autoescape=True)
+def html(page: ReportPage, out: Path) -> str:
+    """The page as one file that needs no other. Every text from runs is escaped. out: its folder, where links begin."""
+    return _render("report.html.j2", page, autoescape=True, link=lambda path: quote(os.path.relpath(path, out)))
 
 
 def markdown(page: ReportPage) -> str:
@@ -185,9 +192,9 @@ def markdown(page: ReportPage) -> str:
     return re.sub(r"\n{3,}", "\n\n", _render("report.md.j2", page, autoescape=False)).strip() + "\n"
 
 
-def _render(name: str, page: ReportPage, autoescape: bool) -> str:
+def _render(name: str, page: ReportPage, autoescape: bool, **filters: Callable[..., str]) -> str:
     environment = jinja2.Environment(autoescape=autoescape, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"plain": plain, "svg": lambda panel: Markup(to_inline_svg(panel))}
+    environment.filters |= {"plain": plain, "svg": lambda panel: Markup(to_inline_svg(panel)), **filters}
     template = environment.from_string(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
     return template.render(page=page, version=__version__)
 

@@ -15,9 +15,9 @@ from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.drawing import Group, Panel
 from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.known_runs import listed
-from a3c_zoo.comparison.measures import evaluation_curve, training_curve
+from a3c_zoo.comparison.measures import MeasuredRun, evaluation_curve, training_curve
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
-from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, Results, values_of
+from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, EnvironmentResults, Results, values_of
 from a3c_zoo.comparison.results_json import to_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
 from a3c_zoo.comparison.verdict import verdict
@@ -27,6 +27,8 @@ from a3c_zoo.runs.directory import disk_errors
 PROFILE_POINTS: Final = 101
 #: The x axes of a report's curves, with their labels.
 AXES: Final[Mapping[Axis, str]] = {"steps": "agent steps", "seconds": "seconds of training"}
+#: Curves over seconds end alike if no method takes more than this many times another's seconds.
+SAME_END: Final = 1.1
 #: A title of the table of single runs → a field of `Measures`.
 COLUMNS: Final[Mapping[str, str]] = {
     "final return": "final_return",
@@ -47,7 +49,7 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
         curves = drawing.draw_grid(page.curves)
         for suffix in (".png", ".svg"):
             replace_file(out / f"curves{suffix}", drawing.to_bytes(curves, suffix))
-        replace_file(out / "report.html", pages.html(page).encode())
+        replace_file(out / "report.html", pages.html(page, out).encode())
         replace_file(out / "report.md", pages.markdown(page).encode())
     write_json(out / "results.json", to_json(results))
 
@@ -57,7 +59,7 @@ def page_of(results: Results) -> ReportPage:
     curves = {env: panels_of(results, env) for env in results.environments}
     return ReportPage(
         title=f"{listed(results.methods)} on {listed(results.environments)}",
-        subtitle=f"{len(results.runs)} runs, {datetime.now().astimezone():%Y-%m-%d}",
+        subtitle=f"{_head(results)}, {datetime.now().astimezone():%Y-%m-%d}",
         verdict=verdict(results),
         sections=[
             *(_environment(results, env, rows) for env, rows in curves.items()),
@@ -66,11 +68,38 @@ def page_of(results: Results) -> ReportPage:
             _single_runs(results),
             *_left_out(results),
             _settings(results),
-            _surroundings(results),
+            *_surroundings(results),
             _how_it_was_measured(results),
         ],
         curves=[row for rows in curves.values() for row in rows],
     )
+
+
+def _head(results: Results) -> str:
+    """Methods × seeds × budget, the machine and its noise."""
+    seeds = sorted({len(method.runs) for env in results.environments.values() for method in env.methods.values()})
+    budgets = {_budget(run) for run in results.runs}
+    parts = [
+        f"{len(results.methods)} methods" if len(results.methods) > 1 else "1 method",
+        f"{' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds",
+        budgets.pop() if len(budgets) == 1 else "different budgets",
+    ]
+    if len(results.environments) > 1:
+        parts.insert(1, f"{len(results.environments)} environments")
+    loop = results.calibration
+    noise = (
+        "its noise was not measured"
+        if loop is None
+        else f"noise {loop.max / loop.min:.2f} (slowest fixed loop over fastest)"
+    )
+    return ", ".join([" × ".join(parts), *(results.machines or ["machine not known"]), noise])
+
+
+def _budget(run: MeasuredRun) -> str:
+    settings = run.record.settings
+    if limit := settings.get("run.time_limit_s"):
+        return f"{seconds(limit)} of training"
+    return f"{run.measures.steps if settings.get('run.steps') is None else settings['run.steps']:,} steps"
 
 
 def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) -> ReportSection:
@@ -82,7 +111,7 @@ def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) ->
     middle = "mean, within their range" if results.caution else "interquartile mean, with its 95 % interval"
     return ReportSection(
         env,
-        texts=[f"Thin: single runs. Thick: their {middle}. Dotted: the threshold."],
+        texts=[f"Thin: single runs. Thick: their {middle}. Dotted: the threshold.{_about_ends(found)}"],
         figures=figures,
         tables=[
             pages.scores(found),
@@ -91,6 +120,14 @@ def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) ->
             *pages.chances(env, found.pairs, results.claims),
         ],
     )
+
+
+def _about_ends(found: EnvironmentResults) -> str:
+    """Why curves over seconds end at different times; "" if they do not."""
+    ends = [method.costs["training_s"].median for method in found.methods.values()]
+    if max(ends) <= SAME_END * min(ends):
+        return ""
+    return " Curves over seconds end at different times: each method ends when its first run has spent its budget."
 
 
 def panels_of(results: Results, env: str) -> list[list[Panel]]:
@@ -105,7 +142,9 @@ def panels_of(results: Results, env: str) -> list[list[Panel]]:
             is_log = by == "seconds" and drawing.ends_differ(lines)
             groups = {name: drawing.group_of(each, summary, is_log) for name, each in lines.items()}
             has_points = curve is evaluation_curve
-            row.append(Panel(f"{env}: {title}", axis, "return", groups, found.threshold, has_points, is_log))
+            row.append(
+                Panel(f"{env}: {title}", axis, "return of an episode", groups, found.threshold, has_points, is_log)
+            )
         rows.append(row)
     return rows
 
@@ -116,7 +155,7 @@ def _profile(values: Mapping[str, Floats], title: str, x_label: str) -> dict[str
     span = np.ptp(everything) or 1.0
     points = np.linspace(everything.min() - 0.02 * span, everything.max() + 0.02 * span, PROFILE_POINTS)
     groups = {name: Group((), points, performance_profile(matrix, points)) for name, matrix in values.items()}
-    return {title: Panel(title, x_label, "share of runs", groups, begins_at_zero=False)}
+    return {title: Panel(title, x_label, "share of runs", groups, begins_at_zero=False, is_step=True)}
 
 
 def _overall(results: Results) -> list[ReportSection]:
@@ -182,7 +221,9 @@ def _single_runs(results: Results) -> ReportSection:
         ]
         for run in (each.measures for each in results.shown_runs)
     ]
-    return ReportSection("Single runs", tables=[TextTable(("run", "method", "seed", *COLUMNS), rows, words=2)])
+    paths = {run.measures.run: run.record.path for run in results.runs}
+    table = TextTable(("run", "method", "seed", *COLUMNS), rows, words=2, paths=paths)
+    return ReportSection("Single runs", tables=[table])
 
 
 def _left_out(results: Results) -> list[ReportSection]:
@@ -194,42 +235,47 @@ def _settings(results: Results) -> ReportSection:
     tables = []
     for env, found in results.environments.items():
         methods = list(found.settings[0].values) if found.settings else []
-        rows = [[row.key, *(row.values[method] or NONE for method in methods)] for row in found.settings]
-        marked = frozenset(number for number, row in enumerate(found.settings) if row.differs)
-        tables.append(TextTable(("setting", *methods), rows, env, marked, words=1 + len(methods)))
-    text = f"Marked: methods that have the setting differ in it. {NONE}: the method has no such setting."
-    return ReportSection("Settings side by side", texts=[text], tables=tables)
+        differ, others = (
+            [
+                [row.key, *(row.values[method] or NONE for method in methods)]
+                for row in found.settings
+                if row.differs is it
+            ]
+            for it in (True, False)
+        )
+        folded = f"{env}: {len(others)} other settings, equal or of some methods only"
+        tables.append(TextTable(("setting", *methods), differ, env, words=1 + len(methods)))
+        tables.append(TextTable(("setting", *methods), others, words=1 + len(methods), folded=folded))
+    text = f"Settings in which methods differ that have them. {NONE}: the method has no such setting."
+    return ReportSection("Settings side by side", texts=[text], tables=[table for table in tables if table.rows])
 
 
-def _surroundings(results: Results) -> ReportSection:
+def _surroundings(results: Results) -> list[ReportSection]:
     rows = [[name, " and ".join(values)] for name, values in results.machine.items()]
     marked = frozenset(number for number, values in enumerate(results.machine.values()) if len(values) > 1)
     first = {
         (run.measures.env, run.measures.method): run.record for run in reversed(results.runs) if run.record.is_ours
     }
-    return ReportSection(
-        "Machine, versions, commands",
-        texts=[
-            *_noise(results),
-            "Commands, of the first run of each method (the others have other seeds and names):",
-        ],
-        tables=[TextTable(("", "runs were made with"), rows, marked=marked, words=2)],
-        codes=[record.command_line for record in reversed(first.values())],
-    )
+    table = TextTable(("", "runs were made with"), rows, marked=marked, words=2)
+    commands = [record.command_line for record in reversed(first.values())]
+    text = "Of the first run of each method; the others have other seeds and names."
+    return [
+        ReportSection("Machine and versions", texts=[_noise(results)], tables=[table]),
+        *([ReportSection("Commands", texts=[text], codes=commands)] if commands else []),
+    ]
 
 
-def _noise(results: Results) -> list[str]:
+def _noise(results: Results) -> str:
     loop = results.calibration
     if loop is None:
-        return ["The noise of the machine was not measured: no fixed loop was timed before these runs."]
+        return "The noise of the machine was not measured: no fixed loop was timed before these runs."
     timed = len(values_of(results.runs, "calibration_s"))
-    texts = [
+    return (
         f"Noise of the machine: a fixed loop, timed before {timed} of the runs, "
         f"took {seconds(loop.median)} (median), {seconds(loop.min)} to {seconds(loop.max)}; "
         f"the slowest took {loop.max / loop.min:.2f} times as long as the fastest. Above {NOISE_LIMIT:g} times, the "
         "verdict says nothing of seconds and speed."
-    ]
-    return texts
+    )
 
 
 def _how_it_was_measured(results: Results) -> ReportSection:

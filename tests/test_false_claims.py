@@ -1,0 +1,57 @@
+"""A comparison's false claims, intervals and words on simulated runs: a small part of benchmarks/false_claims.py."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import false_claims
+from benchmarks.false_claims import simulate
+
+#: Comparisons of each scenario. The error may be 5 % and three standard errors of so many: 5 % + 8.4 %.
+FEW = 60
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the intervals of tables. No claim rests on them."""
+    monkeypatch.setattr("a3c_zoo.comparison.statistics.RESAMPLES", 500)
+
+
+@pytest.mark.parametrize("name", ["no difference", "crossing curves", "censoring"])
+def test_few_comparisons_without_a_difference_claim_one(name: str) -> None:
+    found = simulate(name, seeds=5, comparisons=FEW, first=0)
+    assert found.share("with a false claim", "comparisons") <= 0.05 + 0.084
+    assert found.contradictions == []
+    assert found.share("P holds", "P known") >= 0.95 - 0.084
+
+
+def test_a_large_difference_is_shown_and_is_true() -> None:
+    found = simulate("two standard deviations", seeds=6, comparisons=30, first=0)
+    assert found.share("return shown", "comparisons") > 0.5
+    assert found.counts["with a false claim"] == 0
+    assert found.contradictions == []
+
+
+def test_the_simulation_finds_false_claims_and_wrong_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If each question had a level of 30 % for itself, and if words did not follow from claims."""
+    monkeypatch.setattr("a3c_zoo.comparison.claims.ERROR", 0.3)
+    monkeypatch.setattr("a3c_zoo.comparison.claims.holm", list)
+    found = simulate("no difference", seeds=5, comparisons=30, first=0)
+    assert found.share("with a false claim", "comparisons") > 0.3
+    monkeypatch.setattr("a3c_zoo.comparison.verdict.NO_DIFFERENCE", "; shown (as a difference)")
+    assert simulate("no difference", seeds=5, comparisons=2, first=0).contradictions
+    found.counts["comparisons"] = 1000
+    found.counts["with a false claim"] = 300
+    assert any("with a false claim 30.0 %" in line for line in false_claims.faults({("x", 5): found}, 1000))
+
+
+@pytest.mark.slow
+def test_the_whole_simulation(tmp_path: Path) -> None:
+    """As docs/explanation/comparison.md shows it, with fewer comparisons."""
+    command = [sys.executable, false_claims.__file__, "--comparisons", "200", "--seeds", "5", "10"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=1800)
+    assert done.returncode == 0, done.stderr
