@@ -208,6 +208,23 @@ def test_network_settings_reach_sb3(tmp_path: Path) -> None:
     assert "exp_avg" in state["optimizer"]["state"][0]  # Adam
 
 
+def test_sets_of_single_gym_environments() -> None:
+    """RL Zoo's values (hyperparams/ppo.yml, a2c.yml, dqn.yml): those of an environment, else its defaults."""
+    pendulum, taxi = config("sb3-ppo", "gym:Pendulum-v1"), config("sb3-ppo", "gym:Taxi-v4")
+    assert pendulum.sources["agent.gamma"].startswith("gym/Pendulum-v1/sb3-ppo.yml:")
+    assert (pendulum.agent.gamma, pendulum.agent.n_steps, pendulum.env.num_envs, pendulum.run.steps) == (
+        0.9,
+        1024,
+        4,
+        100_000,
+    )
+    assert taxi.sources["env.num_envs"].startswith("gym/sb3-ppo.yml:")
+    assert (taxi.agent, taxi.env.num_envs, taxi.run.steps) == (SB3PPOConfig(), 1, 1_000_000)
+    assert config("sb3-a2c", "gym:Acrobot-v1").agent.normalize
+    assert config("sb3-dqn", "gym:LunarLander-v3").agent.gradient_steps == -1
+    assert not config("a3c", "gym:Pendulum-v1").sources["agent.n_steps"].startswith("gym/Pendulum-v1/")
+
+
 def test_defaults_are_sb3s_own() -> None:
     known: list[tuple[SB3Config, Any]] = [(SB3A2CConfig(), A2C), (SB3PPOConfig(), PPO), (SB3DQNConfig(), DQN)]
     for model, algorithm in [*known, (RecurrentPPOConfig(), RecurrentPPO)]:
