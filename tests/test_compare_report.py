@@ -301,7 +301,7 @@ def test_the_verdict_claims_only_what_runs_can_show(ten: Results) -> None:
         "sb3-a2c ended with a return of 400.0 (–), reached 475 in training in 2 of 5 runs" in line for line in lines
     )
     assert any("a3c ended" in line and "in 5 of 5 runs (so with a chance of at least 55 %)" in line for line in lines)
-    assert lines[-2].startswith("One or more of these 3 claims are wrong with a probability of at most 5 %")
+    assert lines[-2] == "The probability that any of these 3 claims is wrong is at most 5 % (permutation tests, Holm)."
     assert "With 5 seeds the smallest p is 0.79 %" in lines[-1]
     same = together([record(m, s, final=400.0 + s) for m in ("a3c", "sb3-a2c") for s in range(1, 6)])
     (line,) = [line for line in verdict(same) if "higher return" in line]

@@ -173,14 +173,15 @@ def _shares(table: Floats, first: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """
     is_first = first.astype(np.float64)
     is_second = 1 - is_first
-    sizes = is_first[0].sum(), is_second[0].sum()
-    won = is_second @ table.T / sizes[1]  # by each run, against the second method
-    lost = is_first @ table / sizes[0]  # by each run, against the first method
-    share = (is_first * won).sum(axis=1) / sizes[0]
+    m, n = is_first[0].sum(), is_second[0].sum()
+    won = is_second @ table.T / n  # by each run, against the second method
+    lost = is_first @ table / m  # by each run, against the first method
+    share = np.einsum("or,or->o", is_first, won) / m
+    squares = (np.einsum("or,or,or->o", *each) for each in ((is_first, won, won), (is_second, lost, lost)))
     variance = np.zeros_like(share)
-    for members, own, size in ((is_first, won, sizes[0]), (is_second, lost, sizes[1])):
-        variance += (members * (own - share[:, None]) ** 2).sum(axis=1) / (size - 1) / size
-    return share, variance
+    for square, size in zip(squares, (m, n), strict=True):
+        variance += (square - size * share**2) / (size - 1) / size
+    return share, np.where(variance > 1e-12, variance, 0.0)
 
 
 def _interval(

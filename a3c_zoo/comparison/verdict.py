@@ -91,6 +91,8 @@ def _about_claim(claim: Claim, count: int) -> str:
     chance, env = question.chance, question.env or EVERYWHERE
     if isinstance(chance, EarlierChance):
         what = f"reaches the threshold {DURATIONS[question.measure][1]}"
+        if chance.unknown == 1:
+            return f"{env}: no pair of runs tells whether {question.method} or {question.other} {what}."
     else:
         what = f"ends with a higher {'return' if question.env else 'score'}{FINAL[question.measure]}"
     text = f"{env}: a run of {question.method} {what} than a run of {question.other} with probability "
@@ -110,7 +112,8 @@ def _about_claims(results: Results) -> list[str]:
     """How the claims hold their error, and what they need with few seeds."""
     if not results.claims:
         return []
-    count = len(results.claims)
-    family = "This claim is wrong" if count == 1 else f"One or more of these {count} claims are wrong"
-    rule = f"{family} with a probability of at most {percent(ERROR)} (permutation test"
-    return list(filter(None, [f"{rule}{'' if count == 1 else ', Holm'}).", needs(results.claims)]))
+    count, most = len(results.claims), percent(ERROR)
+    rule = f"The probability that this claim is wrong is at most {most} (permutation test)."
+    if count > 1:
+        rule = f"The probability that any of these {count} claims is wrong is at most {most} (permutation tests, Holm)."
+    return list(filter(None, [rule, needs(results.claims)]))
