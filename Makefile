@@ -28,7 +28,7 @@ test: lint ## lint, types, layers and the fast tests
 test-slow: .venv/.installed-dev ## the slow tests
 	@$(BIN)/python -m pytest -q -m slow
 
-test-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray on clusters of several Ray nodes, in an environment of its own: 6 minutes
+test-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray on clusters of several Ray nodes, in an environment of its own: 8 minutes
 	@.venv-ray/bin/python -m pytest -q plugins/a3c-zoo-ray/tests
 
 plugin-requirements: .venv/.installed-dev ## install wandb (90 MB), without which the tests of plugins/a3c-zoo-wandb are skipped

@@ -131,3 +131,9 @@ def local_engine() -> Engine:
     """The engine `local`; an engine of other machines can run its jobs there with it."""
     engine: Engine = importlib.import_module("a3c_zoo.comparison.local_engine").LocalEngine()  # of a room above
     return engine
+
+
+def machine_and_versions() -> dict[str, Any]:
+    """This machine and its versions of software, as `meta.json` has them; see `Engine.host`."""
+    described: dict[str, Any] = importlib.import_module("a3c_zoo.runs.directory").describe_host()
+    return described

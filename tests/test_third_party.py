@@ -183,6 +183,7 @@ def test_a_wheel_for_another_entry_revision(old: str, new: str, fault: str, pyth
 def test_it_uses_public_names_alone(plugin: Path) -> None:
     import a3c_zoo.agents
     import a3c_zoo.config
+    import a3c_zoo.engines
     import a3c_zoo.errors
     import a3c_zoo.learning
     import a3c_zoo.records
@@ -192,6 +193,7 @@ def test_it_uses_public_names_alone(plugin: Path) -> None:
         "a3c_zoo": a3c_zoo.__all__,
         "a3c_zoo.agents": a3c_zoo.agents.__all__,
         "a3c_zoo.config": dir(a3c_zoo.config),
+        "a3c_zoo.engines": dir(a3c_zoo.engines),
         "a3c_zoo.errors": dir(a3c_zoo.errors),
         "a3c_zoo.learning": a3c_zoo.learning.__all__,
         "a3c_zoo.records": dir(a3c_zoo.records),

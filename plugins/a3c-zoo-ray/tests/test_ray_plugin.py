@@ -9,14 +9,19 @@ import tomllib
 from importlib import import_module, resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 import yaml
-from a3c_zoo.errors import ConfigError
+from a3c_zoo.config import Config
+from a3c_zoo.engines import TrainingJob
+from a3c_zoo.errors import ConfigError, WorkerError
 from a3c_zoo.testing import plugin_distribution
 
+from a3c_zoo_ray.engine import Machine, difference
 from a3c_zoo_ray.exchange import Exchange, Message, Rows, Seen, Shard, pack, slices_of, unpack
+from a3c_zoo_ray.job import Piece, order_of, pieces_of, write_pieces
 from a3c_zoo_ray.nodes import ranks_of
 from a3c_zoo_ray.plugin import zoo_agents, zoo_hyperparams
 
@@ -207,6 +212,12 @@ assert wide[1]["model"]["statistics"].shape[0] == 3
 resumed = train(resume=wide[0].run, steps=3000)
 assert resumed[0].steps >= 3000 and int(resumed[1]["counters"][:, 0].sum()) == resumed[0].steps
 assert a3c_zoo.load_agent(resumed[0].run).predict([0.0] * 6)[0] in (0, 1, 2)
+try:
+    train(locking="apply")
+except a3c_zoo.ZooError as error:
+    assert str(error) == "agent.locking: apply — a3c-ray has no lock: leave it out"
+else:
+    raise AssertionError
 """
 
 
@@ -226,19 +237,54 @@ def test_nodes_in_turn(program: str, environ: dict[str, str], tmp_path: Path) ->
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (("--workers", "2", "-o", "agent.nodes=3"), "agent.nodes: 3 — there are only 2 workers: --workers 3, or more"),
-        (("-o", "agent.locking=apply"), "agent.locking: apply — a3c-ray has no lock: leave it out"),
-    ],
-)
-def test_what_does_not_fit_is_refused(
-    options: tuple[str, ...], line: str, environ: dict[str, str], tmp_path: Path
-) -> None:
-    command = [sys.executable, "-P", "-m", "a3c_zoo", "train", "cartpole", "--agent", "a3c-ray", "--quiet", *options]
-    result = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200)
-    assert (result.returncode, result.stderr.splitlines()[-1]) == (2, f"Error: {line}")
+# What travels to and from the machines of an engine
+
+
+def test_a_run_directory_travels_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a3c_zoo_ray.job.PIECE_BYTES", 3)
+    (tmp_path / "one/checkpoints").mkdir(parents=True)
+    files = {"a.txt": b"", "b.txt": b"123", "checkpoints/c.pt": b"1234567"}
+    for name, content in files.items():
+        (tmp_path / "one" / name).write_bytes(content)
+    (tmp_path / "one/link").symlink_to("/etc/passwd")
+    pieces = tuple(pieces_of(tmp_path / "one"))
+    assert [piece.data for piece in pieces] == [b"", b"123", b"123", b"456", b"7"]
+    write_pieces(pieces, tmp_path / "two")
+    found = {
+        path.relative_to(tmp_path / "two").as_posix(): path.read_bytes() for path in (tmp_path / "two").rglob("*.*")
+    }
+    assert found == files
+
+
+def test_a_damaged_piece_and_a_name_that_leads_out_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(WorkerError, match=r"^a\.txt has arrived damaged$"):
+        write_pieces((Piece("a.txt", b"1", "00"),), tmp_path)
+    for name in ("../a.txt", "/tmp/a.txt"):
+        with pytest.raises(WorkerError, match="which lies in no run directory"):
+            write_pieces((Piece(name, b"1"),), tmp_path)
+
+
+def test_an_order_has_plugin_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text("X = 1\n")
+    monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", str(tmp_path / "mine.py"))
+    monkeypatch.setenv("A3C_ZOO_PLUGINS", "ppo")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    job = TrainingJob(cast("Config", None), tmp_path, "one", ("cartpole",))
+    order = order_of(job)
+    assert order.plugin_files == {"mine.py": b"X = 1\n"}
+    assert (order.variables["A3C_ZOO_PLUGINS"], order.variables["OMP_NUM_THREADS"]) == ("ppo", "3")
+    assert "A3C_ZOO_PLUGIN_FILES" not in order.variables
+
+
+def test_machines_with_other_versions_are_refused() -> None:
+    here = {"versions": {"python": "3.11.7", "torch": "2.13.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}
+    there = {"versions": {"python": "3.11.7", "torch": "2.12.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}
+    assert difference(Machine("x", "10.0.0.2", 4, here), here) == ""
+    line = "machine 10.0.0.2 has torch 2.12.0, this one 2.13.0: install the same on both"
+    assert difference(Machine("x", "10.0.0.2", 4, there), here) == line
+    alone = {**here, "plugins": {}}
+    line = "machine 10.0.0.2 has ray none, this one a3c-zoo-ray 1.0.0: install the same on both"
+    assert difference(Machine("x", "10.0.0.2", 4, alone), here) == line
 
 
 # The distribution

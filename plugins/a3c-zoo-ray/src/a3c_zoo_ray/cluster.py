@@ -6,23 +6,38 @@ import importlib
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import ray
 from a3c_zoo.errors import ConfigError, WorkerError, type_and_message
+from ray._private import ray_constants as constants
+from ray._private import services
 
 #: The variable that names a cluster: "HOST:PORT", or "auto" for the one that this machine belongs to. No file of a run
 #: can name one: Ray unpickles what a cluster sends.
 ADDRESS = "RAY_ADDRESS"
+CURE = f"is Ray running there (ray status)? Without an address ({ADDRESS}), a Ray of this machine starts"
+#: How long a cluster has to answer, in seconds.
+CONNECT_LIMIT_S = 10.0
 #: Memory of the object store of a Ray of this machine, in bytes. Parameters pass through it.
 STORE_BYTES = 200_000_000
 #: The longest folder in which Ray's sockets have room: their names have 107 bytes at most.
 LONGEST_FOLDER = 40
 LOOPBACK = "127.0.0.1"
+#: With the value 0, Ray listens on loopback and nowhere else. Ray reads the variable when it is imported.
+LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+#: Environment variables of a Ray of this machine.
+LOCAL = {
+    LOOPBACK_ONLY: "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise a warning
+}
 
 
 @contextmanager
@@ -44,9 +59,10 @@ def joined_cluster(num_cpus: int, address: str | None = None) -> Iterator[None]:
         return
     address = address or os.environ.get(ADDRESS) or "local"
     is_local = address == "local"
+    _check_address(address)
     folder = _short_folder() if is_local else None
     try:
-        with _handlers_kept(), _environment():
+        with _handlers_kept(), _environment(LOCAL if is_local else {}):
             try:
                 ray.init(
                     address,
@@ -58,8 +74,7 @@ def joined_cluster(num_cpus: int, address: str | None = None) -> Iterator[None]:
             except (ConnectionError, TimeoutError, ValueError) as error:
                 if is_local:
                     raise WorkerError(f"Ray cannot be started: {type_and_message(error)}") from error
-                cure = f"is Ray running there (ray status)? Without {ADDRESS}, a Ray of this machine starts"
-                raise ConfigError(f"{ADDRESS}: no cluster answers at {address!r}; {cure}") from error
+                raise ConfigError(f"no cluster answers at '{address}': {CURE}") from error
         _keep_quiet()
         yield
     finally:
@@ -67,6 +82,23 @@ def joined_cluster(num_cpus: int, address: str | None = None) -> Iterator[None]:
             ray.shutdown()
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_address(address: str) -> None:
+    """Refuses an address that nobody answers at: Ray would try for minutes.
+
+    Raises:
+        ConfigError: it is of Ray's client, or nobody answers.
+    """
+    if "://" in address:
+        raise ConfigError(f"{address}: run the command on a machine of the cluster, with the address HOST:PORT or auto")
+    host, colon, port = address.rpartition(":")
+    if not (colon and port.isdigit()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_LIMIT_S).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"no cluster answers at '{address}' ({error}): {CURE}") from error
 
 
 def _local_options(folder: str, num_cpus: int) -> dict[str, object]:
@@ -91,18 +123,22 @@ def _keep_quiet() -> None:
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
-    """What the processes of Ray begin with: this process's `sys.path`, and no usage statistics."""
-    ours = {
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise a warning
-    }
+def _environment(ours: dict[str, str]) -> Iterator[None]:
+    """What Ray's processes begin with: these variables, this process's `sys.path`, a process group of their own.
+
+    So a SIGTERM for the whole group of this process does not end Ray before the run has saved its state.
+    """
+    ours = ours | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
+    is_cluster = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = is_cluster and LOOPBACK_ONLY not in ours
+    start = services.ConsolePopen
+    services.ConsolePopen = partial(start, process_group=0)
     try:
         yield
     finally:
+        constants.ENABLE_RAY_CLUSTER, services.ConsolePopen = is_cluster, start
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

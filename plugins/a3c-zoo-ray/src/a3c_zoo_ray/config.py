@@ -1,10 +1,11 @@
-"""The keys of `a3c-ray`. No torch and no Ray here: help and listings read them."""
+"""The keys of `a3c-ray` and of the engine `ray`. No torch and no Ray here: help and listings read them."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from a3c_zoo.agents import A3CConfig
+from a3c_zoo.config import EngineConfig
 from pydantic import Field
 
 
@@ -23,4 +24,15 @@ class A3CRayConfig(A3CConfig):
         None,
         ge=0,
         description="a node's change that does not know of more updates of others is dropped; null: none is",
+    )
+
+
+class RayEngineConfig(EngineConfig):
+    """The settings of the engine `ray`."""
+
+    address: str | None = Field(
+        None, description="the cluster: HOST:PORT, or auto for this machine's; null: RAY_ADDRESS, else a Ray of its own"
+    )
+    max_retries: int = Field(
+        2, ge=0, le=100, description="how often a job begins anew on another machine when its own is lost"
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from multiprocessing import util
 from typing import Any
 
 import ray
@@ -77,7 +79,9 @@ class NodeActor:
         self._node.cut()
 
     def stop(self) -> NodeReport:
-        return self._node.stop()
+        told = self._node.stop()
+        shutil.rmtree(util.get_temp_dir(), ignore_errors=True)  # the actor is killed next, and could not tidy up
+        return told
 
 
 class _Member:

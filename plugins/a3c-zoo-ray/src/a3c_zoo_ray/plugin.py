@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from a3c_zoo import AgentEntry, HyperparamEntry, hookimpl
+from a3c_zoo import AgentEntry, EngineEntry, HyperparamEntry, hookimpl
 
 
 @hookimpl
@@ -17,6 +17,18 @@ def zoo_agents() -> list[AgentEntry]:
         revision=1,
     )
     return [agent]
+
+
+@hookimpl
+def zoo_engines() -> list[EngineEntry]:
+    engine = EngineEntry(
+        name="ray",
+        factory="a3c_zoo_ray.engine:make",
+        config="a3c_zoo_ray.config:RayEngineConfig",
+        description="many trainings at once, on the machines of a Ray cluster",
+        revision=1,
+    )
+    return [engine]
 
 
 @hookimpl

@@ -1,0 +1,305 @@
+"""The engine `ray`: many trainings at once, each on CPUs of its own of one machine of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from a3c_zoo.engines import Engine, JobProgress, TrainingJob, local_engine
+from a3c_zoo.errors import ConfigError, WorkerError, type_and_message
+
+from a3c_zoo_ray.config import RayEngineConfig
+from a3c_zoo_ray.job import End, Piece, PieceWriter, carry_out, examine, order_of
+
+#: How often a job tells its progress, in seconds.
+TELL_EVERY_S = 1.0
+#: How long a cancelled job may take to save its run, in seconds.
+STOP_GRACE_S = 70.0
+#: How long the machines have to describe themselves, in seconds.
+EXAMINE_LIMIT_S = 120.0
+#: The most pieces that wait for the driver.
+PIECES_AHEAD = 8
+#: How long no job begins on a machine that has lost one, in seconds: Ray may not know yet that it is lost.
+SHUN_S = 20.0
+#: How long a job waits for a machine if there is none, in seconds.
+ALONE_LIMIT_S = 300.0
+STOPPED = "it was stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One Ray node. node_id: Ray's. address: its IP address. cpus: that Ray may use. about: what `examine` returns."""
+
+    node_id: str
+    address: str
+    cpus: int
+    about: Mapping[str, Any]
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What seconds depend on: machines of one kind are equal."""
+        host = self.about["host"]
+        return host["cpu"], host["machine"], host["cores"]
+
+
+class RayEngine(Engine):
+    """Trains on the machines of a cluster. All jobs run on equal machines: the kind that has the most CPUs.
+
+    Raises:
+        ConfigError: no cluster answers at the address, or a machine has other versions than this one.
+    """
+
+    def __init__(self, settings: RayEngineConfig) -> None:
+        if find_spec("ray") is None:
+            raise ConfigError("engine 'ray' needs Ray, which is not installed: pip install 'a3c-zoo[ray]'")
+        from a3c_zoo_ray.cluster import joined_cluster
+
+        self._settings, self._stack = settings, ExitStack()
+        self._changed, self._is_stopped = threading.Condition(), threading.Event()
+        self._used: dict[str, int] = defaultdict(int)
+        self._known: dict[str, Machine | None] = {}  # None: of another kind, or of other versions
+        self._shunned_s: dict[str, float] = {}  # node → until when no job begins there
+        try:
+            self._stack.enter_context(joined_cluster(len(os.sched_getaffinity(0)), settings.address))
+            self._here = examine()
+            self._kind: tuple[Any, ...] = ()
+            self._slots = self._choose_kind()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _choose_kind(self) -> int:
+        """Chooses the kind of the machines; returns how many CPUs they have."""
+        found = self._examine(self._alive())
+        for machine in found:
+            if text := difference(machine, self._here):
+                raise ConfigError(text)
+        cpus: dict[tuple[Any, ...], int] = defaultdict(int)
+        for machine in found:
+            cpus[machine.kind] += machine.cpus
+        if not cpus:
+            raise ConfigError("the cluster has no machine with a CPU for jobs")
+        self._kind = max(cpus, key=lambda kind: cpus[kind])
+        self._known = {machine.node_id: machine if machine.kind == self._kind else None for machine in found}
+        return cpus[self._kind]
+
+    @property
+    def slots(self) -> int:
+        return self._slots
+
+    def host(self) -> Mapping[str, Any]:
+        machine = next(machine for machine in self._known.values() if machine is not None)
+        return {key: machine.about[key] for key in ("host", "versions")}
+
+    def train(self, job: TrainingJob, tell: Callable[[JobProgress | None], None]) -> str | None:
+        """See `Engine`. A job takes a CPU for each worker, or a whole machine if none has so many, as on `local`.
+
+        The process that supervises the workers mostly sleeps.
+        """
+        for _ in range(self._settings.max_retries + 1):
+            machine, cpus = self._take(job.config.run.workers, tell)
+            if machine is None:
+                return STOPPED
+            try:
+                return self._run(job, machine, cpus, tell)
+            except _LostError:
+                self._shunned_s[machine.node_id] = time.monotonic() + SHUN_S
+            finally:
+                with self._changed:
+                    self._used[machine.node_id] -= cpus
+                    self._changed.notify_all()
+        return f"{self._settings.max_retries + 1} machines in a row were lost while it trained"
+
+    def _run(
+        self, job: TrainingJob, machine: Machine, cpus: int, tell: Callable[[JobProgress | None], None]
+    ) -> str | None:
+        from ray.exceptions import RayError, RayTaskError
+
+        stream = _on(machine, carry_out, cpus, num_returns="streaming").remote(order_of(job))
+        folder = Path(tempfile.mkdtemp(prefix=f".{job.name}-", dir=_made(job.runs_dir)))
+        try:
+            fault = self._follow(stream, PieceWriter(folder / job.name), tell)
+            if (folder / job.name).is_dir():
+                _put(folder / job.name, job.path)
+            return fault
+        except RayTaskError as error:
+            return f"it failed on {machine.address}: {type_and_message(error.cause)}"
+        except (RayError, WorkerError) as error:
+            raise _LostError from error
+        except BaseException:
+            _cancel(stream)
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _follow(
+        self, stream: Any, write: Callable[[Piece], None], tell: Callable[[JobProgress | None], None]
+    ) -> str | None:
+        """Takes in what a job tells and sends, until its end."""
+        import ray
+
+        progress: JobProgress | None = None
+        while True:
+            if self._is_stopped.is_set():
+                _cancel(stream)
+                return STOPPED
+            if not ray.wait([stream], timeout=TELL_EVERY_S)[0]:
+                tell(progress)
+                continue
+            try:
+                item = ray.get(next(stream))
+            except StopIteration:
+                raise WorkerError("its machine has sent no end") from None
+            if isinstance(item, End):
+                return item.fault
+            if isinstance(item, Piece):
+                write(item)
+            else:
+                progress = item
+                tell(progress)
+
+    # Machines
+
+    def _take(self, wanted: int, tell: Callable[[JobProgress | None], None]) -> tuple[Machine | None, int]:
+        """Waits for a machine with so many free CPUs; returns it, with how many are taken. None if all jobs must end.
+
+        Raises:
+            WorkerError: there has been no machine for too long.
+        """
+        deadline_s = time.monotonic() + ALONE_LIMIT_S
+        while not self._is_stopped.is_set():
+            with self._changed:
+                self._look_for_machines()
+                machines = self._usable()
+                if not machines and time.monotonic() > deadline_s:
+                    raise WorkerError(f"no machine has been left for {ALONE_LIMIT_S:g} s")
+                cpus = min(wanted, max((each.cpus for each in machines), default=wanted))
+                free = [each for each in machines if each.cpus - self._used[each.node_id] >= cpus]
+                if free:
+                    chosen = max(free, key=lambda each: each.cpus - self._used[each.node_id])
+                    self._used[chosen.node_id] += cpus
+                    return chosen, cpus
+                self._changed.wait(TELL_EVERY_S)
+            tell(None)
+        return None, 0
+
+    def _usable(self) -> list[Machine]:
+        now = time.monotonic()
+        machines = [each for each in self._known.values() if each is not None]
+        return [each for each in machines if self._shunned_s.get(each.node_id, 0.0) < now]
+
+    def _look_for_machines(self) -> None:
+        """Finds machines that have joined or left."""
+        alive = self._alive()
+        self._known = {node_id: machine for node_id, machine in self._known.items() if node_id in alive}
+        for machine in self._examine({node_id: node for node_id, node in alive.items() if node_id not in self._known}):
+            is_equal = machine.kind == self._kind and not difference(machine, self._here)
+            self._known[machine.node_id] = machine if is_equal else None
+
+    def _alive(self) -> dict[str, Mapping[str, Any]]:
+        import ray
+
+        nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+        return {node["NodeID"]: node for node in nodes}
+
+    def _examine(self, nodes: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
+        import ray
+        from ray.exceptions import RayError
+
+        found = [
+            Machine(node_id, node["NodeManagerAddress"], int(node["Resources"]["CPU"]), {})
+            for node_id, node in nodes.items()
+        ]
+        calls = [_on(machine, examine, 0).remote() for machine in found]
+        examined = []
+        for machine, call in zip(found, calls, strict=True):
+            with suppress(RayError):  # it has left meanwhile
+                about = ray.get(call, timeout=EXAMINE_LIMIT_S)
+                examined.append(Machine(machine.node_id, machine.address, machine.cpus, about))
+        return examined
+
+    # The rest
+
+    def evaluate(
+        self,
+        runs: Sequence[Path],
+        episodes: int,
+        on_played: Callable[[int, int], None],
+        give_sign: Callable[[], None],
+    ) -> dict[Path, str]:
+        """The checkpoints play on this machine."""
+        return local_engine().evaluate(runs, episodes, on_played, give_sign)
+
+    def stop(self) -> None:
+        self._is_stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+class _LostError(Exception):
+    """Within this module: the machine of a job is lost."""
+
+
+def make(settings: RayEngineConfig) -> Engine:
+    """Makes the engine; `EngineEntry.factory`."""
+    return RayEngine(settings)
+
+
+def _on(machine: Machine, task: Callable[..., Any], cpus: int, **options: Any) -> Any:
+    """A task for one machine."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    if options:
+        options["_generator_backpressure_num_objects"] = PIECES_AHEAD
+    place = NodeAffinitySchedulingStrategy(machine.node_id, soft=False)
+    return ray.remote(num_cpus=cpus, max_retries=0)(task).options(scheduling_strategy=place, **options)
+
+
+def difference(machine: Machine, here: Mapping[str, Any]) -> str:
+    """Says in which version a machine differs from this one, "" if in none."""
+    for what in ("versions", "plugins"):
+        theirs, ours = machine.about[what], here[what]
+        for name in sorted({*theirs, *ours}):
+            if theirs.get(name) != ours.get(name):
+                there, version = theirs.get(name, "none"), ours.get(name, "none")
+                return f"machine {machine.address} has {name} {there}, this one {version}: install the same on both"
+    return ""
+
+
+def _cancel(stream: Any) -> None:
+    """Ends a job: its run saves its state and stops."""
+    import ray
+    from ray.exceptions import RayError
+
+    deadline_s = time.monotonic() + STOP_GRACE_S
+    with suppress(RayError, StopIteration):
+        ray.cancel(stream)
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            if ray.wait([stream], timeout=left_s)[0]:
+                ray.get(next(stream))
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _put(arrived: Path, path: Path) -> None:
+    """Gives a run directory that has arrived its place, also if it was resumed from what is there."""
+    if path.exists():
+        path.rename(arrived.with_name("before"))
+    arrived.rename(path)
