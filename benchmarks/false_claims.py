@@ -258,11 +258,6 @@ def measure(
     return found
 
 
-def limits(comparisons: int) -> tuple[float, float]:
-    """The error and the coverage that the simulation's own noise allows: three standard errors."""
-    return 3 * math.sqrt(ERROR * (1 - ERROR) / comparisons), 3 * math.sqrt(0.05 * 0.95 / comparisons)
-
-
 def tables(found: Mapping[tuple[str, int], Found], names: Sequence[str], seeds: Sequence[int]) -> str:
     """Both tables, in Markdown."""
     counts = [count for count in seeds if count]
@@ -297,16 +292,16 @@ def shown(share: float) -> str:
 
 def faults(found: Mapping[tuple[str, int], Found], comparisons: int) -> list[str]:
     """Where the figures are not as they should be, beyond what the number of comparisons can tell."""
-    more, less = limits(comparisons)
+    noise = 3 * math.sqrt(ERROR * (1 - ERROR) / comparisons)  # three standard errors
     wrong = []
     for (name, seeds), each in found.items():
         wrong += [f"{name}, {seeds} seeds: the words do not follow: {line}" for line in each.contradictions[:3]]
         for part, whole in (("with a false claim", "comparisons"), ("false decision", "decisions")):
-            if each.share(part, whole) > ERROR + more:
+            if each.share(part, whole) > ERROR + noise:
                 wrong.append(f"{name}, {seeds} seeds: {part} {shown(each.share(part, whole))}")
         for kind in ("P", "IQM", "IQM difference", "mean time") if seeds >= ENOUGH else ():
             share = each.share(f"{kind} holds", f"{kind} known")
-            if not (math.isnan(share) or COVERS[0] - less <= share <= COVERS[1] + less):
+            if not (math.isnan(share) or COVERS[0] - noise <= share <= COVERS[1] + noise):
                 wrong.append(f"{name}, {seeds} seeds: {kind} is in its interval in {shown(share)}")
     return wrong
 

@@ -31,7 +31,7 @@ POINTS: Final = 300
 LOG_RATIO: Final = 4
 #: Characters side by side in a legend outside, of a plot of its own and of a panel; each label takes 16 for its line
 #: and its number of runs.
-LEGEND_CHARACTERS, PANEL_CHARACTERS = 84, 70
+LEGEND_CHARACTERS, PANEL_CHARACTERS = 84, 62
 #: Text and axes in a picture of its own. A picture in a page takes the page's colour instead.
 _INK: Final = "#1b1c1d"
 
