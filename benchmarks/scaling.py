@@ -1,4 +1,4 @@
-"""How A3C on many nodes with a parameter server scales: a formula, held against a simulation event by event.
+"""How A3C on many nodes scales: a formula, held against a simulation.
 
     python benchmarks/scaling.py [--json FILE] [--parameters 677000] [--updates-per-s 60] …
 

@@ -1,11 +1,11 @@
-"""How learning bears staleness: a3c in the serial runner, with gradients of parameters that are D updates old.
+"""How learning bears staleness: a3c with gradients that are D updates old.
 
     python benchmarks/staleness.py [--env cartpole] [--delays 0 1 4 16 64 256] [--seeds 1 2 3] [--steps 300000]
 
-It trains one run after the other and prints a line for each delay. As it counts steps, not seconds, it may share the
-machine. The file is a plugin as well: it offers the agent `delayed`. Its only worker acts and learns with the
-parameters of D updates before, as a worker does whose exchange with the others takes so long. An update is one of the
-set's own size.
+It trains one run after the other in the serial runner, and prints a line for each delay. As it counts steps, not
+seconds, it may share the machine. The file is a plugin as well: it offers the agent `delayed`. Its only worker acts and
+learns with the parameters of D updates before, as a worker does whose exchange with the others takes so long. An update
+is one of the set's own size.
 """
 
 from __future__ import annotations
