@@ -47,9 +47,8 @@ class TrainingJob:
 
     def arguments(self, runs_dir: Path) -> list[str]:
         """All arguments of `a3c-zoo`, for a machine where the folder of runs has this path."""
-        if self.resumes:
-            return ["train", "--resume", str(runs_dir / self.name), *self.options, "--quiet"]
-        return ["train", *self.options, "--quiet", "--name", self.name, "--runs-dir", str(runs_dir)]
+        where = ["--resume", str(runs_dir / self.name)] if self.resumes else ["--name", self.name]
+        return ["train", *self.options, *where, "--quiet", "--runs-dir", str(runs_dir)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,7 @@ SUBJECTS = [
         "start method",
         "plugins",
         "packages",
-        "extra",
-        "extra",
-        "extra",
-        "extra",
-        "extra",
+        *("extra",) * len(EXTRAS),
         "torch",
         "CUDA",
         "gymnasium",
@@ -176,10 +172,7 @@ def test_the_examination_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found[0].status, found[0].cure) == ("problem", "pip install --upgrade a3c-zoo")
     assert [(each.status, each.cure) for each in found[1:]] == [
         ("warning", "pip install 'a3c-zoo[play]'"),
-        ("ok", ""),
-        ("ok", ""),
-        ("ok", ""),
-        ("ok", ""),
+        *[("ok", "")] * (len(EXTRAS) - 1),
     ]
     assert found[1].text == f"play is missing: {EXTRAS['play']} (no-such-extra is not installed)"
 

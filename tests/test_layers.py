@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 SIZED = ("a3c_zoo", "envs", "hyperparams")
 LINES_OF_A_FUNCTION, LINES_OF_A_FILE = 50, 350
 
-HEAVY = ("torch", "gymnasium", "ale_py", "stable_baselines3", "tensorboard", "pandas", "scipy", "matplotlib")
+HEAVY = ("torch", "gymnasium", "ale_py", "stable_baselines3", "tensorboard", "pandas", "scipy", "matplotlib", "optuna")
 
 LIGHT = [
     "a3c_zoo",

@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 EXTRAS: Final = {
     "play": "windows and films of `a3c-zoo play`, pictures of CartPole",
     "sb3-atari": "Atari games on stable-baselines3's own environments (`env.stack: own`)",
+    "sb3-contrib": "baseline `recurrent-ppo`",
     "box2d": "gym:LunarLander-v3, gym:BipedalWalker-v3, gym:CarRacing-v3",
     "onnx": "`a3c-zoo export`",
     "hub": "`a3c-zoo push` and `a3c-zoo pull`",
+    "ray": "agent `a3c-ray` and engine `ray`, with plugins/a3c-zoo-ray",
+    "tune": "`a3c-zoo tune`",
 }
 #: Free bytes: below the first number small runs fail, below the second one large runs may.
 MEMORY: Final = (300_000_000, 1_000_000_000)

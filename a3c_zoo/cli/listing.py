@@ -17,6 +17,7 @@ from a3c_zoo.cli.common import (
     complete_agent,
     filter_options,
     kept_runs_option,
+    need_extra,
     print_fitted,
     print_plain,
     run_filter,
@@ -40,6 +41,7 @@ WHAT = (
     "engines",
     "plugins",
     "runs",
+    "studies",
 )
 PLUGIN_FIELDS = ("name", "version", "distribution", "hooks", "import_ms", "status", "fault")
 RUN_FIELDS = ("name", "env", "agent", "seed", "status", "steps", "mean_return_100", "solved", "started")
@@ -182,8 +184,8 @@ class _What(click.Choice[str]):
 @click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Runs of this agent or baseline.")
 @filter_options
 def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filters: Any) -> None:
-    """List envs, agents, baselines, networks, optimizers, hooks, hyperparams, trained agents, engines, plugins or
-    runs.
+    """List envs, agents, baselines, networks, optimizers, hooks, hyperparams, trained agents, engines, plugins, runs
+    or studies.
 
     The options from --agent to --since select runs.
     """
@@ -196,6 +198,11 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
         rows: Sequence[Row] = _runs(runs_dir, wanted)
     elif wanted:
         raise ZooError(f"--{next(iter(wanted))} selects runs; leave it out, or: a3c-zoo list runs")
+    elif what == "studies":
+        need_extra("list studies", "tune", "optuna")
+        from a3c_zoo.comparison.tuning.studies import list_studies
+
+        rows = list_studies()
     else:
         warn_about_faults(shown=what == "plugins")
         rows = _rows(what, get_registry())

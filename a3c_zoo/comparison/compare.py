@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from a3c_zoo.comparison import decisions
 from a3c_zoo.comparison.decisions import DEFAULT_MAX_SEEDS, Decisions
@@ -30,6 +30,9 @@ from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunSummary, disk_errors, refuse_trust
 from a3c_zoo.runs.notebook import NotebookLine
 from a3c_zoo.runs.signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from a3c_zoo.comparison.pages import ReportSection
 
 DEFAULT_SEEDS: Final = 5
 #: The folder of reports for which the caller named none.
@@ -197,11 +200,19 @@ class _Played:
 
 
 def carry_out(
-    plan: Plan, rule: SequentialRule | None, episodes: int, out: Path, watcher: ComparisonWatcher, engine: Engine
+    plan: Plan,
+    rule: SequentialRule | None,
+    episodes: int,
+    out: Path,
+    watcher: ComparisonWatcher,
+    engine: Engine,
+    more: Sequence[ReportSection] = (),
 ) -> Comparison:
     """Trains the missing runs of a plan, evaluates all, and writes the report. Raises what `compare` does.
 
-    rule: decides after each block of seeds whether the next one is needed; None for the whole plan.
+    Args:
+        rule: decides after each block of seeds whether the next one is needed; None for the whole plan.
+        more: is put behind the report's own sections.
     """
     watcher.planned(plan)
     played, decided = _Played(left_out=dict(plan.left_out)), None
@@ -212,7 +223,20 @@ def carry_out(
         else:
             decided = _play_until_decided(plan, rule, episodes, watcher, played, engine)
     failed, measured = tuple(played.failed), _measure(played.records, played.left_out)
-    return _report(*measured, out, failed=failed, decided=decided, schedules=plan.schedules)
+    return _report(*measured, out, failed=failed, decided=decided, schedules=plan.schedules, more=more)
+
+
+def final_returns_of(plan: Plan, episodes: int, watcher: ComparisonWatcher, engine: Engine) -> dict[str, list[float]]:
+    """Trains and evaluates a plan without a report. Returns method → the final returns of its runs that have one."""
+    watcher.planned(plan)
+    played, found = _Played(), dict[str, list[float]]()
+    with stop_on_signals() as stop:
+        stop.allow_interrupts()
+        _play(plan, episodes, watcher, played, engine)
+    for run in (each.measures for each in _measure(played.records, {})[0]):
+        if run.final_return is not None:
+            found.setdefault(run.method, []).append(run.final_return)
+    return found
 
 
 def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played, engine: Engine) -> None:
@@ -225,7 +249,8 @@ def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played
         faults = engine.evaluate(usable, episodes, watcher.evaluating, give_sign)
         unharmed = [path for path in usable if path not in faults]
         records, left_out = read_runs(unharmed, trust=True)  # their configurations are the planned ones
-    played.records += records
+    methods = {each.path: each.run.method for each in trained}
+    played.records += [replace(record, method=methods[record.path]) for record in records]
     played.left_out |= left_out | failed | faults
     played.failed += [path.name for path in failed]
 
@@ -303,6 +328,7 @@ def _report(
     failed: tuple[str, ...] = (),
     decided: Decisions | None = None,
     schedules: str = "",
+    more: Sequence[ReportSection] = (),
 ) -> Comparison:
     """Writes the report. Raises ZooError if there is no run."""
     from a3c_zoo.comparison.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
@@ -314,5 +340,6 @@ def _report(
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
     results = results_of(measured, left_out, as_found, decided, schedules)
     page, out = page_of(results), _claim(out)
+    page = replace(page, sections=[*page.sections, *more])
     write_report(results, page, out)
     return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)

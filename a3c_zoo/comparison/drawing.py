@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import matplotlib
@@ -58,6 +58,8 @@ class Panel:
         has_points: whether each value is a measurement of its own, shown as a point.
         is_log: whether the x axis is logarithmic. begins_at_zero: whether a linear one begins at 0.
         is_step: whether values hold up to the next point, as those of a share of runs do.
+        has_lines: whether lines join the values of a run.
+        bars: label → length; a panel with bars has no groups.
     """
 
     title: str
@@ -69,6 +71,8 @@ class Panel:
     is_log: bool = False
     begins_at_zero: bool = True
     is_step: bool = False
+    has_lines: bool = True
+    bars: Mapping[str, float] = field(default_factory=dict)
 
 
 def interval(values: Floats) -> Band:
@@ -137,7 +141,8 @@ def draw_grid(panels: Sequence[Sequence[Panel]]) -> Figure:
                 draw_panel(axes, panel)
                 axes.set_title(panel.title, loc="left")
                 beside = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.16), "borderaxespad": 0.0}
-                axes.legend(**beside, ncols=_columns(panel, PANEL_CHARACTERS))
+                if panel.groups:
+                    axes.legend(**beside, ncols=_columns(panel, PANEL_CHARACTERS))
     return figure
 
 
@@ -147,9 +152,14 @@ def _columns(panel: Panel, characters: int) -> int:
 
 
 def draw_panel(axes: Axes, panel: Panel) -> None:
-    """Draws a panel's groups, its threshold and its axes."""
+    """Draws a panel's groups or bars, its threshold and its axes."""
+    if panel.bars:
+        axes.barh(list(panel.bars)[::-1], list(panel.bars.values())[::-1], color=COLOURS[0], height=0.6, zorder=2)
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel(panel.x_label)
+        return
     for number, (label, group) in enumerate(panel.groups.items()):
-        colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
+        colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)] if panel.has_lines else ""
         _draw_group(axes, label, group, colour, dashes, "o" if panel.has_points else "", panel.is_step)
     if panel.threshold is not None:
         axes.axhline(panel.threshold, color="#808080", linewidth=1, linestyle=(0, (1, 2)), zorder=1)

@@ -35,11 +35,19 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """An agent or a baseline as users write it (`sb3-a2c@zoo`), and the value of `env.stack` that they asked for."""
+    """An agent or a baseline as users write it (`sb3-a2c@zoo`), and the value of `env.stack` that they asked for.
+
+    Attributes:
+        label: its name in a report, if several configurations of one agent are compared.
+        hyperparams, overrides: of `train`.
+    """
 
     text: str
     agent: AgentEntry
-    stack: str | None
+    stack: str | None = None
+    label: str = ""
+    hyperparams: str | None = None
+    overrides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +165,7 @@ def make_plan(
     for seed in seeds:
         for entry, budget in entries:
             methods = [*(_method(registry, "agent", name) for name in agents or [entry.default_agent]), *compared]
-            found = [_plan_run(registry, entry, method, seed, budget, known) for method in methods]
+            found = [plan_run(registry, entry, method, seed, budget, known) for method in methods]
             _refuse_twice("method", [run.method for run in found])
             runs += found
     if len({run.method for run in runs}) < 2:
@@ -197,17 +205,20 @@ def _method(registry: Registry, kind: str, text: str) -> Method:
     return Method(text, known[name], stack or None)
 
 
-def _plan_run(
+def plan_run(
     registry: Registry, entry: EnvEntry, method: Method, seed: int, budget: Budget, known: KnownRuns
 ) -> PlannedRun:
-    agent, usual = method.agent, resolve_config(registry, entry, method.agent)
+    """Plans one run. Raises ConfigError if it cannot be trained, or the budget is too small for it."""
+    agent, given = method.agent, list(method.overrides)
+    usual = resolve_config(registry, entry, agent, hyperparams=method.hyperparams, overrides=given)
     schedules = _schedules(usual, budget)
     ends = {key: budget.steps or length for key, length in schedules.items()}
-    overrides = [
+    overrides = given + [
         f"{key}={'null' if value is None else str(value).lower()}"
         for key, value in (_settings(usual, method, budget) | ends).items()
     ]
     options = [entry.name, "--agent", agent.name, "--seed", str(seed)]
+    options += ["--hyperparams", method.hyperparams] if method.hyperparams else []
     flags: dict[str, tuple[Any, str]] = {"run.seed": (seed, "--seeds")}
     if budget.steps is not None:
         flags["run.steps"] = budget.steps, "--steps"
@@ -215,7 +226,7 @@ def _plan_run(
     else:
         flags["run.time_limit_s"] = budget.time_limit_s, "--time-limit"
         options += ["--time-limit", f"{budget.time_limit_s:.3f}s"]
-    config = resolve_config(registry, entry, agent, overrides=overrides, flags=flags)
+    config = resolve_config(registry, entry, agent, hyperparams=method.hyperparams, overrides=overrides, flags=flags)
     least = config.run.workers * config.env.num_envs * config.agent.rollout_steps  # one rollout of every worker
     if budget.steps is not None and budget.steps < least:
         raise ConfigError(
@@ -224,7 +235,7 @@ def _plan_run(
     options += [text for override in overrides for text in ("-o", override)]
     return PlannedRun(
         entry.name,
-        method_name(agent.name, config.env.stack),
+        method.label or method_name(agent.name, config.env.stack),
         seed,
         budget,
         config,

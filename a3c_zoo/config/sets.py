@@ -8,7 +8,7 @@ faults are collected and reported together.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module, resources
 from importlib.resources.abc import Traversable
@@ -27,6 +27,8 @@ from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry
 from a3c_zoo.plugins.registry import Registry
 
 _LOGGER = logging.getLogger(__name__)
+#: The folder with the default search spaces of agents. No environment has this name.
+SPACES = "_search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,22 @@ class Row(NamedTuple):
 
 def list_sets(registry: Registry) -> list[HyperparamSet]:
     """Returns every set of every plugin, sorted by environment and name; an unreadable package is logged."""
-    found: list[HyperparamSet] = []
+    found = (each for each in _files(registry) if each.env != SPACES)
+    return sorted(found, key=lambda each: (each.env, each.name, each.package))
+
+
+def search_file(registry: Registry, agent_name: str) -> HyperparamSet | None:
+    """Returns the default search space of an agent; None if no plugin offers one."""
+    found = (each for each in _files(registry) if each.env == SPACES and each.name == agent_name)
+    return next(found, None)
+
+
+def _files(registry: Registry) -> Iterator[HyperparamSet]:
     for entry in registry.hyperparams.values():
         try:
-            found += _read_package(entry.package, registry.owner(entry).name)
+            yield from _read_package(entry.package, registry.owner(entry).name)
         except Exception as error:  # a plugin's package may raise any error; the other packages are still listed
             _LOGGER.warning("hyperparameter package '%s' cannot be read: %s", entry.package, error)
-    return sorted(found, key=lambda each: (each.env, each.name, each.package))
 
 
 def _read_package(package: str, plugin: str) -> list[HyperparamSet]:
@@ -155,7 +166,7 @@ def resolve_config(
         UnknownNameError: there is no such set.
     """
     settings = Settings(registry, env, agent)
-    for document in _documents(registry, env, agent, hyperparams):
+    for document in documents_of(registry, env, agent, hyperparams):
         settings.add_document(document)
     settings.add_flags(flags or {})
     settings.add_overrides(overrides)
@@ -242,7 +253,8 @@ def entries_of(registry: Registry, config: Config) -> dict[str, Entry]:
     return entries | {f"{PLUGINS}.{name}": registry.hooks[name] for name in on}
 
 
-def _documents(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> list[Document]:
+def documents_of(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> list[Document]:
+    """The sets and the file that a configuration begins with, the lowest first; see `resolve_config`."""
     if hyperparams is not None and _names_set(registry, hyperparams):
         chosen = find_set(registry, env, hyperparams)
         return [yaml.read_document(chosen.file, chosen.source, follow=True)]

@@ -19,6 +19,8 @@ from a3c_zoo.plugins.registry import Registry
 #: Position of a setting: its layer, then its line in the file or its place on the command line. The later wins.
 _Order = tuple[int, int]
 _OVERRIDES, _FLAGS, _LAST = 10, 11, 12
+#: The block of a set that `a3c-zoo tune` reads, see `config/search.py`. A run does not have it.
+SEARCH = "search"
 
 
 class Setting(NamedTuple):
@@ -45,6 +47,8 @@ class Settings:
         self.settings |= {f"{PLUGINS}.{name}": {} for name in on}
         self.faults: list[tuple[_Order, str]] = []
         self.layers = 0
+        #: The highest layer with a block `search:`.
+        self.search: Document | None = None
         #: For sections whose model depends on their name: the layer that names another entry than a layer below it.
         self._named_in = {"network": 0, "optimizer": 0}
 
@@ -59,6 +63,8 @@ class Settings:
             if section in names:
                 if values != names[section]:
                     self._fault(given, section, f"is for {display(values)}, not for '{names[section]}'")
+            elif section == SEARCH:
+                self.search = document
             elif section == PLUGINS and (values is None or isinstance(values, dict)):
                 for name, settings in (values or {}).items():
                     self._add_section(document, settings, section, name)
@@ -106,7 +112,7 @@ class Settings:
         self._add_short(short)
 
     def _add_short(self, short: list[tuple[str, Setting]]) -> None:
-        models = {name: model for name, model in self._models.items() if name in SECTIONS}
+        models = {name: model for name, model in self.models.items() if name in SECTIONS}
         for key, setting in short:
             sections = [name for name, model in models.items() if key in model.model_fields]
             if len(sections) == 1:
@@ -114,7 +120,7 @@ class Settings:
             elif sections:
                 choices = " or ".join(f"{name}.{key}" for name in sections)
                 self._fault(setting, key, f"ambiguous, give {choices}")
-            elif self._models.keys() == self.settings.keys():  # if not, it may be a key of an unknown name
+            elif self.models.keys() == self.settings.keys():  # if not, it may be a key of an unknown name
                 known = {name: label for label in _labels(models) for name in (label, label.partition(".")[2])}
                 self._fault(setting, key, f"unknown key.{did_you_mean(key, known)}")
 
@@ -125,7 +131,7 @@ class Settings:
             ConfigError: has all faults, in the order of their sources.
         """
         self._drop_keys_of_others()
-        sections: dict[str, Any] = {name: self._validate(name, model) for name, model in self._models.items()}
+        sections: dict[str, Any] = {name: self._validate(name, model) for name, model in self.models.items()}
         self._fit_to_agent(sections)
         if self.faults:
             raise faulty([text for _, text in sorted(self.faults)])
@@ -206,13 +212,13 @@ class Settings:
     def _drop_keys_of_others(self) -> None:
         """Drops keys that a lower layer gives for its own network or optimizer when a higher layer names another."""
         for section, layer in self._named_in.items():
-            if (model := self._models.get(section)) is not None:
+            if (model := self.models.get(section)) is not None:
                 given = self.settings[section].items()
                 kept = {key: each for key, each in given if key in model.model_fields or each.order[0] >= layer}
                 self.settings[section] = kept
 
     @functools.cached_property
-    def _models(self) -> dict[str, type[Section]]:
+    def models(self) -> dict[str, type[Section]]:
         """The model of each section; `network` or `optimizer` is left out if its name is unknown.
 
         This is computed once, after all settings with a section have been added.
@@ -253,7 +259,7 @@ class Settings:
                 key, *inner = detail["loc"] or ("",)
                 label = f"{name}.{key}".rstrip(".") + "".join(f"[{part}]" for part in inner)
                 setting = self.settings[name].get(str(key), Setting(None))
-                self._fault(setting, label, _explain(detail, name, self._models))
+                self._fault(setting, label, explain(detail, name, self.models))
             return None
 
 
@@ -282,7 +288,7 @@ def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             key = str((detail["loc"] or ("",))[0])
-            what = f"{sources.get(key, key)}: {_explain(detail, 'engine', {'engine': model})}"
+            what = f"{sources.get(key, key)}: {explain(detail, 'engine', {'engine': model})}"
             faults.append(f"engine '{entry.name}' {what}")
     if faults:
         raise faulty(faults)
@@ -316,7 +322,7 @@ def _labels(models: Mapping[str, type[Section]]) -> list[str]:
     return [f"{name}.{key}" for name, model in models.items() for key in model.model_fields]
 
 
-def _explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> str:
+def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> str:
     """Returns one of pydantic's faults in words."""
     if detail["type"] == "missing":
         return "must be given"

@@ -9,6 +9,7 @@ from a3c_zoo.plugins.hookspecs import hookimpl
 COMMANDS = (
     CommandEntry("train", "a3c_zoo.cli.train:command", "Train an agent on an environment."),
     CommandEntry("compare", "a3c_zoo.cli.compare:command", "Compare agents and baselines over seeds."),
+    CommandEntry("tune", "a3c_zoo.cli.tune:command", "Search for better hyperparameters, with evidence."),
     CommandEntry("evaluate", "a3c_zoo.cli.evaluate:command", "Play evaluation episodes with a trained agent."),
     CommandEntry("play", "a3c_zoo.cli.play:command", "Watch a trained agent, or film it."),
     CommandEntry("export", "a3c_zoo.cli.export:command", "Write a trained agent as a file for other programs."),

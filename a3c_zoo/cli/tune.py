@@ -1,0 +1,121 @@
+"""`a3c-zoo tune`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from a3c_zoo.cli.common import (
+    INTERRUPTED,
+    complete_env,
+    configuration_options,
+    kept_runs_option,
+    need_extra,
+    parse_seconds,
+    warn_about_faults,
+)
+from a3c_zoo.cli.engine_options import chosen_engine, engine_options
+from a3c_zoo.errors import ZooError, printable_lines
+from a3c_zoo.files import valid_name
+from a3c_zoo.output import drop_lost_output, has_lost_output
+
+if TYPE_CHECKING:
+    from a3c_zoo.comparison.tuning.studies import TuningStudy
+
+#: What a study keeps of how it was made.
+KEPT: Final = ("env", "agent", "hyperparams", "overrides", "steps", "seeds", "episodes", "sampler")
+PRUNER: Final = (
+    "halving: a third of the trials goes on after 1/9 and 1/3 of the steps; none: all do.  [default: halving]"
+)
+COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
+
+
+@click.command(epilog="Example: a3c-zoo tune cartpole --agent nstep --trials 30 --timeout 15m")
+@click.argument("env", required=False, shell_complete=complete_env)
+@configuration_options
+@click.option("--trials", type=MANY, default=30, show_default=True, metavar="N", help="Trials of the study, in all.")
+@click.option("--timeout", type=parse_seconds, metavar="90s|10m|2h", help="Then no training of the search begins.")
+@click.option("--seeds", type=COUNT, default=2, show_default=True, metavar="N", help="Runs of each trial.")
+@click.option("--final-seeds", type=COUNT, default=5, show_default=True, metavar="N", help="Runs of the comparison.")
+@click.option("--steps", type=click.IntRange(1), metavar="N", help="Agent steps of a run.  [default: ENV's]")
+@click.option("--episodes", type=MANY, default=20, show_default=True, metavar="N", help="Episodes per evaluation.")
+@click.option("--sampler", type=click.Choice(["tpe", "random", "gp"]), default="tpe", help="Optuna's.  [default: tpe]")
+@click.option("--pruner", type=click.Choice(["halving", "none"]), default="halving", help=PRUNER)
+@click.option("--study", metavar="NAME", help="Name of the study.  [default: ENV-AGENT]")
+@click.option("--storage", metavar="FILE|URL", help="Where Optuna keeps it.  [default: studies/NAME/journal.jsonl]")
+@click.option("--resume", metavar="STUDY", help="Go on with a study as it was made, without ENV and its options.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The set.  [default: in studies/NAME]")
+@kept_runs_option
+@engine_options
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def command(
+    resume: str | None, study: str | None, storage: str | None, runs_dir: Path, as_json: bool, **options: Any
+) -> int:
+    """Search for better hyperparameters for ENV, with evidence.
+
+    Trials race: each trains a few steps, and the better ones go on. The best ones are trained again on fresh seeds. The
+    chosen one is compared with the set that the search began with, and written as a set for --hyperparams.
+
+    A set's block `search:` says which keys are searched; each agent has a default one. After Ctrl-C the same command
+    goes on. Several may work on one study.
+    """
+    need_extra("tune", "tune", "optuna")
+    from a3c_zoo.cli.tuning_board import TuningBoard
+    from a3c_zoo.comparison.tuning.studies import TuningStudy
+    from a3c_zoo.comparison.tuning.tune import make_settings, tune
+
+    drop_lost_output("stdout")
+    warn_about_faults()
+    made = {name: options.pop(name) for name in (*KEPT, "pruner")}
+    if resume is not None:
+        _refuse_beside_resume(click.get_current_context())
+        kept = TuningStudy(study := valid_name(resume), storage, runs_dir).settings
+        made = {name: getattr(kept, name) for name in KEPT} | {"pruner": "halving" if len(kept.rungs) > 1 else "none"}
+    elif made["env"] is None:
+        raise ZooError("name an environment, or a study to --resume. See: a3c-zoo list envs")
+    settings = make_settings(**made)
+    name = study or f"{settings.env}-{settings.agent}".replace(":", "_").replace("/", "_")
+    with chosen_engine(options) as engine:
+        opened = TuningStudy(valid_name(name), storage, runs_dir, settings)
+        click.echo(printable_lines(_announce(opened, options["trials"])), err=as_json)
+        options["timeout_s"] = options.pop("timeout")
+        try:
+            with closing(TuningBoard(options["trials"], settings.steps, to_stderr=as_json)) as board:
+                result = tune(opened, engine, board, **options)
+        except KeyboardInterrupt:
+            click.echo("Stopped. All trials are kept; the same command goes on.", err=True)
+            return INTERRUPTED
+    return _tell(result, as_json)
+
+
+def _refuse_beside_resume(context: click.Context) -> None:
+    params = [param for param in context.command.params if param.name in (*KEPT, "pruner", "study")]
+    typed = click.core.ParameterSource.COMMANDLINE
+    if given := [param.opts[0] for param in params if context.get_parameter_source(str(param.name)) == typed]:
+        raise ZooError(f"--resume goes on with a study as it was made; leave out {', '.join(given)}")
+
+
+def _announce(study: TuningStudy, trials: int) -> str:
+    made = study.settings
+    rungs, start = ", ".join(f"{rung:,}" for rung in made.rungs), made.hyperparams or "the default set"
+    title = f"{made.agent} on {made.env}: {trials} trials, {made.seeds} seeds each, judged after {rungs} steps"
+    return f"{title}\nfrom {start}, searching {', '.join(made.space)}\nstudy {study.name}: {study.where}"
+
+
+def _tell(result: dict[str, Any] | None, as_json: bool) -> int:
+    if result is None:
+        click.echo("Other processes still train trials of this study; the last of them ends it.", err=True)
+        return 0
+    if as_json:
+        click.echo(json.dumps(result, indent=2))
+    else:
+        values = [f"  {key}={text}" for key, text in result["values"].items()]
+        files = [f"  {path}" for path in (result["file"], f"{result['report']}/report.html")]
+        train = f"a3c-zoo train {result['env']} --agent {result['agent']} --hyperparams {result['file']}"
+        lines = [f"trial {result['trial']} is chosen:", *values, *result["verdict"], *files, f"next: {train}"]
+        click.echo(printable_lines("\n".join(lines)))
+    return 1 if result["failed"] or (as_json and has_lost_output()) else 0

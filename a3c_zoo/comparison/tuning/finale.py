@@ -1,0 +1,161 @@
+"""The end of a tuning: the best trials run again on fresh seeds; one is chosen, and compared with the start."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from a3c_zoo.comparison.compare import carry_out, final_returns_of
+from a3c_zoo.comparison.curves import Line
+from a3c_zoo.comparison.drawing import Group, Panel
+from a3c_zoo.comparison.known_runs import KnownRuns, listed
+from a3c_zoo.comparison.pages import ReportSection, TextTable
+from a3c_zoo.comparison.plan import Budget, Method, Plan, plan_run
+from a3c_zoo.comparison.tuning.racing import CHOICE_SEEDS, REPORT_SEEDS, TUNING_SEEDS, TuningWatcher, method_of
+from a3c_zoo.comparison.tuning.storages import STUDIES_DIR
+from a3c_zoo.comparison.tuning.studies import Contender, StudySettings, TuningStudy, ranked
+from a3c_zoo.config import Config, yaml
+from a3c_zoo.config.sets import describe
+from a3c_zoo.engines import Engine
+from a3c_zoo.errors import ZooError, printable
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.records import score
+from a3c_zoo.runs.directory import disk_errors
+from a3c_zoo.version import __version__
+
+#: How many of the best trials are trained on the choice seeds, and on how many; and how many the report shows.
+FINALISTS, CHOICE_RUNS, SHOWN = 3, 3, 10
+#: The names of both sides in the last comparison.
+TUNED, START = "tuned", "start"
+
+
+def play_finale(
+    study: TuningStudy, seeds: int, out: Path | None, timeout_s: float | None, watcher: TuningWatcher, engine: Engine
+) -> dict[str, Any]:
+    """Chooses a trial, compares it with the start, and writes its set. Returns how the study ended.
+
+    Raises ZooError if no finalist can be trained, and what `carry_out` does. For the arguments see `tune`.
+    """
+    settings, contenders, folder = study.settings, study.contenders(), STUDIES_DIR / study.name
+    choice = _choose(study, contenders, watcher, engine)
+    chosen = max(choice, key=lambda number: choice[number])
+    watcher.message(f"trial {chosen} is chosen; comparing it with the start, on fresh seeds")
+    methods = [method_of(settings, TUNED, contenders[chosen].texts), method_of(settings, START)]
+    plan = _plan(study, methods, REPORT_SEEDS[:seeds], engine)
+    told = [
+        f"Search: {_searched(settings, contenders)}",
+        f"Choice: {_seeds(CHOICE_SEEDS[:CHOICE_RUNS])}, {settings.steps:,} steps: "
+        + ", ".join(f"trial {number} returns {score(value)}" for number, value in choice.items()),
+        f"Comparison of trial {chosen} ({TUNED}) with the set that the search began with ({START}): "
+        f"{_seeds(REPORT_SEEDS[:seeds])}, {settings.steps:,} steps",
+    ]
+    section = _section(study, contenders, chosen, told)
+    comparison = carry_out(plan, None, settings.episodes, folder / "report", watcher, engine, [section])
+    command = _command(settings, len(contenders), seeds, timeout_s)
+    title = f"{settings.env} with {settings.agent}, tuned by a3c-zoo {__version__}, {datetime.now():%Y-%m-%d}"
+    evidence = [title, *told, *comparison.verdict, f"Report: {comparison.out / 'report.md'}", f"Command: {command}"]
+    file = _write(out or folder / "tuned.yml", evidence, plan.runs[0].config)
+    ended = {"study": study.name, "env": settings.env, "agent": settings.agent, "trial": chosen}
+    ended |= {"values": dict(contenders[chosen].texts), "choice": {str(each): value for each, value in choice.items()}}
+    ended |= {"file": str(file), "report": str(comparison.out)}
+    return ended | {"verdict": list(comparison.verdict), "failed": list(comparison.failed)}
+
+
+def _choose(
+    study: TuningStudy, contenders: Sequence[Contender], watcher: TuningWatcher, engine: Engine
+) -> dict[int, float]:
+    """Trains the finalists on the choice seeds. Returns trial → mean final return."""
+    made = study.settings
+    methods = {each.number: method_of(made, f"trial {each.number}", each.texts) for each in finalists(contenders)}
+    watcher.message(f"choosing among {listed(method.label for method in methods.values())}, on fresh seeds")
+    plan = _plan(study, list(methods.values()), CHOICE_SEEDS[:CHOICE_RUNS], engine)
+    returns = final_returns_of(plan, made.episodes, watcher, engine)
+    if not returns:
+        raise ZooError("no finalist could be trained and evaluated on the choice seeds; see the lines above")
+    return {number: fmean(returns[each.label]) for number, each in methods.items() if each.label in returns}
+
+
+def _plan(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int], engine: Engine) -> Plan:
+    """Runs of methods, seed by seed; finished ones are used again."""
+    registry, host = get_registry(), engine.host()
+    known, entry = KnownRuns(registry, study.runs_dir, True, host), registry.env(study.settings.env)
+    budget = Budget(study.settings.steps)
+    runs = [plan_run(registry, entry, method, seed, budget, known) for seed in seeds for method in methods]
+    return Plan(tuple(runs), study.runs_dir, True, known.left_out, known.outdated, host)
+
+
+def finalists(contenders: Sequence[Contender]) -> list[Contender]:
+    """The best trials, each configuration once."""
+    first = {tuple(each.texts.items()): each for each in reversed(ranked(contenders))}
+    return ranked(first.values())[:FINALISTS]
+
+
+def set_of(config: Config) -> dict[str, dict[str, Any]]:
+    """A configuration as a set: its values but for those that a machine, a budget or the command line decides."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in describe(config):
+        section, _, key = row.key.rpartition(".")
+        is_settled = row.source == "default" and row.value != row.default
+        is_others = section == "run" or section.startswith("plugins.") or row.key in ("env.stack", "env.wrappers")
+        if row.key == "run.workers" or not (is_settled or is_others):
+            found.setdefault(section, {})[key] = row.value
+    return found
+
+
+def _write(path: Path, evidence: Sequence[str], config: Config) -> Path:
+    """Writes the set with its evidence into a new file."""
+    text = "\n".join(f"# {printable(line)}" for line in evidence) + "\n" + yaml.dump(set_of(config))
+    with disk_errors(path, "write", "--out"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        others = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
+        free = next(each for each in (path, *itertools.islice(others, 10_000)) if not each.exists())
+        with free.open("x", encoding="utf-8") as file:
+            file.write(text)
+    return free
+
+
+def _searched(settings: StudySettings, contenders: Sequence[Contender]) -> str:
+    ends = [f"{sum(rung in each.scores for each in contenders)} after {rung:,}" for rung in settings.rungs]
+    seeds = _seeds(TUNING_SEEDS[: settings.seeds])
+    return f"{len(contenders)} trials, {seeds} in each, judged by their mean return: {listed(ends)} steps"
+
+
+def _seeds(seeds: range) -> str:
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
+
+
+def _command(made: StudySettings, trials: int, final_seeds: int, timeout_s: float | None) -> str:
+    """The command line that makes a study, without places."""
+    words = f"a3c-zoo tune {made.env} --agent {made.agent} --trials {trials} --steps {made.steps} --seeds {made.seeds} "
+    words += f"--final-seeds {final_seeds} --episodes {made.episodes} --sampler {made.sampler}"
+    words += " --pruner none" * (len(made.rungs) == 1) + (f" --timeout {timeout_s:g}s" if timeout_s else "")
+    more = ["--hyperparams", made.hyperparams] if made.hyperparams else []
+    return shlex.join([*words.split(), *more, *(word for text in made.overrides for word in ("-o", text))])
+
+
+def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, told: Sequence[str]) -> ReportSection:
+    """The search, as a part of the report: history, importance, and the best trials."""
+    rungs, importances = study.settings.rungs, study.importances()
+    points = {rung: [(each.number, each.scores[rung]) for each in contenders if rung in each.scores] for rung in rungs}
+    lines = {rung: Line(*np.array(each, np.float64).T) for rung, each in points.items() if each}
+    groups = {f"{rung:,} steps": Group([line]) for rung, line in lines.items()}
+    title = "search: mean return of the seeds of each trial"
+    figures = {title: Panel(title, "trial", "return", groups, has_points=True, has_lines=False)}
+    if importances:
+        title = f"importance for the return after {rungs[0]:,} steps"
+        figures[title] = Panel(title, "share", "", {}, bars=importances)
+        source = "PED-ANOVA of the best quarter of all trials (Watanabe et al. 2023, arXiv:2304.10255)"
+        told = [*told, f"Importance of keys: {source}. With few trials it is a hint."]
+    best = ranked(contenders)[:SHOWN]
+    keys = list(best[0].texts)
+    rows = [[str(each.number), f"{each.rank[0]:,}", score(each.rank[1]), *each.texts.values()] for each in best]
+    marked = frozenset(place for place, each in enumerate(best) if each.number == chosen)
+    table = TextTable(("trial", "steps", "return", *keys), rows, "The best trials; marked: the chosen one", marked)
+    return ReportSection("The search", [f"{text}." for text in told], figures, [table])

@@ -1,0 +1,89 @@
+"""Optuna's storages: opened, locked so that a killed process holds nobody up, and their errors in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import filelock
+import optuna
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal._file import BaseJournalFileLock
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from a3c_zoo.errors import ZooError, printable
+from a3c_zoo.runs.directory import disk_errors
+
+#: The folder of studies: each has a folder with its journal, its reports and its set.
+STUDIES_DIR: Final = Path("studies")
+JOURNAL: Final = "journal.jsonl"
+#: How long a process waits for another one that writes to the same study, in seconds.
+PATIENCE_S: Final = 20.0
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)  # the board tells what happens
+
+
+class _JournalLock(BaseJournalFileLock):
+    """A lock that the kernel takes from a process that ends. Optuna's own one would keep others waiting."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock = path, filelock.FileLock(f"{path}.lock", timeout=PATIENCE_S)
+
+    def acquire(self) -> bool:
+        """Waits for the lock. Cuts off half a record, which a full disk or a power cut has left."""
+        self._lock.acquire()
+        with self._path.open("rb+") as file:
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
+        return True
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+@contextmanager
+def storage_errors(where: str) -> Iterator[None]:
+    """Turns what Optuna and its databases raise into one line. where: names the storage."""
+    try:
+        yield
+    except filelock.Timeout:
+        raise ZooError(f"{where} is locked: another process has held it for {PATIENCE_S:g} s; stop that one") from None
+    except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
+        cause = error.__cause__ or error
+        text = str(getattr(cause, "orig", None) or cause).strip().partition("\n")[0]
+        raise ZooError(printable(f"{where} cannot be used: {text}")) from error
+
+
+def place_of(storage: str | None, name: str) -> str:
+    """Where a study lies, for messages: a journal, or a URL without its password."""
+    if storage is None or "://" not in storage:
+        return storage or str(STUDIES_DIR / name / JOURNAL)
+    with suppress(ArgumentError, ValueError):
+        return make_url(storage).render_as_string(hide_password=True)
+    return f"{storage.partition('://')[0]}://…"
+
+
+def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
+    """Opens a journal (a path; by default that of the study) or a database (a URL). is_new: makes what is not there."""
+    where = place_of(storage, name)
+    if where.startswith("redis"):
+        raise ZooError(f"--storage {where}: Optuna keeps pickles in Redis, which are not read; name another")
+    try:
+        with storage_errors(f"--storage {where}"):
+            if storage is not None and "://" in storage:
+                return optuna.storages.get_storage(RDBStorage(storage))
+            path = Path(where)
+            if not is_new and not path.exists():
+                raise ZooError(f"there is no study {where}. See: a3c-zoo list studies")
+            with disk_errors(path, "write", "--storage"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.open("ab").close()
+                return JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path)))
+    except ImportError as error:
+        raise ZooError(f"--storage {where} needs a driver: {error}") from error
+    except (ValueError, LookupError, TypeError, AssertionError) as error:
+        raise ZooError(f"--storage {where} is no journal of Optuna, or damaged; name another") from error

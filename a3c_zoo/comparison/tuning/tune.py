@@ -1,0 +1,96 @@
+"""The Python side of `a3c-zoo tune`: opens a study, lets its trials race, and plays the finale."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from a3c_zoo.comparison.known_runs import KnownRuns
+from a3c_zoo.comparison.plan import Budget, Method, plan_run
+from a3c_zoo.comparison.tuning.finale import play_finale
+from a3c_zoo.comparison.tuning.racing import TUNING_SEEDS, Race, TuningWatcher, rungs_of
+from a3c_zoo.comparison.tuning.storages import storage_errors
+from a3c_zoo.comparison.tuning.studies import RESULT, SEARCHED, StudySettings, TuningStudy
+from a3c_zoo.config.search import search_space
+from a3c_zoo.engines import Engine
+from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.runs.signals import stop_on_signals
+
+
+def make_settings(
+    env: str, agent: str | None, hyperparams: str | None, overrides: Sequence[str], steps: int | None, **others: Any
+) -> StudySettings:
+    """The settings of a study. others: `pruner`, and those of `StudySettings`."""
+    find_typed_module(env)
+    registry = get_registry()
+    entry = registry.env(env)
+    agent_entry = registry.agent(agent or entry.default_agent)
+    keys = search_space(registry, entry, agent_entry, hyperparams, overrides)
+    if (steps := steps or entry.budget_steps) is None:
+        raise ZooError(f"environment '{env}' has no default budget: give --steps N")
+    begin = Method(agent_entry.name, agent_entry, hyperparams=hyperparams, overrides=tuple(overrides))
+    known = KnownRuns(registry, Path(), reuse=False)
+    config = plan_run(registry, entry, begin, TUNING_SEEDS[0], Budget(steps), known).config
+    least = config.run.workers * config.env.num_envs * config.agent.rollout_steps
+    rungs = rungs_of(steps, least, is_racing=others.pop("pruner") == "halving")
+    space = {each.key: {each.kind: list(each.values)} for each in keys}
+    given = env, agent_entry.name, hyperparams, list(overrides), steps, rungs
+    return StudySettings(*given, **others, config=config.to_dict(), space=space)
+
+
+def tune(
+    study: TuningStudy,
+    engine: Engine,
+    watcher: TuningWatcher,
+    trials: int,
+    timeout_s: float | None,
+    final_seeds: int,
+    out: Path | None,
+) -> dict[str, Any] | None:
+    """Lets trials race, chooses the best one on fresh seeds, compares it with the start, and writes its set.
+
+    Args:
+        trials: how many the study gets in all. timeout_s: after this time no training of the search begins.
+        final_seeds: of the last comparison. out: the file of the set.
+
+    Returns:
+        How the study ended, perhaps before; None if other processes still train trials of it.
+    """
+    with storage_errors(f"--storage {study.where}"):
+        ended: dict[str, Any] | None = study.attribute(RESULT)
+        if ended and trials <= ended["trials"]:
+            return ended
+        if out is not None and out.exists():
+            raise ZooError(f"--out {out} exists already, and is not overwritten; choose another")
+        if trials > (study.attribute(SEARCHED) or 0):
+            deadline_s = time.monotonic() + (timeout_s or math.inf)
+            registry, made = get_registry(), study.settings
+            entries = registry.env(made.env), registry.agent(made.agent)
+            keys = search_space(registry, *entries, made.hyperparams, made.overrides)
+            with stop_on_signals() as stop:
+                stop.allow_interrupts()
+                Race(study, keys, trials, deadline_s, engine, watcher).run()
+            if not _has_ended(study, timeout_s):
+                return None
+            study.attribute(SEARCHED, trials)
+        ended = play_finale(study, final_seeds, out, timeout_s, watcher, engine) | {"trials": trials}
+        return study.attribute(RESULT, ended)  # type: ignore[no-any-return]
+
+
+def _has_ended(study: TuningStudy, timeout_s: float | None) -> bool:
+    """Ends the trials of this folder of runs that are not on the last rung. Returns whether all trials have ended."""
+    contenders = study.contenders()
+    racing = [each for each in contenders if each.state == "RUNNING"]
+    here = {each.number: study.take(each.number) for each in racing if each.is_here}
+    if None in here.values():
+        return False  # another process trains one of them, and will come here later
+    if not any(each.scores for each in contenders):
+        why = f"--timeout {timeout_s or 0:g}s: too short for one trial"
+        raise ZooError(f"{why}; what was trained is kept, and the same command with more time goes on")
+    for number in here:
+        study.end(number)
+    return len(here) == len(racing)

@@ -1,0 +1,136 @@
+"""Search spaces: a set's block `search:`, such as `agent.gamma: {uniform: [0.9, 0.999]}`, see docs/how-to/tune.md.
+
+A set without the block has the default one of its agent: `_search/AGENT.yml` in a package of sets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+from pydantic import ValidationError
+
+from a3c_zoo.config.sets import documents_of, search_file
+from a3c_zoo.config.settings import SEARCH, Settings, cite, explain, faulty
+from a3c_zoo.config.yaml import Document, display, read_document
+from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
+from a3c_zoo.plugins.registry import Registry
+
+Kind = Literal["choice", "uniform", "log"]
+#: Keys of `env` and `run` that may be searched, and keys of other sections that may not: a study decides them, or they
+#: choose a model with other keys.
+OTHERS, FIXED = ("env.num_envs", "run.workers"), ("name", "schedule_steps")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedKey:
+    """The values of a key: a list to choose from, or low and high. is_whole: whether the numbers are whole."""
+
+    key: str
+    kind: Kind
+    values: tuple[Any, ...]
+    is_whole: bool = False
+
+    def text_of(self, number: float) -> str:
+        """A number from the range as `-o` takes it, with few digits."""
+        low, high = self.values
+        return display(int(number) if self.is_whole else min(max(float(f"{number:.4g}"), low), high), 0)
+
+
+def search_space(
+    registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None, overrides: Sequence[str]
+) -> tuple[SearchedKey, ...]:
+    """Reads the search space of a set; arguments as in `resolve_config`. Keys that `overrides` give are not searched.
+
+    Raises ConfigError with a line for each fault, and ZooError if there is no space, or no key is left.
+    """
+    settings = Settings(registry, env, agent)
+    for document in documents_of(registry, env, agent, hyperparams):
+        settings.add_document(document)
+    settings.add_overrides(overrides)
+    if (space := settings.search) is None:
+        if (default := search_file(registry, agent.name)) is None:
+            raise ZooError(
+                f"agent '{agent.name}' has no default search space; give a file with `search:`: --hyperparams"
+            )
+        space = read_document(default.file, default.source)
+    given = {label for label, source in settings.config().sources.items() if source == "-o"}
+    keys = list(_keys(settings, space))
+    faults = [*(cite(space, fault) for fault in space.faults), *(each for each in keys if isinstance(each, str))]
+    if faults:
+        raise faulty(faults)
+    found = tuple(each for each in keys if isinstance(each, SearchedKey) and each.key not in given)
+    if not found:
+        raise ZooError(f"{space.source} leaves nothing to search: name keys below `search:`")
+    return found
+
+
+def _keys(settings: Settings, space: Document) -> Iterator[SearchedKey | str]:
+    """Each key of a space, or its fault in one line."""
+    block = space.data.get(SEARCH)
+    if block is not None and not isinstance(block, dict):
+        yield f"{space.source}:{space.lines[SEARCH,]} {SEARCH}: must have keys below it"
+        return
+    for key, given in (block or {}).items():
+        fault = _fixed(settings, key) or _fault(settings, key, given)
+        if fault:
+            yield f"{space.source}:{space.lines[SEARCH, key]} {SEARCH} {key}: {fault}"
+        else:
+            ((kind, values),) = given.items()
+            yield SearchedKey(key, cast(Kind, kind), tuple(values), kind != "choice" and _is_whole(settings, key))
+
+
+def _fixed(settings: Settings, key: str) -> str:
+    """Why a key may not be searched; "" if it may."""
+    (section, dot, name), agent = key.partition("."), settings.agent
+    if not dot:
+        return "must be a section and a key, such as optimizer.learning_rate"
+    if section not in settings.settings:
+        return f"agent '{agent.name}' has no section '{section}'"
+    if name in FIXED or (section in ("run", "env") and key not in OTHERS):
+        return f"is fixed; searched are keys of agent, network and optimizer, and {' and '.join(OTHERS)}"
+    is_one = agent.one_environment if key == OTHERS[0] else agent.one_process and key == OTHERS[1]
+    return f"is 1 for agent '{agent.name}'" if is_one else ""
+
+
+def _fault(settings: Settings, key: str, given: Any) -> str:
+    """What is wrong with the values of a key; "" if nothing is."""
+    if not (isinstance(given, dict) and len(given) == 1 and next(iter(given)) in get_args(Kind)):
+        return f"{display(given)} — must be {{choice: [a, b]}}, {{uniform: [low, high]}} or {{log: [low, high]}}"
+    ((kind, values),) = given.items()
+    if not isinstance(values, list) or not values:
+        return f"{kind} must have a list of values"
+    if fault := next(filter(None, (_refusal(settings, key, value) for value in values)), ""):
+        return fault
+    if kind == "choice":
+        return ""
+    if len(values) != 2 or not all(type(each) in (int, float) and math.isfinite(each) for each in values):
+        return f"{kind} must have two numbers, [low, high]"
+    if values[0] >= values[1]:
+        return f"{display(values)} — an empty range; low must be below high"
+    is_bad = kind == "log" and values[0] <= 0
+    return f"{display(values)} — a logarithmic range begins above 0" if is_bad else ""
+
+
+def _refusal(settings: Settings, label: str, value: Any) -> str:
+    """Why a key may not have a value, beside the other settings as they are; "" if it may.
+
+    What several keys may not be together is found when a trial has them.
+    """
+    section, _, key = label.partition(".")
+    given = {name: each.value for name, each in settings.settings[section].items()}
+    try:
+        settings.models[section].model_validate(given | {key: value})
+    except ValidationError as error:
+        faults = (detail for detail in error.errors(include_url=False) if detail["loc"][:1] == (key,))
+        return next((explain(detail, section, settings.models) for detail in faults), "")
+    return ""
+
+
+def _is_whole(settings: Settings, label: str) -> bool:
+    section, _, key = label.partition(".")
+    kind = settings.models[section].model_fields[key].annotation
+    return int in (kind, *get_args(kind)) and float not in (kind, *get_args(kind))

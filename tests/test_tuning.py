@@ -1,0 +1,494 @@
+"""`a3c-zoo tune`: the race, its storage, the finale and the command, with real trainings (see `toys_tuning`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import filelock
+import optuna
+import pytest
+
+from a3c_zoo.cli.tuning_board import TuningBoard
+from a3c_zoo.comparison.evaluations import evaluations_of
+from a3c_zoo.comparison.tuning import storages
+from a3c_zoo.comparison.tuning.finale import finalists, set_of
+from a3c_zoo.comparison.tuning.racing import (
+    CHOICE_SEEDS,
+    REPORT_SEEDS,
+    TUNING_SEEDS,
+    Race,
+    TuningWatcher,
+    Turn,
+    method_of,
+    promotions,
+    rungs_of,
+)
+from a3c_zoo.comparison.tuning.studies import Contender, StudySettings, TuningStudy
+from a3c_zoo.comparison.tuning.tune import make_settings, tune
+from a3c_zoo.config import yaml
+from a3c_zoo.config.search import SearchedKey
+from a3c_zoo.config.sets import dump_config, resolve_config
+from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.checkpoints import checkpoint_steps
+from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.testing import plugin_distribution
+from tests.toys_runs import command_line, environ, installed_here
+from tests.toys_tuning import SPACE, Inline, InlineConfig
+from tests.waits import LIMIT_S
+
+#: Two rungs: 160 and 480 steps.
+STEPS = 480
+COMMAND = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--final-seeds", 1]
+COMMAND += ["--episodes", 1, "--engine", "inline"]
+
+
+def contender(number: int, scores: dict[int, float], state: str = "RUNNING", **texts: str) -> Contender:
+    return Contender(number, texts, scores, state, is_here=True)
+
+
+# The race, without trainings
+
+
+def test_rungs_are_a_ninth_and_a_third_and_none_is_shorter_than_a_rollout() -> None:
+    assert rungs_of(250_000, 160, is_racing=True) == [27_778, 83_334, 250_000]
+    assert rungs_of(480, 160, is_racing=True) == [160, 480]
+    assert rungs_of(200, 160, is_racing=True) == [200]
+    assert rungs_of(250_000, 160, is_racing=False) == [250_000]
+
+
+def test_the_best_third_goes_on_and_the_highest_rung_first() -> None:
+    """After 6 trials two may go on to rung 3; one of them has done so, and 1 of 3 on rung 3 may go on to rung 9."""
+    scores: list[dict[int, float]] = [{1: 10}, {1: 30, 3: 35}, {1: 20}, {1: 5}, {1: 9, 3: 40}, {1: 8, 3: 1}]
+    found = [contender(number, each) for number, each in enumerate(scores)]
+    assert promotions(found, [1, 3, 9], is_last=False) == [Turn(4, 9), Turn(2, 3)]
+    assert promotions(found[:2], [1, 3, 9], is_last=False) == []
+
+
+def test_without_new_trials_a_third_is_rounded_up() -> None:
+    assert promotions([contender(0, {1: 10}), contender(1, {1: 9})], [1, 3], is_last=True) == [Turn(0, 3)]
+    assert promotions([contender(0, {1: 10, 3: 9})], [1, 3], is_last=True) == []
+
+
+def test_finalists_got_furthest_and_each_configuration_is_there_once() -> None:
+    found = [
+        contender(0, {1: 500}, "PRUNED", a="1"),
+        contender(1, {1: 20, 3: 90}, "COMPLETE", a="2"),
+        contender(2, {1: 30, 3: 80}, "COMPLETE", a="3"),
+        contender(3, {1: 30, 3: 85}, "COMPLETE", a="2"),
+        contender(4, {}, "FAIL", a="4"),
+        contender(5, {1: 100}, "PRUNED", a="5"),
+    ]
+    assert [each.number for each in finalists(found)] == [1, 2, 0]
+
+
+def test_seeds_of_the_search_the_choice_and_the_report_are_disjoint() -> None:
+    everything = [*TUNING_SEEDS, *CHOICE_SEEDS, *REPORT_SEEDS]
+    assert len(set(everything)) == len(everything) == 3000
+
+
+# What a study keeps
+
+
+def settings(**changes: Any) -> StudySettings:
+    given = {"env": "cartpole", "agent": None, "hyperparams": None, "overrides": (), "steps": STEPS, "seeds": 1}
+    return make_settings(**{**given, "episodes": 1, "sampler": "tpe", "pruner": "halving", **changes})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yml").write_text(SPACE)
+    return tmp_path
+
+
+KEYS = (SearchedKey("agent.gamma", "uniform", (0.9, 0.99)), SearchedKey("agent.n_steps", "choice", (5, [1, 2], None)))
+
+
+def test_a_trial_is_added_as_a_whole_and_its_scores_are_kept(folder: Path) -> None:
+    study = TuningStudy("mine", None, Path("runs"), settings())
+    numbers = [study.add(KEYS) for _ in range(4)]
+    assert numbers == [0, 1, 2, 3]
+    study.report(0, 160, {1: 10.0, 2: 20.0})
+    study.report(0, STEPS, {1: 30.0, 2: 50.0})
+    study.report(1, 160, {1: 5.0, 2: 6.0})
+    study.end(1)
+    study.end(2, "it broke")
+    again = TuningStudy("mine", None, Path("runs"), settings()).contenders()
+    assert [(each.state, dict(each.scores)) for each in again] == [
+        ("COMPLETE", {160: 15.0, STEPS: 40.0}),
+        ("PRUNED", {160: 5.5}),
+        ("FAIL", {}),
+        ("RUNNING", {}),
+    ]
+    assert all(each.is_here and 0.9 <= float(each.texts["agent.gamma"]) <= 0.99 for each in again)
+    assert {each.texts["agent.n_steps"] for each in again} <= {"5", "[1, 2]", "null"}
+    elsewhere = TuningStudy("mine", None, Path("other"), settings()).contenders()
+    assert not any(each.is_here for each in elsewhere)
+
+
+def test_the_journal_holds_json_and_no_pickle(folder: Path) -> None:
+    study = TuningStudy("mine", None, Path("runs"), settings())
+    study.add(KEYS)
+    study.report(0, 160, {1: 1.0})
+    assert [path.name for path in Path("studies/mine").iterdir() if not path.name.endswith(".lock")] == [
+        "journal.jsonl"
+    ]
+    for line in Path("studies/mine/journal.jsonl").read_text().splitlines():
+        assert isinstance(json.loads(line), dict)
+
+
+def test_half_a_record_at_the_end_is_cut_off(folder: Path) -> None:
+    TuningStudy("mine", None, Path("runs"), settings()).add(KEYS)
+    journal = Path("studies/mine/journal.jsonl")
+    whole = journal.read_text()
+    journal.write_text(whole + whole.splitlines()[-1][:20])
+    study = TuningStudy("mine", None, Path("runs"), settings())
+    assert study.add(KEYS) == 1
+    assert journal.read_text().startswith(whole)
+    assert len(TuningStudy("mine", None, Path("runs"), settings()).contenders()) == 2
+
+
+def test_samplers_propose_and_the_same_scores_give_the_same_proposal(folder: Path) -> None:
+    for sampler in ("tpe", "random", "gp"):
+        texts = []
+        for name in ("one", "two"):
+            study = TuningStudy(f"{name}-{sampler}", None, Path("runs"), settings(sampler=sampler))
+            for number in range(3):
+                study.add(KEYS)
+                study.report(number, 160, {1: float(number)})
+            texts.append([each.texts for each in study.contenders()])
+        assert texts[0] == texts[1]
+        assert len({str(each) for each in texts[0]}) > 1
+
+
+def test_what_matters_is_found(folder: Path) -> None:
+    """The score is γ; the choice changes nothing."""
+    study = TuningStudy("mine", None, Path("runs"), settings(sampler="random"))
+    assert study.importances() == {}
+    for number in range(20):
+        study.add(KEYS)
+        study.report(number, 160, {1: float(study.contenders()[number].texts["agent.gamma"])})
+    found = study.importances()
+    assert found["agent.gamma"] > 0.8
+    assert sum(found.values()) == pytest.approx(1)
+
+
+REFUSED = {
+    ("cartpole", "--agent", "nstep", "--steps", "480"): "was made with another agent: a3c, not nstep; name a new one",
+    ("gym:Acrobot-v1", "--steps", "480"): "was made with another env: cartpole, not gym:Acrobot-v1",
+    ("cartpole", "--steps", "960"): "was made with another steps: 480, not 960",
+    ("cartpole", "--steps", "480", "--seeds", "3"): "was made with another seeds: 1, not 3",
+    ("cartpole", "--steps", "480", "--seeds", "1", "-o", "entropy_coefficient=0.5"): "another overrides: [], not [",
+    ("cartpole", "--steps", "480", "--trials", "0"): "0 is not in the range",
+    ("cartpole", "--steps", "20"): "--steps 20: too small for one evaluation; a3c learns from 160 steps at a time",
+    ("gym:Acrobot-v1",): "environment 'gym:Acrobot-v1' has no default budget: give --steps N",
+    ("cartpole", "--agent", "random", "--steps", "480"): "agent 'random' has no default search space",
+    ("cartpole", "--steps", "480", "--study", "a/b"): "'a/b'",
+    ("cartpole", "--steps", "480", "--timeout", "0s"): "'0s' is no duration",
+    ("cartpole", "--storage", "nosuch://x"): "--storage nosuch://x cannot be used: Can't load plugin",
+    ("cartpole", "--storage", "sqlite:////no/such/folder/x.db"): "cannot be used: unable to open database file",
+    ("cartpole", "--storage", "redis://localhost"): "Optuna keeps pickles in Redis, which are not read",
+    ("cartpole", "--storage", "postgresql://me:secret@localhost/x"): "--storage postgresql://me:***@localhost/x needs",
+    ("cartpole", "--storage", "s.yml"): "--storage s.yml is no journal of Optuna, or damaged; name another",
+    ("cartpole", "--storage", "."): "cannot write .: Is a directory",
+    ("--resume", "nobody"): "there is no study studies/nobody/journal.jsonl. See: a3c-zoo list studies",
+    ("cartpole", "--resume", "mine"): "--resume goes on with a study as it was made; leave out env",
+    (): "name an environment, or a study to --resume",
+}
+
+
+def test_bad_input_is_one_line_and_status_2(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    TuningStudy("mine", None, Path("runs"), settings())
+    for words, expected in REFUSED.items():
+        named = () if {"--study", "--resume", "--storage"} & set(words) or not words else ("--study", "mine")
+        assert command_line("tune", *words, *named) == 2, words
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert expected in err, words
+        assert len(err.splitlines()) == 1, err
+    assert not Path("runs").exists()
+
+
+def test_a_study_of_others_and_a_locked_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    optuna.create_study(storage="sqlite:///theirs.db", study_name="theirs")
+    optuna.load_study(storage="sqlite:///theirs.db", study_name="theirs").set_user_attr("a", 1)
+    optuna.load_study(storage="sqlite:///theirs.db", study_name="theirs").ask()
+    with pytest.raises(ZooError, match=r"study 'theirs' \(sqlite:///theirs.db\) is not one of a3c-zoo tune"):
+        TuningStudy("theirs", "sqlite:///theirs.db", Path("runs"), settings())
+    with pytest.raises(ZooError, match=r"unknown study 'thiers'. Did you mean 'theirs'\?"):
+        TuningStudy("thiers", "sqlite:///theirs.db", Path("runs"))
+    TuningStudy("mine", None, Path("runs"), settings())
+    monkeypatch.setattr(storages, "PATIENCE_S", 0.2)
+    with (
+        filelock.FileLock("studies/mine/journal.jsonl.lock"),
+        pytest.raises(ZooError, match=r"--storage studies/mine/journal.jsonl is locked: another process has held it"),
+    ):
+        TuningStudy("mine", None, Path("runs"), settings(steps=960)).add(KEYS)
+
+
+# The set
+
+
+@pytest.mark.parametrize("start", [None, "nstep-classic"])
+def test_the_set_makes_the_configuration_again(folder: Path, start: str | None) -> None:
+    """Also where the default set, on which a file lies, has other values."""
+    registry = get_registry()
+    entries = registry.env("cartpole"), registry.agent("nstep")
+    made = settings(agent="nstep", hyperparams=start, overrides=["optimizer.schedule=linear"], steps=2000)
+    method = method_of(made, "x", {"agent.n_steps": "7", "optimizer.learning_rate": "0.01"})
+    config = resolve_config(registry, *entries, hyperparams=start, overrides=method.overrides)
+    Path("tuned.yml").write_text(yaml.dump(set_of(config)))
+    again = resolve_config(registry, *entries, hyperparams="tuned.yml")
+    for name in ("env", "agent", "network", "optimizer"):
+        assert getattr(again, name) == getattr(config, name)
+    assert again.run.workers == config.run.workers
+    assert (again.agent.rollout_steps, again.optimizer and again.optimizer.learning_rate) == (7, 0.01)
+    assert again.optimizer is not None
+    assert again.optimizer.schedule_steps == (2000 if start else 300_000)  # cartpole/nstep.yml gives it
+    assert again.run.steps is None
+    assert again.run.stop_when_solved
+    assert "search" not in dump_config(again)
+
+
+# With trainings
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a study that has ended, and the engine `inline`."""
+    path = plugin_distribution(
+        tmp_path_factory.mktemp("plugin"), "toy-tuning", "from tests.toys_tuning import zoo_engines\n"
+    )
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / "s.yml").write_text(SPACE)
+    with installed_here(path), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert command_line(*COMMAND, "--trials", 3, "--out", "best.yml") == 0
+        yield folder
+
+
+def trained() -> Counter[str]:
+    return Counter(Path("trained.txt").read_text().splitlines())
+
+
+def test_trials_race_and_nothing_is_trained_twice(tuned: Path) -> None:
+    """Three trials train a rollout; the best one goes on, in the same directory."""
+    study = TuningStudy("cartpole-a3c", None, Path("runs"))
+    found = study.contenders()
+    assert sorted(each.state for each in found) == ["COMPLETE", "PRUNED", "PRUNED"]
+    (best,) = [each for each in found if each.state == "COMPLETE"]
+    assert best.scores[160] == max(each.scores[160] for each in found)
+    lines = [line for line in trained() if "-t0" in line]
+    begun = [f"cartpole-a3c-t00{number}-s1000001 160 begins" for number in range(3)]
+    assert sorted(lines) == sorted([*begun, f"cartpole-a3c-t00{best.number}-s1000001 {STEPS} resumes"])
+    assert set(trained().values()) == {1}
+    run = Path(f"runs/cartpole-a3c-t00{best.number}-s1000001")
+    start, first, last = checkpoint_steps(RunDirectory(run))
+    assert (start, first) == (0, 160)
+    assert STEPS <= last < STEPS + 160  # a rollout is trained to its end
+    (played,) = [each for each in evaluations_of(run) if each.steps == last and not each.evaluation.deterministic]
+    assert best.scores[STEPS] == played.evaluation.mean_return
+
+
+def test_finalists_and_the_comparison_have_seeds_of_their_own(tuned: Path) -> None:
+    seeds = Counter(re.search(r"-(t\d+|trial|tuned|start).*-s(\d+)", line)[2] for line in trained())  # type: ignore[index]
+    assert seeds == {"1000001": 4, "2000001": 3, "2000002": 3, "2000003": 3, "3000001": 2}
+
+
+def test_the_set_says_how_it_was_found_and_trains(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = Path("best.yml").read_text()
+    assert "# cartpole with a3c, tuned by a3c-zoo " in text
+    assert (
+        "# Search: 3 trials, seed 1000001 in each, judged by their mean return: 3 after 160 and 1 after 480 steps"
+        in text
+    )
+    assert "# Choice: seeds 2000001 to 2000003, 480 steps: trial " in text
+    assert "# Fewer than 5 seeds (tuned: 1, start: 1): no claim can be made" in text
+    assert "# Command: a3c-zoo tune cartpole --agent a3c --trials 3 --steps 480 --seeds 1 --final-seeds 1" in text
+    assert command_line("show", "hyperparams", "cartpole", "--hyperparams", "./best.yml") == 0
+    assert "best.yml:" in capfd.readouterr().out
+
+
+def test_the_report_has_the_search_and_both_methods(tuned: Path) -> None:
+    text = Path("studies/cartpole-a3c/report/report.md").read_text()
+    assert text.startswith("# tuned and start on cartpole")
+    assert "## The search" in text
+    assert "| trial | steps | return | agent.gamma | optimizer.learning\\_rate |" in text
+    assert (
+        "search: mean return of the seeds of each trial" in Path("studies/cartpole-a3c/report/report.html").read_text()
+    )
+
+
+def test_a_study_that_has_ended_only_tells(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = trained()
+    assert command_line("tune", "--resume", "cartpole-a3c", "--trials", 3, "--engine", "inline", "--json") == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told["file"] == "best.yml"
+    assert told["report"] == "studies/cartpole-a3c/report"
+    assert told["values"].keys() == {"agent.gamma", "optimizer.learning_rate"}
+    assert trained() == before
+
+
+def test_studies_are_listed(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("studies/broken").mkdir(exist_ok=True)
+    Path("studies/broken/journal.jsonl").write_text("hello\nworld\n")
+    assert command_line("list", "studies", "--json") == 0
+    rows = {each["name"]: each for each in json.loads(capfd.readouterr().out)}
+    assert rows["broken"]["state"] == "damaged"
+    assert "is no journal of Optuna" in rows["broken"]["fault"]
+    mine = rows["cartpole-a3c"]
+    expected = ("cartpole", "a3c", 3, STEPS, "ended", "studies/cartpole-a3c/journal.jsonl")
+    assert tuple(mine[key] for key in ("env", "agent", "trials", "steps", "state", "storage")) == expected
+    assert command_line("list", "studies") == 0
+    assert "cartpole-a3c" in capfd.readouterr().out
+
+
+def test_an_existing_file_is_not_overwritten(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command_line(*COMMAND, "--study", "other", "--out", "best.yml") == 2
+    assert "--out best.yml exists already, and is not overwritten" in capfd.readouterr().err
+
+
+def test_ctrl_c_keeps_trials_and_says_how_to_go_on(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The third training is stopped. The trial that it belongs to goes on with the same values."""
+    stopped = ["--study", "stopped", "--engine-option"]
+    assert command_line(*COMMAND, "--trials", 2, *stopped, "stops_in=3") == 130
+    assert "Stopped. All trials are kept; the same command goes on." in capfd.readouterr().err
+    before = TuningStudy("stopped", None, Path("runs")).contenders()
+    race("stopped", trials=2)
+    after = TuningStudy("stopped", None, Path("runs")).contenders()
+    assert [each.texts for each in after] == [each.texts for each in before]
+    assert [len(each.scores) for each in after] in ([1, 2], [2, 1])
+    assert trained()["stopped-t000-s1000001 160 begins"] == 1
+
+
+def race(name: str, trials: int, engine: Inline | None = None, watcher: TuningWatcher | None = None) -> TuningStudy:
+    """The race alone, as the command has it, with one seed."""
+    study = TuningStudy(name, None, Path("runs"), settings(hyperparams="s.yml"))
+    keys = tuple(SearchedKey(key, *next(iter(each.items()))) for key, each in study.settings.space.items())
+    Race(study, keys, trials, time.monotonic() + LIMIT_S, engine or Inline(), watcher or TuningWatcher()).run()
+    return study
+
+
+def test_trials_that_cannot_be_trained_end_the_race(tuned: Path) -> None:
+    with pytest.raises(ZooError, match=r"3 trials in a row failed; the last one: .*agent.n_steps: 0 — must be greater"):
+        race("faulty", trials=9, engine=Inline(InlineConfig(faults=True)))
+    assert [each.state for each in TuningStudy("faulty", None, Path("runs")).contenders()] == ["FAIL"] * 3
+
+
+def test_a_time_limit_too_short_for_one_trial(tuned: Path) -> None:
+    study = TuningStudy("short", None, Path("runs"), settings(hyperparams="s.yml"))
+    with pytest.raises(ZooError, match=r"--timeout 1e-09s: too short for one trial; what was trained is kept"):
+        tune(study, Inline(), TuningWatcher(), trials=2, timeout_s=1e-9, final_seeds=1, out=None)
+
+
+def test_a_trial_of_another_process_is_left_to_it(tuned: Path) -> None:
+    study = TuningStudy("shared", None, Path("runs"), settings(hyperparams="s.yml"))
+    number = study.add(KEYS[:1])
+    lock = study.take(number)
+    assert lock is not None
+    assert TuningStudy("shared", None, Path("runs"), study.settings).take(number) is None
+    assert tune(study, Inline(), TuningWatcher(), trials=1, timeout_s=None, final_seeds=1, out=None) is None
+    assert study.contenders()[number].state == "RUNNING"
+    lock.release()
+
+
+def test_the_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    texts = {"agent.gamma": "0.99", "optimizer.learning_rate": "0.001", "agent.entropy_coefficient": "0.00012"}
+    board = TuningBoard(30, 250_000, to_stderr=False)
+    board._contenders = [
+        Contender(n, texts, {27_778: 20.0 + n, 250_000: 400.0 + n}, "COMPLETE", True) for n in range(9)
+    ]
+    board.training(Turn(12, 83_334), 1_000_001, None)
+    for width in (80, 140):
+        console = Console(record=True, width=width, file=open(os.devnull, "w"))  # noqa: SIM115
+        console.print(board._table())
+        lines = console.export_text().splitlines()
+        assert lines[0].split() == ["trial", "steps", "return", "values"]
+        assert lines[1].split()[:3] == ["8", "250,000", "408.0"]
+        assert len(lines) == 1 + 8 + 1
+        assert "9 of 30 trials" in lines[-1]
+        assert "trial 12 to 83,334 steps, seed 1000001" in lines[-1]
+        assert max(map(len, lines)) <= width
+
+
+# Killed processes
+
+#: Plays the race in a process of its own, which kills itself in one of its trainings.
+KILLED = """
+import sys
+from tests.test_tuning import race
+from tests.toys_tuning import Inline, InlineConfig
+race("killed", int(sys.argv[2]), Inline(InlineConfig(ends_after=int(sys.argv[1]))))
+"""
+
+
+def start(folder: Path, ends_after: int, trials: int) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-c", KILLED, str(ends_after), str(trials)]
+    return subprocess.Popen(words, cwd=folder, env=environ(), stdout=subprocess.DEVNULL)
+
+
+def assert_all_trials_ended(trials: int) -> None:
+    found = TuningStudy("killed", None, Path("runs")).contenders()
+    assert len(found) == trials
+    assert all(each.scores for each in found)
+    assert promotions(found, [160, STEPS], is_last=True) == []
+    whole = Counter(line for line in trained().elements() if line.endswith("begins"))
+    assert set(whole.values()) == {1}  # what was begun went on, and was never begun anew
+
+
+def test_two_kills_lose_nothing(folder: Path) -> None:
+    """Both processes die in their second training: the first one before the score is kept, the other one half-way."""
+    scores: dict[int, dict[int, float]] = {}
+    for _ in range(2):
+        assert start(folder, 2, trials=3).wait(LIMIT_S) == -signal.SIGKILL
+        found = TuningStudy("killed", None, Path("runs")).contenders()
+        assert all(found[number].scores.items() >= each.items() for number, each in scores.items())
+        scores = {each.number: dict(each.scores) for each in found if each.scores}
+        assert scores
+    race("killed", trials=3)
+    assert_all_trials_ended(3)
+
+
+@pytest.mark.slow  # 14 processes import torch
+def test_ten_kills_at_random_moments_lose_no_finished_trial(folder: Path) -> None:
+    draw, scores = random.Random(22), dict[int, dict[int, float]]()
+    for _ in range(10):
+        process = start(folder, 0, trials=25)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(2 + draw.random() * 6)
+        process.kill()
+        process.wait()
+        if Path("studies/killed/journal.jsonl").exists():
+            found = TuningStudy("killed", None, Path("runs"), settings(hyperparams="s.yml")).contenders()
+            assert all(found[number].scores.items() >= each.items() for number, each in scores.items())
+            scores = {each.number: dict(each.scores) for each in found if each.scores}
+    assert scores
+    race("killed", trials=25)
+    found = TuningStudy("killed", None, Path("runs")).contenders()
+    assert len(found) == 25
+    assert all(each.scores for each in found)
+    assert promotions(found, [160, STEPS], is_last=True) == []
+
+
+@pytest.mark.slow  # two processes train 12 trials
+def test_two_processes_share_the_trials(folder: Path) -> None:
+    processes = [start(folder, 0, trials=12) for _ in range(2)]
+    assert [process.wait(LIMIT_S) for process in processes] == [0, 0]
+    found = TuningStudy("killed", None, Path("runs")).contenders()
+    assert len(found) == 12
+    assert all(each.scores for each in found)
+    assert max(trained().values()) == 1
