@@ -30,8 +30,8 @@ POLL_S = 0.2
 EXCHANGE_LIMIT_S = 60.0
 #: How long nodes have for a short call, or to end, in seconds.
 CALL_LIMIT_S = 30.0
-#: How long a node may wait for its CPUs at the start, in seconds.
-PLACE_LIMIT_S = 120.0
+#: How long the start waits for the last nodes, in seconds.
+PLACE_LIMIT_S = 30.0
 #: How often the driver copies the servers' parameters, in seconds: an evaluator beside training plays with them.
 MIRROR_EVERY_S = 5.0
 HOUR_S = 3600.0
@@ -146,16 +146,25 @@ class RayNodes:
         self._values_s = time.monotonic()
 
     def start(self) -> None:
-        check_cpus([len(plan.ranks) for plan in self._mirror.plans])
+        if self._context.checkpoint is None:  # a run that goes on may have lost machines: it goes on with the rest
+            check_cpus([len(plan.ranks) for plan in self._mirror.plans])
         self._shards = shards_of(self._mirror, _server(self._mirror.agent.shards).remote)
         for plan in self._mirror.plans:
             self._members.append(self._begin(plan))
-        deadline_s = time.monotonic() + PLACE_LIMIT_S + self._timeout_s
-        while not all(member.is_ready for member in self._members):
+        self._wait_for_nodes()
+
+    def _wait_for_nodes(self) -> None:
+        """Waits for all nodes. Those that have found no room after a while join later."""
+        began_s = time.monotonic()
+        while (ready := len(self._ready())) < len(self._members):
             self._look(self._members)
-            if time.monotonic() > deadline_s:
-                ready = sum(member.is_ready for member in self._members)
-                raise ConfigError(f"only {ready} of {len(self._members)} nodes have begun: are their CPUs in use?")
+            seconds = time.monotonic() - began_s
+            if ready and seconds > PLACE_LIMIT_S:
+                text = f"{ready} of {len(self._members)} nodes have begun; the others join when the cluster has room"
+                self._context.event("nodes_missing", text, nodes=ready)
+                return
+            if seconds > PLACE_LIMIT_S + self._timeout_s:
+                raise ConfigError(f"no node has begun for {seconds:.0f} s: are the cluster's CPUs in use?")
 
     def _begin(self, plan: NodePlan) -> _Member:
         kind = ray.remote(num_cpus=len(plan.ranks), max_restarts=0, max_concurrency=2)(NodeActor)
@@ -235,7 +244,15 @@ class RayNodes:
             self._reports += self._mirror.take(told, member.offset_s)
             member.parked = told if member.method == "park" else None
             if told.lost:
-                raise CrewLostError(f"a parameter server was lost ({told.lost})")
+                self._check_servers(told.lost)
+                raise _LostError(f"does not reach the parameter servers ({told.lost})")  # its machine may be dying
+
+    def _check_servers(self, why: str) -> None:
+        """Raises CrewLostError if a parameter server does not answer the driver either."""
+        try:
+            ray.get([shard.values.remote() for shard in self._shards], timeout=CALL_LIMIT_S)
+        except RayError as error:
+            raise CrewLostError(f"a parameter server was lost ({why})") from error
 
     def _replace(self, member: _Member, why: str) -> _Member:
         """A new node takes the place of one that is lost, as soon as the cluster has room for it."""
