@@ -46,7 +46,7 @@ from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import command_line, environ, installed_here
 from tests.toys_tuning import SPACE, Inline, InlineConfig
-from tests.waits import LIMIT_S
+from tests.waits import LIMIT_S, wait_until
 
 #: Two rungs: 160 and 480 steps.
 STEPS = 480
@@ -467,9 +467,11 @@ def test_two_kills_lose_nothing(folder: Path) -> None:
 def test_ten_kills_at_random_moments_lose_no_finished_trial(folder: Path) -> None:
     draw, scores = random.Random(22), dict[int, dict[int, float]]()
     for _ in range(10):
-        process = start(folder, 0, trials=25)
+        before = len(Path("trained.txt").read_text()) if Path("trained.txt").exists() else 0
+        process = start(folder, 0, trials=30)
+        wait_until(lambda: Path("trained.txt").exists() and len(Path("trained.txt").read_text()) > before)  # noqa: B023
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(2 + draw.random() * 6)
+            process.wait(draw.random() * 2)
         process.kill()
         process.wait()
         if Path("studies/killed/journal.jsonl").exists():
@@ -477,9 +479,9 @@ def test_ten_kills_at_random_moments_lose_no_finished_trial(folder: Path) -> Non
             assert all(found[number].scores.items() >= each.items() for number, each in scores.items())
             scores = {each.number: dict(each.scores) for each in found if each.scores}
     assert scores
-    race("killed", trials=25)
+    race("killed", trials=30)
     found = TuningStudy("killed", None, Path("runs")).contenders()
-    assert len(found) == 25
+    assert len(found) == 30
     assert all(each.scores for each in found)
     assert promotions(found, [160, STEPS], is_last=True) == []
 
