@@ -23,7 +23,7 @@ demo: .venv/.installed-trained ## a trained agent plays Pong in this terminal; C
 
 # pytest comes last, so that its closing line is the last line.
 test: lint ## lint, types, layers and the fast tests
-	@$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -q -n 4 --dist worksteal
 
 test-slow: .venv/.installed-dev ## the slow tests
 	@$(BIN)/python -m pytest -q -m slow

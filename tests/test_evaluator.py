@@ -28,6 +28,7 @@ from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, play_task
 from a3c_zoo.runs.evaluation_files import HEADER, EvaluationRows, write_npz
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS, SEED_EVALUATION, seed_for
+from tests.shared import all_agents
 from tests.toys_runs import (
     MADE,
     NUM_ENVS,
@@ -328,6 +329,7 @@ def test_a_run_does_not_wait_for_its_evaluator(tmp_path: Path) -> None:
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 def test_it_ends_with_a_parent_that_is_killed_and_obeys_ctrl_c(tmp_path: Path) -> None:
     path = toy_path(tmp_path / "toy")
     overrides = {**UNLIMITED, "run.evaluation_every_s": 0.2, "env.step_s": 0.005, "env.evaluation_step_s": 0.3}
@@ -455,7 +457,7 @@ def test_a_run_without_a_best_policy_says_what_it_has(tmp_path: Path) -> None:
         a3c_zoo.load_agent(outcome.run, checkpoint="7")
 
 
-@pytest.mark.parametrize("agent", sorted(get_registry().agents))
+@pytest.mark.parametrize("agent", all_agents())
 def test_every_agent_is_evaluated_beside_its_training(agent: str, tmp_path: Path) -> None:
     """With workers or in one process: what `AgentEntry.load` needs lies in the copy."""
 

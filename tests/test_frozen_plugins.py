@@ -11,12 +11,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from a3c_zoo.comparison.engine_choice import open_engine
+from a3c_zoo.comparison.plan import make_plan
+from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.plugins import entries
+from a3c_zoo.plugins.registry import get_registry
 from tests.toys_runs import checkpoint, command_line, installed_here
 from tests.waits import LIMIT_S
 
@@ -119,3 +124,14 @@ def test_the_run_hooks_are_called(zoo: Any, tmp_path: Path) -> None:
     assert lines[0] == "start cartpole a3c 4"
     assert {line.split()[0] for line in lines} == {"start", "episode", "metrics", "end"}
     assert lines[-1].startswith("end plugin ")
+
+
+def test_the_engine_trains(zoo: Any, tmp_path: Path) -> None:
+    budget: dict[str, Any] = {"seeds": [1], "steps": 400, "time_limit": None}
+    plan = make_plan(envs=["cartpole"], agents=["a3c"], baselines=["random"], **budget, runs_dir=tmp_path, reuse=False)
+    plan = replace(plan, runs=tuple(run for run in plan.runs if run.method == "random"))
+    with open_engine(get_registry(), "frozen-engine", ["note=done"]) as engine:
+        (trained,) = train_plan(plan, ComparisonWatcher(), engine)
+        assert engine.evaluate([trained.path], 1, lambda done, total: None, lambda: None) == {}
+    assert trained.fault is None
+    assert (trained.path / "note.txt").read_text() == "done: random on cartpole, seed 1\n"

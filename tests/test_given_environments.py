@@ -100,6 +100,7 @@ def test_a_program_trains_what_it_gives(start: str, env: str, tmp_path: Path) ->
     assert (ended.returncode, ended.stdout) == (0, "steps None 1\n"), ended.stderr
 
 
+@pytest.mark.slow
 def test_another_program_gives_it_again(tmp_path: Path) -> None:
     (tmp_path / "coins.py").write_text(ENVIRONMENT)
     (tmp_path / "program.py").write_text(PROGRAM.replace("START", "import coins").replace("ENV", "coins.make_coin"))

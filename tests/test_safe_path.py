@@ -115,6 +115,7 @@ gymnasium.register("Maze-v0", "gymnasium.envs.classic_control:CartPoleEnv", max_
 """
 
 
+@pytest.mark.slow
 def test_a_typed_gym_name_finds_its_package_here(tmp_path: Path) -> None:
     plant(tmp_path)
     (tmp_path / "maze").mkdir()

@@ -69,6 +69,7 @@ def test_the_site(source: Path, tmp_path: Path) -> None:
     assert any("env.wrappers" in entry["text"] for entry in entries)
 
 
+@pytest.mark.slow
 def test_a_link_out_of_the_pages_becomes_a_path(source: Path, tmp_path: Path) -> None:
     page = source / "docs/getting-started.md"
     page.write_text(
@@ -80,6 +81,7 @@ def test_a_link_out_of_the_pages_becomes_a_path(source: Path, tmp_path: Path) ->
     assert "See the plugin (<code>plugins/a3c-zoo-gridworld</code>) and <code>Makefile</code>." in text
 
 
+@pytest.mark.slow
 def test_a_broken_link_ends_the_build(source: Path, tmp_path: Path) -> None:
     page = source / "docs/getting-started.md"
     page.write_text(page.read_text() + "\n[gone](how-to/gone.md), [nowhere](benchmarks.md#nowhere), [no](../no.py)\n")

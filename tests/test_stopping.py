@@ -14,11 +14,16 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.checkpoints import checkpoint_file
 from a3c_zoo.runs.directory import RunDirectory
+from tests.shared import all_agents
 from tests.toys_baselines import one_thread
 from tests.toys_runs import checkpoint, episodes, toy_installed, write_content
 from tests.waits import LIMIT_S
 
-AGENTS = sorted(get_registry().agents)
+AGENTS = all_agents()
+NOT_SB3: list[Any] = ["a3c", "a3c-data", "random"]
+NOT_SB3 += [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("a3c-grad", "monte-carlo", "nstep", "recurrent-ppo")
+]
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +91,7 @@ def test_a_return(agent: str, tmp_path: Path) -> None:
     assert outcome.detail.startswith("evaluation mean ")
 
 
-@pytest.mark.parametrize("agent", [name for name in AGENTS if not name.startswith("sb3-")])
+@pytest.mark.parametrize("agent", NOT_SB3)
 def test_an_environment_that_fails(agent: str, tmp_path: Path) -> None:
     """The error that comes up is the environment's, and what was learned until then is kept."""
     with toy_installed(tmp_path / "toy"):

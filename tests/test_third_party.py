@@ -86,6 +86,7 @@ def test_from_install_to_uninstall(python: Path, plugin_wheel: Path, tmp_path: P
     assert (gone.returncode, "unknown environment 'gridworld'" in gone.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_an_agent_trains_resumes_and_acts(python: Path, ppo_wheel: Path, tmp_path: Path) -> None:
     install(python, ppo_wheel)
     assert listed(python, "agents")["ppo"]["plugin"] == "ppo"
