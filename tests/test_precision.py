@@ -202,16 +202,28 @@ def test_in_float32_nothing_is_copied() -> None:
 FAST, SLOW = "fpu avx2 avx512f amx_bf16 amx_tile", "fpu avx2 avx512f avx512_bf16"
 
 
-def cpu(monkeypatch: pytest.MonkeyPatch, flags: str) -> None:
-    monkeypatch.setattr(hardware, "_cpu_info", lambda: {"flags": flags, "model name": "A Processor"})
+def cpu(monkeypatch: pytest.MonkeyPatch, flags: str, vendor: str = "GenuineIntel") -> None:
+    found = {"flags": flags, "model name": "A Processor", "vendor_id": vendor}
+    monkeypatch.setattr(hardware, "_cpu_info", lambda: found)
 
 
 @pytest.mark.parametrize(
-    ("flags", "is_fast"),
-    [(FAST, True), ("amx_bf16", True), (SLOW, False), ("", False), ("amx_tile", False), ("not_amx_bf16", False)],
+    ("flags", "vendor", "is_fast"),
+    [
+        (FAST, "GenuineIntel", True),
+        ("amx_bf16", "", True),
+        (SLOW, "GenuineIntel", False),
+        (SLOW, "AuthenticAMD", True),
+        ("avx512f", "AuthenticAMD", False),
+        ("", "", False),
+        ("amx_tile", "GenuineIntel", False),
+        ("not_amx_bf16", "GenuineIntel", False),
+    ],
 )
-def test_which_processors_multiply_bfloat16(flags: str, is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu(monkeypatch, flags)
+def test_which_processors_multiply_bfloat16(
+    flags: str, vendor: str, is_fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu(monkeypatch, flags, vendor)
     assert hardware.has_fast_bfloat16() == is_fast
     assert ImageConfig(name="a3c-ff").settled("cpu", 1).precision == ("bfloat16" if is_fast else "float32")
     assert hardware.cpu_model() == "A Processor"

@@ -60,7 +60,7 @@ class ImageConfig(CoreConfig):
     )
     precision: Precision = Field(
         "auto",
-        description="number type of the workers' networks; auto: bfloat16 where it is faster (AMX)",
+        description="number type of the workers' networks; auto: bfloat16 where it is faster (AMX; AVX512-BF16 of AMD)",
     )
 
     @property
