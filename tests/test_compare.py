@@ -147,6 +147,7 @@ def test_runs_end_at_the_budget_and_leave_the_same_checkpoints(compared: Compare
         timing = json.loads((run / "timing.json").read_text())
         assert timing["wall_s"] > outcome["total_s"] - 0.5
         assert 0.01 < timing["calibration_s"] < 10
+        assert timing["torch_threads"] is None  # neither a3c nor random has this setting
 
 
 def test_every_checkpoint_is_played_sampled_and_greedy(compared: Compared) -> None:

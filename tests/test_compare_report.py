@@ -21,10 +21,11 @@ from a3c_zoo.comparison.drawing import Panel, draw_grid, group_of, on_grid, to_i
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, chosen_steps, evaluations_of
 from a3c_zoo.comparison.measures import labels_of, measure, settings_side_by_side
 from a3c_zoo.comparison.pages import ReportPage, ReportSection, TextTable, html, markdown, plain
-from a3c_zoo.comparison.reading import RunRecord, Timing
+from a3c_zoo.comparison.reading import RunRecord
 from a3c_zoo.comparison.report import page_of, panels_of, write_report
 from a3c_zoo.comparison.results import Results, results_of
 from a3c_zoo.comparison.results_json import to_json
+from a3c_zoo.comparison.timing import Timing
 from a3c_zoo.comparison.verdict import notes, verdict
 from a3c_zoo.records import Evaluation, Outcome
 from tests.waits import LIMIT_S

@@ -38,7 +38,8 @@ def test_a_large_difference_is_shown_and_is_true() -> None:
 
 def test_the_simulation_finds_false_claims_and_wrong_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """If each question had a level of 30 % for itself, and if words did not follow from claims."""
-    monkeypatch.setattr("a3c_zoo.comparison.claims.ERROR", 0.3)
+    for name in ("ERROR", "ERROR_OF_FEW"):
+        monkeypatch.setattr(f"a3c_zoo.comparison.claims.{name}", 0.3)
     monkeypatch.setattr("a3c_zoo.comparison.claims.holm", list)
     found = simulate("no difference", seeds=5, comparisons=30, first=0)
     assert found.share("with a false claim", "comparisons") > 0.3

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from a3c_zoo.comparison.plan import Plan, make_plan
-from a3c_zoo.comparison.reading import speed_variables
+from a3c_zoo.comparison.timing import speed_variables
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry, load_registry
 from a3c_zoo.runs.needed_plugins import what_is_missing

@@ -19,6 +19,7 @@ from stable_baselines3.common.results_plotter import X_TIMESTEPS, ts2xy
 import a3c_zoo
 from a3c_zoo.comparison.curves import Curve, Moment, reached, read_monitor, running_mean
 from a3c_zoo.comparison.reading import read_run, read_runs
+from a3c_zoo.comparison.timing import timing_of, write_timing
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Evaluation
 from tests.test_run_directory import LOCKER
@@ -63,6 +64,37 @@ def test_a_finished_run(runs: Path) -> None:
     assert read.curve.steps.tolist() == np.maximum.accumulate(frame["step"]).tolist()
     assert (np.diff(read.curve.seconds) >= 0).all()
     assert len(read.curve) == read.outcome.episodes
+
+
+@pytest.mark.parametrize(
+    ("timing", "threads"),
+    [
+        (None, "2"),  # no comparison trained it: its events say 2
+        ({"calibration_s": 0.2, "variables": {}}, "2"),  # of an older version
+        ({"calibration_s": 0.2, "variables": {}, "torch_threads": 3}, "3"),
+        ({"calibration_s": 0.2, "variables": {}, "torch_threads": "all"}, "2"),  # damaged
+    ],
+)
+def test_the_threads_of_torch(timing: dict[str, Any] | None, threads: str, runs: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs / "three", tmp_path / "copy"))
+    with (run / "events.jsonl").open("a") as events:
+        events.write('{"kind": "torch_threads", "threads": 2}\n')
+    if timing is not None:
+        (run / "timing.json").write_text(json.dumps(timing))
+    assert read_run(run).host["torch threads of sb3-a2c"] == threads
+    assert "torch threads of random" not in read_run(runs / "one").host
+
+
+def test_what_a_comparison_writes_of_a_run(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    for name, settings, threads in (("one", {}, None), ("three", {"agent.torch_threads": 4}, 4)):
+        run = Path(shutil.copytree(runs / name, tmp_path / name))
+        write_timing(run, 0.25, 9.5, settings)
+        content = json.loads((run / "timing.json").read_text())
+        assert (content["calibration_s"], content["wall_s"], content["torch_threads"]) == (0.25, 9.5, threads)
+        timing = timing_of(run)
+        assert timing is not None
+        assert (timing.variables["OMP_NUM_THREADS"], timing.torch_threads) == ("2", threads)
 
 
 def test_runs_that_differ_only_in_their_seed(runs: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from a3c_zoo.comparison import sequential
-from a3c_zoo.comparison.sequential import Pair, SequentialRule, SequentialTest, permuted_signs
+from a3c_zoo.comparison.sequential import Pair, SequentialRule, SequentialTest, permuted_signs, welch_p
 
 ONE = Pair("e", "a", "b")
 
@@ -25,11 +26,11 @@ def test_the_true_order_comes_first_and_the_others_are_as_often() -> None:
 # a: 2, 3 and b: 0, 1. The six sums of differences are 4, 2, 0, 0, -2, -4: their sizes exceed 2 with probability 1/3,
 # and 0 with probability 2/3. The spread of 0, 1, 2, 3 is sqrt(5/4) = 1.118; 4 / 1.118 = 3.578 and 2 / 1.118 = 1.789.
 @pytest.mark.parametrize(
-    ("level", "boundary", "decided"),
+    ("spends", "boundary", "decided"),
     [(0.5, 1.788854, {ONE: "higher"}), (0.3, 3.577709, {}), (0.9, 0.0, {ONE: "higher"})],
 )
-def test_one_look_by_hand(level: float, boundary: float, decided: dict[Pair, str]) -> None:
-    test = SequentialTest(SequentialRule((ONE,), block=2, looks=1, level=level))
+def test_one_look_by_hand(spends: float, boundary: float, decided: dict[Pair, str]) -> None:
+    test = SequentialTest(SequentialRule((ONE,), block=2, looks=1, spends=spends))
     look = test.look({("e", "a"): [2, 3], ("e", "b"): [0, 1]})
     assert look.statistics[ONE] == pytest.approx(3.577709, abs=1e-6)
     assert look.boundary == pytest.approx(boundary, abs=1e-6)
@@ -38,12 +39,12 @@ def test_one_look_by_hand(level: float, boundary: float, decided: dict[Pair, str
 
 
 def test_the_second_look_has_what_the_first_one_left() -> None:
-    """Level 0.4 in two looks; all sums below are divided by the spread, 1.118034.
+    """0.4 in two looks; all sums below are divided by the spread, 1.118034.
 
     First look: 1/3 of the orders exceed 2, and 0.2 is allowed. So the boundary is 4, and nothing is spent.
     Second look: 6 of the 36 orders exceed 4, and 16 exceed 2; 14.4 are allowed. So the boundary is 4 again.
     """
-    test = SequentialTest(SequentialRule((ONE,), block=2, looks=2, level=0.4))
+    test = SequentialTest(SequentialRule((ONE,), block=2, looks=2, spends=0.4))
     first = test.look({("e", "a"): [2, 3], ("e", "b"): [0, 1]})
     assert first.boundary == pytest.approx(4 / 1.118034, abs=1e-5)
     assert first.decided == {}
@@ -56,7 +57,7 @@ def test_the_second_look_has_what_the_first_one_left() -> None:
 
 
 def test_plain_differences_are_decided_at_once_and_none_never() -> None:
-    """The example of AdaStop's documentation: 1 against 42. Five seeds suffice in four looks: 2/252 < 0.05/4."""
+    """The example of AdaStop's documentation: 1 against 42. Five seeds suffice in four looks: 2/252 < 0.035/4."""
     rule = SequentialRule((ONE,), block=5, looks=4)
     assert SequentialTest(rule).look({("e", "a"): [1] * 5, ("e", "b"): [42] * 5}).decided == {ONE: "lower"}
     test = SequentialTest(rule)
@@ -87,19 +88,58 @@ def test_a_decided_pair_leaves_the_family() -> None:
     assert test.open == [Pair("e", "a", "b"), Pair("f", "a", "b")]
 
 
+# a: 2, 3, 1, 3 and b: 0, 1, 0, 2: means 2.25 and 0.75, variances 11/12 both. t = 1.5 / sqrt(11/12 / 2) = 2.2156, with 6
+# degrees of freedom: p = 0.0686 (tables: 0.10 at 1.943, 0.05 at 2.447). 1, 2, 3 and 2, 2.1, 1.9: the same means.
+@pytest.mark.parametrize(
+    ("first", "second", "p"),
+    [
+        ([2, 3, 1, 3], [0, 1, 0, 2], 0.0686),
+        ([1, 2, 3], [2, 2.1, 1.9], 1.0),
+        ([0.5] * 5, [0.5] * 5, 1.0),
+        ([1, 1], [2, 2], 0.0),
+    ],
+)
+def test_welchs_p_by_hand(first: list[float], second: list[float], p: float) -> None:
+    assert welch_p(first, second) == pytest.approx(p, abs=5e-5)
+
+
+def test_a_wide_method_on_one_side_of_a_narrow_one_is_not_decided() -> None:
+    """All five values of the wide one are greater, as they are in 1 of 16 blocks. Permutations alone would decide."""
+    wide, narrow = [3.0, 40, 9, 71, 22], [0.1, -0.2, 0.0, 0.3, -0.1]
+    assert welch_p(wide, narrow) == pytest.approx(0.0775, abs=1e-4)  # t = 28.98 / sqrt(752.5 / 5) = 2.362, 4 degrees
+    for values, decided in ((wide, {}), ([50.0, 60, 55, 71, 52], {ONE: "higher"})):
+        look = SequentialTest(SequentialRule((ONE,), block=5, looks=4)).look({("e", "a"): values, ("e", "b"): narrow})
+        assert look.statistics[ONE] > look.boundary
+        assert look.decided == decided
+
+
+def test_methods_that_differ_in_spread_only_hold_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """30 times as wide, 300 comparisons: 5 % and two standard errors (2.5 %). Without `SPENT` and Welch it is 10 %."""
+    assert decided_by_chance(monkeypatch, 300, (1.0, 30.0), heavy=False) <= 0.05 + 0.025
+
+
 @pytest.mark.parametrize("methods", ["ab", "abc"])
 def test_the_error_by_simulation(methods: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """300 comparisons without a difference: at most 5 % decide one, plus three standard errors of 300 draws (3.8 %)."""
+    assert 0 < decided_by_chance(monkeypatch, 300, [1.0] * len(methods), heavy=True) <= 0.05 + 0.038
+
+
+def decided_by_chance(
+    monkeypatch: pytest.MonkeyPatch, comparisons: int, spreads: Sequence[float], heavy: bool
+) -> float:
+    """The share of simulated comparisons of methods with equal means in which any pair is decided."""
     monkeypatch.setattr(sequential, "PERMUTATIONS", 1000)
     monkeypatch.setattr(sequential.permuted_signs, "__defaults__", (1000,))
+    methods = [f"m{number}" for number in range(len(spreads))]
     pairs = tuple(Pair("e", *two) for two in itertools.combinations(methods, 2))
     rule, rng, wrong = SequentialRule(pairs, block=5, looks=4), np.random.default_rng(1), 0
-    for _ in range(300):
-        values = {("e", name): rng.exponential(size=20) for name in methods}
+    for _ in range(comparisons):
+        drawn = [rng.exponential(size=20) if heavy else rng.normal(0, spread, 20) for spread in spreads]
+        values = {("e", name): each for name, each in zip(methods, drawn, strict=True)}
         test = SequentialTest(rule)
         while not test.is_over:
             seen = 5 * (len(test.looks) + 1)
             if test.look({key: each[:seen] for key, each in values.items()}).decided:
                 wrong += 1
                 break
-    assert 0 < wrong / 300 <= 0.05 + 0.038
+    return wrong / comparisons

@@ -293,6 +293,8 @@ def test_a_refused_pickle_gives_no_advice_to_load_it(place: Path, capsys: Captur
         ("evaluations.json", {"format": 1, "evaluations": [{"steps": "a", "training_s": 1.0}]}),
         ("evaluations.json", {"format": 1, "evaluations": 5}),
         ("timing.json", {"calibration_s": "x", "variables": 3}),
+        ("timing.json", {"calibration_s": 1.0, "variables": 3, "torch_threads": 1}),
+        ("timing.json", {"calibration_s": 1.0, "variables": {}, "torch_threads": "all"}),
     ],
 )
 def test_a_value_of_another_type_breaks_nothing(file: str, values: Any, place: Path, capsys: Captured) -> None:

@@ -106,7 +106,10 @@ def to_plain(decisions: Decisions) -> dict[str, Any]:
     """For results.json."""
     rule = decisions.rule
     return {
-        "rule": {"block": rule.block, "looks": rule.looks, "level": rule.level, "pairs": [*map(list, rule.pairs)]},
+        "rule": {
+            **{name: getattr(rule, name) for name in ("block", "looks", "level", "spends")},
+            "pairs": [*map(list, rule.pairs)],
+        },
         "looks": [
             {
                 "seeds": look.number * rule.block,

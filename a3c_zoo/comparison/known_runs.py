@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from a3c_zoo.comparison.reading import read_run, speed_variables, timing_of
+from a3c_zoo.comparison.reading import read_run
+from a3c_zoo.comparison.timing import speed_variables, timing_of
 from a3c_zoo.config import Config
 from a3c_zoo.config.provenance import plugin_versions, plugins_of
 from a3c_zoo.config.sets import dump_config, entries_of

@@ -15,14 +15,15 @@ from typing import IO, Final
 
 import numpy as np
 
-from a3c_zoo.comparison.evaluations import evaluate_runs, write_json
+from a3c_zoo.comparison.evaluations import evaluate_runs
 from a3c_zoo.comparison.known_runs import FINISHED
-from a3c_zoo.comparison.reading import speed_variables
+from a3c_zoo.comparison.timing import write_timing
 from a3c_zoo.config import EngineConfig
+from a3c_zoo.config.sets import describe
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
-from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory
+from a3c_zoo.runs.directory import RunDirectory
 
 #: How often the caller is told how far a run is, in seconds.
 TELL_EVERY_S: Final = 1.0
@@ -57,8 +58,7 @@ class LocalEngine(Engine):
                 raise
             wall_s, fault = time.monotonic() - start_s, _fault(process.returncode, job.path, output)
         if fault is None and not job.resumes:  # the seconds of two halves are not those of a whole run
-            content = {"format": 1, "calibration_s": round(calibration_s, 6), "wall_s": round(wall_s, 3)}
-            write_json(job.path / TIMING_FILE, {**content, "variables": speed_variables()})
+            write_timing(job.path, calibration_s, wall_s, {row.key: row.value for row in describe(job.config)})
         return fault
 
     def evaluate(

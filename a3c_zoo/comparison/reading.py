@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping
@@ -13,31 +12,16 @@ from typing import Any, Final
 from a3c_zoo.comparison.curves import Curve, read_monitor
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, evaluations_of
 from a3c_zoo.comparison.foreign_runs import MARKS, ForeignRun, is_foreign_run, read_foreign_run
+from a3c_zoo.comparison.timing import Timing, timing_of, torch_threads_of
 from a3c_zoo.config.yaml import read_document
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
-from a3c_zoo.files import MAX_TEXT, fields_of, read_bytes, read_json
 from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.records import Outcome
-from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, TIMING_FILE, RunDirectory, RunSummary, summary_of, why_not_own
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, RunSummary, summary_of, why_not_own
 from a3c_zoo.version import __version__
 
 #: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
 CUT_SHORT: Final = ("interrupted", "error")
-#: Environment variables that change the speed of a run, for example by torch's number of threads.
-SPEED_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The contents of the timing.json of a run that a comparison trained.
-
-    Attributes:
-        calibration_s: seconds that a fixed loop took before the run.
-        variables: those of `SPEED_VARIABLES` that were set, with their values.
-    """
-
-    calibration_s: float
-    variables: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,6 +205,7 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
     file = directory.path / "monitor.csv"
     if not os.path.lexists(file):
         raise RunDirectoryError("incomplete: it has no monitor.csv")
+    timing = timing_of(directory.path)
     returns, lengths, seconds, steps = read_monitor(file, ("r", "l", "t", "step"), torn_end=not strict).rows.T
     return RunRecord(
         path=directory.path,
@@ -229,12 +214,12 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
         seed=settings["run.seed"],
         curve=Curve.ordered(steps, seconds, returns, lengths),
         settings=settings,
-        host=_texts(meta.get("host")) | _torch_threads(directory.path, meta["agent"], settings),
+        host=_texts(meta.get("host")) | _threads(directory.path, meta["agent"], timing, settings),
         versions=versions,
         command=tuple(printable(str(word)) for word in meta.get("command", ())),
         outcome=outcome,
         evaluations=evaluations_of(directory.path),
-        timing=timing_of(directory.path),
+        timing=timing,
     )
 
 
@@ -243,19 +228,11 @@ def _texts(values: Any) -> dict[str, str]:
     return {printable(str(name)): printable(str(value)) for name, value in pairs}
 
 
-def _torch_threads(run: Path, agent: str, settings: Mapping[str, Any]) -> dict[str, str]:
-    """How many threads of torch an agent computed with that has this setting; what it measured is in events.jsonl."""
-    if "agent.torch_threads" not in settings:
-        return {}
-    number = settings["agent.torch_threads"] or 1  # with a single thread, there is nothing to measure
-    if settings["agent.torch_threads"] is None and os.path.lexists(run / "events.jsonl"):
-        try:
-            for line in read_bytes(run / "events.jsonl", MAX_TEXT).splitlines():
-                event = json.loads(line)
-                number = event["threads"] if event["kind"] == "torch_threads" else number
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return {}
-    return {printable(f"torch threads of {agent}"): printable(str(number))}
+def _threads(run: Path, agent: str, timing: Timing | None, settings: Mapping[str, Any]) -> dict[str, str]:
+    """With how many threads of torch an agent computed. timing.json did not say it once."""
+    known = timing.torch_threads if timing else None
+    number = torch_threads_of(run, settings) if known is None else known
+    return {} if number is None else {printable(f"torch threads of {agent}"): str(number)}
 
 
 def _refuse_unfinished(outcome: Outcome | None) -> None:
@@ -281,20 +258,6 @@ def _settings(file: Path) -> dict[str, Any]:
     if not isinstance(sections["run"].get("seed"), int):
         raise RunDirectoryError(f"{file.name} is damaged: run.seed is no whole number")
     return {printable(f"{section}.{key}"): value for section, keys in sections.items() for key, value in keys.items()}
-
-
-def speed_variables() -> dict[str, str]:
-    """Those of `SPEED_VARIABLES` that are set here, and so in the runs that this process starts."""
-    return {name: os.environ[name] for name in SPEED_VARIABLES if name in os.environ}
-
-
-def timing_of(run: Path) -> Timing | None:
-    """Reads a run's timing.json; None if there is none, or a damaged one."""
-    try:
-        content = fields_of(Timing, read_json(run / TIMING_FILE))
-        return Timing(float(content["calibration_s"]), _texts(content.get("variables")))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _theirs(path: Path, run: ForeignRun) -> RunRecord:

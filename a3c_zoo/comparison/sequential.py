@@ -1,8 +1,10 @@
 """When the seeds decide: a group-sequential permutation test of several pairs, after AdaStop.
 
 Source: Mathieu et al. 2023, "AdaStop: adaptive statistical testing for sound comparisons of Deep RL agents",
-arXiv:2306.10882, algorithm 1 with its step-down. One thing differs: each pair's differences are divided by the spread
-of its first block, so that environments with large returns do not hide the others.
+arXiv:2306.10882, algorithm 1 with its step-down. Two things differ. Each pair's differences are divided by the spread
+of its first block, so that environments with large returns do not hide the others. And methods that differ only in
+spread hold the level, too: if one is much wider, all of its five values lie on one side of the other's in 1 of 16
+blocks, and not in 2 of 252 as permutations expect. So these spend `SPENT` of the level, and Welch's test must agree.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from a3c_zoo.comparison.statistics import Floats
 
 #: Random permutations, the observed order among them. Their number limits how fine a level can be.
 PERMUTATIONS: Final = 10_000
+#: The part of the level that permutations spend: so methods that differ only in spread hold the level.
+SPENT: Final = 0.7
 #: The permutations of all comparisons: the same runs give the same decisions.
 SEED: Final = 0
 
@@ -38,13 +42,14 @@ class SequentialRule:
 
     Attributes:
         pairs: all of them make one family. block: seeds of each method between two looks. looks: the most.
-        level: the greatest probability that any pair without a difference is decided.
+        level: the greatest probability that any pair without a difference is decided. spends: by permutations.
     """
 
     pairs: tuple[Pair, ...]
     block: int
     looks: int
     level: float = 0.05
+    spends: float = SPENT * 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +108,10 @@ class SequentialTest:
             if not still:
                 break
             boundary, spent = self._boundary(np.max([paths[pair] for pair in still], axis=0))
-            greatest = max(still, key=lambda pair: observed[pair])
-            if observed[greatest] <= boundary:
+            beyond = [pair for pair in still if observed[pair] > boundary and self._agrees(pair, values, number)]
+            if not beyond:
                 break
+            greatest = max(beyond, key=lambda pair: observed[pair])
             first, second = (np.sum(values[greatest.env, name]) for name in (greatest.method, greatest.other))
             decided[greatest] = "higher" if first > second else "lower"
         self._spent, self.open = spent, still
@@ -125,6 +131,11 @@ class SequentialTest:
             np.abs(np.cumsum(sums, axis=0)).round(9).astype(np.float64)
         )  # equal sums in another order differ in the last digits
 
+    def _agrees(self, pair: Pair, values: Mapping[tuple[str, str], Sequence[float] | Floats], number: int) -> bool:
+        """Whether Welch's test of all values has a p of at most what permutations may have spent by this look."""
+        first, second = (values[pair.env, name] for name in (pair.method, pair.other))
+        return welch_p(first, second) <= self.rule.spends * number / self.rule.looks
+
     def _boundary(self, greatest: Floats) -> tuple[float, float]:
         """The boundary of this look, and the level that is spent with it.
 
@@ -135,11 +146,25 @@ class SequentialTest:
         is_alive = (greatest[:-1] <= earlier).all(axis=0)
         values = np.sort(greatest[-1][is_alive])
         beyond = len(values) - np.searchsorted(values, values, side="right")  # how many are greater
-        allowed = self.rule.level * looks / self.rule.looks - self._spent
+        allowed = self.rule.spends * looks / self.rule.looks - self._spent
         found = np.flatnonzero(beyond / permutations <= allowed + 1e-12)
         if not len(found):
             return np.inf, self._spent
         return float(values[found[0]]), self._spent + float(beyond[found[0]]) / permutations
+
+
+def welch_p(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float:
+    """The p of Welch's t-test that two means are equal; it needs no equal spreads. Welch 1947, "The generalization of
+    'Student's' problem when several different population variances are involved".
+    """
+    from scipy.special import stdtr
+
+    errors = np.array([np.var(each, ddof=1) / len(each) for each in (first, second)])
+    difference = abs(float(np.mean(first) - np.mean(second)))
+    if not errors.any():
+        return 0.0 if difference else 1.0
+    freedom = errors.sum() ** 2 / (errors**2 / [len(first) - 1, len(second) - 1]).sum()
+    return 2 * float(stdtr(freedom, -difference / np.sqrt(errors.sum())))
 
 
 def permuted_signs(looks: int, block: int, permutations: int = PERMUTATIONS) -> Floats:

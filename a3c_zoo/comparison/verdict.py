@@ -104,7 +104,10 @@ def _about_claim(claim: Claim, count: int) -> str:
     if chance.p <= ERROR < question.p:
         return f"{text}{NO_DIFFERENCE}, because it depends on these pairs."
     if chance.p <= ERROR:
-        text += f"; alone this would count (p = {percent(question.p)}), as one of {count} claims it does not"
+        why = f"as one of {count} claims it does not"
+        if claim.p_of_all <= ERROR:
+            why = f"over all claims {min(question.seeds)} seeds need {percent(claim.limit)}"
+        text += f"; alone this would count (p = {percent(question.p)}), {why}"
     return f"{text}{NO_DIFFERENCE} (p = {percent(claim.p_of_all)} over all claims)."
 
 
