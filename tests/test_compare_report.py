@@ -23,7 +23,7 @@ from a3c_zoo.comparison.measures import labels_of, measure, settings_side_by_sid
 from a3c_zoo.comparison.pages import ReportPage, ReportSection, TextTable, html, markdown, plain
 from a3c_zoo.comparison.reading import RunRecord
 from a3c_zoo.comparison.report import page_of, panels_of, write_report
-from a3c_zoo.comparison.results import Results, results_of
+from a3c_zoo.comparison.results import Making, Results, results_of
 from a3c_zoo.comparison.results_json import to_json
 from a3c_zoo.comparison.timing import Timing
 from a3c_zoo.comparison.verdict import notes, verdict
@@ -148,11 +148,24 @@ def test_a_noisy_machine_says_nothing_of_seconds() -> None:
 
 def test_a_report_of_runs_as_found_says_so() -> None:
     measured = [measure(record("a3c", 1), "x")]
-    by_turns, as_found = (
-        plain(page_of(results_of(measured, {}, found)).sections[-1].texts[1]) for found in (False, True)
+    makings = Making("The rule."), None, Making("The rule.", slots=4)
+    by_turns, as_found, at_once = (
+        plain(page_of(results_of(measured, {}, making)).sections[-1].texts[1]) for making in makings
     )
     assert by_turns.endswith("in a fresh process; seed by seed, the runs of a seed in random order.")
     assert as_found.endswith("as they were found: their order and other load on the machine are not known.")
+    assert "Up to 4 runs at once, which begin seed by seed" in at_once
+    assert "One run at a time" not in at_once
+
+
+def test_what_tuning_cost_has_a_row() -> None:
+    measured = [measure(record(name, 1), name) for name in ("a3c", "ppo")]
+    making = Making(tuning={"cartpole": {"ppo": {"trials": 30, "runs": 97, "steps": 1_234_567}}})
+    found = results_of(measured, {}, making)
+    (section,) = (each for each in page_of(found).sections if each.title == "Settings side by side")
+    assert section.tables[0].rows[-1] == ["what tuning the set cost", "–", "30 trials, 97 runs, 1,234,567 steps"]
+    assert to_json(found)["tuning"]["cartpole"]["ppo"]["runs"] == 97
+    assert "tuning the set cost" not in markdown(page_of(results_of(measured, {}, Making())))
 
 
 def test_with_a_budget_in_seconds_the_curve_is_one_over_seconds() -> None:

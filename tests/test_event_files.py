@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,12 +22,15 @@ from tests.toys_runs import command_line
 
 Captured = pytest.CaptureFixture[str]
 NAME = "CartPole-v1__ppo__7__1690000000"
+TABLE = "|param|value|\n|-|-|\n|env_id|CartPole-v1|\n|seed|7|"
 
 
-def cleanrl(folder: Path, returns: Sequence[float], lengths: Sequence[float] = (), step: int = 40) -> Path:
+def cleanrl(
+    folder: Path, returns: Sequence[float], lengths: Sequence[float] = (), step: int = 40, table: str = TABLE
+) -> Path:
     """A run as CleanRL 1.0.0's ppo.py writes it: these tags, this name of the folder, a table of hyperparameters."""
     writer = SummaryWriter(str(folder))
-    writer.add_text("hyperparameters", "|param|value|\n|-|-|\n|env_id|CartPole-v1|\n|seed|7|")
+    writer.add_text("hyperparameters", table)
     for number, value in enumerate(returns):
         at = step * (number + 1)
         writer.add_scalar("charts/episodic_return", value, at)
@@ -46,9 +50,27 @@ def test_a_run_of_cleanrl(tmp_path: Path) -> None:
     assert run.curve.steps.tolist() == [40 * (n + 1) for n in range(120)]
     assert 0 <= run.curve.seconds[0] <= run.curve.seconds[-1] < 60
     assert run.evaluations == ()
+    assert run.their_settings == {"env_id": "CartPole-v1"}  # without the seed
     assert read_runs([tmp_path])[0][0].path.name == NAME
     table = plot(tmp_path, tmp_path / "x.csv").path.read_text().splitlines()
     assert table[-1].split(",")[3:] == ["4800", str(np.mean(returns[-100:]))]
+
+
+def test_settings_of_cleanrl_differ_and_a_strangers_table_is_bounded(tmp_path: Path, capsys: Captured) -> None:
+    for name, rate in (("ppo", "0.0003"), ("a2c", "0.0007")):
+        table = ["|param|value|", "|-|-|", f"|learning_rate|{rate}|", "|seed|7|", "|env_id|CartPole-v1|"]
+        cleanrl(tmp_path / "runs" / NAME.replace("ppo", name), [500.0], table="\n".join(table))
+    out = tmp_path / "report"
+    assert command_line("compare", "--from", str(tmp_path / "runs"), "--out", str(out)) == 0
+    capsys.readouterr()
+    assert "| learning\\_rate | 0.0007 | 0.0003 |" in (out / "report.md").read_text()
+    rows = [f"|name{number}|{'x' * 1000}|" for number in range(1000)]
+    bad = ["no table", "|-|-|", "|\x1b[31mred|a|b|", "||", "|", "text", *rows]
+    settings = read_run(cleanrl(tmp_path / "bad" / NAME, [1.0], table="\n".join(bad))).their_settings
+    assert len(settings) < 200
+    assert settings["name0"] == "x" * 200
+    assert "\x1b" not in "".join(settings)
+    assert "".join(settings.values()).isprintable()
 
 
 def test_names_of_games(tmp_path: Path) -> None:
@@ -126,6 +148,8 @@ def test_side_by_side_with_ours(sb3_alone: Path, tmp_path: Path, capsys: Capture
     assert "their curves are training returns, and nothing here sets these against evaluations" in page
     assert "A2C reached" not in page
     assert "| torch threads of sb3-a2c | 1 |" in page
+    assert re.search(r"\| env\\_id \|( –)? .*CartPole-v1", page)
+    assert results["settings"]["cartpole"]["env_id"]["values"]["ppo"] == "CartPole-v1"
 
 
 def record(data: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo import ZooError
 from a3c_zoo.comparison.curves import Curve, Line, read_evaluations
-from a3c_zoo.comparison.drawing import COLOURS, Panel, draw_plot, group_of, to_bytes, to_inline_svg
+from a3c_zoo.comparison.drawing import COLOURS, Group, Panel, draw_plot, group_of, to_bytes, to_inline_svg
 from a3c_zoo.comparison.plot import label_runs, plot, time_axis
 from a3c_zoo.comparison.reading import RunRecord
 from tests.toys_runs import command_line
@@ -252,3 +253,17 @@ def test_bad_arguments_of_a_program(runs: Path) -> None:
     shutil.rmtree(runs)
     with pytest.raises(ZooError, match="no run 'logs'"):
         plot("logs", "x.png")
+
+
+@pytest.mark.parametrize("numbers", [[0.0, 1.0], [0.0], [0.0, 1.0, 2.0, 29.0]])
+def test_things_that_are_counted_have_whole_numbers_and_no_point_is_cut(numbers: list[float]) -> None:
+    """As trials on the axis of a search."""
+    line = Line(np.array(numbers), np.ones(len(numbers)))
+    panel = Panel("search", "trial", "return", {"x": Group([line])}, has_points=True, has_lines=False)
+    figure = draw_plot(panel)
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    assert all(re.fullmatch(r"−?\d+", label.get_text()) for label in axes.get_xticklabels())
+    low, high = axes.get_xlim()
+    assert low < min(numbers)
+    assert high > max(numbers)

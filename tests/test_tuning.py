@@ -38,8 +38,8 @@ from a3c_zoo.comparison.tuning.studies import Contender, StudySettings, TuningSt
 from a3c_zoo.comparison.tuning.tune import make_settings, tune
 from a3c_zoo.config import yaml
 from a3c_zoo.config.search import SearchedKey
-from a3c_zoo.config.sets import dump_config, resolve_config
-from a3c_zoo.errors import ZooError
+from a3c_zoo.config.sets import dump_config, resolve_config, tuning_cost
+from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
@@ -319,6 +319,34 @@ def test_the_set_says_how_it_was_found_and_trains(tuned: Path, capfd: pytest.Cap
     assert "# Command: a3c-zoo tune cartpole --agent a3c --trials 3 --steps 480 --seeds 1 --final-seeds 1" in text
     assert command_line("show", "hyperparams", "cartpole", "--hyperparams", "./best.yml") == 0
     assert "best.yml:" in capfd.readouterr().out
+
+
+def test_the_set_says_what_it_cost_as_data_and_the_report_has_it(tuned: Path) -> None:
+    """Three trials of one seed: 160 steps each but for the best, which has `STEPS`; 3 finalists, 3 choice runs each."""
+    cost = {"trials": 3, "runs": 3 + 9, "steps": 160 + 160 + STEPS + 9 * STEPS}
+    assert yaml.read_document(Path("best.yml"), "best.yml").data["tuning"] == cost
+    registry = get_registry()
+    assert tuning_cost(registry, registry.env("cartpole"), registry.agent("a3c"), "./best.yml") == cost
+    assert tuning_cost(registry, registry.env("cartpole"), registry.agent("a3c"), None) == {}
+    row = f"| what tuning the set cost | 3 trials, 12 runs, {320 + 10 * STEPS:,} steps | – |"
+    assert row in Path("studies/cartpole-a3c/report/report.md").read_text()
+    for bad in ("3", "{trials: 3}", "{trials: 3, runs: -1, steps: 5}", "{trials: 3, runs: 1, steps: 5, hours: 2}"):
+        Path("bad.yml").write_text(f"tuning: {bad}\n")
+        with pytest.raises(ConfigError, match=r"bad.yml:1 tuning: must have whole numbers below trials, runs, steps"):
+            resolve_config(registry, registry.env("cartpole"), registry.agent("a3c"), hyperparams="./bad.yml")
+
+
+def test_a_chosen_trial_that_is_the_start_is_said_in_words(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("same.yml").write_text("search:\n  agent.n_steps: {choice: [5]}\n")
+    words = [*COMMAND, "--trials", 1, "--study", "same", "--out", "same-best.yml"]
+    words[words.index("s.yml")] = "same.yml"
+    assert command_line(*words) == 0
+    sentence = "has the values of the set that the search began with: it found none that is better"
+    assert sentence in capfd.readouterr().out
+    assert sentence in Path("same-best.yml").read_text()
+    page = Path("studies/same/report/report.md").read_text()
+    assert page.startswith("# start on cartpole")
+    assert sentence in page
 
 
 def test_the_report_has_the_search_and_both_methods(tuned: Path) -> None:

@@ -19,6 +19,7 @@ from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.reading import RunRecord, read_runs
+from a3c_zoo.comparison.results import Making, results_of
 from a3c_zoo.comparison.sequential import SequentialRule, SequentialTest
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.comparison.turns import turn
@@ -223,7 +224,8 @@ def carry_out(
         else:
             decided = _play_until_decided(plan, rule, episodes, watcher, played, engine)
     failed, measured = tuple(played.failed), _measure(played.records, played.left_out)
-    return _report(*measured, out, failed=failed, decided=decided, schedules=plan.schedules, more=more)
+    making = Making(plan.schedules, engine.slots, plan.tuning)
+    return _report(*measured, out, making, failed=failed, decided=decided, more=more)
 
 
 def final_returns_of(plan: Plan, episodes: int, watcher: ComparisonWatcher, engine: Engine) -> dict[str, list[float]]:
@@ -299,7 +301,7 @@ def read(
         raise ZooError(f"--from: the runs are of different environments, {', '.join(found)}: name those to compare")
     measured, left_out = _measure(told_apart(on_envs(records, envs, "--from")), unread)
     _refuse_twins(measured)
-    return _report(measured, left_out, out, as_found=True)
+    return _report(measured, left_out, out)
 
 
 def _measure(records: Sequence[RunRecord], left_out: Mapping[Path, str]) -> tuple[list[MeasuredRun], dict[str, str]]:
@@ -324,22 +326,21 @@ def _report(
     measured: Sequence[MeasuredRun],
     left_out: dict[str, str],
     out: Path,
-    as_found: bool = False,
+    making: Making | None = None,
     failed: tuple[str, ...] = (),
     decided: Decisions | None = None,
-    schedules: str = "",
     more: Sequence[ReportSection] = (),
 ) -> Comparison:
     """Writes the report. Raises ZooError if there is no run."""
     from a3c_zoo.comparison.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
-    from a3c_zoo.comparison.results import results_of
+    from a3c_zoo.comparison.report_films import films_of
     from a3c_zoo.comparison.results_json import to_json
 
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
-    results = results_of(measured, left_out, as_found, decided, schedules)
-    page, out = page_of(results), _claim(out)
+    results = results_of(measured, left_out, making, decided)
+    page, out = page_of(results, films_of(results.runs)), _claim(out)
     page = replace(page, sections=[*page.sections, *more])
     write_report(results, page, out)
     return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)

@@ -13,7 +13,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter, NullFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, NullFormatter
 
 from a3c_zoo.comparison.curves import Floats, Line
 from a3c_zoo.comparison.statistics import Band, band
@@ -58,7 +58,7 @@ class Panel:
         has_points: whether each value is a measurement of its own, shown as a point.
         is_log: whether the x axis is logarithmic. begins_at_zero: whether a linear one begins at 0.
         is_step: whether values hold up to the next point, as those of a share of runs do.
-        has_lines: whether lines join the values of a run.
+        has_lines: whether lines join the values of a run. If not, x counts things: its numbers are whole.
         bars: label → length; a panel with bars has no groups.
     """
 
@@ -174,9 +174,11 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
         )
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
-    axes.margins(x=0.01)
+    axes.margins(x=0.01 if panel.has_lines else 0.05)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    if panel.is_log:
+    if not panel.has_lines:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    elif panel.is_log:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())

@@ -10,7 +10,7 @@ import itertools
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -135,9 +135,7 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
     Raises:
         ZooError: the run has no checkpoint, or its configuration cannot be read.
     """
-    from a3c_zoo.runs.evaluation import EvaluationTask  # torch: reading needs none
-
-    directory, registry = RunDirectory(run, is_trusted=True), get_registry()  # its configuration is the planned one
+    directory = RunDirectory(run, is_trusted=True)  # its configuration is the planned one
     known = [step for step in checkpoint_steps(directory) if step]  # the first one has learned nothing
     if not known:
         raise RunDirectoryError("it has no checkpoint")
@@ -145,21 +143,27 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
     missing = [step for step in chosen_steps(known) if step not in done]
     if not missing:
         return {}
+    task = task_of(directory, episodes)
+    return {step: replace(task, checkpoint=checkpoint_file(directory, str(step))) for step in missing}
+
+
+def task_of(directory: RunDirectory, episodes: int) -> EvaluationTask:
+    """The evaluation of a run's last checkpoint. Raises ZooError as `missing_tasks`."""
+    from a3c_zoo.runs.evaluation import EvaluationTask  # torch: reading needs none
+
+    registry = get_registry()
     config = directory.config(registry)
-    return {
-        step: EvaluationTask(
-            entry=registry.env(config.env_name),
-            network=registry.network(config.network.name) if config.network else None,
-            config=config,
-            load=registry.agent(config.agent_name).load,
-            checkpoint=checkpoint_file(directory, str(step)),
-            number=COMPARED_EVALUATIONS,
-            episodes=episodes,
-            num_envs=min(episodes, MAX_ENVS),
-            modes=("sampled", "greedy"),
-        )
-        for step in missing
-    }
+    return EvaluationTask(
+        entry=registry.env(config.env_name),
+        network=registry.network(config.network.name) if config.network else None,
+        config=config,
+        load=registry.agent(config.agent_name).load,
+        checkpoint=checkpoint_file(directory, "final"),
+        number=COMPARED_EVALUATIONS,
+        episodes=episodes,
+        num_envs=min(episodes, MAX_ENVS),
+        modes=("sampled", "greedy"),
+    )
 
 
 def evaluate_runs(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from a3c_zoo.comparison.curves import (
     read_npz,
 )
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation
-from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.files import read_bytes
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation
@@ -43,6 +43,9 @@ MAX_EVENTS: Final = 128 << 20
 #: stable-baselines3 does.
 EPISODES: Final = ("charts/episodic_return", "charts/episodic_length")
 MEANS: Final = ("rollout/ep_rew_mean", "rollout/ep_len_mean")
+#: The tag of CleanRL's table of hyperparameters, and the most rows and characters of a value that are read of it.
+SETTINGS_TAG: Final = "hyperparameters/text_summary"
+MOST_SETTINGS, MOST_CHARACTERS = 200, 200
 #: CleanRL's names of folders: environment, script, seed, time.
 _CLEANRL: Final = re.compile(r"(?P<env>.+)__(?P<method>.+)__(?P<seed>\d{1,18})__\d+")
 
@@ -54,6 +57,7 @@ class ForeignRun:
     Attributes:
         env: the zoo's name of its environment, or `UNKNOWN_ENV`. number: of its folder, or its seed; None without one.
         curve: training episodes. is_smoothed: each point of the curve is a mean of up to 100 episodes.
+        settings: name → value as text, of CleanRL.
     """
 
     method: str
@@ -62,6 +66,7 @@ class ForeignRun:
     curve: Curve
     evaluations: tuple[CheckpointEvaluation, ...]
     is_smoothed: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_foreign_run(path: Path) -> bool:
@@ -82,19 +87,20 @@ def read_foreign_run(path: Path, strict: bool, frame_skip: int | None) -> Foreig
         named = f"ALE/{named}"
     above = path.resolve().parent.name  # of RL Zoo's folders of event files
     env_id = next((each for each in (named, above) if GYM_ID.fullmatch(each)), None)
-    is_smoothed = False
+    is_smoothed, settings = False, dict[str, str]()
     if monitor_files(path) or not (_event_files(path) or (has_evaluations and not strict)):
         of_monitor, curve = read_monitors(path, frame_skip)
         env_id = of_monitor or (named if GYM_ID.fullmatch(named) else None)
     elif _event_files(path):
-        curve, is_smoothed = _read_events(path, frame_skip or (ATARI_FRAME_SKIP if is_atari(env_id) else 1))
+        curve, is_smoothed, settings = _read_events(path, frame_skip or (ATARI_FRAME_SKIP if is_atari(env_id) else 1))
     else:
         curve = Curve.ordered(*np.empty((4, 0)))
     method, number = _folder_names(path, env_id or UNKNOWN_ENV)
     if cleanrl:
         method, number = cleanrl["method"], int(cleanrl["seed"])
     evaluations = _evaluations(path, env_id, curve) if has_evaluations else ()
-    return ForeignRun(method, env_name(env_id) if env_id else UNKNOWN_ENV, number, curve, evaluations, is_smoothed)
+    env = env_name(env_id) if env_id else UNKNOWN_ENV
+    return ForeignRun(method, env, number, curve, evaluations, is_smoothed, settings)
 
 
 def _evaluations(path: Path, env_id: str | None, curve: Curve) -> tuple[CheckpointEvaluation, ...]:
@@ -138,16 +144,17 @@ def _event_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("events.out.tfevents.*"))
 
 
-def _read_events(folder: Path, frame_skip: int) -> tuple[Curve, bool]:
+def _read_events(folder: Path, frame_skip: int) -> tuple[Curve, bool, dict[str, str]]:
     """Reads the training returns in a folder's event files. Seconds count from the first event.
 
     Returns:
-        The curve, and whether its points are means of several episodes.
+        The curve, whether its points are means of several episodes, and the settings.
 
     Raises:
         RunDirectoryError: the files are damaged, too large or no regular files, or have no training returns.
     """
     points: dict[str, list[tuple[float, float, float]]] = {tag: [] for tag in (*EPISODES, *MEANS)}
+    settings: dict[str, str] = {}
     start_s, left = None, MAX_EVENTS
     for file in _event_files(folder):
         try:
@@ -158,6 +165,8 @@ def _read_events(folder: Path, frame_skip: int) -> tuple[Curve, bool]:
                 for value in event.summary.value:
                     if value.tag in points and value.HasField("simple_value"):
                         points[value.tag].append((event.step, event.wall_time - start_s, value.simple_value))
+                    elif value.tag == SETTINGS_TAG and value.HasField("tensor"):
+                        settings |= _table(b"".join(value.tensor.string_val[:1]).decode(errors="replace"))
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"{file.name} cannot be read: {error}") from error
     tags = EPISODES if points[EPISODES[0]] else MEANS
@@ -170,11 +179,17 @@ def _read_events(folder: Path, frame_skip: int) -> tuple[Curve, bool]:
     for array, most in ((steps, GREATEST), (seconds, GREATEST), (returns, GREATEST_RETURN), (lengths, GREATEST)):
         if not (np.abs(array) <= most).all():
             raise RunDirectoryError("its event files have a number that is not finite, or too great")
-    return Curve.ordered(steps, seconds, returns, np.ceil(lengths / frame_skip)), tags == MEANS
+    return Curve.ordered(steps, seconds, returns, np.ceil(lengths / frame_skip)), tags == MEANS, settings
+
+
+def _table(text: str) -> dict[str, str]:
+    """Name → value of a table as CleanRL writes it: two lines of a head, then `|name|value|`. Without the seed."""
+    rows = (line.strip("|").partition("|") for line in text.splitlines()[2 : 2 + MOST_SETTINGS] if line.startswith("|"))
+    return {printable(name): printable(value)[:MOST_CHARACTERS] for name, _, value in rows if name not in ("", "seed")}
 
 
 def _events(content: bytes) -> Iterator[Any]:
-    """The events of a file: those with returns or lengths, and the first, which tells when the program started.
+    """The events of a file: those with returns, lengths or settings, and the first: when the program started.
 
     TensorBoard's own reader takes the length of a record on trust, and asks for so much memory. A file whose program
     was killed ends in the middle of a record.
@@ -184,7 +199,7 @@ def _events(content: bytes) -> Iterator[Any]:
     """
     from tensorboard.compat.proto.event_pb2 import Event
 
-    tags, at = [tag.encode() for tag in (*EPISODES, *MEANS)], 0
+    tags, at = [tag.encode() for tag in (*EPISODES, *MEANS, SETTINGS_TAG)], 0
     while at + 12 <= len(content):
         (length,) = struct.unpack_from("<Q", content, at)  # then 4 bytes of checksum, the record, 4 bytes of checksum
         if at + 16 + length > len(content):

@@ -159,8 +159,9 @@ def settings_side_by_side(records: Sequence[RunRecord]) -> list[SettingRow]:
     found: dict[str, dict[str, dict[str, None]]] = {}  # key → method → its values, in order
     ours = {theirs: own for own, theirs in SAME_MEANING.items()}
     for record in records:
-        for key, value in record.settings_but_seed.items():
-            found.setdefault(ours.get(key, key), {}).setdefault(record.method, {})[display(value)] = None
+        pairs = {key: display(value) for key, value in record.settings_but_seed.items()} | dict(record.their_settings)
+        for key, value in pairs.items():
+            found.setdefault(ours.get(key, key), {}).setdefault(record.method, {})[value] = None
     return [
         SettingRow(
             f"{key} ({SAME_MEANING[key]})" if key in SAME_MEANING else key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from a3c_zoo.comparison.drawing import Panel, to_inline_svg
 from a3c_zoo.comparison.durations import TimeToThreshold
 from a3c_zoo.comparison.improvement import EarlierChance, cliffs_delta
 from a3c_zoo.comparison.measures import UNITS
+from a3c_zoo.comparison.report_films import Film
 from a3c_zoo.comparison.results import COSTS, CPU_TIME, DURATIONS, SCORES, EnvironmentResults, PairResults
 from a3c_zoo.comparison.statistics import OVER_ENVIRONMENTS, STATISTICS
 from a3c_zoo.errors import printable
@@ -51,13 +53,14 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True)
 class ReportSection:
-    """A part of a page under a title: paragraphs, description → plot, tables, and lines of code."""
+    """A part of a page under a title: paragraphs, description → plot, films, tables, and lines of code."""
 
     title: str
     texts: Sequence[str] = ()
     figures: Mapping[str, Panel] = field(default_factory=dict)
     tables: Sequence[TextTable] = ()
     codes: Sequence[str] = ()
+    films: Sequence[Film] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,12 @@ def markdown(page: ReportPage) -> str:
 
 def _render(name: str, page: ReportPage, autoescape: bool, **filters: Callable[..., str]) -> str:
     environment = jinja2.Environment(autoescape=autoescape, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"plain": plain, "svg": lambda panel: Markup(to_inline_svg(panel)), **filters}
+    environment.filters |= {
+        "plain": plain,
+        "svg": lambda panel: Markup(to_inline_svg(panel)),
+        "base64": lambda data: base64.b64encode(data).decode(),
+        **filters,
+    }
     template = environment.from_string(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
     return template.render(page=page, version=__version__)
 

@@ -12,7 +12,7 @@ from a3c_zoo.comparison.evaluations import CHECKPOINTS
 from a3c_zoo.comparison.known_runs import KnownRuns, listed
 from a3c_zoo.comparison.reading import method_name
 from a3c_zoo.config import Config
-from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.config.sets import resolve_config, tuning_cost
 from a3c_zoo.errors import ConfigError, ZooError, unknown_name
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
@@ -60,6 +60,7 @@ class PlannedRun:
         guess_s: how long it will take, in seconds; None if no earlier run tells how fast the method is.
         schedule_steps: the length that the method's set gives its schedules, in agent steps, where the comparison gives
             them that of the budget; None if it changes none.
+        tuning: what finding the method's set cost, see `tuning_cost`.
     """
 
     env: str
@@ -71,6 +72,7 @@ class PlannedRun:
     done: Path | None
     guess_s: float | None
     schedule_steps: int | None = None
+    tuning: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,15 @@ class Plan:
         )
         also = f" By the methods' sets they end elsewhere: {listed(sets)}." if sets else ""
         return f"All schedules, such as that of the learning rate, end with the budget.{also}"
+
+    @property
+    def tuning(self) -> dict[str, dict[str, Mapping[str, int]]]:
+        """Environment → method → what finding its set cost, where the set says so."""
+        found: dict[str, dict[str, Mapping[str, int]]] = {}
+        for run in self.runs:
+            if run.tuning:
+                found.setdefault(run.env, {})[run.method] = run.tuning
+        return found
 
     @property
     def missing(self) -> list[PlannedRun]:
@@ -243,6 +254,7 @@ def plan_run(
         known.same(config),
         known.guess(entry.name, agent.name, budget.steps, budget.time_limit_s),
         max(schedules.values(), default=None) if budget.steps else None,
+        tuning_cost(registry, entry, agent, method.hyperparams),
     )
 
 

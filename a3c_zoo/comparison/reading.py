@@ -44,6 +44,7 @@ class RunRecord:
         timing: None for a run that no comparison trained to its end.
         is_smoothed: each point of the curve is a mean of up to 100 episodes.
         is_trusted: whether `env` may name a module to import.
+        their_settings: name → value as text, of another program that tells them.
     """
 
     path: Path
@@ -60,6 +61,7 @@ class RunRecord:
     timing: Timing | None = None
     is_smoothed: bool = False
     is_trusted: bool = False
+    their_settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_ours(self) -> bool:
@@ -261,5 +263,13 @@ def _settings(file: Path) -> dict[str, Any]:
 
 
 def _theirs(path: Path, run: ForeignRun) -> RunRecord:
-    method, env, is_smoothed = printable(run.method), printable(run.env), run.is_smoothed
-    return RunRecord(path, method, env, run.number, run.curve, evaluations=run.evaluations, is_smoothed=is_smoothed)
+    return RunRecord(
+        path=path,
+        method=printable(run.method),
+        env=printable(run.env),
+        seed=run.number,
+        curve=run.curve,
+        evaluations=run.evaluations,
+        is_smoothed=run.is_smoothed,
+        their_settings=run.settings,
+    )

@@ -17,12 +17,14 @@ from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.known_runs import listed
 from a3c_zoo.comparison.measures import MeasuredRun, evaluation_curve, training_curve
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
+from a3c_zoo.comparison.report_films import Films
 from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, EnvironmentResults, Results, values_of
 from a3c_zoo.comparison.results_json import to_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
 from a3c_zoo.comparison.verdict import verdict
 from a3c_zoo.files import replace_file
 from a3c_zoo.runs.directory import disk_errors
+from a3c_zoo.runs.videos import REPORT_FILM
 
 PROFILE_POINTS: Final = 101
 #: The x axes of a report's curves, with their labels.
@@ -54,8 +56,8 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
     write_json(out / "results.json", to_json(results))
 
 
-def page_of(results: Results) -> ReportPage:
-    """The whole report."""
+def page_of(results: Results, films: Films | None = None) -> ReportPage:
+    """The whole report. films: None if nobody asked for them."""
     curves = {env: panels_of(results, env) for env in results.environments}
     return ReportPage(
         title=f"{listed(results.methods)} on {listed(results.environments)}",
@@ -65,6 +67,7 @@ def page_of(results: Results) -> ReportPage:
             *(_environment(results, env, rows) for env, rows in curves.items()),
             *_overall(results),
             *_until_decided(results.decided),
+            *_films(films),
             _single_runs(results),
             *_left_out(results),
             _settings(results),
@@ -213,6 +216,24 @@ def _until_decided(decided: Decisions | None) -> list[ReportSection]:
     return [section]
 
 
+def _films(films: Films | None) -> list[ReportSection]:
+    if films is None:
+        return []
+    texts = []
+    if films.made:
+        seconds = f"{REPORT_FILM.seconds} seconds at most"
+        texts = [
+            "The last checkpoint of the run whose final return is in the middle plays with sampled actions, on a seed "
+            f"apart from training: {seconds}. One episode shows how a method plays, not how well. The films are in the "
+            "page in HTML."
+        ]
+    reasons: dict[str, list[str]] = {}
+    for subject, reason in films.missing.items():
+        reasons.setdefault(reason, []).append(subject)
+    texts += [f"No film of {listed(map(str, subjects))}: {reason}." for reason, subjects in reasons.items()]
+    return [ReportSection("Films", texts=texts, films=films.made)]
+
+
 def _single_runs(results: Results) -> ReportSection:
     rows = [
         [
@@ -245,11 +266,20 @@ def _settings(results: Results) -> ReportSection:
             ]
             for it in (True, False)
         )
+        if results.making and (costs := results.making.tuning.get(env)):
+            differ.append(["what tuning the set cost", *map(_cost, (costs.get(method) for method in methods))])
         folded = f"{env}: {len(others)} other settings, equal or of some methods only"
         tables.append(TextTable(("setting", *methods), differ, env, words=1 + len(methods)))
         tables.append(TextTable(("setting", *methods), others, words=1 + len(methods), folded=folded))
-    text = f"Settings in which methods differ that have them. {NONE}: the method has no such setting."
+    text = (
+        f"Settings in which methods differ that have them. {NONE}: the method has no such setting, or its set does not "
+        "say what tuning it cost."
+    )
     return ReportSection("Settings side by side", texts=[text], tables=[table for table in tables if table.rows])
+
+
+def _cost(tuning: Mapping[str, int] | None) -> str:
+    return ", ".join(f"{number:,} {name}" for name, number in tuning.items()) if tuning else NONE
 
 
 def _surroundings(results: Results) -> list[ReportSection]:
@@ -282,9 +312,13 @@ def _noise(results: Results) -> str:
 
 def _how_it_was_measured(results: Results) -> ReportSection:
     played = f"{results.episodes[0]} episodes" if len(results.episodes) == 1 else "episodes"
-    how = "One run at a time, each in a fresh process; seed by seed, the runs of a seed in random order."
-    if results.as_found:
+    making, order = results.making, "seed by seed, the runs of a seed in random order."
+    if making is None:
         how = "The runs were taken as they were found: their order and other load on the machine are not known."
+    elif making.slots > 1:
+        how = f"Up to {making.slots} runs at once, which begin {order} The engine says on which machines they train."
+    else:
+        how = f"One run at a time, each in a fresh process; {order}"
     return ReportSection(
         "How it was measured",
         texts=[
@@ -292,7 +326,7 @@ def _how_it_was_measured(results: Results) -> ReportSection:
             "actions, on the zoo's environments and on seeds apart from training; returns are raw. Every method plays "
             "the same seeds.",
             f"Time: seconds of training, for runs of a3c-zoo without start-up and without writing checkpoints. {how}",
-            *filter(None, [results.schedules]),
+            *([making.schedules] if making else []),
             "Statistics: the seed is the unit. Intervals are 95 % percentile bootstraps over runs, stratified by "
             "environment and widened for few runs; those of median times are Kaplan and Meier's, those of differences "
             "of mean times Welch's. Each holds for its figure alone. Claims rest on permutation tests, and "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -118,30 +118,42 @@ class OverallResults:
 
 
 @dataclass(frozen=True, slots=True)
+class Making:
+    """How the runs of a comparison were made.
+
+    Attributes:
+        schedules: the rule for the lengths of schedules, in words. slots: how many trained at once, at most.
+        tuning: environment → method → what finding its set cost, where the set says so.
+    """
+
+    schedules: str = ""
+    slots: int = 1
+    tuning: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """Everything that a comparison found.
 
     Attributes:
         runs: in the order in which they were read. left_out: run → reason.
-        as_found: the runs were not made for this comparison.
+        making: None for runs that were not made for this comparison.
         overall: None for a single environment.
         machine: what the runs were made with: name → its values, more than one if runs differ.
         calibration: seconds of the fixed loop before the runs; None if no run has such a time.
         decided: what a comparison with a rule has decided; None for one without.
         claims: of all pairs; none if there are few seeds, or if a rule has decided.
-        schedules: the rule for the lengths of schedules, in words; "" for runs as found.
     """
 
     runs: tuple[MeasuredRun, ...]
     left_out: Mapping[str, str]
-    as_found: bool
+    making: Making | None
     environments: Mapping[str, EnvironmentResults]
     overall: OverallResults | None
     machine: Mapping[str, Sequence[str]]
     calibration: Spread | None
     decided: Decisions | None = None
     claims: tuple[Claim, ...] = ()
-    schedules: str = ""
 
     @property
     def methods(self) -> list[str]:
@@ -189,11 +201,10 @@ class Results:
 def results_of(
     runs: Sequence[MeasuredRun],
     left_out: Mapping[str, str],
-    as_found: bool = False,
+    making: Making | None = None,
     decided: Decisions | None = None,
-    schedules: str = "",
 ) -> Results:
-    """Computes the results of runs. left_out: run → reason. as_found, decided, schedules: see `Results`."""
+    """Computes the results of runs. left_out: run → reason. making, decided: see `Results`."""
     records = [each.record for each in runs]
     names = list(dict.fromkeys(record.method for record in records))
     environments = {env: _environment(runs, env, names) for env in dict.fromkeys(record.env for record in records)}
@@ -201,13 +212,12 @@ def results_of(
     found = Results(
         runs=tuple(runs),
         left_out=left_out,
-        as_found=as_found,
+        making=making,
         environments=environments,
         overall=_overall(environments) if len(environments) > 1 else None,
         machine=machine_of(records),
         calibration=_spread(seconds) if len(seconds) else None,
         decided=decided,
-        schedules=schedules,
     )
     is_silent = found.caution is not None or decided is not None
     return found if is_silent else replace(found, claims=claims.claims_of(_questions(found)))

@@ -40,7 +40,7 @@ def to_json(results: Results) -> dict[str, Any]:
             "against": [_pair_to_json(pair) for pair in overall.pairs],
         },
         "runs": [asdict(run.measures) for run in results.shown_runs],
-        **({"schedules": results.schedules} if results.schedules else {}),
+        **(asdict(results.making) if results.making else {}),
         **({"until_decided": decisions.to_plain(results.decided)} if results.decided else {}),
         "evaluation_episodes": results.episodes,
         "left_out": dict(results.left_out),

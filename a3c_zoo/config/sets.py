@@ -20,7 +20,7 @@ from pydantic_core import to_jsonable_python
 
 from a3c_zoo.config import Config, yaml
 from a3c_zoo.config.models import PLUGINS
-from a3c_zoo.config.settings import Settings, cite, faulty
+from a3c_zoo.config.settings import TUNING, Settings, cite, faulty
 from a3c_zoo.config.yaml import Document
 from a3c_zoo.errors import ConfigError, UnknownNameError, ZooError, did_you_mean
 from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry
@@ -263,6 +263,13 @@ def documents_of(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperpara
     if hyperparams is not None:
         documents.append(yaml.read_document(Path(hyperparams), hyperparams, follow=True))
     return documents
+
+
+def tuning_cost(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> dict[str, int]:
+    """What finding the values cost that a configuration begins with; empty if its last source does not say so."""
+    documents = documents_of(registry, env, agent, hyperparams)
+    found: dict[str, int] = documents[-1].data.get(TUNING) or {} if documents else {}
+    return found
 
 
 def _names_set(registry: Registry, text: str) -> bool:

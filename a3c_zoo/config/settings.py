@@ -21,6 +21,8 @@ _Order = tuple[int, int]
 _OVERRIDES, _FLAGS, _LAST = 10, 11, 12
 #: The block of a set that `a3c-zoo tune` reads, see `config/search.py`. A run does not have it.
 SEARCH = "search"
+#: The block of a set that says what finding it cost: whole numbers below `TUNING_COST`. A run does not have it.
+TUNING, TUNING_COST = "tuning", ("trials", "runs", "steps")
 
 
 class Setting(NamedTuple):
@@ -65,6 +67,9 @@ class Settings:
                     self._fault(given, section, f"is for {display(values)}, not for '{names[section]}'")
             elif section == SEARCH:
                 self.search = document
+            elif section == TUNING:
+                if not is_cost(values):
+                    self._fault(given, section, f"must have whole numbers below {', '.join(TUNING_COST)}")
             elif section == PLUGINS and (values is None or isinstance(values, dict)):
                 for name, settings in (values or {}).items():
                     self._add_section(document, settings, section, name)
@@ -335,3 +340,9 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
     message = message.replace("Input should be", "must be").replace("Input should have", "must have")
     message = message.replace("a valid tuple", "a list: [first, second, …]")
     return f"{display(detail['input'])} — {message}" if detail["loc"] else message
+
+
+def is_cost(values: Any) -> bool:
+    """Whether a block `tuning:` has all of its numbers, and nothing else."""
+    is_whole = isinstance(values, dict) and all(type(each) is int and each >= 0 for each in values.values())
+    return is_whole and {*values} == {*TUNING_COST}

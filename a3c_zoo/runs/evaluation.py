@@ -29,7 +29,7 @@ from a3c_zoo.processes.start import environment
 from a3c_zoo.records import Evaluation, Policy
 from a3c_zoo.runs.checkpoints import read_policy
 from a3c_zoo.runs.setup import RunSetup
-from a3c_zoo.runs.videos import EpisodeFilm, ffmpeg_program
+from a3c_zoo.runs.videos import RUN_FILM, EpisodeFilm, FilmLimits, ffmpeg_program
 from a3c_zoo.saved_state import loading
 from a3c_zoo.seeds import SEED_EVALUATION, seed_for
 
@@ -108,7 +108,7 @@ class EvaluationTask:
         load: the agent's `AgentEntry.load`. checkpoint: the file that holds the agent's state.
         number: which evaluation this is; it selects the seeds (`a3c_zoo.seeds`).
         episodes: how many each mode plays. num_envs: environments side by side. modes: in the order of playing.
-        film: the file to film the first episode with sampled actions in; None for no film.
+        film: the file to film the first episode with sampled actions in; None for no film. film_limits: how.
     """
 
     entry: EnvEntry
@@ -121,6 +121,7 @@ class EvaluationTask:
     num_envs: int
     modes: tuple[Mode, ...] = MODES
     film: Path | None = None
+    film_limits: FilmLimits = RUN_FILM
 
     @classmethod
     def of(cls, setup: RunSetup, checkpoint: Path, number: int, episodes: int) -> EvaluationTask:
@@ -152,7 +153,7 @@ def play_task(task: EvaluationTask, on_step: Callable[[int], None]) -> PlayedTas
     policy = load_policy(task.load, task.entry, task.network, task.config, saved.agent)
     run, env = task.config.run, task.config.env
     to_play = EpisodesToPlay(task.entry, env, task.episodes, run.seed, task.number, task.num_envs)
-    film = EpisodeFilm(task.film) if task.film else None
+    film = EpisodeFilm(task.film, task.film_limits) if task.film else None
     of_mode = {"greedy": (True, on_step, None), "sampled": (False, on_step, film)}
     by_mode = {mode: evaluate_policy(policy, to_play, *of_mode[mode]) for mode in task.modes}
     return PlayedTask(by_mode, saved.state.seconds.get("training"), film_fault=film.fault if film else None)

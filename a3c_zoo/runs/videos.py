@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import IO
+from typing import IO, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,23 @@ FINISH_S = 60
 FILM_S, FILM_FPS, FILM_HEIGHT = 30, 30.0, 480
 #: At most 2 Mbit/s, so about 8 MB. One thread: the other cores train.
 FILM_ENCODING = ("-maxrate", "2M", "-bufsize", "4M", "-threads", "1")
+#: How long it may take to read a picture from a film, in seconds.
+PICTURE_S = 20
+
+
+class FilmLimits(NamedTuple):
+    """How long and how fast a film of an episode is at most, and more options of ffmpeg."""
+
+    seconds: float = FILM_S
+    fps: float = FILM_FPS
+    encoding: tuple[str, ...] = FILM_ENCODING
+
+
+RUN_FILM: Final = FilmLimits()
+#: At most 250 kbit/s and what the buffer holds, so about 350 kB.
+REPORT_FILM: Final = FilmLimits(
+    10, 15.0, ("-vf", "scale=-2:240:flags=area", "-crf", "28", "-maxrate", "250k", "-bufsize", "250k", "-threads", "1")
+)
 
 ENCODING = {
     # Every player shows these colours; height and width must be even.
@@ -148,14 +165,14 @@ class EpisodeFilm:
     """A film of an episode while it is played. A fault ends the film, never the evaluation.
 
     Args:
-        path: the file, which is replaced.
+        path: the file, which is replaced. limits: its length, speed and encoding.
 
     Attributes:
         fault: why there is no film, in one line; None if there is one.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._steps, self._is_over = path, 0, False
+    def __init__(self, path: Path, limits: FilmLimits = RUN_FILM) -> None:
+        self._path, self._limits, self._steps, self._is_over = path, limits, 0, False
         self._video: VideoFile | None = None
         self.fault: str | None = None
 
@@ -164,17 +181,17 @@ class EpisodeFilm:
         if self._is_over:
             return
         try:
-            every = math.ceil(fps / FILM_FPS)
+            every = math.ceil(fps / self._limits.fps)
             if self._steps % every == 0 or is_last:
                 picture = draw()
                 thinned = math.ceil(len(picture) / FILM_HEIGHT)
                 if self._video is None:
                     self._path.parent.mkdir(exist_ok=True)
                     self._path.unlink(missing_ok=True)
-                    self._video = VideoFile(self._path, "film", FILM_ENCODING)
+                    self._video = VideoFile(self._path, "film", self._limits.encoding)
                 self._video.show(picture[::thinned, ::thinned], fps / every)
             self._steps += 1
-            if is_last or self._steps >= FILM_S * fps:
+            if is_last or self._steps >= self._limits.seconds * fps:
                 self.close()
         except Exception as error:
             self.close(first_line(error))
@@ -188,6 +205,20 @@ class EpisodeFilm:
                     self._video.close()
             except ZooError as error:
                 self.fault = fault or str(error)
+
+
+def picture_of(film: Path) -> bytes:
+    """A picture that stands for a film, as JPEG. Raises ZooError if the film cannot be read."""
+    command = [ffmpeg_program("a film"), "-v", "error", "-i", f"file:{film}", "-vf", "thumbnail", "-frames:v", "1"]
+    try:
+        done = subprocess.run(
+            [*command, "-c:v", "mjpeg", "-f", "image2pipe", "-"], capture_output=True, timeout=PICTURE_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ZooError(f"its film cannot be read: {first_line(error)}") from error
+    if done.returncode or not done.stdout:
+        raise ZooError("its film cannot be read")
+    return done.stdout
 
 
 def padded(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:

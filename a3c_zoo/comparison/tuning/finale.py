@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +24,7 @@ from a3c_zoo.comparison.tuning.storages import STUDIES_DIR
 from a3c_zoo.comparison.tuning.studies import Contender, StudySettings, TuningStudy, ranked
 from a3c_zoo.config import Config, yaml
 from a3c_zoo.config.sets import describe
+from a3c_zoo.config.settings import TUNING, TUNING_COST
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ZooError, printable
 from a3c_zoo.plugins.registry import get_registry
@@ -48,24 +50,32 @@ def play_finale(
     chosen = max(choice, key=lambda number: choice[number])
     watcher.message(f"trial {chosen} is chosen; comparing it with the start, on fresh seeds")
     methods = [method_of(settings, TUNED, contenders[chosen].texts), method_of(settings, START)]
-    plan = _plan(study, methods, REPORT_SEEDS[:seeds], engine)
+    plan, cost = _plan(study, methods, REPORT_SEEDS[:seeds], engine), _cost(settings, contenders, len(choice))
+    found = []
+    if plan.runs[0].config.to_dict() == plan.runs[1].config.to_dict():  # both have the first seed
+        found = [f"Trial {chosen} has the values of the set that the search began with: it found none that is better"]
+        plan = _plan(study, methods[1:], REPORT_SEEDS[:seeds], engine)
+    runs = (replace(run, tuning=cost) if run.method == TUNED else run for run in plan.runs)
+    plan = replace(plan, runs=tuple(runs))
     told = [
         f"Search: {_searched(settings, contenders)}",
         f"Choice: {_seeds(CHOICE_SEEDS[:CHOICE_RUNS])}, {settings.steps:,} steps: "
         + ", ".join(f"trial {number} returns {score(value)}" for number, value in choice.items()),
         f"Comparison of trial {chosen} ({TUNED}) with the set that the search began with ({START}): "
         f"{_seeds(REPORT_SEEDS[:seeds])}, {settings.steps:,} steps",
+        *found,
     ]
     section = _section(study, contenders, chosen, told)
     comparison = carry_out(plan, None, settings.episodes, folder / "report", watcher, engine, [section])
     command = _command(settings, len(contenders), seeds, timeout_s)
     title = f"{settings.env} with {settings.agent}, tuned by a3c-zoo {__version__}, {datetime.now():%Y-%m-%d}"
+    verdict = [*(f"{text}." for text in found), *comparison.verdict]
     evidence = [title, *told, *comparison.verdict, f"Report: {comparison.out / 'report.md'}", f"Command: {command}"]
-    file = _write(out or folder / "tuned.yml", evidence, plan.runs[0].config)
+    file = _write(out or folder / "tuned.yml", evidence, cost, plan.runs[0].config)
     ended = {"study": study.name, "env": settings.env, "agent": settings.agent, "trial": chosen}
     ended |= {"values": dict(contenders[chosen].texts), "choice": {str(each): value for each, value in choice.items()}}
     ended |= {"file": str(file), "report": str(comparison.out)}
-    return ended | {"verdict": list(comparison.verdict), "failed": list(comparison.failed)}
+    return ended | {"verdict": verdict, "failed": list(comparison.failed)}
 
 
 def _choose(
@@ -109,9 +119,18 @@ def set_of(config: Config) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _write(path: Path, evidence: Sequence[str], config: Config) -> Path:
-    """Writes the set with its evidence into a new file."""
-    text = "\n".join(f"# {printable(line)}" for line in evidence) + "\n" + yaml.dump(set_of(config))
+def _cost(settings: StudySettings, contenders: Sequence[Contender], finalists: int) -> dict[str, int]:
+    """What finding a set cost: trials, their runs and those of the choice, and the agent steps of all these runs."""
+    scored = [each for each in contenders if each.scores]
+    steps = settings.seeds * sum(max(each.scores) for each in scored) + finalists * CHOICE_RUNS * settings.steps
+    runs = settings.seeds * len(scored) + finalists * CHOICE_RUNS
+    return dict(zip(TUNING_COST, (len(contenders), runs, steps), strict=True))
+
+
+def _write(path: Path, evidence: Sequence[str], cost: dict[str, int], config: Config) -> Path:
+    """Writes the set with its evidence and its cost into a new file."""
+    values = {TUNING: cost, **set_of(config)}
+    text = "\n".join(f"# {printable(line)}" for line in evidence) + "\n" + yaml.dump(values)
     with disk_errors(path, "write", "--out"):
         path.parent.mkdir(parents=True, exist_ok=True)
         others = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
