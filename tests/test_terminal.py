@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
+import pty
 import re
 import statistics
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,7 +24,7 @@ from rich.live import Live
 
 from a3c_zoo.cli import listing
 from a3c_zoo.cli.board import Board
-from a3c_zoo.cli.panel import RunPanel, summary
+from a3c_zoo.cli.panel import ECHO, RunPanel, summary
 from a3c_zoo.comparison.plan import Budget, Plan, PlannedRun
 from a3c_zoo.comparison.trainings import Trained
 from a3c_zoo.config import RunConfig
@@ -26,6 +33,7 @@ from a3c_zoo.records import EvaluatorResult, Outcome, Progress, Reason
 from a3c_zoo.runs.directory import RunDirectory
 from tests.test_run_directory import CONFIG, META
 from tests.test_train_cli import in_terminal
+from tests.waits import LIMIT_S
 
 BEGIN = Progress(0, 0, 0, 0.0, 0.0, None, None, 0, {})
 LATER = replace(
@@ -76,7 +84,7 @@ def test_the_panel_keeps_its_width(width: int, monkeypatch: pytest.MonkeyPatch) 
     panel.ended(outcome())
     frames = [line for line in re.split(r"[\r\n]+", plain(sent.getvalue())) if line.startswith(("╭", "│", "╰"))]
     assert len(frames) > 30
-    assert {len(line) for line in frames} == {min(width, 88)}
+    assert {len(line) for line in frames} == {min(width - ECHO, 88)}
     assert "[bold]" not in sent.getvalue()
     assert "reached [475]" in sent.getvalue()
 
@@ -252,3 +260,33 @@ def test_the_mean_of_several_runs(runs: Path) -> None:
         board.trained(Trained(run, path))
         means.append(mean)
     assert frame(board, 80)[1].split()[-2:] == ["75,800", str(statistics.fmean(filter(None, means)))]
+
+
+DRAW = """
+from rich.table import Table
+from a3c_zoo.cli.panel import LiveDisplay
+display = LiveDisplay()
+for number in range(2):
+    table = Table("name", expand=True, box=None, caption="a caption " + "x" * 90)
+    table.add_row("y" * 90)
+    display.draw(table)
+display.close()
+"""
+
+
+def test_a_table_leaves_room_for_the_echo_of_ctrl_c() -> None:
+    """Else the terminal breaks the last line, and a line of the table stays above the next one."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 40, 0, 0))
+    environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "TERM")}
+    command = [sys.executable, "-c", DRAW]
+    done = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environ | {"TERM": "xterm"})
+    os.close(slave)
+    shown = b""
+    with suppress(OSError):  # the end of a pty is an error
+        while part := os.read(master, 65536):
+            shown += part
+    os.close(master)
+    assert done.wait(LIMIT_S) == 0
+    lines = plain(shown.decode()).replace("\r", "\n").splitlines()
+    assert max(map(len, lines)) == 38

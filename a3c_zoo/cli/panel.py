@@ -104,6 +104,10 @@ def speed(steps: int, training_s: float) -> str:
     return f"{steps / training_s if training_s > 0 else 0.0:,.0f} steps/s"
 
 
+#: Columns on the right that stay free for the `^C` that a terminal writes; it would begin a line that stays.
+ECHO = 2
+
+
 class LiveDisplay:
     """A table or panel below the printed lines.
 
@@ -131,13 +135,15 @@ class LiveDisplay:
 
     def draw(self, shown: RenderableType) -> None:
         """Replaces the table or panel; call it only if `is_live`."""
+        from rich.constrain import Constrain
+
         if self._live is None:
             from rich.console import Console
             from rich.live import Live
 
             self._live = Live(console=Console(stderr=self._to_stderr), auto_refresh=False)
             self._live.start()
-        self._live.update(shown, refresh=True)
+        self._live.update(Constrain(shown, self._live.console.width - ECHO), refresh=True)
 
     def close(self) -> None:
         """Leaves the last table or panel on the screen."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -81,7 +84,7 @@ def command(
     name = study or f"{settings.env}-{settings.agent}".replace(":", "_").replace("/", "_")
     with chosen_engine(options) as engine:
         opened = TuningStudy(valid_name(name), storage, runs_dir, settings)
-        click.echo(printable_lines(_announce(opened, options["trials"])), err=as_json)
+        click.echo(_wrapped(_announce(opened, options["trials"]), sys.stderr if as_json else sys.stdout), err=as_json)
         options["timeout_s"] = options.pop("timeout")
         try:
             with closing(TuningBoard(options["trials"], settings.steps, to_stderr=as_json)) as board:
@@ -102,8 +105,21 @@ def _refuse_beside_resume(context: click.Context) -> None:
 def _announce(study: TuningStudy, trials: int) -> str:
     made = study.settings
     rungs, start = ", ".join(f"{rung:,}" for rung in made.rungs), made.hyperparams or "the default set"
-    title = f"{made.agent} on {made.env}: {trials} trials, {made.seeds} seeds each, judged after {rungs} steps"
+    seeds = f"{made.seeds} seed{'s' * (made.seeds > 1)}"
+    title = f"{made.agent} on {made.env}: {trials} trials, {seeds} each, judged after {rungs} steps"
     return f"{title}\nfrom {start}, searching {', '.join(made.space)}\nstudy {study.name}: {study.where}"
+
+
+def _wrapped(text: str, stream: TextIO) -> str:
+    """Sentences for a terminal, which would break words. Elsewhere they stay whole, as commands and paths do."""
+    lines = printable_lines(text).splitlines()
+    if stream.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [
+            textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+            for line in lines
+        ]
+    return "\n".join(lines)
 
 
 def _tell(result: dict[str, Any] | None, as_json: bool) -> int:
@@ -116,6 +132,7 @@ def _tell(result: dict[str, Any] | None, as_json: bool) -> int:
         values = [f"  {key}={text}" for key, text in result["values"].items()]
         files = [f"  {path}" for path in (result["file"], f"{result['report']}/report.html")]
         train = f"a3c-zoo train {result['env']} --agent {result['agent']} --hyperparams {result['file']}"
-        lines = [f"trial {result['trial']} is chosen:", *values, *result["verdict"], *files, f"next: {train}"]
+        verdict = (_wrapped(line, sys.stdout) for line in result["verdict"])
+        lines = [f"trial {result['trial']} is chosen:", *values, *verdict, *files, f"next: {train}"]
         click.echo(printable_lines("\n".join(lines)))
     return 1 if result["failed"] or (as_json and has_lost_output()) else 0
