@@ -23,6 +23,7 @@ from a3c_zoo.comparison.measures import labels_of, measure, settings_side_by_sid
 from a3c_zoo.comparison.pages import ReportPage, ReportSection, TextTable, html, markdown, plain
 from a3c_zoo.comparison.reading import RunRecord
 from a3c_zoo.comparison.report import page_of, panels_of, write_report
+from a3c_zoo.comparison.report_films import Film, Films
 from a3c_zoo.comparison.results import Making, Results, results_of
 from a3c_zoo.comparison.results_json import to_json
 from a3c_zoo.comparison.timing import Timing
@@ -404,7 +405,8 @@ class Links(HTMLParser):
 def page(tmp_path_factory: pytest.TempPathFactory, ten: Results) -> Path:
     folder = tmp_path_factory.mktemp("report")
     hostile = together([each.record for each in ten.runs], {"<script>alert(1)</script>": "a & b"})
-    write_report(hostile, page_of(hostile), folder)
+    films = Films((Film('a3c "><script>alert(1)</script>', b"no film", b"no picture"),), {"<b>ppo</b>": "<i>no</i>"})
+    write_report(hostile, page_of(hostile, films), folder)
     return folder / "report.html"
 
 
