@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train demo test test-slow test-ray plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
+.PHONY: help train demo test test-slow test-ray bench-ray plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -30,6 +30,9 @@ test-slow: .venv/.installed-dev ## the slow tests
 
 test-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray on clusters of several Ray nodes, in an environment of its own: 8 minutes
 	@.venv-ray/bin/python -m pytest -q plugins/a3c-zoo-ray/tests
+
+bench-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray with nodes and commands that are killed at random moments: an hour
+	@PYTHONPATH=$(CURDIR)/plugins/a3c-zoo-ray/src .venv-ray/bin/python plugins/a3c-zoo-ray/faults.py --solve 10 --compare 6 --leftovers 50
 
 plugin-requirements: .venv/.installed-dev ## install wandb (90 MB), without which the tests of plugins/a3c-zoo-wandb are skipped
 	$(PIP) install --constraint constraints.txt 'wandb>=0.31,<1'
@@ -95,9 +98,12 @@ $(BIN)/python$(VERSION):
 	$(PIP) install --constraint constraints.txt --editable .
 	@touch $@
 
+# With the extra, as users install it. The tests run the plugin's sources all the same: setup.cfg puts them first.
+# `--editable .`: for what requires a3c-zoo without an extra, older versions of pip do not look at `.[ray]`.
 .venv-ray/.installed: pyproject.toml constraints.txt plugins/a3c-zoo-ray/pyproject.toml
 	$(PYTHON) -m venv --clear .venv-ray
-	.venv-ray/bin/python -m pip --disable-pip-version-check install --constraint constraints.txt --editable '.[ray]' pytest pytest-timeout
+	rm -rf build/ray && mkdir -p build && cp -r plugins/a3c-zoo-ray build/ray  # a build leaves files beside its source
+	.venv-ray/bin/python -m pip --disable-pip-version-check install --constraint constraints.txt --editable . --editable '.[ray]' ./build/ray pytest pytest-timeout
 	@touch $@
 
 .venv/.installed-trained: .venv/.installed $(shell find plugins/a3c-zoo-trained -type f -not -path '*/build/*')

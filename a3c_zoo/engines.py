@@ -82,7 +82,6 @@ class Engine(ABC):
             KeyboardInterrupt: in the main thread, on Ctrl-C; the run has saved its state and stopped.
         """
 
-    @abstractmethod
     def evaluate(
         self,
         runs: Sequence[Path],
@@ -92,6 +91,8 @@ class Engine(ABC):
     ) -> dict[Path, str]:
         """Lets the checkpoints of runs play, and keeps the results in each run's evaluations.json.
 
+        By default they play on this machine, with a process per core.
+
         Args:
             runs: run directories. episodes: how many each of ten checkpoints plays in both modes.
             on_played: called with the number of checkpoints that were played, and of all.
@@ -100,10 +101,17 @@ class Engine(ABC):
         Returns:
             Run → reason, for each run that failed.
         """
+        evaluations = importlib.import_module("a3c_zoo.comparison.evaluations")  # of a room above
+        faults: dict[Path, str] = evaluations.evaluate_runs(runs, episodes, on_played, give_sign=give_sign)
+        return faults
 
     def host(self) -> Mapping[str, Any] | None:
         """The machines that train, as `meta.json` has them (`host` and `versions`); None: they are as this one."""
         return None
+
+    def notes(self) -> Sequence[str]:
+        """What a report says of the machines, a sentence each, such as which of them got no job."""
+        return ()
 
     @abstractmethod
     def stop(self) -> None:

@@ -159,6 +159,13 @@ def test_a_report_of_runs_as_found_says_so() -> None:
     assert "One run at a time" not in at_once
 
 
+def test_a_report_says_what_the_engine_tells_of_its_machines() -> None:
+    note = "Machine 10.0.0.3 got no job: it has fast, cores: 4; the others fast, cores: 2."
+    found = results_of([measure(record("a3c", 1), "x")], {}, Making(engine_notes=(note,)))
+    assert note in verdict(found)
+    assert list(to_json(found)["engine_notes"]) == [note]
+
+
 def test_what_tuning_cost_has_a_row() -> None:
     measured = [measure(record(name, 1), name) for name in ("a3c", "ppo")]
     making = Making(tuning={"cartpole": {"ppo": {"trials": 30, "runs": 97, "steps": 1_234_567}}})

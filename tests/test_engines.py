@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -38,15 +38,6 @@ class Slots(Engine):
         self.stopped = threading.Event()
 
     def train(self, job: TrainingJob, tell: Callable[[JobProgress | None], None]) -> str | None:
-        raise NotImplementedError
-
-    def evaluate(
-        self,
-        runs: Sequence[Path],
-        episodes: int,
-        on_played: Callable[[int, int], None],
-        give_sign: Callable[[], None],
-    ) -> dict[Path, str]:
         raise NotImplementedError
 
     def stop(self) -> None:

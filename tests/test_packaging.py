@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from a3c_zoo.version import __version__
 from tests.shared import made_once
@@ -149,7 +150,19 @@ def test_constraints_pin_every_requirement() -> None:
     required = [*project["dependencies"], *(each for extra in extras.values() for each in extra)]
     names = {requirement.partition(">")[0].strip().lower() for requirement in required}
     # The tests need every extra; those of Ray have an environment of their own (`make test-ray`).
-    own = {f"a3c-zoo[{','.join(name for name in extras if name not in ('dev', 'ray'))}]"}
+    own = {f"a3c-zoo[{','.join(name for name in extras if name not in ('dev', 'ray'))}]", "a3c-zoo-ray"}
     assert own <= names <= pinned | own
     assert all(line.startswith("#") or "==" in line for line in lines)
     assert not any("+" in line or "@" in line or "/" in line for line in lines)
+
+
+def test_the_extra_ray_brings_the_plugin_and_ray() -> None:
+    """`make test-ray` installs the extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (brought,) = map(Requirement, project["optional-dependencies"]["ray"])
+    plugin = tomllib.loads((ROOT / "plugins/a3c-zoo-ray/pyproject.toml").read_text())["project"]
+    assert brought.name == plugin["name"]
+    assert brought.specifier.contains(plugin["version"])
+    needed = {each.name: each for each in map(Requirement, plugin["dependencies"])}
+    assert needed["a3c-zoo"].specifier.contains(__version__)
+    assert "ray" in needed

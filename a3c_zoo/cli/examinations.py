@@ -38,7 +38,7 @@ EXTRAS: Final = {
     "box2d": "gym:LunarLander-v3, gym:BipedalWalker-v3, gym:CarRacing-v3",
     "onnx": "`a3c-zoo export`",
     "hub": "`a3c-zoo push` and `a3c-zoo pull`",
-    "ray": "agent `a3c-ray` and engine `ray`, with plugins/a3c-zoo-ray",
+    "ray": "agent `a3c-ray` and engine `ray`",
     "tune": "`a3c-zoo tune`",
 }
 #: Free bytes: below the first number small runs fail, below the second one large runs may.

@@ -224,7 +224,7 @@ def carry_out(
         else:
             decided = _play_until_decided(plan, rule, episodes, watcher, played, engine)
     failed, measured = tuple(played.failed), _measure(played.records, played.left_out)
-    making = Making(plan.schedules, engine.slots, plan.tuning)
+    making = Making(plan.schedules, engine.slots, plan.tuning, tuple(engine.notes()))
     return _report(*measured, out, making, failed=failed, decided=decided, more=more)
 
 

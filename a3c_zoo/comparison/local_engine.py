@@ -9,17 +9,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
 import numpy as np
 
-from a3c_zoo.comparison.evaluations import evaluate_runs
 from a3c_zoo.comparison.known_runs import FINISHED
+from a3c_zoo.comparison.reading import settings_of
 from a3c_zoo.comparison.timing import write_timing
 from a3c_zoo.config import EngineConfig
-from a3c_zoo.config.sets import describe
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
@@ -58,17 +57,9 @@ class LocalEngine(Engine):
                 raise
             wall_s, fault = time.monotonic() - start_s, _fault(process.returncode, job.path, output)
         if fault is None and not job.resumes:  # the seconds of two halves are not those of a whole run
-            write_timing(job.path, calibration_s, wall_s, {row.key: row.value for row in describe(job.config)})
+            settings = settings_of(RunDirectory(job.path).config_file)  # on another machine a job has no configuration
+            write_timing(job.path, calibration_s, wall_s, settings)
         return fault
-
-    def evaluate(
-        self,
-        runs: Sequence[Path],
-        episodes: int,
-        on_played: Callable[[int, int], None],
-        give_sign: Callable[[], None],
-    ) -> dict[Path, str]:
-        return evaluate_runs(runs, episodes, on_played, give_sign=give_sign)
 
     def stop(self) -> None:
         if (process := self._process) is None:

@@ -201,7 +201,7 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
             raise RunDirectoryError(f"made by a3c-zoo {made_by}; this is {__version__}")
         if directory.is_running():
             raise RunDirectoryError("still running")
-    outcome, settings = directory.outcome(), _settings(directory.config_file)
+    outcome, settings = directory.outcome(), settings_of(directory.config_file)
     if strict:
         _refuse_unfinished(outcome)
     file = directory.path / "monitor.csv"
@@ -245,7 +245,7 @@ def _refuse_unfinished(outcome: Outcome | None) -> None:
         raise RunDirectoryError(f"incomplete: its end was '{outcome.reason}'" + (f", {last_line}" if last_line else ""))
 
 
-def _settings(file: Path) -> dict[str, Any]:
+def settings_of(file: Path) -> dict[str, Any]:
     """Every value of a config.yml, "section.key" → value. The plugins that it names need not be installed."""
     if not os.path.lexists(file):
         raise RunDirectoryError("incomplete: it has no config.yml")

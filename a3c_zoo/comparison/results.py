@@ -124,11 +124,13 @@ class Making:
     Attributes:
         schedules: the rule for the lengths of schedules, in words. slots: how many trained at once, at most.
         tuning: environment → method → what finding its set cost, where the set says so.
+        engine_notes: see `Engine.notes`.
     """
 
     schedules: str = ""
     slots: int = 1
     tuning: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
+    engine_notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ def notes(results: Results) -> list[str]:
     ]
     if len(results.machines) > 1:
         found.append(f"The runs were made on different machines: {listed(results.machines)}.")
+    found += results.making.engine_notes if results.making else ()
     if results.no_seconds:
         found.append(f"Nothing is said here of seconds and speed, because {results.no_seconds}.")
     return found

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import psutil
 import pytest
 import yaml
 from a3c_zoo.config import Config
 from a3c_zoo.engines import TrainingJob
 from a3c_zoo.errors import ConfigError, WorkerError
-from a3c_zoo.testing import plugin_distribution
+from ray_clusters import GONE_LIMIT_S, living, wait_until
 
-from a3c_zoo_ray.engine import Machine, difference
+from a3c_zoo_ray.engine import Machine, difference, free_machine
 from a3c_zoo_ray.exchange import Exchange, Message, Rows, Seen, Shard, pack, slices_of, unpack
 from a3c_zoo_ray.job import Piece, order_of, pieces_of, write_pieces
 from a3c_zoo_ray.nodes import ranks_of
@@ -165,13 +166,13 @@ import a3c_zoo, torch
 
 BASE = {"run.stop_when_solved": False, "run.evaluation_episodes": 1, "run.checkpoint_every_s": 1e6}
 
-def train(env="cartpole", agent="a3c-ray", steps=4000, resume=None, **keys):
+def train(env="cartpole", agent="a3c-ray", steps=4000, resume=None, run={}, **keys):
     keys = {f"agent.{name}": value for name, value in keys.items()}
     if resume:
         outcome = a3c_zoo.train(resume=resume, steps=steps)
     else:
         own = {} if env == "cartpole" else {"network.normalize_observations": True}
-        options = BASE | keys | own | {"run.workers": 3 if own else 2}
+        options = BASE | keys | own | run | {"run.workers": 3 if own else 2}
         outcome = a3c_zoo.train(env, agent=agent, seed=3, steps=steps, serial=True, overrides=options)
     state = torch.load(sorted(outcome.run.glob("checkpoints/*.pt"))[-1], weights_only=True)["agent"]
     with open(outcome.run / "monitor.csv") as rows:
@@ -221,17 +222,55 @@ else:
 """
 
 
-@pytest.fixture(scope="module")
-def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The variables of a process in which the plugin is installed."""
-    folder = tmp_path_factory.mktemp("installed")
-    plugin_distribution(folder, "ray-plugin", "from a3c_zoo_ray.plugin import *\n")
-    found = {name: value for name, value in os.environ.items() if not name.startswith(("A3C_ZOO", "RAY_"))}
-    return found | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+NORMED = """
+from a3c_zoo import NetworkEntry, hookimpl
 
 
-@pytest.mark.parametrize("program", [SAME_BITS, SEVERAL_NODES], ids=["same bits as a3c", "several nodes"])
+@hookimpl
+def zoo_networks():
+    return [NetworkEntry("normed", "normed:make", revision=1)]
+
+
+def make(spec, num_logits, config):
+    from a3c_zoo.learning import Split
+    from torch import nn
+
+    class Normed(Split):
+        def __init__(self):
+            super().__init__()
+            self.spec, self.norm = spec, nn.BatchNorm1d(spec.num_features)
+            self.actor, self.critic = nn.Linear(spec.num_features, num_logits), nn.Linear(spec.num_features, 1)
+
+        def features(self, observations):
+            return self.norm(spec.encode(observations))
+
+        def logits(self, outputs):
+            return self.actor(outputs)
+
+        def values(self, outputs):
+            return self.critic(outputs).squeeze(-1)
+
+    return Normed()
+"""
+#: One node gives the bits of `a3c`. Of two, the run has the buffers of one, which has made half of the passes.
+BUFFERS = """
+network = {"network.name": "normed"}
+local, node = train(agent="a3c", run=network), train(exchange_updates=1, run=network)
+same(local[1], node[1])
+passes = int(node[1]["model"]["buffers"]["norm.num_batches_tracked"])
+assert passes > 20
+half, other = train(agent="a3c", steps=2000, run=network), train(exchange_updates=1, steps=2000, run=network)
+same(train(resume=half[0].run)[1], train(resume=other[0].run)[1])
+two = train(nodes=2, run=network)
+assert 0 < int(two[1]["model"]["buffers"]["norm.num_batches_tracked"]) < 0.75 * passes
+"""
+PROGRAMS = {"same bits as a3c": SAME_BITS, "several nodes": SEVERAL_NODES, "buffers": BUFFERS}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_nodes_in_turn(program: str, environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "normed.py").write_text(NORMED)
+    environ = environ | {"A3C_ZOO_PLUGIN_FILES": str(tmp_path / "normed.py")}
     command = [sys.executable, "-P", "-c", PROGRAM + program]
     result = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200)
     assert result.returncode == 0, result.stderr
@@ -276,15 +315,62 @@ def test_an_order_has_plugin_files_and_variables(tmp_path: Path, monkeypatch: py
     assert "A3C_ZOO_PLUGIN_FILES" not in order.variables
 
 
-def test_machines_with_other_versions_are_refused() -> None:
+def test_machines_with_other_versions_are_told_apart() -> None:
     here = {"versions": {"python": "3.11.7", "torch": "2.13.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}
     there = {"versions": {"python": "3.11.7", "torch": "2.12.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}
     assert difference(Machine("x", "10.0.0.2", 4, here), here) == ""
-    line = "machine 10.0.0.2 has torch 2.12.0, this one 2.13.0: install the same on both"
+    line = "torch 2.12.0, this one 2.13.0"
     assert difference(Machine("x", "10.0.0.2", 4, there), here) == line
     alone = {**here, "plugins": {}}
-    line = "machine 10.0.0.2 has ray none, this one a3c-zoo-ray 1.0.0: install the same on both"
+    line = "ray none, this one a3c-zoo-ray 1.0.0"
     assert difference(Machine("x", "10.0.0.2", 4, alone), here) == line
+
+
+def test_a_run_takes_a_cpu_for_each_worker_and_one_more_if_the_machine_has_it() -> None:
+    small, large = Machine("small", "10.0.0.2", 1, {}), Machine("large", "10.0.0.3", 4, {})
+    assert [small.room_for(1), large.room_for(1), large.room_for(3), large.room_for(4)] == [1, 2, 4, 4]
+    both = [small, large]
+    assert free_machine(both, {}, 1) == large
+    assert free_machine(both, {"large": 2}, 1) == large
+    assert free_machine(both, {"large": 3}, 1) == small  # one CPU is left there: too few for two
+    assert free_machine(both, {"large": 4, "small": 1}, 1) is None
+    assert free_machine(both, {"large": 2}, 2) is None  # the small one has fewer CPUs than workers
+    assert free_machine(both, {}, 9) == large  # no machine has so many
+    assert free_machine([small], {}, 9) == small
+    assert free_machine([], {}, 1) is None
+
+
+# What is left of a process that is killed
+
+OWNER = """
+import subprocess, sys, time
+from a3c_zoo_ray.owner import owned_folder
+with owned_folder("a3c-", sys.argv[1], grace_s=0.5) as folder:
+    own = open(f"{folder}/log", "w")
+    writer = subprocess.Popen(["sleep", "300"], stdout=own)
+    reader = subprocess.Popen(["sleep", "300"], stdin=open(f"{folder}/log"))
+    print(writer.pid, reader.pid, flush=True)
+    time.sleep(float(sys.argv[2]))
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_an_owned_folder_is_gone_with_those_who_write_there(
+    is_killed: bool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", OWNER, str(tmp_path), "300" if is_killed else "0"]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        writer, reader = map(psutil.Process, map(int, process.stdout.readline().split()))
+        if is_killed:
+            process.kill()
+    assert process.returncode == (-9 if is_killed else 7)
+    try:
+        wait_until(lambda: not list(tmp_path.iterdir()) and not living([writer]), GONE_LIMIT_S)
+        assert living([reader]) == [reader]
+    finally:
+        reader.kill()
 
 
 # The distribution

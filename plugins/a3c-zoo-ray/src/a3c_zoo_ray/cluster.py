@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 import signal
 import socket
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import ray
 from a3c_zoo.errors import ConfigError, WorkerError, type_and_message
 from ray._private import ray_constants as constants
 from ray._private import services
+
+from a3c_zoo_ray.owner import owned_folder
 
 #: The variable that names a cluster: "HOST:PORT", or "auto" for the one that this machine belongs to. No file of a run
 #: can name one: Ray unpickles what a cluster sends.
@@ -36,6 +37,7 @@ LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 LOCAL = {
     LOOPBACK_ONLY: "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # as other trainings; Ray's own value lets all other programs go first
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise a warning
 }
 
@@ -45,7 +47,7 @@ def joined_cluster(num_cpus: int, address: str | None = None) -> Iterator[None]:
     """Within the context, Ray can be used: the cluster that this process has joined already, or that of `address`.
 
     Without an address, by default `RAY_ADDRESS`, a Ray of this machine starts. It listens on loopback only, has no
-    dashboard, sends no usage statistics, and ends with the context.
+    dashboard, sends no usage statistics, and ends with the context, or within 30 s after this process was killed.
 
     Args:
         num_cpus: of a Ray of this machine.
@@ -60,28 +62,31 @@ def joined_cluster(num_cpus: int, address: str | None = None) -> Iterator[None]:
     address = address or os.environ.get(ADDRESS) or "local"
     is_local = address == "local"
     _check_address(address)
-    folder = _short_folder() if is_local else None
-    try:
-        with _handlers_kept(), _environment(LOCAL if is_local else {}):
-            try:
-                ray.init(
-                    address,
-                    include_dashboard=False if is_local else None,
-                    log_to_driver=False,
-                    logging_level="ERROR",
-                    **({} if folder is None else _local_options(folder, num_cpus)),
-                )
-            except (ConnectionError, TimeoutError, ValueError) as error:
-                if is_local:
-                    raise WorkerError(f"Ray cannot be started: {type_and_message(error)}") from error
-                raise ConfigError(f"no cluster answers at '{address}': {CURE}") from error
-        _keep_quiet()
-        yield
-    finally:
-        with _handlers_kept():
-            ray.shutdown()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+    with owned_folder("a3c-ray-", _short_parent()) if is_local else nullcontext() as folder:
+        try:
+            _join(address, folder, num_cpus)
+            yield
+        finally:
+            with _handlers_kept():
+                ray.shutdown()
+
+
+def _join(address: str, folder: str | None, num_cpus: int) -> None:
+    """Joins a cluster. folder: of a Ray of this machine, which is started; None: the cluster is there."""
+    with _handlers_kept(), _environment({} if folder is None else LOCAL | {"TMPDIR": folder}):
+        try:
+            ray.init(
+                address,
+                include_dashboard=None if folder is None else False,
+                log_to_driver=False,
+                logging_level="ERROR",
+                **({} if folder is None else _local_options(folder, num_cpus)),
+            )
+        except (ConnectionError, TimeoutError, ValueError) as error:
+            if folder is not None:
+                raise WorkerError(f"Ray cannot be started: {type_and_message(error)}") from error
+            raise ConfigError(f"no cluster answers at '{address}': {CURE}") from error
+    _keep_quiet()
 
 
 def _check_address(address: str) -> None:
@@ -110,10 +115,10 @@ def _local_options(folder: str, num_cpus: int) -> dict[str, object]:
     }
 
 
-def _short_folder() -> str:
-    """A new folder for Ray's sockets and logs."""
+def _short_parent() -> str:
+    """Where the folder for Ray's sockets and logs lies."""
     parent = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="a3c-ray-", dir=parent if len(parent) <= LONGEST_FOLDER else "/tmp")
+    return parent if len(parent) <= LONGEST_FOLDER else "/tmp"
 
 
 def _keep_quiet() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
-from multiprocessing import util
 from typing import Any
 
 import ray
@@ -23,6 +22,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from a3c_zoo_ray.exchange import Answer, Message, Shard
 from a3c_zoo_ray.node import Node, NodePlan, NodeReport
 from a3c_zoo_ray.nodes import Mirror, shards_of
+from a3c_zoo_ray.owner import owned_folder
 
 #: How long the driver waits for nodes at a time, in seconds.
 POLL_S = 0.2
@@ -59,6 +59,9 @@ class NodeActor:
         vars(sys.modules["__main__"]).pop("__file__", None)
         if os.path.isdir(folder):
             os.chdir(folder)
+        # Whether the actor is killed or its machine's Ray: it could not tidy up.
+        self._stack = ExitStack()
+        tempfile.tempdir = self._stack.enter_context(owned_folder("a3c-node-"))
         self._plan, self._shards = plan, shards
         self._node: Node
 
@@ -79,9 +82,7 @@ class NodeActor:
         self._node.cut()
 
     def stop(self) -> NodeReport:
-        told = self._node.stop()
-        shutil.rmtree(util.get_temp_dir(), ignore_errors=True)  # the actor is killed next, and could not tidy up
-        return told
+        return self._node.stop()
 
 
 class _Member:

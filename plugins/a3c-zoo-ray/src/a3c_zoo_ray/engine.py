@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from a3c_zoo.engines import Engine, JobProgress, TrainingJob, local_engine
+from a3c_zoo.engines import Engine, JobProgress, TrainingJob
 from a3c_zoo.errors import ConfigError, WorkerError, type_and_message
 
 from a3c_zoo_ray.config import RayEngineConfig
@@ -51,6 +51,14 @@ class Machine:
         host = self.about["host"]
         return host["cpu"], host["machine"], host["cores"]
 
+    def __str__(self) -> str:
+        host = self.about["host"]
+        return f"{host['cpu']}, cores: {host['cores']}"
+
+    def room_for(self, workers: int) -> int:
+        """How many CPUs a run takes: one for each worker and one for what supervises them, or all if there are less."""
+        return min(workers + 1, self.cpus)
+
 
 class RayEngine(Engine):
     """Trains on the machines of a cluster. All jobs run on equal machines: the kind that has the most CPUs.
@@ -67,45 +75,55 @@ class RayEngine(Engine):
         self._settings, self._stack = settings, ExitStack()
         self._changed, self._is_stopped = threading.Condition(), threading.Event()
         self._used: dict[str, int] = defaultdict(int)
-        self._known: dict[str, Machine | None] = {}  # None: of another kind, or of other versions
+        self._known: dict[str, Machine] = {}
+        self._left_out: dict[str, str] = {}  # node → why it gets no job
         self._shunned_s: dict[str, float] = {}  # node → until when no job begins there
         try:
             self._stack.enter_context(joined_cluster(len(os.sched_getaffinity(0)), settings.address))
             self._here = examine()
-            self._kind: tuple[Any, ...] = ()
-            self._slots = self._choose_kind()
+            self._example, self._slots = self._choose_kind()
         except BaseException:
             self._stack.close()
             raise
 
-    def _choose_kind(self) -> int:
-        """Chooses the kind of the machines; returns how many CPUs they have."""
+    def _choose_kind(self) -> tuple[Machine, int]:
+        """Chooses the kind of the machines; returns one of it, and how many CPUs all of it have."""
         found = self._examine(self._alive())
         for machine in found:
             if text := difference(machine, self._here):
-                raise ConfigError(text)
+                raise ConfigError(f"machine {machine.address} has {text}: install the same on both")
         cpus: dict[tuple[Any, ...], int] = defaultdict(int)
         for machine in found:
             cpus[machine.kind] += machine.cpus
         if not cpus:
             raise ConfigError("the cluster has no machine with a CPU for jobs")
-        self._kind = max(cpus, key=lambda kind: cpus[kind])
-        self._known = {machine.node_id: machine if machine.kind == self._kind else None for machine in found}
-        return cpus[self._kind]
+        example = max(found, key=lambda machine: cpus[machine.kind])
+        self._sort(found, example)
+        return example, cpus[example.kind]
+
+    def _sort(self, found: Sequence[Machine], example: Machine) -> None:
+        """Tells the machines that get jobs, which are as the example, from the others."""
+        for machine in found:
+            text = difference(machine, self._here)
+            if not text and machine.kind != example.kind:
+                text = f"{machine}; the others {example}"
+            if text:
+                self._left_out[machine.node_id] = f"Machine {machine.address} got no job: it has {text}."
+            else:
+                self._known[machine.node_id] = machine
 
     @property
     def slots(self) -> int:
         return self._slots
 
     def host(self) -> Mapping[str, Any]:
-        machine = next(machine for machine in self._known.values() if machine is not None)
-        return {key: machine.about[key] for key in ("host", "versions")}
+        return {key: self._example.about[key] for key in ("host", "versions")}
+
+    def notes(self) -> Sequence[str]:
+        return list(self._left_out.values())
 
     def train(self, job: TrainingJob, tell: Callable[[JobProgress | None], None]) -> str | None:
-        """See `Engine`. A job takes a CPU for each worker, or a whole machine if none has so many, as on `local`.
-
-        The process that supervises the workers mostly sleeps.
-        """
+        """See `Engine`. A job takes a whole machine if none has a CPU for each worker, as on `local`."""
         for _ in range(self._settings.max_retries + 1):
             machine, cpus = self._take(job.config.run.workers, tell)
             if machine is None:
@@ -170,8 +188,8 @@ class RayEngine(Engine):
 
     # Machines
 
-    def _take(self, wanted: int, tell: Callable[[JobProgress | None], None]) -> tuple[Machine | None, int]:
-        """Waits for a machine with so many free CPUs; returns it, with how many are taken. None if all jobs must end.
+    def _take(self, workers: int, tell: Callable[[JobProgress | None], None]) -> tuple[Machine | None, int]:
+        """Waits for a machine with free CPUs; returns it, with how many are taken. None if all jobs must end.
 
         Raises:
             WorkerError: there has been no machine for too long.
@@ -183,28 +201,24 @@ class RayEngine(Engine):
                 machines = self._usable()
                 if not machines and time.monotonic() > deadline_s:
                     raise WorkerError(f"no machine has been left for {ALONE_LIMIT_S:g} s")
-                cpus = min(wanted, max((each.cpus for each in machines), default=wanted))
-                free = [each for each in machines if each.cpus - self._used[each.node_id] >= cpus]
-                if free:
-                    chosen = max(free, key=lambda each: each.cpus - self._used[each.node_id])
-                    self._used[chosen.node_id] += cpus
-                    return chosen, cpus
+                if chosen := free_machine(machines, self._used, workers):
+                    self._used[chosen.node_id] += chosen.room_for(workers)
+                    return chosen, chosen.room_for(workers)
                 self._changed.wait(TELL_EVERY_S)
             tell(None)
         return None, 0
 
     def _usable(self) -> list[Machine]:
         now = time.monotonic()
-        machines = [each for each in self._known.values() if each is not None]
-        return [each for each in machines if self._shunned_s.get(each.node_id, 0.0) < now]
+        return [each for each in self._known.values() if self._shunned_s.get(each.node_id, 0.0) < now]
 
     def _look_for_machines(self) -> None:
         """Finds machines that have joined or left."""
         alive = self._alive()
         self._known = {node_id: machine for node_id, machine in self._known.items() if node_id in alive}
-        for machine in self._examine({node_id: node for node_id, node in alive.items() if node_id not in self._known}):
-            is_equal = machine.kind == self._kind and not difference(machine, self._here)
-            self._known[machine.node_id] = machine if is_equal else None
+        judged = self._known.keys() | self._left_out.keys()
+        new = {node_id: node for node_id, node in alive.items() if node_id not in judged}
+        self._sort(self._examine(new), self._example)
 
     def _alive(self) -> dict[str, Mapping[str, Any]]:
         import ray
@@ -229,16 +243,6 @@ class RayEngine(Engine):
         return examined
 
     # The rest
-
-    def evaluate(
-        self,
-        runs: Sequence[Path],
-        episodes: int,
-        on_played: Callable[[int, int], None],
-        give_sign: Callable[[], None],
-    ) -> dict[Path, str]:
-        """The checkpoints play on this machine."""
-        return local_engine().evaluate(runs, episodes, on_played, give_sign)
 
     def stop(self) -> None:
         self._is_stopped.set()
@@ -269,14 +273,28 @@ def _on(machine: Machine, task: Callable[..., Any], cpus: int, **options: Any) -
     return ray.remote(num_cpus=cpus, max_retries=0)(task).options(scheduling_strategy=place, **options)
 
 
+def free_machine(machines: Sequence[Machine], used: Mapping[str, int], workers: int) -> Machine | None:
+    """The machine with the most free CPUs, of those that have room for a run now; None if there is none.
+
+    A machine with fewer CPUs than workers gets a run only if none has more. used: node → CPUs that runs have taken.
+    """
+
+    def left(machine: Machine) -> int:
+        return machine.cpus - used.get(machine.node_id, 0)
+
+    least = min(workers, max((each.cpus for each in machines), default=workers))
+    free = [each for each in machines if each.cpus >= least and left(each) >= each.room_for(workers)]
+    return max(free, key=left, default=None)
+
+
 def difference(machine: Machine, here: Mapping[str, Any]) -> str:
-    """Says in which version a machine differs from this one, "" if in none."""
+    """In which version a machine differs from this one, "" if in none."""
     for what in ("versions", "plugins"):
         theirs, ours = machine.about[what], here[what]
         for name in sorted({*theirs, *ours}):
             if theirs.get(name) != ours.get(name):
                 there, version = theirs.get(name, "none"), ours.get(name, "none")
-                return f"machine {machine.address} has {name} {there}, this one {version}: install the same on both"
+                return f"{name} {there}, this one {version}"
     return ""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import queue
-import tempfile
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 from a3c_zoo import load_registry
 from a3c_zoo.engines import JobProgress, TrainingJob, local_engine, machine_and_versions
 from a3c_zoo.errors import WorkerError
+
+from a3c_zoo_ray.owner import owned_folder
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
@@ -80,7 +81,7 @@ def examine() -> dict[str, Any]:
 
 def carry_out(order: Order) -> Iterator[JobProgress | Piece | End | None]:
     """Runs a job. Yields its progress, then the pieces of its directory, then its end."""
-    with tempfile.TemporaryDirectory(prefix="a3c-zoo-job-") as folder:
+    with owned_folder("a3c-zoo-job-") as folder:
         _set_variables(order, Path(folder))
         runs = Path(folder) / "runs"
         write_pieces(order.run, runs / order.name)

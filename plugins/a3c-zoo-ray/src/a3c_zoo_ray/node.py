@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -61,13 +61,14 @@ class NodeReport:
     """What a node tells the driver.
 
     Attributes:
-        reports: of its workers. rows: of its workers. traffic: since the last report.
+        reports: of its workers. rows: of its workers. buffers: of its network. traffic: since the last report.
         events: arguments of `RunContext.event`: kind, text, facts. lost: why its servers do not answer, or "".
         states, moments: at a standstill. parameters: at the end, if the servers do not answer.
     """
 
     reports: list[Report]
     rows: Rows
+    buffers: dict[str, Tensor]
     traffic: Traffic
     events: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     lost: str = ""
@@ -156,7 +157,7 @@ class Node:
         """Brings the workers to a standstill, and gives the servers all that they have learned."""
         reports = self._crew.park(lambda: self._is_cut)
         self._settle()
-        moments = {name: tensor.clone() for name, tensor in (self.context.moments or {}).items()}
+        moments = _copies(self.context.moments or {})
         return replace(self._report(reports), states=self._crew.states(), moments=moments)
 
     def cut(self) -> None:
@@ -232,7 +233,11 @@ class Node:
         events, self._events = self._events, []
         with self._lock:
             traffic, self._exchange.traffic = self._exchange.traffic, Traffic()
-        return NodeReport(reports, self._rows(), traffic, events, self._lost)
+        return NodeReport(reports, self._rows(), _copies(self.context.buffers), traffic, events, self._lost)
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def _own_memory(context: WorkerContext, is_shared: bool) -> WorkerContext:
@@ -248,5 +253,6 @@ def _own_memory(context: WorkerContext, is_shared: bool) -> WorkerContext:
         parameters=own(context.parameters),
         counters=own(context.counters),
         moments=None if moments is None else {name: own(tensor) for name, tensor in moments.items()},
+        buffers={name: own(buffer) for name, buffer in context.buffers.items()},
         observation_statistics=None if statistics is None else own(statistics),
     )

@@ -39,11 +39,6 @@ class Mirror:
     ) -> None:
         agent, run = context.config.agent, context.config.run
         assert isinstance(agent, A3CRayConfig)
-        if shared.buffers:
-            raise ConfigError(
-                f"network '{shared.network.name}' keeps {next(iter(shared.buffers))} beside its parameters, which "
-                "nodes do not exchange: use another network, or --agent a3c"
-            )
         self.context, self.agent, self.shared = context, agent, shared
         self.counters = Counters(shared.counters)
         # Episodes that workers had counted but not reported when a session failed do not count for the budget.
@@ -76,7 +71,7 @@ class Mirror:
         return Rows(0, self.shared.counters.numpy().copy(), copied)
 
     def take(self, told: NodeReport, clock_offset_s: float = 0.0) -> list[Report]:
-        """Takes over what a node has counted; returns its reports, with the counts of the whole run.
+        """Takes over a node's counts and buffers; returns its reports, with the counts of the whole run.
 
         clock_offset_s: what to add to the node's times.
         """
@@ -85,6 +80,8 @@ class Mirror:
         if statistics is not None and rows.statistics is not None:
             for number, row in enumerate(rows.statistics):
                 ObservationStatistics(statistics).take_over(rows.first + number, row)
+        for name, buffer in told.buffers.items():
+            self.shared.buffers[name].copy_(buffer)
         for kind, text, facts in told.events:
             self.context.event(kind, text, **facts)
         for report in told.reports:

@@ -1,0 +1,165 @@
+"""The engine `ray` on a real cluster: comparisons while a node is killed, resumed jobs, machines that get no job."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed: make test-ray")
+
+from ray_clusters import GONE_LIMIT_S, LIMIT_S, STORE, folders, kill_a_node, pids_of, start, wait_until
+
+IN_TURN = Path(__file__).parents[1] / "in_turn.py"
+#: How the folders of jobs begin, and what command lines of trainings have.
+JOBS, TRAINING = "a3c-zoo-job-", "train cartpole --agent a3c-in-turn"
+COMPARISON = f"compare cartpole --agent a3c-in-turn --baseline random --plugin {IN_TURN} --episodes 1 --yes --json"
+
+
+def compare(folder: Path, environ: dict[str, str], options: str, *cluster: Any) -> subprocess.Popen[str]:
+    engine = [word for each in cluster for word in ("--engine", "ray", "--address", each.address)]
+    return start(folder, environ, *COMPARISON.split(), *options.split(), *engine)
+
+
+def wait_for_jobs(process: subprocess.Popen[str]) -> None:
+    wait_until(lambda: (pids_of(TRAINING) and folders(JOBS)) or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+
+
+def rows_of(run: Path) -> list[tuple[str, str, str]]:
+    """Return, length and step of all episodes: what no machine changes."""
+    with open(run / "monitor.csv") as file:
+        return [(row["r"], row["l"], row["step"]) for row in csv.DictReader(list(file)[1:])]
+
+
+def figures(folder: Path) -> dict[str, Any]:
+    """Steps, episodes and evaluations of all runs, by method and seed."""
+    found = {}
+    for run in (path.parent for path in sorted(folder.glob("runs/*/outcome.json"))):
+        played = json.loads((run / "evaluations.json").read_text())
+        for each in played["evaluations"]:
+            del each["seconds"], each["training_s"]
+        steps = json.loads((run / "outcome.json").read_text())["steps"]
+        found[run.name.rsplit("-", 3)[0]] = (steps, rows_of(run), played["evaluations"])
+    return found
+
+
+@pytest.mark.timeout(1000)
+def test_a_comparison_on_a_cluster_has_the_figures_of_this_machine(
+    cluster: Any, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """One node is killed, and one is of another kind: a process that may use one core of several."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    other = cluster.add_node(num_cpus=1, **STORE)
+    os.sched_setaffinity(0, cores)
+    process = compare(tmp_path / "ray", environ, "--seeds 1 --steps 3000", cluster)
+    wait_for_jobs(process)
+    time.sleep(1)
+    cluster.worker_nodes.remove(other)
+    kill_a_node(cluster)
+    cluster.worker_nodes.add(other)
+    output, errors = process.communicate(timeout=300)
+    cluster.remove_node(other)
+    cluster.add_node(num_cpus=1, **STORE)
+    assert process.returncode == 0, errors
+    local = compare(tmp_path / "local", environ, "--seeds 1 --steps 3000")
+    _, errors = local.communicate(timeout=300)
+    assert local.returncode == 0, errors
+    ours, theirs = figures(tmp_path / "ray"), figures(tmp_path / "local")
+    assert len(ours) == 2
+    assert ours == theirs
+    if len(cores) > 1:
+        (note,) = json.loads(output)["engine_notes"]
+        assert note.startswith("Machine 127.0.0.1 got no job: it has ") or "got no job" in note
+        assert "cores: 1; the others " in note
+        assert note.endswith(f"cores: {len(cores)}.")
+
+    # What is there is not trained again.
+    again = compare(tmp_path / "ray", environ, "--seeds 1 --steps 3000", cluster)
+    assert again.communicate(timeout=LIMIT_S)[0]
+    assert len(list(tmp_path.glob("ray/runs/*/outcome.json"))) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_jobs_end_with_their_command(
+    number: signal.Signals, cluster: Any, environ: dict[str, str], tmp_path: Path
+) -> None:
+    process = compare(tmp_path, environ, "--seeds 2 --steps 10000000", cluster)
+    wait_for_jobs(process)
+    process.send_signal(number)
+    process.communicate(timeout=LIMIT_S)
+    assert process.returncode == (130 if number == signal.SIGINT else -9)
+    wait_until(lambda: not pids_of(TRAINING, JOBS) and not folders(JOBS), GONE_LIMIT_S)
+
+
+RESUME = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from a3c_zoo.engines import TrainingJob, local_engine
+from a3c_zoo_ray.config import RayEngineConfig
+from a3c_zoo_ray.engine import make
+
+one_worker = SimpleNamespace(run=SimpleNamespace(workers=1))
+options = "cartpole --agent a3c-in-turn --seed 3 -o run.stop_when_solved=false -o run.checkpoint_every_steps=1000"
+for folder, engine in ("ray", make(RayEngineConfig(address=sys.argv[1]))), ("local", local_engine()):
+    with engine:
+        for steps, resumes in (2000, False), (4000, True):
+            words = ((*options.split(),) if not resumes else ()) + ("--steps", str(steps))
+            job = TrainingJob(one_worker, Path(folder), "one", words, resumes)
+            fault = engine.train(job, lambda told: None)
+            assert fault is None, fault
+"""
+
+
+def test_a_job_goes_on_on_a_machine_that_has_not_begun_it(
+    cluster: Any, environ: dict[str, str], tmp_path: Path
+) -> None:
+    variables = environ | {"A3C_ZOO_PLUGIN_FILES": str(IN_TURN)}
+    command = [sys.executable, "-P", "-c", RESUME, cluster.address]
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "ray/one/outcome.json").read_text())["steps"] >= 4000
+    assert rows_of(tmp_path / "ray/one") == rows_of(tmp_path / "local/one")
+    assert [path.name for path in (tmp_path / "ray").iterdir()] == ["one"]
+
+
+def test_a_machine_with_another_version_is_refused(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
+    """Another version of a3c-zoo is installed there: its processes find these metadata first."""
+    found = metadata.distribution("a3c-zoo")
+    about = found.read_text("METADATA") or found.read_text("PKG-INFO") or ""
+    files = {"METADATA": about, "entry_points.txt": found.read_text("entry_points.txt") or ""}
+    (folder := tmp_path / "a3c_zoo-9.9.9.dist-info").mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text.replace(f"Version: {found.version}", "Version: 9.9.9"))
+    path = os.pathsep.join([str(tmp_path), environ["PYTHONPATH"]])
+    other = cluster.add_node(num_cpus=1, env_vars={"PYTHONPATH": path}, **STORE)
+    process = compare(tmp_path / "ray", environ, "--seeds 1 --steps 3000", cluster)
+    errors = process.communicate(timeout=LIMIT_S)[1].splitlines()
+    cluster.remove_node(other)
+    line = f"has a3c-zoo 9.9.9, this one {found.version}: install the same on both"
+    assert process.returncode == 2
+    assert errors[-1].startswith("Error: machine ")
+    assert errors[-1].endswith(line)
+    assert not (tmp_path / "ray/runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_the_figures_of_the_plugin_with_few_repetitions(environ: dict[str, str]) -> None:
+    """Once each, where `make bench-ray` does it ten to fifty times."""
+    options = "--solve 1 --compare 1 --steps 3000 --leftovers 4"
+    command = [sys.executable, str(IN_TURN.with_name("faults.py")), *options.split()]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == 1 + 1 + 4
