@@ -81,6 +81,7 @@ class Subject:
 
 SUBJECTS = (
     Subject("pong-a3c", "Pong", "The agent plays the green paddle on the right."),
+    Subject("breakout-a3c", "Breakout", "The agent keeps the ball in play, and digs through the wall."),
     Subject("space-invaders-a3c", "Space Invaders", "The cannon shoots at the invaders from behind its shields."),
     Subject("qbert-a3c", "Q*bert", "Q*bert hops on each cube to change its colour."),
     Subject("seaquest-a3c", "Seaquest", "The submarine shoots at fish and submarines."),

@@ -109,9 +109,10 @@ def test_without_a_solved_run_a_plugin_offers_one(
     ("name", "agent", "message"),
     [
         (
-            "breakout",
+            "atari:freeway",
             None,
-            "no run in {} has solved 'breakout', and no plugin offers an agent trained on it: a3c-zoo train breakout",
+            "no run in {} has solved 'atari:freeway', and no plugin offers an agent trained on it: "
+            "a3c-zoo train atari:freeway",
         ),
         ("cartpole", "a3c-grad", "has solved 'cartpole', and no plugin .* trained on it, by --agent a3c-grad: a3c-zoo"),
         ("gym:Nothing-v0", None, "no run in {} has solved 'gym:Nothing-v0'"),
@@ -131,7 +132,7 @@ def test_the_command_line_says_which(offered: None, tmp_path: Path, capsys: pyte
     captured = capsys.readouterr()
     assert json.loads(captured.out)["mean_return"] == 500
     assert captured.err.startswith("cartpole: trained agent 'cartpole-a3c' of plugin ")
-    assert command_line("evaluate", "breakout", "--runs-dir", tmp_path) == 2
+    assert command_line("evaluate", "atari:freeway", "--runs-dir", tmp_path) == 2
     assert command_line("evaluate", "cartpole", "--runs-dir", tmp_path, "--checkpoint", "best") == 2
     assert "run cartpole-a3c has no checkpoint" in capsys.readouterr().err
 
@@ -139,7 +140,7 @@ def test_the_command_line_says_which(offered: None, tmp_path: Path, capsys: pyte
 def test_export_takes_an_environment(offered: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runtime = pytest.importorskip("onnxruntime")
     where = ["--out", tmp_path / "x.onnx", "--runs-dir", tmp_path]
-    assert command_line("export", "breakout", *where) == 2
+    assert command_line("export", "atari:freeway", *where) == 2
     assert command_line("export", "cartpole", "--agent", "nstep", *where, "--checkpoint", "best") == 2
     assert command_line("export", "cartpole", "--agent", "nstep", *where) == 0
     assert "cartpole: trained agent 'cartpole-nstep' of plugin" in capsys.readouterr().err
@@ -159,6 +160,11 @@ def test_list_trained(offered: None, capsys: pytest.CaptureFixture[str]) -> None
     assert (row["env"], row["agent"], row["plugin"], row["fault"]) == ("gym:Acrobot-v1", "a3c", "zoo-trained", None)
     assert (row["mean_return"], row["std_return"]) == (told["mean_return"], told["std_return"])
     assert row["weaknesses"].startswith("The slowest of 200 episodes")
+
+
+def test_list_trained_without_any(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line("list", "trained") == 0
+    assert capsys.readouterr() == ("", "No trained agents.\n")
 
 
 # Files

@@ -211,7 +211,7 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
     elif as_json:
         click.echo(json.dumps(rows, indent=2))
     elif not rows:
-        click.echo(f"No {what}.", err=True)
+        click.echo("No trained agents." if what == "trained" else f"No {what}.", err=True)
     elif what == "runs":
         _print_runs([_run_cells(row, datetime.now().astimezone()) for row in rows])
     else:

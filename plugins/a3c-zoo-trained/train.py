@@ -3,8 +3,8 @@
     python plugins/a3c-zoo-trained/train.py [--folder DIR] [NAME …]
 
 It needs a3c-zoo with the extra `box2d`. Without names it trains those that take two minutes at most. A game of
-Atari takes up to ten minutes on an idle machine: name it, and give a folder for its `runs`. A run that is there is used
-if the same command made it.
+Atari takes up to ten minutes on an idle machine, Breakout 80: name it, and give a folder for its `runs`. A run that is
+there is used if the same command made it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ SHORT = {
 }
 LONG = {
     "pong-a3c": ("train", "pong", "--seed", "1"),
+    "breakout-a3c": ("train", "breakout", "--hyperparams", "a3c-ppo", "--seed", "1", "--steps", "8000000"),
     **{
         f"{game.replace('_', '-')}-a3c": ("train", f"atari:{game}", "--seed", "1", "--steps", "500000")
         for game in ("space_invaders", "qbert", "seaquest")
