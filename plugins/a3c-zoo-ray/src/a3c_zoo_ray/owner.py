@@ -20,6 +20,8 @@ from pathlib import Path
 #: How long processes have to end by themselves after the owned folder's process was killed, in seconds.
 GRACE_S = 5.0
 LOOK_EVERY_S = 0.2
+#: How long killed processes have to be gone; a disk that does not answer keeps one.
+KILL_LIMIT_S = 15.0
 IN_ORDER = b"in order"
 
 
@@ -64,7 +66,7 @@ def _writes(pid: int, number: str, folder: str) -> bool:
 def end(folder: str, grace_s: float, client: int) -> None:
     """Ends the processes that write to a folder, but for the one for which it was made, and removes it."""
     deadline_s = time.monotonic() + grace_s
-    while found := [pid for pid in writers(folder) if pid != client]:
+    while (found := [pid for pid in writers(folder) if pid != client]) and time.monotonic() < deadline_s + KILL_LIMIT_S:
         if time.monotonic() >= deadline_s:
             for pid in found:
                 with suppress(ProcessLookupError):
