@@ -38,7 +38,7 @@ GONE_LIMIT_S = 30.0
 KILL_BEFORE = 30_000
 #: Figures of a run in results.json that no machine changes.
 FIGURES = (
-    *("env", "method", "seed", "steps", "episodes", "final_return", "final_return_greedy", "mean_return"),
+    *("env", "method", "seed", "steps", "final_return", "final_return_greedy", "mean_return"),
     "steps_to_threshold",
 )
 
