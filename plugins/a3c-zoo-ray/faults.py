@@ -93,9 +93,17 @@ def steps_of(run: Path) -> int:
 
 
 def kill_one(cluster: Cluster, dice: random.Random) -> None:
-    """Kills a node with all its processes, at once."""
+    """Kills a node with all its processes, at once.
+
+    A driver joins any node of this machine, and its parameter server lives there: another node is killed.
+    """
+    servers = [
+        each for each in psutil.process_iter(["cmdline"]) if "ray::Shard" in " ".join(each.info["cmdline"] or ())
+    ]
+    homes = {each.ppid() for each in servers}
     nodes = sorted(cluster.worker_nodes, key=lambda node: str(node.unique_id))
-    cluster.remove_node(dice.choice(nodes), allow_graceful=False)
+    others = [node for node in nodes if node.all_processes["raylet"][0].process.pid not in homes]
+    cluster.remove_node(dice.choice(others), allow_graceful=False)
 
 
 def solve(runs: int, folder: Path, dice: random.Random) -> None:

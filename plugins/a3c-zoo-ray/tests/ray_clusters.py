@@ -98,5 +98,11 @@ def folders(*prefixes: str) -> set[Path]:
 
 
 def kill_a_node(cluster: Any) -> None:
-    """Kills one node at once, with all its processes."""
-    cluster.remove_node(sorted(cluster.worker_nodes, key=lambda node: node.unique_id)[0], allow_graceful=False)
+    """Kills one node at once, with all its processes.
+
+    A driver joins any node of this machine, and its parameter server lives there: another node is killed.
+    """
+    with_servers = {psutil.Process(pid).ppid() for pid in pids_of("ray::Shard")}
+    nodes = sorted(cluster.worker_nodes, key=lambda node: node.unique_id)
+    others = [node for node in nodes if node.all_processes["raylet"][0].process.pid not in with_servers]
+    cluster.remove_node(others[0], allow_graceful=False)
