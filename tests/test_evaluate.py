@@ -16,7 +16,7 @@ import pytest
 
 import a3c_zoo
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.errors import EnvironmentContractError, RunDirectoryError
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
 from a3c_zoo.runs.checkpoints import checkpoint_steps
@@ -115,6 +115,13 @@ def test_an_evaluation_can_be_stopped() -> None:
     entry = EnvEntry("toy", "tests.toys:make", kwargs={"scripts": [SHORT]})
     with pytest.raises(StopEvaluationError):
         evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 10, 0, 0, num_envs=2), on_step=stop)
+
+
+@pytest.mark.parametrize("fault", ["nan", "inf"])
+def test_an_observation_that_is_not_finite_ends_it(fault: str) -> None:
+    entry = EnvEntry("toy", "tests.toys:make_faulty", kwargs={"scripts": [SHORT], "fault": fault, "after": 3})
+    with pytest.raises(EnvironmentContractError, match="environment 'toy' returned an observation that is not finite"):
+        evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 10, 0, 0, num_envs=2))
 
 
 @pytest.fixture(scope="module")

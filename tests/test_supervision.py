@@ -453,12 +453,14 @@ class Replaced(Saboteur):
     """Ends the run at the first result of the evaluator that comes after it was replaced."""
 
     replaced_at = 0
+    later: int | None = None  # the step of that result
 
     def progress(self, progress: Progress) -> None:
         super().progress(progress)
-        if self.messages and progress.evaluator and progress.evaluator.step > self.replaced_at:
+        found = progress.evaluator
+        if self.messages and self.later is None and found and found.step > self.replaced_at:
             signal_self()
-            self.replaced_at = 2**62
+            self.later = found.step
 
     def message(self, text: str) -> None:
         super().message(text)
@@ -473,8 +475,8 @@ def test_the_evaluator_is_replaced(tmp_path: Path) -> None:
     assert (ended.reason, ended.evaluator_fault) == ("interrupted", None)
     (event,) = events(ended.run, "evaluator_replaced")
     assert event["fault"] == "it was ended by signal SIGKILL (out of memory?)"
-    later = (ended.run / "evaluations.csv").read_text().splitlines()[1:]
-    assert any(int(line.split(",")[0]) > event["step"] for line in later)
+    rows = (ended.run / "evaluations.csv").read_text().splitlines()[1:]
+    assert any(int(row.split(",")[0]) == saboteur.later for row in rows)
 
 
 def test_a_standstill_of_an_earlier_turn_does_not_count() -> None:

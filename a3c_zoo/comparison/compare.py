@@ -340,7 +340,8 @@ def _report(
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
     results = results_of(measured, left_out, making, decided)
-    page, out = page_of(results, films_of(results.runs)), _claim(out)
+    films = films_of(results.runs) if making else None  # nothing is played of runs as found
+    page, out = page_of(results, films), _claim(out)
     page = replace(page, sections=[*page.sections, *more])
     write_report(results, page, out)
     return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)

@@ -19,9 +19,10 @@ import torch
 from numpy.typing import NDArray
 
 from a3c_zoo.config import Config, EnvConfig
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import EnvironmentContractError, ZooError
 from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
+from a3c_zoo.learning.contract import is_finite
 from a3c_zoo.learning.environments import make_vector_env, restore_threads
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
@@ -210,6 +211,9 @@ def play_episodes(
 
     Each environment plays a quota that is fixed beforehand. If the first episodes to finish counted instead, short
     episodes would count too often.
+
+    Raises:
+        EnvironmentContractError: an observation is not finite. What a policy does then says nothing.
     """
     autoreset, is_over, threads = autoreset_of(env), episode_over(env), torch.get_num_threads()
     observation, _ = env.reset(seed=to_play.env_seed)
@@ -221,6 +225,10 @@ def play_episodes(
         restore_threads(threads)  # if the environment has set their number
         actions, state = policy.predict(observation, state, starts, deterministic)
         observation, reward, terminated, truncated, info = env.step(actions)
+        if isinstance(observation, np.ndarray) and not is_finite(observation):
+            raise EnvironmentContractError(
+                f"environment '{to_play.entry.name}' returned an observation that is not finite"
+            )
         running += np.where(ignored, 0, reward)
         length += ~ignored
         ended = np.asarray(is_over(terminated, truncated, info), np.bool_)  # some environments return 0 and 1
