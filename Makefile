@@ -28,7 +28,7 @@ test: lint ## lint, types, layers and the fast tests
 test-slow: .venv/.installed-dev ## the slow tests
 	@$(BIN)/python -m pytest -q -m slow
 
-test-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray on clusters of several Ray nodes, in an environment of its own: 8 minutes
+test-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray on clusters of several Ray nodes, in an environment of its own: 4 minutes
 	@.venv-ray/bin/python -m pytest -q plugins/a3c-zoo-ray/tests
 
 bench-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray with nodes and commands that are killed at random moments: an hour
