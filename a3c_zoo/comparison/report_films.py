@@ -51,7 +51,10 @@ class Films:
 
 
 def films_of(runs: Sequence[MeasuredRun]) -> Films:
-    """Films the last checkpoint of each method, of its run in the middle. It never fails: it says what is missing."""
+    """Films the last checkpoint of each method, of its run in the middle. It never fails: it says what is missing.
+
+    The runs must be those that this command has trained: their plugins are imported.
+    """
     made: list[Film] = []
     missing: dict[str, str] = {}
     end_s = time.monotonic() + ALL_S
@@ -97,15 +100,10 @@ class _Player:
 
     def film(self, subject: str, run: MeasuredRun) -> Film:
         """Raises ZooError, EvaluationError, or what a stranger's plugin raises."""
-        record = run.record
-        if not record.is_ours:
-            raise ZooError("another program made its runs")
-        if not record.is_trusted:
-            raise ZooError("its runs are not your own (--trust)")
         from a3c_zoo.runs.videos import REPORT_FILM, ffmpeg_program, picture_of  # numpy and more, only for films
 
         ffmpeg_program("it")
-        task = task_of(RunDirectory(record.path, is_trusted=True), episodes=1)
+        task = task_of(RunDirectory(run.record.path, is_trusted=True), episodes=1)
         self._file.unlink(missing_ok=True)
         told = self._play(replace(task, modes=("sampled",), film=self._file, film_limits=REPORT_FILM))
         if not self._file.exists() or self._file.stat().st_size > MOST_BYTES:

@@ -1,4 +1,4 @@
-"""The exchange against numbers worked out by hand, the nodes in turn, and what the distribution offers. No Ray."""
+"""Nodes in turn, owned folders, and what the distribution offers. No Ray."""
 
 from __future__ import annotations
 
@@ -9,147 +9,15 @@ import tomllib
 from importlib import import_module, resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import cast
 
-import numpy as np
 import psutil
 import pytest
 import yaml
-from a3c_zoo.config import Config
-from a3c_zoo.engines import TrainingJob
-from a3c_zoo.errors import ConfigError, WorkerError
+from a3c_zoo.errors import ConfigError
 from ray_clusters import GONE_LIMIT_S, living, wait_until
 
-from a3c_zoo_ray.engine import Machine, difference, free_machine
-from a3c_zoo_ray.exchange import Exchange, Message, Rows, Seen, Shard, pack, slices_of, unpack
-from a3c_zoo_ray.job import Piece, order_of, pieces_of, write_pieces
 from a3c_zoo_ray.nodes import ranks_of
 from a3c_zoo_ray.plugin import zoo_agents, zoo_hyperparams
-
-NO_ROWS = Rows(0, np.zeros((1, 5), np.int64))
-
-
-def floats(*values: float) -> np.ndarray:
-    return np.array(values, np.float32)
-
-
-def swap(node: Exchange, *shards: Shard, updates: int = 1, is_short: bool = False) -> None:
-    node.take([s.exchange(m) for s, m in zip(shards, node.messages(updates, NO_ROWS, is_short), strict=True)])
-
-
-# The exchange
-
-
-def test_two_nodes_add_what_they_learn() -> None:
-    shard, a, b = Shard(floats(1, 2)), floats(1, 2), floats(1, 2)
-    one, two = Exchange(a, 1), Exchange(b, 1)
-    swap(one, shard)
-    swap(two, shard)
-    a += floats(0.5, 0)
-    swap(one, shard)
-    assert shard.values().tolist() == a.tolist() == [1.5, 2]
-    b += floats(0.25, 1)
-    swap(two, shard)  # adds (0.25, 1) and takes (0.5, 0)
-    assert shard.values().tolist() == b.tolist() == [1.75, 3]
-    assert a.tolist() == [1.5, 2]
-    swap(one, shard)
-    assert a.tolist() == [1.75, 3]
-
-
-def test_what_workers_learn_during_an_exchange_is_kept() -> None:
-    shard, a = Shard(floats(1)), floats(1)
-    node, other = Exchange(a, 1), Exchange(floats(1), 1)
-    swap(node, shard)
-    swap(other, shard)
-    shard.exchange(Message(floats(10), 1, Seen(0, 0)))
-    a += 2
-    messages = node.messages(1, NO_ROWS, False)
-    a += 4
-    node.take([shard.exchange(messages[0])])
-    assert shard.values().tolist() == [13]
-    assert a.tolist() == [17]  # the server's 13, and 4 that it does not have yet
-    assert not node.is_settled()
-    swap(node, shard)
-    assert shard.values().tolist() == [17]
-    assert node.is_settled()
-
-
-def test_the_answer_has_no_parameters_if_nobody_else_has_changed_them() -> None:
-    shard, a = Shard(floats(1)), floats(1)
-    node = Exchange(a, 1)
-    first = shard.exchange(node.messages(0, NO_ROWS, False)[0])
-    assert first.values is not None
-    node.take([first])
-    a += 1
-    assert shard.exchange(node.messages(1, NO_ROWS, False)[0]).values is None
-
-
-def test_one_node_gets_its_own_parameters_bit_by_bit() -> None:
-    """The first sum of two float32 may be rounded; the exchange after it is exact."""
-    random = np.random.default_rng(0)
-    start = (random.standard_normal(100_000) * 10.0 ** random.integers(-20, 3, 100_000)).astype(np.float32)
-    shard, own = Shard(start), start.copy()
-    node = Exchange(own, 1)
-    swap(node, shard)
-    for _ in range(5):
-        own += (random.standard_normal(100_000) * 10.0 ** random.integers(-20, 3, 100_000)).astype(np.float32)
-        kept = own.copy()
-        swap(node, shard)
-        swap(node, shard, updates=0)
-        assert own.tobytes() == kept.tobytes() == shard.values().tobytes()
-        assert node.is_settled()
-
-
-def test_bfloat16_rounds_to_the_nearest_and_nothing_is_lost() -> None:
-    assert unpack(pack(floats(1.0, -3.0, 0.0, 1.00390625, 1.01171875), True)).tolist() == [1, -3, 0, 1.0, 1.015625]
-    shard, own = Shard(floats(0)), floats(0)
-    node = Exchange(own, 1)
-    swap(node, shard)
-    for _ in range(100):
-        own += np.float32(0.001)
-        swap(node, shard, is_short=True)
-    assert abs(shard.values()[0] - 0.1) < 0.001 * 2**-8  # the rounding error of the last change alone
-    assert node.traffic.sent_bytes == 4 + 100 * 2
-
-
-def test_a_change_that_is_too_stale_is_dropped() -> None:
-    shard, a = Shard(floats(0), max_staleness=3), floats(0)
-    node = Exchange(a, 1)
-    swap(node, shard, updates=0)
-    shard.exchange(Message(floats(5), 3, Seen(1, 0)))
-    a += 1
-    swap(node, shard)  # 3 updates of others: in time
-    assert shard.values().tolist() == a.tolist() == [6]
-    shard.exchange(Message(floats(5), 4, Seen(2, 4)))
-    a += 1
-    messages = node.messages(1, NO_ROWS, False)
-    a += 0.5
-    node.take([shard.exchange(messages[0])])
-    assert shard.values().tolist() == [11]
-    assert a.tolist() == [11.5]  # without the dropped change, with what came after it
-    assert (node.traffic.dropped, node.traffic.staleness) == (1, 3 + 4)
-
-
-def test_shards_hold_slices_of_nearly_equal_length() -> None:
-    assert slices_of(7, 3) == [slice(0, 2), slice(2, 4), slice(4, 7)]
-    values = np.arange(7, dtype=np.float32)
-    shards, own = [Shard(values[part]) for part in slices_of(7, 3)], values.copy()
-    node = Exchange(own, 3)
-    swap(node, *shards)
-    own += 1
-    swap(node, *shards)
-    assert np.concatenate([shard.values() for shard in shards]).tolist() == own.tolist()
-
-
-def test_the_first_shard_passes_on_what_workers_count() -> None:
-    counters, statistics = np.zeros((2, 5), np.int64), np.zeros((2, 7))
-    shard = Shard(floats(0), Rows(0, counters, statistics))
-    shard.exchange(Message(floats(0), 0, Seen(), Rows(1, counters[:1] + 4, statistics[:1] + 2)))
-    answer = shard.exchange(Message(floats(0), 0, Seen(), Rows(0, counters[:1] + 3, statistics[:1] + 1)))
-    assert answer.rows is not None
-    assert answer.rows.counters[:, 0].tolist() == [3, 4]
-    assert answer.rows.statistics is not None
-    assert answer.rows.statistics[:, 0].tolist() == [1, 2]
 
 
 def test_workers_are_shared_out_among_nodes() -> None:
@@ -274,70 +142,6 @@ def test_nodes_in_turn(program: str, environ: dict[str, str], tmp_path: Path) ->
     command = [sys.executable, "-P", "-c", PROGRAM + program]
     result = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200)
     assert result.returncode == 0, result.stderr
-
-
-# What travels to and from the machines of an engine
-
-
-def test_a_run_directory_travels_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a3c_zoo_ray.job.PIECE_BYTES", 3)
-    (tmp_path / "one/checkpoints").mkdir(parents=True)
-    files = {"a.txt": b"", "b.txt": b"123", "checkpoints/c.pt": b"1234567"}
-    for name, content in files.items():
-        (tmp_path / "one" / name).write_bytes(content)
-    (tmp_path / "one/link").symlink_to("/etc/passwd")
-    pieces = tuple(pieces_of(tmp_path / "one"))
-    assert [piece.data for piece in pieces] == [b"", b"123", b"123", b"456", b"7"]
-    write_pieces(pieces, tmp_path / "two")
-    found = {
-        path.relative_to(tmp_path / "two").as_posix(): path.read_bytes() for path in (tmp_path / "two").rglob("*.*")
-    }
-    assert found == files
-
-
-def test_a_damaged_piece_and_a_name_that_leads_out_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(WorkerError, match=r"^a\.txt has arrived damaged$"):
-        write_pieces((Piece("a.txt", b"1", "00"),), tmp_path)
-    for name in ("../a.txt", "/tmp/a.txt"):
-        with pytest.raises(WorkerError, match="which lies in no run directory"):
-            write_pieces((Piece(name, b"1"),), tmp_path)
-
-
-def test_an_order_has_plugin_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.py").write_text("X = 1\n")
-    monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", str(tmp_path / "mine.py"))
-    monkeypatch.setenv("A3C_ZOO_PLUGINS", "ppo")
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    job = TrainingJob(cast("Config", None), tmp_path, "one", ("cartpole",))
-    order = order_of(job)
-    assert order.plugin_files == {"mine.py": b"X = 1\n"}
-    assert (order.variables["A3C_ZOO_PLUGINS"], order.variables["OMP_NUM_THREADS"]) == ("ppo", "3")
-    assert "A3C_ZOO_PLUGIN_FILES" not in order.variables
-
-
-def test_machines_with_other_versions_are_told_apart() -> None:
-    here = {"versions": {"python": "3.11.7", "torch": "2.13.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}
-    there = {"versions": {"python": "3.11.7", "torch": "2.12.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}
-    assert difference(Machine("x", "10.0.0.2", 4, here), here) == ""
-    line = "torch 2.12.0, this one 2.13.0"
-    assert difference(Machine("x", "10.0.0.2", 4, there), here) == line
-    alone = {**here, "plugins": {}}
-    line = "ray none, this one a3c-zoo-ray 1.0.0"
-    assert difference(Machine("x", "10.0.0.2", 4, alone), here) == line
-
-
-def test_a_run_takes_a_cpu_for_each_worker_and_one_more_if_the_machine_has_it() -> None:
-    small, large = Machine("small", "10.0.0.2", 1, {}), Machine("large", "10.0.0.3", 4, {})
-    assert [small.room_for(1), large.room_for(1), large.room_for(3), large.room_for(4)] == [1, 2, 4, 4]
-    both = [small, large]
-    assert free_machine(both, {}, 1) == large
-    assert free_machine(both, {"large": 2}, 1) == large
-    assert free_machine(both, {"large": 3}, 1) == small  # one CPU is left there: too few for two
-    assert free_machine(both, {"large": 4, "small": 1}, 1) is None
-    assert free_machine(both, {"large": 2}, 2) is None  # the small one has fewer CPUs than workers
-    assert free_machine(both, {}, 9) == large  # no machine has so many
-    assert free_machine([small], {}, 9) == small
-    assert free_machine([], {}, 1) is None
 
 
 # What is left of a process that is killed

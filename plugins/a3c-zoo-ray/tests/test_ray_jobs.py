@@ -1,0 +1,75 @@
+"""The jobs of the engine: what travels to and from machines, and which machine gets one. No Ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+from a3c_zoo.config import Config
+from a3c_zoo.engines import TrainingJob
+from a3c_zoo.errors import WorkerError
+
+from a3c_zoo_ray.engine import Machine, difference, free_machine
+from a3c_zoo_ray.job import Piece, order_of, pieces_of, write_pieces
+
+
+def test_a_run_directory_travels_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a3c_zoo_ray.job.PIECE_BYTES", 3)
+    (tmp_path / "one/checkpoints").mkdir(parents=True)
+    files = {"a.txt": b"", "b.txt": b"123", "checkpoints/c.pt": b"1234567"}
+    for name, content in files.items():
+        (tmp_path / "one" / name).write_bytes(content)
+    (tmp_path / "one/link").symlink_to("/etc/passwd")
+    pieces = tuple(pieces_of(tmp_path / "one"))
+    assert [piece.data for piece in pieces] == [b"", b"123", b"123", b"456", b"7"]
+    write_pieces(pieces, tmp_path / "two")
+    found = {
+        path.relative_to(tmp_path / "two").as_posix(): path.read_bytes() for path in (tmp_path / "two").rglob("*.*")
+    }
+    assert found == files
+
+
+def test_a_damaged_piece_and_a_name_that_leads_out_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(WorkerError, match=r"^a\.txt has arrived damaged$"):
+        write_pieces((Piece("a.txt", b"1", "00"),), tmp_path)
+    for name in ("../a.txt", "/tmp/a.txt"):
+        with pytest.raises(WorkerError, match="which lies in no run directory"):
+            write_pieces((Piece(name, b"1"),), tmp_path)
+
+
+def test_an_order_has_plugin_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text("X = 1\n")
+    monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", str(tmp_path / "mine.py"))
+    monkeypatch.setenv("A3C_ZOO_PLUGINS", "ppo")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    job = TrainingJob(cast("Config", None), tmp_path, "one", ("cartpole",))
+    order = order_of(job)
+    assert order.plugin_files == {"mine.py": b"X = 1\n"}
+    assert (order.variables["A3C_ZOO_PLUGINS"], order.variables["OMP_NUM_THREADS"]) == ("ppo", "3")
+    assert "A3C_ZOO_PLUGIN_FILES" not in order.variables
+
+
+def test_machines_with_other_versions_are_told_apart() -> None:
+    here = {"versions": {"python": "3.11.7", "torch": "2.13.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}
+    there = {"versions": {"python": "3.11.7", "torch": "2.12.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}
+    assert difference(Machine("x", "10.0.0.2", 4, here), here) == ""
+    line = "torch 2.12.0, this one 2.13.0"
+    assert difference(Machine("x", "10.0.0.2", 4, there), here) == line
+    alone = {**here, "plugins": {}}
+    line = "ray none, this one a3c-zoo-ray 1.0.0"
+    assert difference(Machine("x", "10.0.0.2", 4, alone), here) == line
+
+
+def test_a_run_takes_a_cpu_for_each_worker_and_one_more_if_the_machine_has_it() -> None:
+    small, large = Machine("small", "10.0.0.2", 1, {}), Machine("large", "10.0.0.3", 4, {})
+    assert [small.room_for(1), large.room_for(1), large.room_for(3), large.room_for(4)] == [1, 2, 4, 4]
+    both = [small, large]
+    assert free_machine(both, {}, 1) == large
+    assert free_machine(both, {"large": 2}, 1) == large
+    assert free_machine(both, {"large": 3}, 1) == small  # one CPU is left there: too few for two
+    assert free_machine(both, {"large": 4, "small": 1}, 1) is None
+    assert free_machine(both, {"large": 2}, 2) is None  # the small one has fewer CPUs than workers
+    assert free_machine(both, {}, 9) == large  # no machine has so many
+    assert free_machine([small], {}, 9) == small
+    assert free_machine([], {}, 1) is None
