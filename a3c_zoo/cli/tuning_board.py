@@ -59,7 +59,7 @@ class TuningBoard(Board, TuningWatcher):
             super().evaluating(done, total)
 
     def _table(self) -> Table:
-        """A line for each of the best trials. Values are cut off where the terminal has no room for them."""
+        """The best trial with all its values, and a line for each of the next ones, whose values may be cut off."""
         if not self._is_racing:
             return super()._table()
         table = Table(box=None, padding=(0, 2, 0, 0), expand=True, caption_justify="left")
@@ -68,11 +68,12 @@ class TuningBoard(Board, TuningWatcher):
         table.caption = Text(text, "not dim not italic cyan")
         for name in ("trial", "steps", "return"):
             table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("values", no_wrap=True, overflow="ellipsis", ratio=1)
+        table.add_column("values", ratio=1)
         for each in scored[:SHOWN]:
             steps, value = each.rank
             style = "green" if steps == self._steps else ""
-            table.add_row(str(each.number), Text(f"{steps:,}", style), score(value), Text(_values(each)))
+            values = Text(_values(each), no_wrap=each is not scored[0], overflow="ellipsis")
+            table.add_row(str(each.number), Text(f"{steps:,}", style), score(value), values)
         return table
 
 
