@@ -47,12 +47,13 @@ def run_script(folder: Path, source: str) -> Running:
     return Running(folder=folder, program=("script.py",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "options"),
     [
         ("fork", ""),
-        pytest.param("spawn", "", marks=pytest.mark.slow),
-        pytest.param("forkserver", "overrides={'run.start_method': 'spawn'}, workers=1", marks=pytest.mark.slow),
+        ("spawn", ""),
+        ("forkserver", "overrides={'run.start_method': 'spawn'}, workers=1"),
     ],
 )
 def test_every_start_method(method: str, options: str, tmp_path: Path) -> None:

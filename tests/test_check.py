@@ -111,7 +111,7 @@ def test_episodes_that_do_not_end_are_a_warning(registry: Registry) -> None:
     assert any(line.startswith("episodes: no episode ended within 500 steps") for line in told(found, "warning"))
 
 
-@pytest.mark.parametrize("same_step", [False, True])
+@pytest.mark.parametrize("same_step", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_observations_of_parts_pass(registry: Registry, same_step: bool) -> None:
     found = env_findings(registry, EnvEntry("toy", f"{TOYS}:make_house", kwargs={"same_step": same_step}))
     assert told(found) == []

@@ -133,6 +133,7 @@ def seconds_of(started: str) -> float:
     return datetime.fromisoformat(started).timestamp()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_both(pair: Path) -> None:
     with Running(*RUNS, "--seeds", "5,6", "--steps", 10_000_000, "--yes", folder=pair) as running:
         both = running.wait_until(lambda: len(begun := [*pair.glob("runs/*-s5-*/monitor.csv")]) == 2 and begun)

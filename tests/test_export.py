@@ -107,7 +107,9 @@ def returns_on_cartpole() -> Iterator[float]:
     [
         ("discrete", LSTM, {"action": ("int64", ["N"]), "probabilities": ("float", ["N", 3])}),
         ("choices", {}, {"action": ("int64", ["N", 2]), "probabilities": ("float", ["N", 5])}),
-        ("coins", {}, {"action": ("int8", ["N", 3]), "probabilities": ("float", ["N", 3])}),
+        pytest.param(
+            *("coins", {}, {"action": ("int8", ["N", 3]), "probabilities": ("float", ["N", 3])}), marks=pytest.mark.slow
+        ),
         pytest.param(
             *("box", {}, {name: ("float", ["N", 2]) for name in ("action", "mean", "std")}), marks=pytest.mark.slow
         ),

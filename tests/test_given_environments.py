@@ -89,7 +89,7 @@ def run(folder: Path, *command: str, **options: Any) -> subprocess.CompletedProc
     [
         (ENVIRONMENT, "make_coin"),
         pytest.param("import coins", "coins.Coin", marks=pytest.mark.slow),
-        (ENVIRONMENT, "a3c_zoo.EnvEntry('coin', factory='__main__:make_many')"),
+        pytest.param(ENVIRONMENT, "a3c_zoo.EnvEntry('coin', factory='__main__:make_many')", marks=pytest.mark.slow),
         pytest.param("", "a3c_zoo.EnvEntry('coin', factory='coins:make_many')", marks=pytest.mark.slow),
     ],
 )

@@ -49,7 +49,9 @@ def test_the_serial_runner_stopped_and_resumed(agent: str, overrides: dict[str, 
     assert_equal_runs(part, whole)
 
 
-@pytest.mark.parametrize(("agent", "overrides"), RUNS)
+@pytest.mark.parametrize(
+    ("agent", "overrides"), [*SMALL.items(), pytest.param("a3c-data", TRANSITIONS, marks=pytest.mark.slow)]
+)
 def test_a_run_in_processes_counts_exactly_and_goes_on(agent: str, overrides: dict[str, Any], tmp_path: Path) -> None:
     outcome = train(agent, overrides, tmp_path, steps=20_000)
     assert outcome.reason == "steps"

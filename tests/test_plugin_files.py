@@ -79,6 +79,7 @@ def test_a_run_says_which_file_it_needs(command: tuple[str, ...], trained: Path)
     assert (ended.returncode, ended.stderr) == (2, f"{line}corridor.py\n")
 
 
+@pytest.mark.slow
 def test_with_the_file_a_run_goes_on(trained: Path) -> None:
     file = str(trained / "plugins/corridor.py")
     steps = json.loads((trained / "runs/one/outcome.json").read_text())["steps"]

@@ -122,7 +122,7 @@ def _toy(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_toy")
-@pytest.mark.parametrize("serial", [False, True])
+@pytest.mark.parametrize("serial", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_run_tells_what_it_cost(serial: bool, tmp_path: Path) -> None:
     """Each step of two environments takes 10 ms of CPU: 200 steps a second at least, in workers that end before."""
     overrides = {"env.busy_s": 0.01, "agent.n_steps": 5}

@@ -62,7 +62,7 @@ def plant(folder: Path) -> None:
     [
         ("console script", "forkserver"),
         pytest.param("console script", "spawn", marks=pytest.mark.slow),
-        ("module", "forkserver"),
+        pytest.param("module", "forkserver", marks=pytest.mark.slow),
     ],
 )
 def test_no_process_of_a_training_imports_from_the_current_folder(

@@ -135,6 +135,7 @@ def test_ctrl_c_of_a_terminal_and_resumed_equals_uninterrupted(tmp_path: Path) -
     assert_continuous(run)
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_from_an_older_checkpoint_equals_uninterrupted(tmp_path: Path) -> None:
     """What was recorded behind the checkpoint is void: monitor.csv is cut, TensorBoard purged."""
     options = ["--serial", "--seed", 5, "--steps", 20_000, "-o", "env.num_envs=4", "-o", "checkpoint_every_s=0.2"]

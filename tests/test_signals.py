@@ -111,7 +111,8 @@ def test_a_second_ctrl_c_does_not_wait_for_a_slow_environment(tmp_path: Path) ->
     assert saved["agent"]["workers"] == []  # it goes on with new episodes
 
 
-@pytest.mark.parametrize("fault", ["factory-sleep", pytest.param("worker-sleep", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["factory-sleep", "worker-sleep"])
 def test_ctrl_c_while_an_environment_is_made(fault: str, tmp_path: Path) -> None:
     with Running(
         "train", "toy", "-o", f"env.fault={fault}", *LIMITS, folder=tmp_path, path=toy_path(tmp_path / "toy")
@@ -251,8 +252,8 @@ def test_when_the_parent_is_killed_its_workers_leave(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "start_method"),
     [
-        ("fault", "spawn"),
         ("evaluation_fault", "forkserver"),
+        pytest.param("fault", "spawn", marks=pytest.mark.slow),
         pytest.param("fault", "forkserver", marks=pytest.mark.slow),
         pytest.param("evaluation_fault", "spawn", marks=pytest.mark.slow),
     ],

@@ -243,7 +243,9 @@ def test_a_lock_that_died_with_its_holder_ends_the_session(monkeypatch: pytest.M
 # In a run
 
 
-@pytest.mark.parametrize("agent", ["a3c", "a3c-grad", "a3c-data"])
+@pytest.mark.parametrize(
+    "agent", ["a3c", *(pytest.param(name, marks=pytest.mark.slow) for name in ("a3c-grad", "a3c-data"))]
+)
 def test_a_run_whose_workers_die_ends_at_its_episodes(agent: str, tmp_path: Path) -> None:
     saboteur = Saboteur("a3c-zoo worker 1", signal.SIGKILL, 500, 2000)
     ended = a3c_zoo.train(

@@ -77,6 +77,7 @@ def test_names_that_are_not_utf_8(arguments: list[str | bytes], tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_folder_whose_name_is_not_utf_8_is_no_fault(tmp_path: Path) -> None:
     folder = os.fsdecode(os.fsencode(tmp_path) + b"/n\xff")
     os.mkdir(folder)
@@ -121,10 +122,8 @@ def test_options_that_need_more_than_64_bits(option: str, tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("option", ["--steps", "--episodes"])
-def test_the_largest_budget(option: str, tmp_path: Path) -> None:
+def test_the_largest_budget(option: str, tmp_path: Path, capsys: Captured) -> None:
     """Counters of 64 bits hold it, and the episodes beyond it, too."""
-    arguments = ["train", "cartpole", "--quiet", option, str(2**62 - 1), "--time-limit", "1s", "--name", "x"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "a3c_zoo", *arguments], cwd=tmp_path, env=environ(), capture_output=True, check=False
-    )
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    options = ["--quiet", option, 2**62 - 1, "--time-limit", "1s", "--runs-dir", tmp_path]
+    assert command_line("train", "cartpole", *options) == 0
+    assert capsys.readouterr().err == ""

@@ -56,7 +56,7 @@ def zoo_envs():
 """
 
 
-@pytest.mark.parametrize("serial", [False, True])
+@pytest.mark.parametrize("serial", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_process_of_a_run_keeps_one_thread(tmp_path: Path, serial: bool) -> None:
     path = plugin_distribution(tmp_path / "plugin", "zoo-setter", SOURCE)
     options = ["-o", "run.workers=2", "-o", "run.evaluation_every_steps=500", "-o", "network.name=mlp"]

@@ -67,6 +67,7 @@ def plan(folder: Path, **changes: Any) -> Plan:
     return make_plan(**{**options, "time_limit": None, "runs_dir": folder / "runs", "reuse": True, **changes})
 
 
+@pytest.mark.slow
 def test_each_run_is_trained_once_and_used_by_both(pair: Pair) -> None:
     runs = sorted(path.parent for path in pair.folder.glob("runs/*/meta.json"))
     assert len(runs) == 2
@@ -80,6 +81,7 @@ def test_each_run_is_trained_once_and_used_by_both(pair: Pair) -> None:
     assert pair.results[0]["runs"][0]["run"] == pair.results[1]["runs"][0]["run"]
 
 
+@pytest.mark.slow
 def test_each_report_is_whole_and_has_its_own_evaluations(pair: Pair) -> None:
     assert [results["evaluation_episodes"] for results in pair.results] == [[2], [3]]
     assert all(results["left_out"] == {} for results in pair.results)
@@ -88,6 +90,7 @@ def test_each_report_is_whole_and_has_its_own_evaluations(pair: Pair) -> None:
     assert [len(list(folder.iterdir())) for folder in folders] == [5, 5]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_but_locks(pair: Pair) -> None:
     assert all(path.stat().st_size == 0 for path in (pair.folder / "runs" / TURNS_DIR).iterdir())
     assert not [path for path in pair.folder.rglob("*") if ".tmp" in path.name]
