@@ -99,9 +99,11 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 def test_continuous_integration_runs_every_supported_python() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
-    job = workflow["jobs"]["test"]
-    assert job["strategy"]["matrix"]["python"] == PYTHONS
-    assert ".ci/run" in [step.get("run") for step in job["steps"]]
+    jobs = workflow["jobs"]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == PYTHONS
+    commands = [step["run"] for name in ("ray", "test") for step in jobs[name]["steps"] if "run" in step]
+    assert commands == ["make test-ray", "make test"]
+    assert [line.removeprefix("exec ") for line in (ROOT / ".ci/run").read_text().splitlines()[-2:]] == commands
 
 
 def test_the_commit_hooks_are_the_tools_of_make_lint() -> None:
