@@ -19,7 +19,7 @@ import pytest
 from a3c_zoo.comparison.engine_choice import open_engine
 from a3c_zoo.comparison.side_by_side import Post, side_by_side
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import get_registry, load_registry
@@ -195,6 +195,12 @@ def test_bad_engines_in_one_line(
 def test_options_that_do_not_fit(arguments: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line("compare", *arguments, "--yes") == 2
     assert capsys.readouterr().err == f"Error: {line}\n"
+
+
+@pytest.mark.parametrize(("kind", "name"), [("engine", "ray"), ("agent", "a3c-ray")])
+def test_what_a_distribution_of_ours_offers_names_its_extra(kind: str, name: str) -> None:
+    error = unknown_name(kind, name, ["local", "a3c"], f"a3c-zoo list {kind}s")
+    assert str(error) == f"unknown {kind} '{name}'. It comes with: pip install 'a3c-zoo[ray]'"
 
 
 def test_engines_are_listed() -> None:
