@@ -53,7 +53,8 @@ class Films:
 def films_of(runs: Sequence[MeasuredRun]) -> Films:
     """Films the last checkpoint of each method, of its run in the middle. It never fails: it says what is missing.
 
-    The runs must be those that this command has trained: their plugins are imported.
+    The runs must be those of a plan, trained now or used again: their configurations, which name what is imported, are
+    the planned ones.
     """
     made: list[Film] = []
     missing: dict[str, str] = {}
