@@ -19,6 +19,7 @@ import a3c_zoo
 from a3c_zoo import EnvEntry
 from a3c_zoo.cli.main import cli
 from a3c_zoo.comparison.known_runs import _made_with
+from a3c_zoo.comparison.reading import read_runs
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.checkpoints import checkpoint_steps, resumable_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
@@ -74,6 +75,13 @@ def test_it_acts_as_the_policy_did(agent: str, serial: bool, runs: Path) -> None
     expected = a3c_zoo.load_agent(runs / "source").policy.network  # type: ignore[attr-defined]
     assert torch.equal(network.observation_mean, expected.observation_mean)
     assert torch.equal(network.observation_scale, expected.observation_scale)
+
+
+def test_a_comparison_tells_it_from_a_run_that_began_at_random(runs: Path) -> None:
+    train(runs, "told-apart")
+    found, left_out = read_runs([runs / "source", runs / "told-apart"])
+    assert not left_out
+    assert [run.method for run in found] == ["a3c", "a3c from source"]
 
 
 def test_a_still_run_evaluates_alike(runs: Path, tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ class RunRecord:
 
     Attributes:
         path: its directory.
-        method: see `method_name`; the name of the folder for a run of another program.
+        method: see `method_name`, with ` from NAME` for a run that began with the parameters of another; the name of the
+            folder for a run of another program.
         env: the environment's name; `gym:ID` if the zoo has no name for it; see `foreign_runs.UNKNOWN_ENV`.
         seed: None if it is not known.
         curve: every training episode.
@@ -211,7 +212,7 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
     returns, lengths, seconds, steps = read_monitor(file, ("r", "l", "t", "step"), torn_end=not strict).rows.T
     return RunRecord(
         path=directory.path,
-        method=printable(method_name(meta["agent"], settings.get("env.stack"))),
+        method=printable(method_name(meta["agent"], settings.get("env.stack")) + _beginning(meta)),
         env=printable(meta["env"]),
         seed=settings["run.seed"],
         curve=Curve.ordered(steps, seconds, returns, lengths),
@@ -223,6 +224,11 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
         evaluations=evaluations_of(directory.path),
         timing=timing,
     )
+
+
+def _beginning(meta: Mapping[str, Any]) -> str:
+    """What a run began with (`train --init-from`): it is another method than one that began at random."""
+    return f" from {meta['init_from'].get('name', 'another')}" if "init_from" in meta else ""
 
 
 def _texts(values: Any) -> dict[str, str]:

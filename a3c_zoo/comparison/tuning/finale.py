@@ -168,10 +168,10 @@ def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, t
     title = "search: mean return of the seeds of each trial"
     figures = {title: Panel(title, "trial", "return", groups, has_points=True, has_lines=False)}
     if importances:
-        title = f"importance for the return after {rungs[0]:,} steps"
+        title = f"importance after {rungs[0]:,} steps"
         figures[title] = Panel(title, "share", "", {}, bars=importances)
         source = "PED-ANOVA of the best quarter of all trials (Watanabe et al. 2023, arXiv:2304.10255)"
-        told = [*told, f"Importance of keys: {source}. With few trials it is a hint."]
+        told = [*told, f"Importance of keys: {source}. With few trials it is a hint"]
     best = ranked(contenders)[:SHOWN]
     keys = list(best[0].texts)
     rows = [[str(each.number), f"{each.rank[0]:,}", score(each.rank[1]), *each.texts.values()] for each in best]
