@@ -32,8 +32,7 @@ class RunRecord:
 
     Attributes:
         path: its directory.
-        method: see `method_name`, with ` from NAME` for a run that began with the parameters of another; the name of the
-            folder for a run of another program.
+        method: see `method_name`; the name of the folder for a run of another program.
         env: the environment's name; `gym:ID` if the zoo has no name for it; see `foreign_runs.UNKNOWN_ENV`.
         seed: None if it is not known.
         curve: every training episode.
@@ -84,13 +83,14 @@ class RunRecord:
         return " ".join([*words, shlex.join(self.command[1:])])
 
 
-def method_name(agent: str, stack: str | None) -> str:
+def method_name(agent: str, stack: str | None, init_from: Mapping[str, Any] | None = None) -> str:
     """The name of a run's method: the agent's, with `@zoo` for a library's algorithm on the zoo's environments.
 
-    stack: the value of `env.stack`; it says whose environments the agent was trained on.
+    stack: the value of `env.stack`: whose environments the agent was trained on. init_from: what it began with.
     """
     entry = get_registry().agents.get(agent)
-    return f"{agent}@zoo" if entry is not None and "own" in entry.stacks and stack == "zoo" else agent
+    name = f"{agent}@zoo" if entry is not None and "own" in entry.stacks and stack == "zoo" else agent
+    return name if init_from is None else f"{name} from {init_from.get('name')}"
 
 
 def threshold_of(run: RunRecord) -> float | None:
@@ -212,7 +212,7 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
     returns, lengths, seconds, steps = read_monitor(file, ("r", "l", "t", "step"), torn_end=not strict).rows.T
     return RunRecord(
         path=directory.path,
-        method=printable(method_name(meta["agent"], settings.get("env.stack")) + _beginning(meta)),
+        method=printable(method_name(meta["agent"], settings.get("env.stack"), meta.get("init_from"))),
         env=printable(meta["env"]),
         seed=settings["run.seed"],
         curve=Curve.ordered(steps, seconds, returns, lengths),
@@ -224,11 +224,6 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
         evaluations=evaluations_of(directory.path),
         timing=timing,
     )
-
-
-def _beginning(meta: Mapping[str, Any]) -> str:
-    """What a run began with (`train --init-from`): it is another method than one that began at random."""
-    return f" from {meta['init_from'].get('name', 'another')}" if "init_from" in meta else ""
 
 
 def _texts(values: Any) -> dict[str, str]:
