@@ -41,7 +41,7 @@ LONG = {
     "breakout-a3c": ("train", "breakout", "--hyperparams", "a3c-ppo", "--seed", "1", "--steps", "8000000"),
     **{
         f"{game.replace('_', '-')}-a3c": ("train", f"atari:{game}", "--seed", "1", "--steps", "500000")
-        for game in ("space_invaders", "qbert", "seaquest")
+        for game in ("space_invaders", "qbert", "seaquest", "beam_rider", "enduro", "ms_pacman")
     },
 }
 TRAININGS = SHORT | LONG

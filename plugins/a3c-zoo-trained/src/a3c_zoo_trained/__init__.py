@@ -6,6 +6,7 @@ from a3c_zoo import TrainedEntry, hookimpl
 
 _LIMIT = "Without the limit of 500 steps it drops the pole or leaves the track after"
 _FEW = "Half a million steps are few: the first 100 games of its training gave"
+_NO_CAR = "It overtakes no car: 0 points in all games. Half a million steps are far too few."
 _UNEVEN = "Not solved (400): games vary. Of 100, the worst gave 28 points and the best 396."
 _GREEDY = "With greedy actions 16 games gave 14.7 ± 8.1 points, and the worst was lost by 2."
 _HOVERS = "Not solved (200): it hovers, so that an episode takes 480 steps, and the worst of 100 gave -88.8."
@@ -25,6 +26,9 @@ _AGENTS = (
     ("space-invaders-a3c", "atari:space_invaders", "a3c", "after half a million steps", f"{_FEW} 170 points."),
     ("qbert-a3c", "atari:qbert", "a3c", "after half a million steps", f"{_FEW} 153 points."),
     ("seaquest-a3c", "atari:seaquest", "a3c", "after half a million steps", f"{_FEW} 223 points."),
+    ("beam-rider-a3c", "atari:beam_rider", "a3c", "after half a million steps", f"{_FEW} 426 points, as many."),
+    ("ms-pacman-a3c", "atari:ms_pacman", "a3c", "after half a million steps", f"{_FEW} 384 points."),
+    ("enduro-a3c", "atari:enduro", "a3c", "after half a million steps", _NO_CAR),
 )
 
 
