@@ -27,8 +27,8 @@ _AGENTS = (
     ("qbert-a3c", "atari:qbert", "a3c", "after half a million steps", f"{_FEW} 153 points."),
     ("seaquest-a3c", "atari:seaquest", "a3c", "after half a million steps", f"{_FEW} 223 points."),
     ("beam-rider-a3c", "atari:beam_rider", "a3c", "after half a million steps", f"{_FEW} 426 points, as many."),
-    ("ms-pacman-a3c", "atari:ms_pacman", "a3c", "after half a million steps", f"{_FEW} 384 points."),
     ("enduro-a3c", "atari:enduro", "a3c", "after half a million steps", _NO_CAR),
+    ("ms-pacman-a3c", "atari:ms_pacman", "a3c", "after half a million steps", f"{_FEW} 384 points."),
 )
 
 
