@@ -154,7 +154,7 @@ def test_a_report_of_runs_as_found_says_so() -> None:
         plain(page_of(results_of(measured, {}, making)).sections[-1].texts[1]) for making in makings
     )
     assert "in a fresh process; seed by seed, the runs of a seed in random order." in by_turns
-    assert by_turns.endswith("Runs of other commands may have had company.")
+    assert by_turns.endswith("Runs of other commands may have shared the machine.")
     assert as_found.endswith("as they were found: their order and other load on the machine are not known.")
     assert "Up to 4 runs at once, which begin seed by seed" in at_once
     assert "One run at a time" not in at_once

@@ -318,7 +318,7 @@ def _how_it_was_measured(results: Results) -> ReportSection:
     elif making.slots > 1:
         how = f"Up to {making.slots} runs at once, which begin {order} The engine says on which machines they train."
     else:
-        how = f"One run at a time, each in a fresh process; {order} Runs of other commands may have had company."
+        how = f"One run at a time, each in a fresh process; {order} Runs of other commands may have shared the machine."
     return ReportSection(
         "How it was measured",
         texts=[
