@@ -196,6 +196,22 @@ def test_what_is_saved_is_what_was_trained(trained: tuple[Path, Path]) -> None:
     assert {name.removeprefix("parameters.") for name, _ in kept["shapes"]} == {name[11:] for name in names}
 
 
+def test_a_network_in_bfloat16_is_saved_in_bfloat16_and_acts_the_same(tmp_path: Path) -> None:
+    overrides = {"network.name": "conv42", "network.precision": "bfloat16", "env.frame_size": 42}
+    run = a3c_zoo.train("pong", steps=200, runs_dir=tmp_path, name="run", overrides=overrides, serial=True).run
+    kept = checkpoint(run)["agent"]["model"]["parameters"]
+    save_trained(run, folder := tmp_path / "agent", episodes=1)
+    tensors = load((folder / PARAMETERS).read_bytes())
+    assert {part.dtype for part in tensors.values()} == {torch.bfloat16}
+    assert (folder / PARAMETERS).stat().st_size < 2.1 * kept.numel()
+    read = policy_state(find_policy(folder, None, folder, trust=False)).agent["model"]["parameters"]
+    assert torch.equal(read, kept.bfloat16().float())
+    assert not torch.equal(read, kept)
+    frames = np.random.default_rng(1).integers(0, 256, (64, 4, 42, 42), np.uint8)
+    ours, theirs = (a3c_zoo.load_agent(each).predict(frames)[0].tolist() for each in (run, folder))
+    assert ours == theirs
+
+
 def test_only_models_are_saved(tmp_path: Path) -> None:
     run = a3c_zoo.train("cartpole", agent="random", steps=10, runs_dir=tmp_path, name="run").run
     with pytest.raises(ZooError, match="only agents that keep a model as the zoo's own agents do can be saved"):

@@ -118,7 +118,10 @@ def read_content(path: Path) -> tuple[Any, bool]:
 
 
 def read_parameters(path: Path) -> dict[str, Any]:
-    """What a checkpoint holds for acting, from the file of a trained agent: tensors by name, and JSON as metadata."""
+    """What a checkpoint holds for acting, from the file of a trained agent: tensors by name, and JSON as metadata.
+
+    Parameters in bfloat16 become float32, as every network begins with.
+    """
     import torch
     from safetensors.torch import load
 
@@ -126,6 +129,7 @@ def read_parameters(path: Path) -> dict[str, Any]:
     tensors = load(data)
     told = json.loads(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["a3c_zoo"])
     parts = {name: tensors.pop(PART + name) for name in told["order"]}
+    parts = {name: part.float() if part.dtype == torch.bfloat16 else part for name, part in parts.items()}
     model = {
         "spaces": told["spaces"],
         "shapes": [[name, list(part.shape)] for name, part in parts.items()],
