@@ -81,7 +81,12 @@ class Subject:
 
 SUBJECTS = (
     Subject("pong-a3c", "Pong", "The agent plays the green paddle on the right."),
-    Subject("breakout-a3c", "Breakout", "The agent keeps the ball in play, and digs through the wall."),
+    Subject(
+        "breakout-a3c",
+        "Breakout",
+        "The agent keeps the ball in play, and digs through the wall. "
+        "It was trained in two pieces (the distribution's README).",
+    ),
     Subject("space-invaders-a3c", "Space Invaders", "The cannon shoots at the invaders from behind its shields."),
     Subject("qbert-a3c", "Q*bert", "Q*bert hops on each cube to change its colour."),
     Subject("seaquest-a3c", "Seaquest", "The submarine shoots at fish and submarines."),
@@ -199,7 +204,7 @@ def make(subject: Subject, folder: Path, site: Path) -> dict[str, Any]:
         evaluation = json.loads(run([*steps["evaluate"], "--json"], folder, site))
     command = [word for word in meta["command"][1:] if word != "--quiet"]
     if not subject.train:
-        del command[command.index("--name") :]
+        del command[(place := command.index("--name")) : place + 2]
     return {
         **{key: meta[key] for key in ("env", "agent", "seed")},
         **{"name": subject.name, "command": shlex.join(["a3c-zoo", *command])},

@@ -3,8 +3,8 @@
     python plugins/a3c-zoo-trained/train.py [--folder DIR] [NAME …]
 
 It needs a3c-zoo with the extra `box2d`. Without names it trains those that take two minutes at most. A game of
-Atari takes up to ten minutes on an idle machine, Breakout 80: name it, and give a folder for its `runs`. A run that is
-there is used if the same command made it.
+Atari takes up to ten minutes on an idle machine, Breakout two hours: name it, and give a folder for its `runs`. A run
+that is there is used if the same command made it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,23 @@ SHORT = {
 }
 LONG = {
     "pong-a3c": ("train", "pong", "--seed", "1"),
-    "breakout-a3c": ("train", "breakout", "--hyperparams", "a3c-ppo", "--seed", "1", "--steps", "8000000"),
+    "breakout-a3c": (
+        *("train", "breakout", "--hyperparams", "a3c-ppo", "-o", "run.stop_when_solved=false"),
+        *("--seed", "61", "--steps", "10000000", "-o", "network.name=nature", "-o", "env.num_envs=8"),
+        *("-o", "agent.n_steps=128", "-o", "optimizer.learning_rate=2.5e-4"),
+        *("-o", "optimizer.schedule_steps=10000000", "-o", "optimizer.max_grad_norm=0.5", "-o", "agent.epochs=4"),
+    ),
     **{
         f"{game.replace('_', '-')}-a3c": ("train", f"atari:{game}", "--seed", "1", "--steps", "500000")
         for game in ("space_invaders", "qbert", "seaquest", "beam_rider", "enduro", "ms_pacman")
     },
 }
 TRAININGS = SHORT | LONG
+#: Name → how it went on after that command, by hand.
+THEN = {
+    "breakout-a3c": "After 9,991,007 steps it went on in a copy whose config.yml has `schedule_steps: 12000000` and "
+    "`stop_when_solved: true`: `a3c-zoo train --resume COPY --steps 12000000`.",
+}
 
 
 def run(module: str, *arguments: str, folder: Path) -> None:
@@ -54,13 +64,20 @@ def run(module: str, *arguments: str, folder: Path) -> None:
     subprocess.run([sys.executable, "-m", module, *arguments], cwd=folder, env=environ, check=True)
 
 
+def trained_by(meta: dict[str, Any]) -> tuple[str, ...]:
+    """The arguments of the training that a meta.json tells of, without the run's name and `--quiet`."""
+    words = [word for word in meta["command"][1:] if word != "--quiet"]
+    del words[(place := words.index("--name")) : place + 2]
+    return tuple(words)
+
+
 def make(name: str, folder: Path) -> None:
     """Trains one agent, unless its run is there, and writes its folder. folder: where `runs` lies."""
-    made, arguments, path = FOLDER / name, (*TRAININGS[name], "--name", name, "--quiet"), folder / "runs" / name
+    made, path = FOLDER / name, folder / "runs" / name
     if not path.exists():
-        run("a3c_zoo", *arguments, folder=folder)
+        run("a3c_zoo", *TRAININGS[name], "--name", name, "--quiet", folder=folder)
     meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
-    if tuple(meta["command"][1:]) != arguments:
+    if trained_by(meta) != TRAININGS[name]:
         sys.exit(f"{path} was made by another command: {shlex.join(meta['command'])}")
     with tempfile.TemporaryDirectory() as temporary:
         saved, plotted = Path(temporary) / name, Path(temporary) / "curve.csv"
@@ -97,6 +114,7 @@ def table() -> str:
     """The part of README.md on the agents, from their folders."""
     rows = ["| name | environment | agent | return of 100 episodes | steps | seconds |", f"|{' --- |' * 6}"]
     commands: list[str] = []
+    then: list[str] = []
     machines: dict[str, None] = {}
     for name, card in cards().items():
         played = card["evaluation"]
@@ -104,9 +122,12 @@ def table() -> str:
         figures = "{2:,.1f} ± {3:,.1f} | {0:,} | {1:,.1f}".format(*numbers)
         rows.append(f"| `{name}` | `{card['env']}` | `{card['agent']}` | {figures} |")
         commands.append(f"    {shlex.join(['a3c-zoo', *TRAININGS[name]])}")
+        then += [f"`{name}`: {THEN[name]}", ""] if name in THEN else []
         software = ", ".join(f"{key} {card['versions'][key]}" for key in ("a3c-zoo", "torch", "gymnasium", "ale-py"))
         machines[f"{software}; {card['host']['cpu']}, {card['host']['cores']} cores"] = None
-    return "\n".join([*rows, "", "The commands that trained them:", "", *commands, "", f"{'. '.join(machines)}.", ""])
+    return "\n".join(
+        [*rows, "", "The commands that trained them:", "", *commands, "", *then, f"{'. '.join(machines)}.", ""]
+    )
 
 
 def main() -> None:
