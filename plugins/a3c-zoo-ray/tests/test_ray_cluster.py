@@ -38,7 +38,8 @@ def test_three_nodes_train_and_go_on(cluster: Any, environ: dict[str, str], tmp_
     assert again["steps"] >= 80_000
     assert again["mean_return_100"] > 60
     assert run.events("node_replaced") == []
-    assert pids_of("ray::NodeActor", "ray::Shard") == {}
+    # Ray kills actors on the word of its own servers: the last process may end a moment after the command.
+    wait_until(lambda: not pids_of("ray::NodeActor", "ray::Shard"), GONE_LIMIT_S)
 
 
 def test_a_node_dies_and_another_takes_its_place(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
