@@ -85,7 +85,7 @@ SUBJECTS = (
         "breakout-a3c",
         "Breakout",
         "The agent keeps the ball in play, and digs through the wall. "
-        "It was trained in two pieces (the distribution's README).",
+        "It was trained in four pieces (the distribution's README).",
     ),
     Subject("space-invaders-a3c", "Space Invaders", "The cannon shoots at the invaders from behind its shields."),
     Subject("qbert-a3c", "Q*bert", "Q*bert hops on each cube to change its colour."),

@@ -3,8 +3,8 @@
     python plugins/a3c-zoo-trained/train.py [--folder DIR] [NAME …]
 
 It needs a3c-zoo with the extra `box2d`. Without names it trains those that take two minutes at most. A game of
-Atari takes up to ten minutes on an idle machine, Breakout two hours: name it, and give a folder for its `runs`. A run
-that is there is used if the same command made it.
+Atari takes up to ten minutes on an idle machine, Breakout over three hours: name it, and give a folder for its
+`runs`. A run that is there is used if the same command made it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ LONG = {
 TRAININGS = SHORT | LONG
 #: Name → how it went on after that command, by hand.
 THEN = {
-    "breakout-a3c": "After 9,991,007 steps it went on in a copy whose config.yml has `schedule_steps: 12000000` and "
-    "`stop_when_solved: true`: `a3c-zoo train --resume COPY --steps 12000000`.",
+    "breakout-a3c": "After 9,991,007 steps it went on in copies whose config.yml had `stop_when_solved: true` and a "
+    "longer `schedule_steps`, `a3c-zoo train --resume COPY --steps N` each with the same N: 12,000,000, 15,000,000, "
+    "and 17,500,000.",
 }
 
 
