@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch.nn import functional
 
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning.image_networks import A3C_FF, Architecture, Conv, ConvActorCritic
+from a3c_zoo.learning.image_networks import A3C_FF, Architecture, Conv, ConvActorCritic, as_blocks, takes_blocks
 from a3c_zoo.learning.network_configs import ImageConfig
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
@@ -154,6 +155,46 @@ def test_in_bfloat16_no_pixel_is_off_by_a_shade_of_grey() -> None:
     assert convolved.dtype == torch.bfloat16
     brighter = (torch.arange(256) - 106).clamp(min=0) * 0.02  # 2.98 at most, where bfloat16 has steps of 0.016
     assert (convolved.float().flatten() - brighter).abs().max() < 0.02
+
+
+# Blocks
+
+
+def test_a_block_of_pixels_becomes_one_with_more_channels() -> None:
+    """Two blocks of 4×4 side by side, in a frame with the numbers 0 to 31."""
+    frame = torch.arange(32, dtype=torch.uint8).reshape(1, 1, 4, 8)
+    first, second = as_blocks(frame)[0, :, 0].T.tolist()
+    assert first == [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27]
+    assert second == [4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31]
+
+
+@pytest.mark.parametrize("columns", [slice(None), slice(1, 2)])
+def test_blocks_are_what_torch_makes_of_frames_too(columns: slice) -> None:
+    rollout = pictures(84, 3, 2)[:, columns].transpose(0, 1)[0]  # with and without gaps between frames
+    assert torch.equal(as_blocks(rollout), functional.pixel_unshuffle(rollout, 4))
+
+
+def test_which_first_convolutions_take_blocks() -> None:
+    assert takes_blocks(Conv(16, 8, 4), (84, 20))
+    assert not takes_blocks(Conv(16, 8, 4), (84, 42))  # 42 pixels are ten blocks and a half
+    assert not takes_blocks(Conv(16, 8, 2), (84, 84))
+    assert not takes_blocks(Conv(16, 6, 4), (84, 84))
+    assert not takes_blocks(Conv(16, 8, 4, padding=2), (84, 84))
+
+
+@pytest.mark.parametrize("name", ["a3c-ff", "nature", "nature-dual"])
+def test_a_convolution_of_blocks_computes_what_that_of_pixels_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for in_blocks in (True, False):
+        torch.manual_seed(0)
+        network = build(name, center=42, scale=0.017)
+        assert network._takes_blocks
+        monkeypatch.setattr(network, "_takes_blocks", in_blocks)
+        logits, values = network.evaluate(pictures(84, 3, 2))
+        (logits.square().sum() + values.square().sum()).backward()
+        found.append([logits, values, *(p.grad for p in network.parameters())])
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5 * float(other.detach().abs().max()))
 
 
 # What doesn't fit
