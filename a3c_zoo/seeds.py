@@ -16,8 +16,6 @@ The path of a worker that was never replaced has no last number.
 
 from __future__ import annotations
 
-import numpy as np
-
 SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION, SEED_CHECK = range(5)
 
 #: An evaluation's number is the first number of its kind plus how many of this kind the run has had before. The kinds
@@ -28,4 +26,6 @@ CHECK_EVALUATIONS, USER_EVALUATIONS, EVALUATOR_EVALUATIONS, COMPARED_EVALUATIONS
 
 def seed_for(root: int, *path: int) -> int:
     """Returns the seed, an independent 31-bit number, at a path below the root."""
+    import numpy as np  # late: the names of branches are needed before the fork server starts
+
     return int(np.random.SeedSequence(root, spawn_key=path).generate_state(1)[0] >> 1)

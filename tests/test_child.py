@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from multiprocessing import forkserver
@@ -63,6 +66,26 @@ def test_ctrl_c_while_the_fork_server_starts_is_not_lost(monkeypatch: pytest.Mon
     assert is_blocked == [True]
     assert got == [signal.SIGINT]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def tell_imported(pipe: Any) -> None:
+    is_there = all(name in sys.modules for name in ("torch", "gymnasium", "a3c_zoo.agents.a3c"))
+    pipe.send_bytes(f"{is_there} {gc.isenabled()} {gc.get_freeze_count() > 100_000}".encode())
+
+
+def test_the_fork_server_has_imported_what_workers_need() -> None:
+    """The collector runs again in a child, and does not see the objects of modules: there are over 100,000 of them."""
+    program = """
+from a3c_zoo.processes.child import ChildProcess
+from a3c_zoo.processes.start import warm_up
+from tests.test_child import tell_imported
+warm_up("forkserver")
+child = ChildProcess("forkserver", "told", tell_imported)
+print(child.pipe.recv_bytes().decode() if child.pipe.poll(120) else "nothing")
+child.process.join(120)
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert told == "True True True\n"
 
 
 def tell_blocked(pipe: Any) -> None:

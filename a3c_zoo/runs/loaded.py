@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.records import Policy
+
+if TYPE_CHECKING:  # the fork server imports numpy sooner
+    from numpy.typing import NDArray
 
 
 class LoadedAgent:

@@ -14,6 +14,7 @@ from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
+from a3c_zoo.processes.start import without_collections
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, RunState, go_on_from
 from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
@@ -146,7 +147,8 @@ def _run_session(
     watch: Watch,
 ) -> Outcome:
     """Runs the agent under a session. However it ends, the files are closed."""
-    from a3c_zoo.runs.session import Session
+    with without_collections():
+        from a3c_zoo.runs.session import Session
 
     session = Session(directory, setup, watch, saved)
     for kind, text in events:
