@@ -25,7 +25,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.start import WORKER_ENVIRONMENT
 
 #: Network → the frame size that it is made for, in pixels.
-NETWORKS = {"conv42": 42, "a3c-ff": 84, "nature": 84, "nature-dual": 84}
+NETWORKS = {"conv42": 42, "a3c-ff": 84, "nature-slim": 84, "nature": 84, "nature-dual": 84}
 PRECISIONS = ("float32", "bfloat16")
 OURS, SB3, CEILING = "a3c, its set", "sb3-a2c", "environments alone, {}×{}"
 #: Size of the frames that stable-baselines3 trains on, in pixels.

@@ -24,7 +24,7 @@ from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.registry import get_registry
 
-FRAMES = {"conv42": 42, "a3c-ff": 84, "nature": 84, "nature-dual": 84}
+FRAMES = {"conv42": 42, "a3c-ff": 84, "nature": 84, "nature-dual": 84, "nature-slim": 84}
 T, REPEAT_S = 20, 0.5
 
 

@@ -80,7 +80,7 @@ def test_the_cpu_is_always_there() -> None:
 
 
 @needs_gpu
-@pytest.mark.parametrize("name", ["conv42", "a3c-ff", "nature", "nature-dual"])
+@pytest.mark.parametrize("name", ["conv42", "a3c-ff", "nature", "nature-dual", "nature-slim"])
 def test_outputs_and_gradients_agree_with_the_cpu(name: str) -> None:
     here, there = model(name, "float32"), on_device(name, "cuda")
     assert there.flat.values.is_cuda

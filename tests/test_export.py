@@ -160,7 +160,7 @@ IMAGES = [
     *(pytest.param("pong", SMALL_FRAMES | core, marks=pytest.mark.slow) for core in (CORES[0], CORES[2])),
     *(
         pytest.param("pong", {"env.frame_size": 84, "network.name": name} | core, marks=pytest.mark.slow)
-        for name in ("a3c-ff", "nature", "nature-dual", "mixed")
+        for name in ("a3c-ff", "nature", "nature-dual", "nature-slim", "mixed")
         for core in (CORES if name != "nature-dual" else CORES[:1])
     ),
     pytest.param("cartpole", {"network.name": "textbook"}, marks=pytest.mark.slow),

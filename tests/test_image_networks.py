@@ -25,12 +25,14 @@ NAMES = [entry.name for entry in builtins.zoo_networks() if entry.config.endswit
 # Four frames of 84×84 (42×42 for conv42). A convolution has filters·channels·kernel² weights and a bias per filter:
 #   a3c-ff   84 → 20 → 9:          16·4·8² + 16 = 4,112;  32·16·4² + 32 = 8,224
 #   nature   84 → 20 → 9 → 7:      32·4·8² + 32 = 8,224;  64·32·4² + 64 = 32,832;  64·64·3² + 64 = 36,928
+#   nature-slim, as nature:        32·4·8² + 32 = 8,224;  32·32·4² + 32 = 16,416;  32·32·3² + 32 = 9,248
 #   conv42   42 → 21 → 11 → 6 → 3: 32·4·3² + 32 = 1,184;  three times 32·32·3² + 32 = 9,248
 # What is left of a frame goes into the hidden layer, and that into 6 logits and a value.
 COUNTS = {
     "a3c-ff": 4_112 + 8_224 + (32 * 9 * 9 * 256 + 256) + (256 * 6 + 6) + (256 + 1),
     "nature": 8_224 + 32_832 + 36_928 + (64 * 7 * 7 * 512 + 512) + (512 * 6 + 6) + (512 + 1),
     "nature-dual": 8_224 + 32_832 + 36_928 + 2 * (64 * 7 * 7 * 512 + 512) + (512 * 6 + 6) + (512 + 1),
+    "nature-slim": 8_224 + 16_416 + 9_248 + (32 * 7 * 7 * 256 + 256) + (256 * 6 + 6) + (256 + 1),
     "conv42": 1_184 + 3 * 9_248 + (32 * 3 * 3 * 256 + 256) + (256 * 6 + 6) + (256 + 1),
 }
 
@@ -95,7 +97,7 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
 
 def test_only_the_dual_network_has_a_hidden_layer_for_each_head() -> None:
     hidden = {name: sum("hidden" in n and "weight" in n for n, _ in build(name).named_parameters()) for name in NAMES}
-    assert hidden == {"a3c-ff": 1, "nature": 1, "nature-dual": 2, "conv42": 1}
+    assert hidden == {"a3c-ff": 1, "nature": 1, "nature-dual": 2, "nature-slim": 1, "conv42": 1}
 
 
 def test_in_the_dual_network_one_head_does_not_reach_the_others_layer() -> None:
@@ -182,7 +184,7 @@ def test_which_first_convolutions_take_blocks() -> None:
     assert not takes_blocks(Conv(16, 8, 4, padding=2), (84, 84))
 
 
-@pytest.mark.parametrize("name", ["a3c-ff", "nature", "nature-dual"])
+@pytest.mark.parametrize("name", ["a3c-ff", "nature", "nature-dual", "nature-slim"])
 def test_a_convolution_of_blocks_computes_what_that_of_pixels_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for in_blocks in (True, False):
@@ -206,6 +208,7 @@ def test_a_convolution_of_blocks_computes_what_that_of_pixels_does(name: str, mo
         ("a3c-ff", 20),  # 20 → 4 → 1
         ("nature", 36),  # 36 → 8 → 3 → 1
         ("nature-dual", 36),
+        ("nature-slim", 36),
         ("conv42", 9),  # 9 → 5 → 3 → 2 → 1; of 8 → 4 → 2 → 1 a single pixel would be left for the last
     ],
 )

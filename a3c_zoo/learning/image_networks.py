@@ -74,6 +74,8 @@ A3C_FF = Architecture((Conv(16, 8, 4), Conv(32, 4, 2)), hidden=256)
 #: Mnih et al. 2015, extended data table 1.
 NATURE = Architecture((Conv(32, 8, 4), Conv(64, 4, 2), Conv(64, 3, 1)), hidden=512)
 NATURE_DUAL = NATURE._replace(separate=True)
+#: `NATURE` with at most 32 filters and half the units: a quarter of its parameters.
+NATURE_SLIM = Architecture((Conv(32, 8, 4), Conv(32, 4, 2), Conv(32, 3, 1)), hidden=256)
 #: The body of the well-known Hogwild programs, for 42×42 frames.
 CONV42 = Architecture((Conv(32, 3, 2, 1),) * 4, hidden=256, elu=True, core_is_hidden=True)
 
@@ -178,4 +180,5 @@ def _factory(architecture: Architecture, name: str) -> Callable[[ObservationSpec
 build_a3c_ff = _factory(A3C_FF, "a3c-ff")
 build_nature = _factory(NATURE, "nature")
 build_nature_dual = _factory(NATURE_DUAL, "nature-dual")
+build_nature_slim = _factory(NATURE_SLIM, "nature-slim")
 build_conv42 = _factory(CONV42, "conv42")

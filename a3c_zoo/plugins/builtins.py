@@ -114,6 +114,7 @@ def zoo_networks() -> list[NetworkEntry]:
         _image_network("a3c-ff", "filters: 16 8×8/4, 32 4×4/2; 256 units (A3C paper)"),
         _image_network("nature", "filters: 32 8×8/4, 64 4×4/2, 64 3×3/1; 512 units (DQN paper)"),
         _image_network("nature-dual", "nature, with 512 units each for policy and value"),
+        _image_network("nature-slim", "filters: 32 8×8/4, 32 4×4/2, 32 3×3/1; 256 units"),
         _image_network("conv42", "four layers of 32 filters 3×3/2, ELU, 256 units, for small frames"),
     ]
 
