@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 
 from a3c_zoo.version import __version__
 from tests.shared import made_once
-from tests.wheels import ROOT, clean_environment, run, zoo_dist
+from tests.wheels import ROOT, TRAINED, build_wheel, clean_environment, plugin_source, run, zoo_dist
 
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 PACKAGES = {"a3c_zoo", "a3c_zoo_envs", "a3c_zoo_hyperparams"}
@@ -55,6 +55,15 @@ def test_contents(wheel: Path) -> None:
     }
     assert sources == {name for name in names if ".dist-info/" not in name}
     assert "a3c_zoo_hyperparams/cartpole/a3c.yml" in names
+
+
+def test_the_wheel_of_trained_agents_has_all_their_files(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build_wheel(plugin_source(TRAINED, tmp_path / "source"), tmp_path / "dist")) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    files = {path.relative_to(TRAINED / "src") for path in (TRAINED / "src").rglob("*") if path.is_file()}
+    own = {path for path in files if not {"__pycache__", "a3c_zoo_trained.egg-info"} & set(path.parts)}
+    assert {path.as_posix() for path in own} == names
+    assert "a3c_zoo_trained/pong-a3c/curve.csv" in names
 
 
 def test_metadata(wheel: Path) -> None:

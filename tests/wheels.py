@@ -14,6 +14,7 @@ from tests.waits import LIMIT_S
 ROOT = Path(__file__).parent.parent
 PLUGINS = ROOT / "plugins"
 GRIDWORLD, PPO, WANDB = PLUGINS / "a3c-zoo-gridworld", PLUGINS / "a3c-zoo-ppo", PLUGINS / "a3c-zoo-wandb"
+TRAINED = PLUGINS / "a3c-zoo-trained"
 
 
 def run(*command: str | Path, cwd: str | Path = "/", timeout: float = LIMIT_S) -> str:
