@@ -24,6 +24,8 @@ TRAIN = runpy.run_path(str(HERE / "train.py"))
 FILES = {"config.yml", "curve.csv", "meta.json", "outcome.json", "parameters.safetensors"}
 #: Agents whose figures a fast test holds, with how many episodes; without a number all 100.
 FAST = {"cartpole-a3c": 100, "cartpole-nstep": 100, "cartpole-lstm": 100, "pong-a3c": 3}
+#: The time limit of a slow test. The 100 games of Breakout took 489 s on a machine that did other work, too.
+SLOW_S = 2400
 
 
 def card(name: str) -> dict[str, Any]:
@@ -74,8 +76,12 @@ def test_the_curve_ends_where_the_training_ended() -> None:
 
 CASES = [
     *((entry.name, FAST[entry.name]) for entry in zoo_trained() if entry.name in FAST),
-    *(pytest.param(entry.name, 100, marks=pytest.mark.slow) for entry in zoo_trained()),
+    *(pytest.param(entry.name, 100, marks=(pytest.mark.slow, pytest.mark.timeout(SLOW_S))) for entry in zoo_trained()),
 ]
+
+
+def test_a_slow_case_has_time_for_its_episodes() -> None:
+    assert 4 * max(card(name)["evaluation"]["seconds"] for name in TRAIN["TRAININGS"]) <= SLOW_S
 
 
 @pytest.mark.parametrize(("name", "episodes"), CASES)
