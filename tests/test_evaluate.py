@@ -233,5 +233,5 @@ def test_predict(run: Path) -> None:
 def test_load_agent_refuses(run: Path, tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match="has no checkpoint '9'"):
         a3c_zoo.load_agent(run, checkpoint="9")
-    with pytest.raises(RunDirectoryError, match="no run 'x'"):
+    with pytest.raises(RunDirectoryError, match="'x' is no run "):
         a3c_zoo.load_agent("x", runs_dir=tmp_path)

@@ -218,8 +218,8 @@ def test_an_agent_without_a_network(capsys: Captured) -> None:
     [
         (["--out", "mine.onnx"], "--out mine.onnx: exists already; choose another name, or overwrite it with --force"),
         (["--out", "x.pt"], "--out x.pt: must end in .onnx"),
-        (["--out", "new.onnx"], "no run 'x' here or in runs. See: a3c-zoo list runs"),
-        (["--out", "new.onnx", "--format", "onnx", "--checkpoint", "best"], "no run 'x' here or in runs."),
+        (["--out", "new.onnx"], "'x' is no run here or in runs, no environment and no trained agent. To get one: "),
+        (["--out", "new.onnx", "--format", "onnx", "--checkpoint", "best"], "'x' is no run here or in runs, "),
     ],
 )
 def test_one_line_for_a_mistake(arguments: list[str], message: str, capsys: Captured) -> None:

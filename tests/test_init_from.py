@@ -142,7 +142,7 @@ def test_what_does_not_fit_is_one_line(runs: Path) -> None:
             "overrides": {"network.normalize_observations": True}
         },
         "network.normalize_observations is true there, False here": {"overrides": SMALL},
-        "no run 'sorce' here or in": {"init_from": "sorce"},
+        "'sorce' is no run here or in": {"init_from": "sorce"},
         "cannot be read": {"init_from": "damaged"},
         "--init-from random: it has no network": {"init_from": "random"},
         "'sb3-a2c' is a baseline": {"agent": "sb3-a2c", "overrides": {}},

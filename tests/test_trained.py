@@ -112,11 +112,19 @@ def test_without_a_solved_run_a_plugin_offers_one(
             "atari:freeway",
             None,
             "no run in {} has solved 'atari:freeway', and no plugin offers an agent trained on it: "
-            "a3c-zoo train atari:freeway",
+            "a3c-zoo train atari:freeway. Or name one: a3c-zoo list runs, a3c-zoo list trained.$",
         ),
-        ("cartpole", "a3c-grad", "has solved 'cartpole', and no plugin .* trained on it, by --agent a3c-grad: a3c-zoo"),
+        (
+            "cartpole",
+            "a3c-grad",
+            "'cartpole', and .*, by --agent a3c-grad: a3c-zoo train cartpole --agent a3c-grad. ",
+        ),
+        ("cartpole-lstm", "nstep", "has solved 'cartpole-lstm', and .*: a3c-zoo train cartpole --agent nstep. "),
         ("gym:Nothing-v0", None, "no run in {} has solved 'gym:Nothing-v0'"),
-        ("cartpool", None, "no run 'cartpool' here or in {}"),
+        ("pnog", None, "'pnog' is no run here or in {}, no environment and no trained agent. Did you mean 'pong'. "),
+        ("cartpol", None, "Did you mean 'cartpole'. To get one: a3c-zoo train ENV. Or name one: a3c-zoo list runs, "),
+        ("cartpole-lstmm", None, "Did you mean 'cartpole-lstm'"),
+        ("space_invaders", None, "Did you mean 'atari:space_invaders'"),
     ],
 )
 def test_a_name_without_run_and_agent(
@@ -125,6 +133,20 @@ def test_a_name_without_run_and_agent(
     with pytest.raises(ZooError, match=message.format(tmp_path)) as raised:
         found(name, tmp_path, agent)
     assert "\n" not in str(raised.value)
+
+
+def test_without_the_distribution_it_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    brings = r"a3c-zoo-trained brings some: pip install a3c-zoo-trained"
+    with pytest.raises(ZooError, match=f"a3c-zoo train pong. Or name .* a3c-zoo list trained. {brings}$"):
+        found("pong", tmp_path)
+    make_run(tmp_path / "mine", "2026-01-01T12:00:00+0000")
+    with pytest.raises(ZooError, match=f"'mime' is no run .* Did you mean 'mine'. .*. {brings}$"):
+        found("mime", tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ZooError, match=r"empty is no run directory: it has no meta\.json$"):
+        found(str(tmp_path / "empty"), tmp_path)
+    assert command_line("list", "trained") == 0
+    assert capsys.readouterr() == ("", f"No trained agents. {brings}\n")
 
 
 def test_the_command_line_says_which(offered: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,11 +182,6 @@ def test_list_trained(offered: None, capsys: pytest.CaptureFixture[str]) -> None
     assert (row["env"], row["agent"], row["plugin"], row["fault"]) == ("gym:Acrobot-v1", "a3c", "zoo-trained", None)
     assert (row["mean_return"], row["std_return"]) == (told["mean_return"], told["std_return"])
     assert row["weaknesses"].startswith("The slowest of 200 episodes")
-
-
-def test_list_trained_without_any(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line("list", "trained") == 0
-    assert capsys.readouterr() == ("", "No trained agents.\n")
 
 
 # Files

@@ -211,7 +211,7 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
     elif as_json:
         click.echo(json.dumps(rows, indent=2))
     elif not rows:
-        click.echo("No trained agents." if what == "trained" else f"No {what}.", err=True)
+        click.echo(_none(what), err=True)
     elif what == "runs":
         _print_runs([_run_cells(row, datetime.now().astimezone()) for row in rows])
     else:
@@ -224,6 +224,15 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
         for row in rows:
             if row.get("fault"):  # it would make a column of 13 characters on a terminal of 80
                 click.echo(printable(f"{row['name']}: {row['fault']}"))
+
+
+def _none(what: str) -> str:
+    """What is told in place of an empty listing."""
+    if what != "trained":
+        return f"No {what}."
+    from a3c_zoo.runs.trained import where_from
+
+    return f"No trained agents.{where_from(get_registry())}"
 
 
 def _text(value: Any) -> str:

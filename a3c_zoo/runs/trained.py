@@ -14,13 +14,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from a3c_zoo.errors import RunDirectoryError, ZooError, one_line, printable
+from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, one_line, printable
 from a3c_zoo.files import MAX_TABLE, read_bytes
 from a3c_zoo.plugins.entries import TrainedEntry
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS
 from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, PolicyState, load_policy_state, read_policy
-from a3c_zoo.runs.directory import RunDirectory, find_run, list_runs
+from a3c_zoo.runs.directory import RunDirectory, find_run, list_runs, run_paths
+
+#: What offers the trained agents of this project: its distribution, and the package with their folders.
+DISTRIBUTION, PACKAGE = "a3c-zoo-trained", "a3c_zoo_trained"
 
 
 def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool) -> RunDirectory:
@@ -28,7 +31,7 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
 
     agent: of an environment only policies of this agent. Raises ZooError if there is none, with the cure.
     """
-    registry = get_registry()
+    registry, name = get_registry(), str(name)
     with suppress(RunDirectoryError):
         run = find_run(name, runs_dir, trust)
         if agent is None:
@@ -42,14 +45,36 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
     elif chosen:
         found, told = directory_of(registry, chosen[0]), f"trained agent '{chosen[0].name}'"
         told += f" of {registry.owner(chosen[0])}{''.join(f'; or name {each.name}' for each in chosen[1:])}"
-    elif offered or name in registry.envs or str(name).partition(":")[0] in registry.families:
+    elif offered or name in registry.envs or name.partition(":")[0] in registry.families:
+        env, by = offered[0].env if offered else name, f" --agent {agent}" if agent else ""
         none = f"no run in {runs_dir} has solved '{name}', and no plugin offers an agent trained on it"
-        by = f", by --agent {agent}" if agent else ""
-        raise ZooError(f"{none}{by}: a3c-zoo train {name}. Or name one: a3c-zoo list runs, a3c-zoo list trained")
+        raise ZooError(f"{none}{by and f', by{by}'}: a3c-zoo train {env}{by}. {_others(registry)}")
+    elif os.path.isdir(name):
+        return find_run(name, runs_dir, trust)  # it raises
     else:
-        return find_run(name, runs_dir, trust)  # it raises, and says what is near
+        raise RunDirectoryError(_unknown(name, runs_dir, registry))
     print(printable(f"{name}: {told}"), file=sys.stderr)
     return found
+
+
+def _others(registry: Registry) -> str:
+    """Where policies are listed, and where some come from."""
+    return f"Or name one: a3c-zoo list runs, a3c-zoo list trained.{where_from(registry)}"
+
+
+def where_from(registry: Registry) -> str:
+    """`" …"`: how to get the trained agents of this project, or `""` if they are installed."""
+    is_there = any(each.package == PACKAGE for each in registry.trained.values())
+    return "" if is_there else f" {DISTRIBUTION} brings some: pip install {DISTRIBUTION}"
+
+
+def _unknown(name: str, runs_dir: Path, registry: Registry) -> str:
+    """The error for a name that means nothing, with the nearest one that does."""
+    known = [*registry.envs, *(each for family in registry.families.values() for each in family.examples)]
+    known += [each for entry in registry.trained.values() for each in (entry.name, entry.env)]
+    hint = did_you_mean(name, [*(path.name for path in run_paths(runs_dir)), *known])
+    there = f"'{name}' is no run here or in {runs_dir}, no environment and no trained agent."
+    return f"{there}{hint} To get one: a3c-zoo train ENV. {_others(registry)}"
 
 
 def directory_of(registry: Registry, entry: TrainedEntry) -> RunDirectory:
