@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import a3c_zoo_trained
 import pytest
 from rich.console import Console
 from rich.live import Live
@@ -31,6 +32,7 @@ from a3c_zoo.config import RunConfig
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import EvaluatorResult, Outcome, Progress, Reason
 from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.testing import plugin_distribution
 from tests.test_run_directory import CONFIG, META
 from tests.test_train_cli import in_terminal
 from tests.waits import LIMIT_S
@@ -187,6 +189,44 @@ def test_a_long_name_is_not_cut(runs: Path) -> None:
     assert name == f"{long}  cartpole-a3c-s7"
     assert rest.split() == ["151,600", "500.0", "interrupted", "3", "d"]
     assert [line.split()[0] for line in others] == [NAMES[1], NAMES[0]]
+
+
+@pytest.mark.parametrize(
+    ("what", "columns", "header", "lines"),
+    [
+        (
+            "trained",
+            80,
+            ["name", "env", "agent", "return", "steps"],
+            [
+                ["lunar-lander-a3c", "gym:LunarLander-v3", "a3c", "145.0 ± 106.3", "3,000,034"],
+                ["space-invaders-a3c", "atari:space_invaders", "a3c", "252.3 ± 131.6", "500,097"],
+            ],
+        ),
+        (
+            "trained",
+            140,
+            ["name", "env", "agent", "return", "steps", "plugin", "description"],
+            [["acrobot-a3c", "gym:Acrobot-v1", "a3c", "-95.4 ± 31.1", "14,634", "swings up in about 95 steps"]],
+        ),
+        ("hyperparams", 80, ["env", "set", "plugin"], [["gym:LunarLanderContinuous-v3", "recurrent-ppo"]]),
+        ("hyperparams", 140, ["env", "set", "package", "plugin"], [["gym:LunarLanderContinuous-v3", "recurrent-ppo"]]),
+        ("agents", 80, ["name", "spaces", "plugin", "description"], []),
+    ],
+)
+def test_a_listing_breaks_no_word(
+    what: str, columns: int, header: list[str], lines: list[list[str]], tmp_path: Path
+) -> None:
+    """A line for each row, if a choice of columns has room for it."""
+    site = plugin_distribution(tmp_path / "site", "zoo-trained", "from a3c_zoo_trained import zoo_trained\n")
+    path = Path(f"{site}:{Path(a3c_zoo_trained.__file__).parents[1]}")
+    status, text = in_terminal(tmp_path, "list", what, path=path, variables={"COLUMNS": str(columns)})
+    assert status == 0, text
+    first, *rest = plain(text).splitlines()
+    assert first.split() == header
+    assert all(any(all(cell in line for cell in cells) for line in rest) for cells in lines), text
+    assert max(map(len, rest)) <= columns
+    assert {*["parameters,", "gradients,"]} <= {*plain(text).split()} or what != "agents"
 
 
 @pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])

@@ -278,7 +278,7 @@ def _styled(cell: str | tuple[str, str]) -> tuple[str, str]:
 def print_fitted(
     header: Sequence[str], rows: Iterable[Sequence[str | tuple[str, str]]], unbroken: str, title: str | None = None
 ) -> None:
-    """Prints a table that fits the terminal; long cells are wrapped, except in the column `unbroken`.
+    """Prints a table that fits the terminal; long cells are wrapped between words, except in the column `unbroken`.
 
     A cell is a text, or a text and its style.
     """
@@ -286,18 +286,39 @@ def print_fitted(
     from rich.table import Table
     from rich.text import Text
 
+    console, texts = Console(), [[Text(printable(text), style) for text, style in map(_styled, row)] for row in rows]
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in header:
-        table.add_column(name, overflow="fold", no_wrap=name == unbroken)
-    for row in rows:
-        table.add_row(*(Text(printable(text), style) for text, style in map(_styled, row)))
-    Console().print(table)
+    columns = [[name, *(row[n].plain for row in texts)] for n, name in enumerate(header)]
+    for name, width in zip(header, fitted_widths(columns, header.index(unbroken), console.width), strict=True):
+        table.add_column(name, overflow="fold", width=width)
+    for row in texts:
+        table.add_row(*row)
+    console.print(table)
+
+
+def fitted_widths(columns: Sequence[Sequence[str]], unbroken: int, width: int) -> list[int]:
+    """Widths of a table's columns: the widest ones shrink until all fit, down to their longest words.
+
+    unbroken: the column that keeps its width. width: of the terminal; each column is followed by two blanks.
+    """
+    widths = [max(map(len, cells)) for cells in columns]
+    least = [max(len(word) for cell in cells for word in (*cell.split(), "")) for cells in columns]
+    least[unbroken] = widths[unbroken]
+    room = width - 2 * len(columns)
+    while sum(widths) > room and (loose := [n for n, size in enumerate(widths) if size > least[n]]):
+        widths[max(loose, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def terminal_width() -> int:
+    """How many characters a line of stdout has room for."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
 def print_finding(status: str, subject: str, text: str, cure: str, column: int = 12) -> None:
     """Prints a finding of `check` or `doctor`, and its cure in a line of its own. A terminal's width wraps them."""
     indent = 11 + column  # the status, and the column of subjects
-    width = (shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize) - indent
+    width = terminal_width() - indent
     lines = _wrapped(text, width) + (_wrapped(f"cure: {cure}", width) if cure else [])
     click.echo(f"{click.style(f'{status:<7}', fg=COLOURS[status])}  {subject:<{column}}  {lines[0]}")
     for line in lines[1:]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -21,6 +20,7 @@ from a3c_zoo.cli.common import (
     print_fitted,
     print_plain,
     run_filter,
+    terminal_width,
     warn_about_faults,
 )
 from a3c_zoo.errors import ZooError, printable, unknown_name
@@ -48,6 +48,12 @@ RUN_FIELDS = ("name", "env", "agent", "seed", "status", "steps", "mean_return_10
 #: The columns of runs: the first row that fits the terminal, else the last. `run`: a name, and what it does not tell.
 _FIGURES = ("steps", "return", "state", "age")
 RUN_COLUMNS = (("name", "env", "agent", "seed", *_FIGURES), ("run", *_FIGURES))
+#: The same of listings that are wide. A pipe gets the first row.
+_TRAINED = ("name", "env", "agent", "return", "steps")
+COLUMNS = {
+    "hyperparams": (("env", "set", "package", "plugin"), ("env", "set", "plugin")),
+    "trained": ((*_TRAINED, "plugin", "description"), _TRAINED),
+}
 RIGHT = ("seed", "steps", "return", "age")
 STATE_COLOURS = {"solved": "green", "running": "cyan", "died": "red", "damaged": "red", "error": "red"}
 
@@ -151,7 +157,7 @@ def _run_cells(run: Row, now: datetime) -> dict[str, str]:
 
 def _print_runs(runs: Sequence[Mapping[str, str]]) -> None:
     """Prints a line for each run. A name for which the terminal has no room stands above its line, as a whole."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    width = terminal_width()
     for columns in RUN_COLUMNS:
         widths = {name: max(len(name), *(len(run[name]) for run in runs)) for name in columns}
         if (spare := width - sum(widths.values()) - 2 * (len(columns) - 1)) >= 0:
@@ -215,15 +221,29 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
     elif what == "runs":
         _print_runs([_run_cells(row, datetime.now().astimezone()) for row in rows])
     else:
-        header = [name for name in rows[0] if name not in ("fault", "weaknesses")]
-        cells = [[_text(row[name]) for name in header] for row in rows]
-        if sys.stdout.isatty():
-            print_fitted(header, cells, unbroken="name")
-        else:
-            print_plain(header, cells)
-        for row in rows:
-            if row.get("fault"):  # it would make a column of 13 characters on a terminal of 80
-                click.echo(printable(f"{row['name']}: {row['fault']}"))
+        _print_table(what, rows)
+
+
+def _print_table(what: str, rows: Sequence[Row]) -> None:
+    """Prints a table of what plugins offer, or of studies, and below it the faults."""
+    told = rows if what != "trained" else [{**row, "return": _return(row)} for row in rows]
+    choices = COLUMNS.get(what) or [[name for name in rows[0] if name != "fault"]]
+    for header in choices:
+        cells = [[_text(row[name]) for name in header] for row in told]
+        if sum(max(map(len, column)) + 2 for column in zip(header, *cells, strict=True)) <= terminal_width():
+            break
+    if sys.stdout.isatty():
+        print_fitted(header, cells, unbroken=header[0])
+    else:
+        print_plain(header, cells)
+    for row in rows:
+        if row.get("fault"):  # it would make a column of 13 characters on a terminal of 80
+            click.echo(printable(f"{row['name']}: {row['fault']}"))
+
+
+def _return(row: Row) -> str | None:
+    mean, std = row["mean_return"], row["std_return"]
+    return None if mean is None else f"{score(mean)} ± {score(std)}"
 
 
 def _none(what: str) -> str:
