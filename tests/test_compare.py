@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 import yaml
 
 import a3c_zoo
+from a3c_zoo.cli.compare import _announce
 from a3c_zoo.comparison.compare import DEFAULT_SEEDS, choose_out
 from a3c_zoo.comparison.evaluations import (
     DEFAULT_EPISODES,
@@ -229,6 +231,21 @@ def test_finished_runs_are_used_again(inside: Compared, capsys: pytest.CaptureFi
     printed = capsys.readouterr()
     assert json.loads(printed.out)["runs"] == inside.results()["runs"]
     assert "4 runs, 4 of them exist already" in printed.err
+
+
+def test_the_plan_is_broken_between_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found, shown = plan(seeds=[1]), io.StringIO()
+    told = _announce(replace(found, runs=(replace(found.runs[0], done=tmp_path), found.runs[1])), None, 20)
+    assert "2 runs, 1 of them exists already" in told
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    with redirect_stdout(shown):
+        assert command_line(*ARGUMENTS, "--seeds", "7") == 2  # there is nobody to ask
+    lines = shown.getvalue().splitlines()
+    assert "random" in lines[0] + lines[1]
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 40
 
 
 def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from rich.live import Live
 
 from a3c_zoo.cli import listing
 from a3c_zoo.cli.board import Board
+from a3c_zoo.cli.common import print_sentences
 from a3c_zoo.cli.panel import ECHO, RunPanel, summary
 from a3c_zoo.comparison.plan import Budget, Plan, PlannedRun
 from a3c_zoo.comparison.trainings import Trained
@@ -227,6 +228,25 @@ def test_a_listing_breaks_no_word(
     assert all(any(all(cell in line for cell in cells) for line in rest) for cells in lines), text
     assert max(map(len, rest)) <= columns
     assert {*["parameters,", "gradients,"]} <= {*plain(text).split()} or what != "agents"
+
+
+def test_a_comparison_breaks_its_sentences_between_words(tmp_path: Path) -> None:
+    data, words = Path(__file__).parent / "data/runs", ["--env", "cartpole", "--out", "out"]
+    status, text = in_terminal(tmp_path, "compare", "--from", str(data), *words, variables={"COLUMNS": "80"})
+    assert status == 0, text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "no claim can be made that one method is better than another." in " ".join(text.split())
+
+
+def test_sentences_in_a_pipe_stay_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    text = "searching agent.normalize_returns, agent.entropy_coefficient\nstudy x"
+    print_sentences(text)
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    print_sentences(text, to_stderr=True)
+    lines = ["searching", "  agent.normalize_returns,", "  agent.entropy_coefficient", "study x"]
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 @pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])

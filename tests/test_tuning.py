@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
@@ -20,7 +19,6 @@ import filelock
 import optuna
 import pytest
 
-from a3c_zoo.cli.tune import _wrapped
 from a3c_zoo.cli.tuning_board import TuningBoard
 from a3c_zoo.comparison.evaluations import evaluations_of
 from a3c_zoo.comparison.tuning import storages, studies
@@ -457,18 +455,6 @@ def test_the_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "9 of 30 trials" in lines[-1]
         assert "trial 12 to 83,334 steps, seed 1000001" in lines[-1]
         assert max(map(len, lines)) <= width
-
-
-def test_sentences_are_broken_between_words_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setenv("COLUMNS", "30")
-    text = "searching agent.normalize_returns, agent.entropy_coefficient\nstudy x"
-    assert _wrapped(text, io.StringIO()) == text
-    lines = ["searching", "  agent.normalize_returns,", "  agent.entropy_coefficient", "study x"]
-    assert _wrapped(text, Terminal()).splitlines() == lines
 
 
 # Killed processes

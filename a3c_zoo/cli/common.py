@@ -315,6 +315,18 @@ def terminal_width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
+def print_sentences(text: str, to_stderr: bool = False) -> None:
+    """Prints sentences, on a terminal with line ends between words. Elsewhere they stay whole."""
+    lines = printable_lines(text).splitlines()
+    if (sys.stderr if to_stderr else sys.stdout).isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [
+            textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+            for line in lines
+        ]
+    click.echo("\n".join(lines), err=to_stderr)
+
+
 def print_finding(status: str, subject: str, text: str, cure: str, column: int = 12) -> None:
     """Prints a finding of `check` or `doctor`, and its cure in a line of its own. A terminal's width wraps them."""
     indent = 11 + column  # the status, and the column of subjects

@@ -20,12 +20,13 @@ from a3c_zoo.cli.common import (
     filter_options,
     kept_runs_option,
     parse_seconds,
+    print_sentences,
     run_filter,
     trust_option,
     warn_about_faults,
 )
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
-from a3c_zoo.errors import ZooError, printable_lines
+from a3c_zoo.errors import ZooError
 from a3c_zoo.output import drop_lost_output, has_lost_output
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def command(
         raise ZooError(f"--{next(iter(filters))} selects among the runs of --from; leave it out")
     with chosen_engine(options) as engine:
         plan, rule = make_plan_and_rule(**options, host=engine.host())
-        click.echo(printable_lines(_announce(plan, rule, episodes)), err=as_json)
+        print_sentences(_announce(plan, rule, episodes), to_stderr=as_json)
         if plan.missing and not yes:
             _ask(plan, as_json)
         try:
@@ -161,7 +162,8 @@ def command(
 def _ask(plan: Plan, as_json: bool) -> None:
     """Asks whether to train. Raises ZooError if there is nobody to ask, click.Abort for a no."""
     if not sys.stdin.isatty():
-        raise ZooError(f"{len(plan.missing)} runs must be trained, and there is no terminal to ask: give --yes")
+        count = len(plan.missing)
+        raise ZooError(f"{count} run{'s' * (count > 1)} must be trained, and there is no terminal to ask: give --yes")
     click.confirm("Go on?", default=True, abort=True, err=as_json)
 
 
@@ -201,7 +203,7 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
     lines = [f"{listed(methods)} on {where}, {many}"]
     there = len(plan.runs) - len(plan.missing)
     if there:
-        lines[0] += f", {there} of them exist already"
+        lines[0] += f", {there} of them exist{'s' * (there == 1)} already"
     for why, count in Counter(plan.outdated.values()).items():
         lines.append(f"{count} finished run{'s are' if count > 1 else ' is'} not used again: {why}")
     if rule is not None:
@@ -220,5 +222,8 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
 
 
 def _tell(comparison: Comparison, as_json: bool) -> int:
-    click.echo(json.dumps(comparison.results, indent=2) if as_json else printable_lines(comparison.summary()))
+    if as_json:
+        click.echo(json.dumps(comparison.results, indent=2))
+    else:
+        print_sentences(comparison.summary())
     return 1 if comparison.failed or (as_json and has_lost_output()) else 0  # half a JSON is no result

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
-import textwrap
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,6 +16,7 @@ from a3c_zoo.cli.common import (
     kept_runs_option,
     need_extra,
     parse_seconds,
+    print_sentences,
     warn_about_faults,
 )
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
@@ -84,7 +82,7 @@ def command(
     name = study or f"{settings.env}-{settings.agent}".replace(":", "_").replace("/", "_")
     with chosen_engine(options) as engine:
         opened = TuningStudy(valid_name(name), storage, runs_dir, settings)
-        click.echo(_wrapped(_announce(opened, options["trials"]), sys.stderr if as_json else sys.stdout), err=as_json)
+        print_sentences(_announce(opened, options["trials"]), to_stderr=as_json)
         options["timeout_s"] = options.pop("timeout")
         try:
             with closing(TuningBoard(options["trials"], settings.steps, to_stderr=as_json)) as board:
@@ -110,18 +108,6 @@ def _announce(study: TuningStudy, trials: int) -> str:
     return f"{title}\nfrom {start}, searching {', '.join(made.space)}\nstudy {study.name}: {study.where}"
 
 
-def _wrapped(text: str, stream: TextIO) -> str:
-    """Sentences for a terminal, which would break words. Elsewhere they stay whole, as commands and paths do."""
-    lines = printable_lines(text).splitlines()
-    if stream.isatty():
-        width = shutil.get_terminal_size().columns
-        lines = [
-            textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-            for line in lines
-        ]
-    return "\n".join(lines)
-
-
 def _tell(result: dict[str, Any] | None, as_json: bool) -> int:
     if result is None:
         click.echo("Other processes still train trials of this study; the last of them ends it.", err=True)
@@ -132,7 +118,7 @@ def _tell(result: dict[str, Any] | None, as_json: bool) -> int:
         values = [f"  {key}={text}" for key, text in result["values"].items()]
         files = [f"  {path}" for path in (result["file"], f"{result['report']}/report.html")]
         train = f"a3c-zoo train {result['env']} --agent {result['agent']} --hyperparams {result['file']}"
-        verdict = (_wrapped(line, sys.stdout) for line in result["verdict"])
-        lines = [f"trial {result['trial']} is chosen:", *values, *verdict, *files, f"next: {train}"]
-        click.echo(printable_lines("\n".join(lines)))
+        click.echo(printable_lines("\n".join([f"trial {result['trial']} is chosen:", *values])))
+        print_sentences("\n".join(result["verdict"]))
+        click.echo(printable_lines("\n".join([*files, f"next: {train}"])))
     return 1 if result["failed"] or (as_json and has_lost_output()) else 0
