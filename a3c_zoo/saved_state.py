@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 State = TypeVar("State")
 _adapters: dict[Any, TypeAdapter[Any]] = {}
 _DOES_NOT_FIT = "the checkpoint does not fit the run's config.yml: "
+#: Begins the message of an error in what `--init-from` names.
+NOT_INITIAL = "--init-from names a policy that does not fit: "
 
 
 def _adapter(kind: type[State]) -> TypeAdapter[State]:

@@ -216,7 +216,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
 } | {
     "of other spaces": (
         lambda folder: edit(folder, meta=("Acrobot-v1", "MountainCar-v0"), config=("Acrobot-v1", "MountainCar-v0")),
-        "is of other spaces than environment 'gym:MountainCar-v0'",
+        "the policy has other observations than environment 'gym:MountainCar-v0': vector [6] of float32, not ",
     ),
     "two environments": (
         lambda folder: edit(folder, meta=("gym:Acrobot-v1", "cartpole")),

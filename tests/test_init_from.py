@@ -154,17 +154,22 @@ def test_what_does_not_fit_is_one_line(runs: Path) -> None:
         assert len(str(raised.value).splitlines()) == 1
     assert len(list(runs.iterdir())) == there  # nothing was begun
     assert parts.exists()
-    refused = {
-        "its observations are ObservationSpec(kind='vector', shape=(4,), dtype": {"env": "gym:Acrobot-v1"},
-        "its actions are Categorical(num_logits=2, start=0) there, Categorical(num_logits=3, start=0)": {
-            "env": EnvEntry("three", factory="tests.test_init_from:three_actions")
-        },
-    }
-    for message, options in refused.items():
+
+
+@pytest.mark.parametrize("serial", [True, False])
+def test_other_spaces_are_refused_before_the_run_begins(serial: bool, runs: Path) -> None:
+    there = len(list(runs.iterdir()))
+    three = EnvEntry("three", factory="tests.test_init_from:three_actions")
+    refused: list[tuple[EnvEntry | str, str]] = [
+        ("gym:Acrobot-v1", "observations than environment 'gym:Acrobot-v1': vector [4] of float32, not vector [6] of "),
+        (three, "actions than environment 'three': one of 2, not one of 3"),
+    ]
+    for env, message in refused:
         with pytest.raises(a3c_zoo.ZooError) as raised:
-            train(runs, f"refused-{len(message)}", **options)
-        assert str(raised.value).startswith(f"--init-from names a policy that does not fit: {message}")
-        assert len(str(raised.value).splitlines()) == 1
+            train(runs, "refused", env=env, serial=serial)
+        assert f"--init-from names a policy that does not fit: the policy has other {message}" in str(raised.value)
+        assert "\n" not in str(raised.value)
+    assert len(list(runs.iterdir())) == there
 
 
 def test_the_command(runs: Path) -> None:

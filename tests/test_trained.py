@@ -173,6 +173,18 @@ def test_export_takes_an_environment(offered: None, tmp_path: Path, capsys: pyte
     assert told["evaluation"] == outcome["evaluation"]
 
 
+def test_a_policy_for_other_spaces_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "swinger", "2026-01-01T12:00:00+0000", of="acrobot-a3c")
+    for name in ("meta.json", "config.yml"):
+        path = run / name
+        path.write_text(path.read_text().replace("Acrobot-v1", "MountainCar-v0"))
+    spaces = "'gym:MountainCar-v0': vector [6] of float32, not vector [2] of float32"
+    where = (("evaluate",), ("play", "--video", tmp_path / "x.gif"), ("export", "--out", tmp_path / "x.onnx"))
+    for command, *options in where:
+        assert command_line(command, run, *options) == 2
+        assert capsys.readouterr().err == f"Error: the policy has other observations than environment {spaces}\n"
+
+
 def test_list_trained(offered: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line("list", "trained", "--json") == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}

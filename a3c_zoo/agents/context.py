@@ -17,16 +17,15 @@ from a3c_zoo.learning.objective import Loss, actor_critic_loss
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import optimizer_class
 from a3c_zoo.learning.parameters import share
+from a3c_zoo.learning.space_check import check_spaces
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.records import RunContext
-from a3c_zoo.saved_state import fitting, from_plain, loading
+from a3c_zoo.saved_state import NOT_INITIAL, fitting, from_plain, loading
 
 State = dict[str, Any]
 """The state dictionary of a worker or learner, one part of a checkpoint."""
 #: Columns of the counters in checkpoints of format 1.
 FORMAT_1_COLUMNS = 4
-#: Begins the message of an error in what `--init-from` names.
-NOT_INITIAL = "--init-from names a policy that does not fit: "
 OnTick = Callable[[], None]
 """Called while a worker or learner works or waits; may raise to stop it."""
 
@@ -114,7 +113,8 @@ def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> Agent
         else:
             acting = from_plain(ActingState, context.checkpoint, "agent")
             Counters(counters).row(0)[[STEPS, UPDATES, EPISODES]] = counts.steps, counts.updates, context.episodes
-            model = acting.model.adopted(spaces, num_members)
+            check_spaces(Spaces.from_state_dict(acting.model.spaces), spaces, context.entry.name)
+            model = acting.model.adopted(num_members)
             saved = AgentState(model, resumes=acting.resumes, optimizer={}, counters=counters, workers=[])
         saved.model.check(spaces, context.network, config, num_members)
         columns = FORMAT_1_COLUMNS if saved.counters.shape[-1:] == (FORMAT_1_COLUMNS,) else NUM_COLUMNS

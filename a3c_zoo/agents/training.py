@@ -14,13 +14,13 @@ from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError, PluginError, type_and_message
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.memory import check_memory
-from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, probe_spaces, saved_model
+from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, saved_model
 from a3c_zoo.learning.objective import Loss, actor_critic_loss
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, Worker, WorkerFactory, supervise
 from a3c_zoo.processes.faults import Replacements
 from a3c_zoo.processes.pool import WorkerPool
-from a3c_zoo.processes.probe import probe_in_child
+from a3c_zoo.processes.probe import read_spaces
 from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.records import Report, RunContext, Snapshot
 from a3c_zoo.saved_state import from_plain, to_plain
@@ -77,8 +77,7 @@ def train(
     check_portable(worker, learner, loss)
     check_schedule(config)
     check_live(config)
-    probe = probe_spaces if context.serial else probe_in_child
-    spaces = probe(context.entry, context.network, config, context.supported_spaces)
+    spaces = read_spaces(context.entry, context.network, config, context.supported_spaces, context.serial)
     if crew is None:
         check_room(config, spaces, config.run.workers)
     saved = agent_state(context, spaces, learner is not None)  # before there is a network of the wrong size

@@ -20,6 +20,13 @@ from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.child import ChildProcess, end_children
 
 
+def read_spaces(
+    entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str], serial: bool
+) -> Spaces:
+    """Does what `probe_spaces` does, in a child process unless the run is serial. Raises as `probe_in_child`."""
+    return (probe_spaces if serial else probe_in_child)(entry, network, config, supported)
+
+
 def probe_in_child(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
     """Does what `probe_spaces` does, in a child process.
 

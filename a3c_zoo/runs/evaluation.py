@@ -25,6 +25,7 @@ from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import is_finite
 from a3c_zoo.learning.environments import make_vector_env, restore_threads
 from a3c_zoo.learning.model import one_torch_thread
+from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
 from a3c_zoo.processes.start import environment
 from a3c_zoo.records import Evaluation, Policy
@@ -213,8 +214,10 @@ def play_episodes(
     episodes would count too often.
 
     Raises:
+        RunDirectoryError: the policy is of other spaces than the environment.
         EnvironmentContractError: an observation is not finite. What a policy does then says nothing.
     """
+    check_policy(policy, env, to_play.entry.name)
     autoreset, is_over, threads = autoreset_of(env), episode_over(env), torch.get_num_threads()
     observation, _ = env.reset(seed=to_play.env_seed)
     state, starts = None, np.ones(env.num_envs, np.bool_)

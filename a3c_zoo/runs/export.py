@@ -22,6 +22,7 @@ from a3c_zoo.errors import DifferentOutputError, ZooError, printable, type_and_m
 from a3c_zoo.files import write_out
 from a3c_zoo.learning.actions import Bernoulli, Categorical, Gaussian
 from a3c_zoo.learning.model import ModelPolicy, as_batch, core_state, one_torch_thread
+from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.learning.spaces import Leaf, ObservationSpec
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import RunDirectory
@@ -145,6 +146,7 @@ def export(directory: RunDirectory, out: Path, checkpoint: str = "final", force:
     outcome = directory.outcome()
     to_play = EpisodesToPlay(setup.entry, config.env, OBSERVATIONS, config.run.seed, USER_EVALUATIONS, NUM_ENVS)
     with closing(to_play.make_env()) as env, one_torch_thread():
+        check_policy(policy, env, setup.entry.name)
         told = {
             **{key: directory.meta()[key] for key in ("env", "agent", "seed", "versions")},
             **{"evaluation": outcome and outcome.evaluation and asdict(outcome.evaluation)},

@@ -203,7 +203,9 @@ def check_agent(directory: RunDirectory) -> None:
         raise ZooError(f"meta.json is of {meta['agent']} on {meta['env']}, and config.yml is not")
     policy, _ = load_from(directory)
     from a3c_zoo.learning.model import ModelPolicy, probe_spaces  # imports torch, as load_from does
+    from a3c_zoo.learning.space_check import check_spaces
 
     spaces = probe_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces)
-    if not isinstance(policy, ModelPolicy) or policy.spaces.state_dict() != spaces.state_dict():
-        raise ZooError(f"{PARAMETERS} is of other spaces than environment '{setup.entry.name}'")
+    if not isinstance(policy, ModelPolicy):
+        raise ZooError(f"agent '{setup.agent.name}' keeps no model as the zoo's own agents do")
+    check_spaces(policy.spaces, spaces, setup.entry.name)

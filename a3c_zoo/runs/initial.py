@@ -10,7 +10,7 @@ from a3c_zoo.config import NetworkConfig
 from a3c_zoo.errors import ConfigError, ZooError, printable
 from a3c_zoo.runs.setup import Initial, RunSetup
 from a3c_zoo.runs.trained import find_policy, policy_state
-from a3c_zoo.saved_state import from_plain
+from a3c_zoo.saved_state import NOT_INITIAL, from_plain, loading
 
 
 def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust: bool) -> RunSetup:
@@ -20,8 +20,7 @@ def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust
         name: of a policy, as `find_policy` takes it.
 
     Raises:
-        ZooError: there is no such policy, it is damaged, or its network is another. Whether spaces are equal is known
-            when the environment is made (`agent_state`).
+        ZooError: there is no such policy, it is damaged, or its network or its spaces are others.
     """
     if name is None:
         return setup
@@ -32,10 +31,15 @@ def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust
     setup.warm_up()
     import torch
 
-    from a3c_zoo.learning.model import SavedModel
+    from a3c_zoo.learning.model import SavedModel, Spaces
+    from a3c_zoo.learning.space_check import check_spaces
+    from a3c_zoo.processes.probe import read_spaces
 
     saved = policy_state(directory)
     model = from_plain(SavedModel, saved.agent.get("model"), f"--init-from {name}: agent.model")
+    spaces = read_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces, setup.serial)
+    with loading(NOT_INITIAL):
+        check_spaces(Spaces.from_state_dict(model.spaces), spaces, setup.entry.name)
     numbers = model.parameters.flatten().contiguous().view(torch.uint8).numpy().tobytes()
     told = {"name": directory.path.name, "env": directory.meta()["env"], "steps": saved.state.steps}
     told["parameters_sha256"] = hashlib.sha256(numbers).hexdigest()

@@ -1,0 +1,62 @@
+"""Whether a policy is of an environment's spaces; spaces in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.learning.actions import (
+    ActionDistribution,
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    MultiCategorical,
+    UniformBox,
+    action_distribution,
+)
+from a3c_zoo.learning.model import ModelPolicy, Spaces
+from a3c_zoo.learning.spaces import Leaf, ObservationSpec, observation_spec
+
+
+def check_spaces(there: Spaces, here: Spaces, env_name: str) -> None:
+    """Raises RunDirectoryError if the spaces of a policy are not those of the environment that it shall act in."""
+    for which in ("observations", "actions"):
+        theirs, ours = getattr(there, which), getattr(here, which)
+        if theirs != ours:
+            words = [in_words(theirs), in_words(ours)]
+            theirs, ours = (repr(theirs), repr(ours)) if words[0] == words[1] else words
+            raise RunDirectoryError(f"the policy has other {which} than environment '{env_name}': {theirs}, not {ours}")
+
+
+def check_policy(policy: object, env: VectorEnv[Any, Any, Any], env_name: str) -> None:
+    """The same for an environment that is made already. The policy of another library does not tell its spaces."""
+    if isinstance(policy, ModelPolicy):
+        acts = policy.spaces.actions
+        options = {"squash": isinstance(acts, Gaussian) and acts.squash, "uniform": isinstance(acts, UniformBox)}
+        actions = action_distribution(env.single_action_space, **options)
+        check_spaces(policy.spaces, Spaces(observation_spec(env.single_observation_space), actions), env_name)
+
+
+def in_words(part: ObservationSpec | Leaf | ActionDistribution) -> str:
+    """What an observation or an action is, in a few words."""
+    match part:
+        case ObservationSpec(leaves=(_, *_)):
+            named = (("/".join(map(str, leaf.path)), in_words(leaf)) for leaf in part.leaves)
+            return ", ".join(" ".join(filter(None, each)) for each in named)
+        case ObservationSpec(one_hot=count) if count:
+            return f"one of {count}"
+        case ObservationSpec():
+            return f"{part.kind} {list(part.given_shape)} of {part.dtype}"
+        case Leaf(sizes=()):
+            return str(list(part.shape))
+        case Leaf() | MultiCategorical():
+            return " and ".join(f"one of {size}" for size in part.sizes)
+        case Categorical():
+            return f"one of {part.num_logits}"
+        case Bernoulli():
+            return f"bits {list(part.space_shape)}"
+        case Gaussian():
+            return f"vector {list(part.space_shape)} from {np.min(part.low):g} to {np.max(part.high):g}"
