@@ -241,17 +241,22 @@ def table(made: Sequence[Mapping[str, Any]]) -> str:
         (
             f"[{each['env']}](#{anchor(subject.title)})",
             each["agent"] + (", LSTM" if "lstm" in each["name"] else ""),
-            f"{score(each['mean_return'])} ± {score(each['std_return'])}",
+            unbroken(f"{score(each['mean_return'])} ± {score(each['std_return'])}"),
             f"{each['steps']:,}",
             f"{each['training_s']:,.0f}",
             *(
-                f"{score(mean)} ± {score(std)} ({steps})" if steps else "–"
+                unbroken(f"{score(mean)} ± {score(std)} ({steps})") if steps else "–"
                 for mean, std, steps in RL_ZOO.get(each["env"], ((0, 0, ""), (0, 0, "")))
             ),
         )
         for subject, each in zip(SUBJECTS, made, strict=True)
     ]
     return "".join(f"| {' | '.join(row)} |\n" for row in (head, ("---",) * len(head), *rows))
+
+
+def unbroken(text: str) -> str:
+    """A text in which a browser ends no line."""
+    return text.replace(" ", "\u00a0")
 
 
 def anchor(title: str) -> str:
@@ -283,11 +288,18 @@ def section(subject: Subject, made: Mapping[str, Any]) -> str:
     )
 
 
+def atari(made: Sequence[Mapping[str, Any]]) -> str:
+    """How long the agents of Atari games were trained."""
+    steps = [each["steps"] for each in made if each["env"].partition(":")[0] in ("atari", "breakout", "pong")]
+    least, most = (f"{number / 1e6:.1f}" for number in (min(steps), max(steps)))
+    return f"RL Zoo's agents of Atari games had 10 million steps, ours {least} to {most} million.\n"
+
+
 def sections() -> str:
     """The generated part of docs/gallery.md, from the figures beside the films."""
     known = {each["name"]: each for each in json.loads(DATA.read_text(encoding="utf-8"))}
     made = [known[subject.name] for subject in SUBJECTS]
-    return "\n".join([table(made), *(section(*both) for both in zip(SUBJECTS, made, strict=True))])
+    return "\n".join([table(made), atari(made), *(section(*both) for both in zip(SUBJECTS, made, strict=True))])
 
 
 def main() -> None:

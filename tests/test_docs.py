@@ -90,6 +90,12 @@ def test_the_gallery_is_what_its_program_makes() -> None:
         "gallery.json",
         *(f"{subject.name}{suffix}" for subject in gallery.SUBJECTS for suffix in (".gif", ".svg")),
     }
+    for each in made:
+        if (file := gallery.TRAINED / each["name"] / "outcome.json").exists():
+            outcome = json.loads(text_of(file))
+            keys = ("episodes", "mean_return", "std_return")
+            told = {"steps": outcome["steps"], **{key: outcome["evaluation"][key] for key in keys}}
+            assert told == {key: each[key] for key in told}, each["name"]
     assert max(sizes.values()) <= gallery.LARGEST_FILE_KB
     assert sum(sizes.values()) <= gallery.LARGEST_FOLDER_KB
 
