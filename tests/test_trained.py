@@ -21,6 +21,7 @@ from safetensors.torch import load, save
 import a3c_zoo
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.card import curve
 from a3c_zoo.runs.save_trained import save as save_trained
 from a3c_zoo.runs.trained import directory_of, find_policy, policy_state
 from a3c_zoo.testing import plugin_distribution
@@ -171,6 +172,9 @@ def test_export_takes_an_environment(offered: None, tmp_path: Path, capsys: pyte
     outcome = json.loads((AGENTS / "cartpole-nstep" / "outcome.json").read_text())
     assert (told["run"], told["steps"]) == ("cartpole-nstep", outcome["steps"])
     assert told["evaluation"] == outcome["evaluation"]
+    assert told["command"].startswith("a3c-zoo train cartpole --agent nstep --seed 1 ")
+    assert (told["training_s"], told["host"]["cores"]) == (outcome["training_s"], 2)
+    assert told["weaknesses"].endswith(" 1,400 steps or more.")
 
 
 def test_a_policy_for_other_spaces_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,6 +198,32 @@ def test_list_trained(offered: None, capsys: pytest.CaptureFixture[str]) -> None
     assert (row["env"], row["agent"], row["plugin"], row["fault"]) == ("gym:Acrobot-v1", "a3c", "zoo-trained", None)
     assert (row["mean_return"], row["std_return"]) == (told["mean_return"], told["std_return"])
     assert row["weaknesses"].startswith("The slowest of 200 episodes")
+    assert (row["command"], row["seed"], row["continued"]) == (
+        "a3c-zoo train gym:Acrobot-v1 --seed 1 --name acrobot-a3c --quiet",
+        1,
+        "",
+    )
+    assert (row["versions"]["gymnasium"], row["host"]["cores"], round(row["training_s"], 1)) == ("1.4.0", 2, 1.4)
+
+
+def test_the_card_has_all_parts(offered: None, tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    look = ["alice/games", "--no-film", "--dry-run", tmp_path / "look", "--runs-dir", tmp_path]
+    assert command_line("push", "breakout-a3c", *look) == 0
+    card = (tmp_path / "look" / "README.md").read_text()
+    assert "| weaknesses | Just solved (400): five evaluations" in card
+    assert "| then | After 9,991,007 steps it went on in copies" in card
+    assert "type: BreakoutNoFrameskip-v4\n" in card
+    heads, _, means = next(part for part in card.split("\n\n") if "| 17,366,103 |" in part).splitlines()
+    assert means.endswith("| 401.4 |")
+    assert heads.count("|") == means.count("|") == 9
+
+
+@pytest.mark.parametrize("text", ["", "steps,return\n1,2\nx,y\n", "steps,return\n1,2,3\n", "\udcff"])
+def test_a_curve_that_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "curve.csv").write_text(text, errors="surrogateescape")
+    assert curve(tmp_path / "curve.csv") == []
+    assert curve(tmp_path / "nothing.csv") == []
 
 
 # Files

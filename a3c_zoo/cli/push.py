@@ -42,10 +42,10 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
     if not no_film:
         ffmpeg_program("the film (leave it out: --no-film)")
     with tempfile.TemporaryDirectory() as place:
-        made = hub.write_folder(find_policy(run, **options), Path(place) / "agent")
+        made = hub.write_folder(source := find_policy(run, **options), Path(place) / "agent")
         if not no_film:
             _film(made, made.path / hub.FILM)
-        hub.write_card(made, repo)
+        hub.write_card(made, repo, source)
         for path in sorted(made.path.iterdir()):
             click.echo(f"{path.stat().st_size:>11,} bytes  {path.name}")
         if dry_run is None:

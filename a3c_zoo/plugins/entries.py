@@ -208,6 +208,7 @@ class TrainedEntry:
         name: its own name, and that of its folder in `package`. description: one line for listings.
         env, agent: names of the environment and the agent.
         weaknesses: where it is known to fail, one or two sentences.
+        continued: how its training went on after the command in meta.json, one sentence; "" if it did not.
     """
 
     name: str
@@ -216,6 +217,7 @@ class TrainedEntry:
     package: str
     description: str = ""
     weaknesses: str = ""
+    continued: str = ""
     revision: int = ENTRY_REVISION
 
 

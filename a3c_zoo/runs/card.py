@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
 from a3c_zoo.errors import RunDirectoryError, printable
+from a3c_zoo.files import MAX_TEXT, read_bytes
+from a3c_zoo.plugins.entries import TrainedEntry
 from a3c_zoo.records import Evaluation, Outcome, score
 from a3c_zoo.runs.directory import RunDirectory
+
+#: The learning curve of a trained agent, and how many of its points a card shows.
+CURVE: Final = "curve.csv"
+POINTS: Final = 8
+#: What `facts` tells.
+FACTS: Final = ("command", "continued", "weaknesses", "seed", "training_s", "versions", "host")
 
 
 def figures(directory: RunDirectory) -> tuple[dict[str, Any], Outcome, Evaluation]:
@@ -18,9 +28,54 @@ def figures(directory: RunDirectory) -> tuple[dict[str, Any], Outcome, Evaluatio
     return meta, outcome, outcome.evaluation
 
 
-def card_text(directory: RunDirectory, name: str, repo: str = "", film: str | None = None) -> str:
-    """The card of an agent that is called `name`. repo: from where `pull` gets it. film: a file beside the card."""
+def for_others(meta: dict[str, Any]) -> dict[str, Any]:
+    """A meta.json without the kernel's release, and with `~` for the path of the home folder."""
+    home, host = str(Path.home()), meta.get("host", {})
+    command = [str(word).replace(home, "~") if home != "/" else word for word in meta.get("command", [])[1:]]
+    files = [Path(str(file)).name for file in meta.get("plugin_files", [])]
+    system = {"system": str(host.get("system", "")).partition(" ")[0]}
+    return {**meta, "command": ["a3c-zoo", *command], "plugin_files": files, "host": {**host, **system}}
+
+
+def facts(directory: RunDirectory, entry: TrainedEntry | None) -> dict[str, Any]:
+    """How an agent was trained, fit for others to read. entry: that of its folder, None for a run.
+
+    Raises:
+        RunDirectoryError: meta.json or outcome.json is missing or damaged.
+    """
+    meta, outcome = for_others(directory.meta()), directory.outcome()
+    told = entry or TrainedEntry("", "", "", "")
+    texts = shlex.join(map(str, meta["command"])), told.continued, told.weaknesses
+    rest = meta.get("seed"), outcome and outcome.training_s, meta.get("versions"), meta.get("host")
+    return dict(zip(FACTS, (*texts, *rest), strict=True))
+
+
+def curve(path: Path) -> list[tuple[float, float]]:
+    """Points of a curve.csv, steps and mean return, at equal distances; none if the file is missing or is none."""
+    try:
+        lines = read_bytes(path, MAX_TEXT).decode().splitlines()
+        rows = [(float(steps), float(mean)) for steps, mean in (line.split(",") for line in lines[1:])]
+    except (OSError, ValueError, RunDirectoryError):
+        return []
+    return [rows[number * (len(rows) - 1) // (POINTS - 1)] for number in range(POINTS)] if len(rows) >= POINTS else rows
+
+
+def card_text(
+    directory: RunDirectory,
+    entry: TrainedEntry | None,
+    points: Sequence[tuple[float, float]],
+    name: str,
+    repo: str,
+    film: str | None = None,
+) -> str:
+    """The card of an agent that is called `name`.
+
+    Args:
+        entry: as in `facts`. points: as `curve` returns them. repo: from where `pull` gets it.
+        film: a file beside the card.
+    """
     meta, outcome, played = figures(directory)
+    told = facts(directory, entry)
     kind = "greedy" if played.deterministic else "sampled"
     rows = {
         "environment, agent": f"{meta['env']}, {meta['agent']}",
@@ -29,11 +84,17 @@ def card_text(directory: RunDirectory, name: str, repo: str = "", film: str | No
         "training": f"{outcome.steps:,} steps, {outcome.training_s:,.1f} s, seed {meta.get('seed')}",
         "versions": ", ".join(f"{key} {value}" for key, value in meta.get("versions", {}).items()),
         "machine": ", ".join(f"{key} {value}" for key, value in meta.get("host", {}).items()),
-        "command": shlex.join(map(str, meta.get("command", []))),
+        "command": told["command"],
+        "then": told["continued"],
+        "weaknesses": told["weaknesses"],
     }
-    table = "".join(f"| {key} | {_plain(value)} |\n" for key, value in rows.items())
+    table = "".join(f"| {key} | {_plain(value)} |\n" for key, value in rows.items() if value)
+    if points:
+        head, line, means = zip(*((f"{steps:,.0f}", "---", score(mean)) for steps, mean in points), strict=True)
+        table += "\nThe mean return of 100 training episodes after so many steps:\n\n"
+        table += "".join(f"| {' | '.join(cells)} |\n" for cells in (head, line, means))
     seen = f" [{film}]({film}) shows an episode." if film else ""
-    how = f"with a3c-zoo and its extra `hub`:\n\n    a3c-zoo pull {repo}\n" if repo else "with a3c-zoo:\n\n"
+    how = f"with a3c-zoo and its extra `hub`:\n\n    a3c-zoo pull {repo}\n"
     how += f"    a3c-zoo play {name}\n    a3c-zoo evaluate {name}\n"
     return f"# {name}\n\nAn agent of a3c-zoo.{seen}\n\n| | |\n| --- | --- |\n{table}\nTo watch and measure it, {how}"
 

@@ -25,10 +25,11 @@ from a3c_zoo.learning.model import ModelPolicy, as_batch, core_state, one_torch_
 from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.learning.spaces import Leaf, ObservationSpec
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.card import facts
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EpisodesToPlay, load_policy, play_episodes
 from a3c_zoo.runs.setup import RunSetup
-from a3c_zoo.runs.trained import policy_state
+from a3c_zoo.runs.trained import entry_of, policy_state
 from a3c_zoo.seeds import USER_EVALUATIONS
 
 #: How many observations the file is compared on, and in how many environments.
@@ -148,7 +149,8 @@ def export(directory: RunDirectory, out: Path, checkpoint: str = "final", force:
     with closing(to_play.make_env()) as env, one_torch_thread():
         check_policy(policy, env, setup.entry.name)
         told = {
-            **{key: directory.meta()[key] for key in ("env", "agent", "seed", "versions")},
+            **{key: directory.meta()[key] for key in ("env", "agent")},
+            **facts(directory, entry_of(registry, directory)),
             **{"evaluation": outcome and outcome.evaluation and asdict(outcome.evaluation)},
             **{"network": config.network.name, "run": directory.path.name, "steps": saved.state.steps},
             **{"squash_actions": config.agent.squashes_actions},

@@ -25,11 +25,12 @@ from a3c_zoo.errors import HubError, ZooError, type_and_message
 from a3c_zoo.files import MAX_TABLE, MAX_TEXT, read_bytes, replace_file
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import load_from
-from a3c_zoo.runs.card import card_text, figures
+from a3c_zoo.runs.card import CURVE, card_text, curve, figures
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS
 from a3c_zoo.runs.directory import PULLED, RunDirectory, disk_errors
 from a3c_zoo.runs.save_trained import save_folder
 from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.runs.trained import entry_of
 
 #: The longest wait for the next bytes of an answer, and for a whole file, in seconds.
 ANSWER_S, FILE_S = 30.0, 1800.0
@@ -108,10 +109,11 @@ def write_folder(directory: RunDirectory, folder: Path) -> RunDirectory:
     return made
 
 
-def write_card(directory: RunDirectory, repo: str) -> None:
+def write_card(directory: RunDirectory, repo: str, source: RunDirectory) -> None:
     """Writes README.md beside an agent and its film: its card, with the evaluation as the hub's own metadata."""
     meta, _, played = figures(directory)
-    task = get_registry().env(meta["env"], is_trusted=directory.is_trusted).gym_id or meta["env"].removeprefix("gym:")
+    gym_id = get_registry().env(meta["env"], is_trusted=directory.is_trusted).gym_id or ""
+    task = gym_id.rpartition(":")[2] or meta["env"].removeprefix("gym:")
     kind, metric, value = (
         "reinforcement-learning",
         "mean_reward",
@@ -122,7 +124,9 @@ def write_card(directory: RunDirectory, repo: str) -> None:
     named = {"library_name": "a3c-zoo", "pipeline_tag": kind, "tags": tags, "model_name": meta["agent"]}
     film = FILM if (directory.path / FILM).exists() else None
     text = f"---\n{hf.ModelCardData(**named, eval_results=[result]).to_yaml()}\n---\n\n"
-    replace_file(directory.path / CARD, (text + card_text(directory, repo.partition("/")[2], repo, film)).encode())
+    entry, points = entry_of(get_registry(), source), curve(source.path / CURVE)
+    text += card_text(directory, entry, points, repo.partition("/")[2], repo, film)
+    replace_file(directory.path / CARD, text.encode())
 
 
 def push(folder: Path, repo: str, private: bool) -> str:

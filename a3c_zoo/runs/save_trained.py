@@ -21,6 +21,7 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import load_from
+from a3c_zoo.runs.card import for_others
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS, PART, STATISTICS
 from a3c_zoo.runs.checkpoints import CHECKPOINT_FORMAT, load_policy_state
 from a3c_zoo.runs.directory import RunDirectory, find_run, write_atomically
@@ -62,15 +63,6 @@ def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100) -> N
     write_atomically(folder / "config.yml", read_bytes(directory.config_file, MAX_TEXT))
     write_atomically(folder / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
     RunDirectory(folder).write_outcome(replace(outcome, evaluation=played))
-
-
-def for_others(meta: dict[str, Any]) -> dict[str, Any]:
-    """A meta.json without the kernel's release, and with `~` for the path of the home folder."""
-    home, host = str(Path.home()), meta.get("host", {})
-    command = [str(word).replace(home, "~") if home != "/" else word for word in meta.get("command", [])[1:]]
-    files = [Path(str(file)).name for file in meta.get("plugin_files", [])]
-    system = {"system": str(host.get("system", "")).partition(" ")[0]}
-    return {**meta, "command": ["a3c-zoo", *command], "plugin_files": files, "host": {**host, **system}}
 
 
 def parameters_to_bytes(content: Mapping[str, Any], is_narrow: bool = False) -> bytes:

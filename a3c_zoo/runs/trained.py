@@ -18,6 +18,7 @@ from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, one_line, 
 from a3c_zoo.files import MAX_TABLE, read_bytes
 from a3c_zoo.plugins.entries import TrainedEntry
 from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.runs.card import FACTS, facts
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS
 from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, PolicyState, load_policy_state, read_policy
 from a3c_zoo.runs.directory import RunDirectory, find_run, list_runs, run_paths
@@ -89,6 +90,15 @@ def directory_of(registry: Registry, entry: TrainedEntry) -> RunDirectory:
     return found
 
 
+def entry_of(registry: Registry, directory: RunDirectory) -> TrainedEntry | None:
+    """The entry whose folder this is; None for a run, and for the folder of nobody."""
+    for entry in registry.trained.values():
+        with suppress(RunDirectoryError, OSError):
+            if directory_of(registry, entry).path.samefile(directory.path):
+                return entry
+    return None
+
+
 def policy_state(directory: RunDirectory, which: str = FINAL) -> Checkpoint[PolicyState]:
     """As `load_policy_state`, also of a trained agent's folder."""
     path = directory.path / PARAMETERS
@@ -103,10 +113,11 @@ def policy_state(directory: RunDirectory, which: str = FINAL) -> Checkpoint[Poli
 def row_of(registry: Registry, entry: TrainedEntry) -> dict[str, Any]:
     """A trained agent for listings. If its figures cannot be read, `fault` says why."""
     try:
-        fault, outcome = None, directory_of(registry, entry).outcome()
+        directory = directory_of(registry, entry)
+        fault, outcome, known = None, directory.outcome(), facts(directory, entry)
     except RunDirectoryError as error:
-        fault, outcome = str(error), None
+        fault, outcome, known = str(error), None, dict.fromkeys(FACTS)
     figures = {name: getattr(outcome and outcome.evaluation, name, None) for name in ("mean_return", "std_return")}
     figures["steps"] = outcome and outcome.steps
     told = {name: getattr(entry, name) for name in ("name", "env", "agent")}
-    return {**told, **figures, "weaknesses": entry.weaknesses, "fault": fault}
+    return {**told, **figures, **known, "weaknesses": entry.weaknesses, "fault": fault}

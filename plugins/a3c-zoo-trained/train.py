@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "src"))
+from a3c_zoo_trained import zoo_trained  # noqa: E402
+
 FOLDER = HERE / "src" / "a3c_zoo_trained"
 README = HERE / "README.md"
 BEGIN, END = "<!-- written by train.py -->\n", "<!-- end -->\n"
@@ -50,12 +53,6 @@ LONG = {
     },
 }
 TRAININGS = SHORT | LONG
-#: Name → how it went on after that command, by hand.
-THEN = {
-    "breakout-a3c": "After 9,991,007 steps it went on in copies whose config.yml had `stop_when_solved: true` and a "
-    "longer `schedule_steps`, `a3c-zoo train --resume COPY --steps N` each with the same N: 12,000,000, 15,000,000, "
-    "and 17,500,000.",
-}
 
 
 def run(module: str, *arguments: str, folder: Path) -> None:
@@ -117,13 +114,14 @@ def table() -> str:
     commands: list[str] = []
     then: list[str] = []
     machines: dict[str, None] = {}
+    continued = {entry.name: entry.continued for entry in zoo_trained()}
     for name, card in cards().items():
         played = card["evaluation"]
         numbers = (card["steps"], card["training_s"], played["mean_return"], played["std_return"])
         figures = "{2:,.1f} ± {3:,.1f} | {0:,} | {1:,.1f}".format(*numbers)
         rows.append(f"| `{name}` | `{card['env']}` | `{card['agent']}` | {figures} |")
         commands.append(f"    {shlex.join(['a3c-zoo', *TRAININGS[name]])}")
-        then += [f"`{name}`: {THEN[name]}", ""] if name in THEN else []
+        then += [f"`{name}`: {continued[name]}", ""] if continued[name] else []
         software = ", ".join(f"{key} {card['versions'][key]}" for key in ("a3c-zoo", "torch", "gymnasium", "ale-py"))
         machines[f"{software}; {card['host']['cpu']}, {card['host']['cores']} cores"] = None
     return "\n".join(
