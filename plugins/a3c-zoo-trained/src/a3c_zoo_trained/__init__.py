@@ -22,7 +22,7 @@ _AGENTS = (
     ("lunar-lander-a3c", "gym:LunarLander-v3", "a3c", "lands, but not always", _HOVERS),
     ("pendulum-a3c", "gym:Pendulum-v1", "a3c", "swings up and balances", _BOTTOM),
     ("pong-a3c", "pong", "a3c", "beats the game's own player by 18 points", _GREEDY),
-    ("breakout-a3c", "breakout", "a3c", "clears the wall in most games", _UNEVEN),
+    ("breakout-a3c", "breakout", "a3c", "100 games gave 236 to 842 points", _UNEVEN),
     ("space-invaders-a3c", "atari:space_invaders", "a3c", "after half a million steps", f"{_FEW} 170 points."),
     ("qbert-a3c", "atari:qbert", "a3c", "after half a million steps", f"{_FEW} 153 points."),
     ("seaquest-a3c", "atari:seaquest", "a3c", "after half a million steps", f"{_FEW} 223 points."),
