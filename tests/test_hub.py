@@ -194,6 +194,12 @@ def test_a_module_is_imported_only_with_trust(hub: Hub, capsys: Captured, monkey
 # What is refused
 
 
+def test_push_names_the_damaged_folder_of_the_user(hub: Hub, capsys: Captured) -> None:
+    HARM["a changed byte"][0](Path(shutil.copytree(AGENT, "mine")))
+    err = refused(capsys, 2, "push", "mine", "alice/again", "--no-film", "--dry-run", "look")
+    assert err.startswith("Error: mine/parameters.safetensors is not the file that meta.json was written with")
+
+
 def edit(folder: Path, **texts: tuple[str, str]) -> None:
     for name, (old, new) in texts.items():
         path = next(folder.glob(f"{name}.*"))

@@ -105,7 +105,10 @@ def write_folder(directory: RunDirectory, folder: Path) -> RunDirectory:
             replace_file(folder / name, read_bytes(directory.path / name, limit))
     else:
         save_folder(directory, folder)
-    check_agent(made := RunDirectory(folder, directory.is_trusted, directory.doubt))
+    try:
+        check_agent(made := RunDirectory(folder, directory.is_trusted, directory.doubt))
+    except ZooError as error:  # the user knows the folder that was copied
+        raise ZooError(str(error).replace(str(folder), str(directory.path))) from error
     return made
 
 
