@@ -74,29 +74,33 @@ def arrays(parts: Any) -> dict[str, tuple[str, list[Any]]]:
 
 
 @pytest.mark.parametrize("core", [{}, pytest.param(LSTM, marks=pytest.mark.slow)], ids=["mlp", "lstm"])
-def test_the_program_of_the_page(core: dict[str, Any], folder: Path) -> None:
-    """It plays the episodes that the agent itself plays, and needs neither torch nor a3c-zoo."""
-    train("cartpole", core)
+@pytest.mark.parametrize("hidden", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_program_of_the_page(core: dict[str, Any], hidden: bool, folder: Path) -> None:
+    """It plays the episodes that the agent itself plays, and needs neither torch nor a3c-zoo. hidden: velocities."""
+    train("cartpole", core | {"env.hide_velocity": hidden})
     assert_described(exported(), folder)
     page = (ROOT / "docs" / "how-to" / "export-an-agent.md").read_text(encoding="utf-8")
     program = page.partition("`play.py`:\n\n```python\n")[2].partition("```")[0]
-    hidden = "import sys\nsys.modules |= {'torch': None, 'a3c_zoo': None}\n"
-    Path("play.py").write_text(hidden + program, encoding="utf-8")
+    alone = "import sys\nsys.modules |= {'torch': None, 'a3c_zoo': None}\n"
+    Path("play.py").write_text(alone + program, encoding="utf-8")
+    assert len(program.splitlines()) <= 30
     command = [sys.executable, "play.py", "x.onnx"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environ()).stdout.splitlines()
     assert re.fullmatch(r"a3c on cartpole after 1\d\d steps: Box\(.*\)", shown[0])
-    assert shown[1:] == [f"episode {number}: return {score:g}" for number, score in enumerate(returns_on_cartpole())]
+    assert shown[1:] == [
+        f"episode {number}: return {score:g}" for number, score in enumerate(returns_on_cartpole(1 + hidden))
+    ]
 
 
-def returns_on_cartpole() -> Iterator[float]:
-    """Of the run `x`, with the most probable actions, on the seeds 0 to 4."""
+def returns_on_cartpole(every: int) -> Iterator[float]:
+    """Of the run `x`, with the most probable actions, on the seeds 0 to 4. It sees each `every`-th number."""
     import gymnasium
 
     policy, env = a3c_zoo.load_agent("x"), gymnasium.make("CartPole-v1")
     for seed in range(5):
         (observation, _), state, total, ended = env.reset(seed=seed), None, 0.0, False
         while not ended:
-            actions, state = policy.predict(observation[None], state, deterministic=True)
+            actions, state = policy.predict(observation[None, ::every], state, deterministic=True)
             observation, reward, terminated, truncated, _ = env.step(actions[0])
             total, ended = total + float(reward), terminated or truncated
         yield total
