@@ -410,6 +410,22 @@ def race(name: str, trials: int, engine: Inline | None = None, watcher: TuningWa
     return study
 
 
+def test_a_run_of_another_study_with_the_same_name_is_left_as_it_is(tuned: Path) -> None:
+    """The journal is deleted and the study begins again; then its values are others."""
+    race("twin", trials=1)
+    first = Path("runs/twin-t000-s1000001")
+    config = (first / "config.yml").read_bytes()
+    Path("studies/twin/journal.jsonl").unlink()
+    study = TuningStudy("twin", None, Path("runs"), settings(hyperparams="s.yml"))
+    number = study.add([SearchedKey("agent.gamma", "choice", (0.5,))])
+    race("twin", trials=1)
+    assert (first / "config.yml").read_bytes() == config
+    assert "gamma: 0.5" in Path("runs/twin-t000-s1000001-2/config.yml").read_text()
+    assert study.run_of(number, 1_000_001) == "twin-t000-s1000001-2"
+    lines = {line: count for line, count in trained().items() if line.startswith("twin-t000-s1000001-2 ")}
+    assert lines == {f"twin-t000-s1000001-2 {text}": 1 for text in ("160 begins", f"{STEPS} resumes")}
+
+
 def test_trials_that_cannot_be_trained_end_the_race(tuned: Path) -> None:
     with pytest.raises(ZooError, match=r"3 trials in a row failed; the last one: .*agent.n_steps: 0 — must be greater"):
         race("faulty", trials=9, engine=Inline(InlineConfig(faults=True)))

@@ -163,7 +163,9 @@ class Race:
         entry = get_registry().env(settings.env)
         known = KnownRuns(get_registry(), Path(), reuse=False)
         planned = plan_run(get_registry(), entry, method, seed, Budget(settings.steps), known)
-        name, is_there = _directory(self.study.runs_dir, f"{self.study.name}-t{contender.number:03d}-s{seed}")
+        stem, own = f"{self.study.name}-t{contender.number:03d}-s{seed}", self.study.run_of(contender.number, seed)
+        name, is_there = _directory(self.study.runs_dir, stem, own)
+        self.study.run_of(contender.number, seed, name)
         # The last --steps counts. No checkpoint is needed but the one at the end of each rung.
         options = () if is_there else (*planned.options, "-o", "run.checkpoint_every_steps=null")
         return TrainingJob(planned.config, self.study.runs_dir, name, (*options, "--steps", str(rung)), is_there)
@@ -194,12 +196,17 @@ def promotions(contenders: Sequence[Contender], rungs: Sequence[int], is_last: b
     return found
 
 
-def _directory(runs_dir: Path, name: str) -> tuple[str, bool]:
-    """The name of a run's directory, and whether there is a run to go on with. One without a checkpoint cannot."""
-    for each in (name, *(f"{name}-{copy}" for copy in range(2, 1000))):
+def _directory(runs_dir: Path, name: str, own: str | None) -> tuple[str, bool]:
+    """The name of a run's directory, and whether there is a run to go on with. One without a checkpoint cannot.
+
+    own: the directory that the trial has had. All others are of another study, and are left as they are.
+    """
+    for each in filter(None, (own, name, *(f"{name}-{copy}" for copy in range(2, 1000)))):
         directory = RunDirectory(runs_dir / each)
         if not directory.path.exists():
             return each, False
+        if each != own:
+            continue
         end_s = time.monotonic() + SAVING_S
         while directory.is_running() and time.monotonic() < end_s:  # of a process that was killed; it saves its state
             time.sleep(0.1)

@@ -26,8 +26,9 @@ from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.runs.directory import disk_errors
 
 #: Attributes of a study: how it was made, for how many trials its search has ended, and how it ended. Attributes of a
-#: trial: where its runs lie, and its own mark.
-SETTINGS, SEARCHED, RESULT, PLACE, MARK = "a3c-zoo settings", "a3c-zoo searched", "a3c-zoo result", "place", "mark"
+#: trial: where its runs lie, seed → name of its run's directory, and its own mark.
+SETTINGS, SEARCHED, RESULT = "a3c-zoo settings", "a3c-zoo searched", "a3c-zoo result"
+PLACE, RUNS, MARK = "place", "runs", "mark"
 #: Option → class of Optuna. The number of trials is its seed: the same scores give the same proposal.
 SAMPLERS: Final = {"tpe": "TPESampler", "random": "RandomSampler", "gp": "GPSampler"}
 #: Fewer scores than this tell nothing of what matters.
@@ -165,6 +166,13 @@ class TuningStudy:
         about: dict[str, Any] = {"distributions": distributions, "user_attrs": {PLACE: self._place, MARK: mark}}
         self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, **about))
         return next(each.number for each in self._trials() if each.user_attrs.get(MARK) == mark)
+
+    def run_of(self, number: int, seed: int, name: str | None = None) -> str | None:
+        """The directory of a trial's run, None before it has one. name: to keep from now on, before the run begins."""
+        kept: dict[str, str] = self._trials()[number].user_attrs.get(RUNS, {})
+        if name is not None and name != kept.get(str(seed)):
+            self._open(number).set_user_attr(RUNS, kept := {**kept, str(seed): name})
+        return kept.get(str(seed))
 
     def report(self, number: int, rung: int, by_seed: Mapping[int, float]) -> None:
         """Keeps what the seeds of a trial reached on a rung. On the last one the trial ends."""
