@@ -19,6 +19,7 @@ import filelock
 import optuna
 import pytest
 
+from a3c_zoo.cli.tune import _announce
 from a3c_zoo.cli.tuning_board import TuningBoard
 from a3c_zoo.comparison.evaluations import evaluations_of
 from a3c_zoo.comparison.tuning import storages, studies
@@ -35,7 +36,7 @@ from a3c_zoo.comparison.tuning.racing import (
     rungs_of,
 )
 from a3c_zoo.comparison.tuning.studies import Contender, StudySettings, TuningStudy
-from a3c_zoo.comparison.tuning.tune import make_settings, tune
+from a3c_zoo.comparison.tuning.tune import USUAL_STEPS, make_settings, tune
 from a3c_zoo.config import yaml
 from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.config.sets import dump_config, resolve_config, tuning_cost
@@ -193,7 +194,6 @@ REFUSED = {
     ("cartpole", "--steps", "480", "--seeds", "1", "-o", "entropy_coefficient=0.5"): "another overrides: [], not [",
     ("cartpole", "--steps", "480", "--trials", "0"): "0 is not in the range",
     ("cartpole", "--steps", "20"): "--steps 20: too small for one evaluation; a3c learns from 160 steps at a time",
-    ("gym:Acrobot-v1",): "environment 'gym:Acrobot-v1' has no default budget: give --steps N",
     ("cartpole", "--agent", "random", "--steps", "480"): "agent 'random' has no default search space",
     ("cartpole", "--steps", "480", "--study", "a/b"): "'a/b'",
     ("cartpole", "--steps", "480", "--timeout", "0s"): "'0s' is no duration",
@@ -236,6 +236,16 @@ def test_a_study_of_others_and_a_locked_one(folder: Path, monkeypatch: pytest.Mo
         pytest.raises(ZooError, match=r"--storage studies/mine/journal.jsonl is locked: another process has held it"),
     ):
         TuningStudy("mine", None, Path("runs"), settings(steps=960)).add(KEYS)
+
+
+def test_an_environment_without_a_budget_has_a_usual_one(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    made = settings(env="gym:Acrobot-v1", steps=None)
+    assert (made.steps, made.rungs[-1]) == (USUAL_STEPS, USUAL_STEPS)
+    assert settings(steps=None).steps == get_registry().env("cartpole").budget_steps
+    announced = "gym:Acrobot-v1 has no budget of its own: --steps 400000 is that of a whole run\n"
+    assert announced in _announce(TuningStudy("mine", None, Path("runs"), made), 30)
+    assert command_line("tune", "--help") == 0
+    assert f"[default: ENV's budget, or {USUAL_STEPS}]" in " ".join(capfd.readouterr().out.split())
 
 
 # The set

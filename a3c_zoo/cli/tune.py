@@ -23,6 +23,7 @@ from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.files import valid_name
 from a3c_zoo.output import drop_lost_output, has_lost_output
+from a3c_zoo.plugins.registry import get_registry
 
 if TYPE_CHECKING:
     from a3c_zoo.comparison.tuning.studies import TuningStudy
@@ -32,6 +33,7 @@ KEPT: Final = ("env", "agent", "hyperparams", "overrides", "steps", "seeds", "ep
 PRUNER: Final = (
     "halving: a third of the trials goes on after 1/9 and 1/3 of the steps; none: all do.  [default: halving]"
 )
+STEPS: Final = "Agent steps of a whole run.  [default: ENV's budget, or 400000]"
 COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 
 
@@ -42,7 +44,7 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 @click.option("--timeout", type=parse_seconds, metavar="90s|10m|2h", help="Then no training of the search begins.")
 @click.option("--seeds", type=COUNT, default=2, show_default=True, metavar="N", help="Runs of each trial.")
 @click.option("--final-seeds", type=COUNT, default=5, show_default=True, metavar="N", help="Runs of the comparison.")
-@click.option("--steps", type=click.IntRange(1), metavar="N", help="Agent steps of a run.  [default: ENV's]")
+@click.option("--steps", type=click.IntRange(1), metavar="N", help=STEPS)
 @click.option("--episodes", type=MANY, default=20, show_default=True, metavar="N", help="Episodes per evaluation.")
 @click.option("--sampler", type=click.Choice(["tpe", "random", "gp"]), default="tpe", help="Optuna's.  [default: tpe]")
 @click.option("--pruner", type=click.Choice(["halving", "none"]), default="halving", help=PRUNER)
@@ -105,6 +107,8 @@ def _announce(study: TuningStudy, trials: int) -> str:
     rungs, start = ", ".join(f"{rung:,}" for rung in made.rungs), made.hyperparams or "the default set"
     seeds = f"{made.seeds} seed{'s' * (made.seeds > 1)}"
     title = f"{made.agent} on {made.env}: {trials} trials, {seeds} each, judged after {rungs} steps"
+    if get_registry().env(made.env).budget_steps is None:
+        title += f"\n{made.env} has no budget of its own: --steps {made.steps} is that of a whole run"
     return f"{title}\nfrom {start}, searching {', '.join(made.space)}\nstudy {study.name}: {study.where}"
 
 

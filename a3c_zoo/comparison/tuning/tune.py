@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.plan import Budget, Method, plan_run
@@ -20,6 +20,9 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.runs.signals import stop_on_signals
 
+#: Agent steps of a whole run on an environment without a budget of its own.
+USUAL_STEPS: Final = 400_000
+
 
 def make_settings(
     env: str, agent: str | None, hyperparams: str | None, overrides: Sequence[str], steps: int | None, **others: Any
@@ -30,8 +33,7 @@ def make_settings(
     entry = registry.env(env)
     agent_entry = registry.agent(agent or entry.default_agent)
     keys = search_space(registry, entry, agent_entry, hyperparams, overrides)
-    if (steps := steps or entry.budget_steps) is None:
-        raise ZooError(f"environment '{env}' has no default budget: give --steps N")
+    steps = steps or entry.budget_steps or USUAL_STEPS
     begin = Method(agent_entry.name, agent_entry, hyperparams=hyperparams, overrides=tuple(overrides))
     known = KnownRuns(registry, Path(), reuse=False)
     config = plan_run(registry, entry, begin, TUNING_SEEDS[0], Budget(steps), known).config
