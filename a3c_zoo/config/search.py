@@ -107,6 +107,8 @@ def _fault(settings: Settings, key: str, given: Any) -> str:
         return fault
     if kind == "choice":
         return ""
+    if not _types(settings, key) & {int, float}:
+        return f"takes no numbers; give {{choice: [a, b]}} in place of {kind}"
     if len(values) != 2 or not all(type(each) in (int, float) and math.isfinite(each) for each in values):
         return f"{kind} must have two numbers, [low, high]"
     if values[0] >= values[1]:
@@ -131,6 +133,13 @@ def _refusal(settings: Settings, label: str, value: Any) -> str:
 
 
 def _is_whole(settings: Settings, label: str) -> bool:
+    types = _types(settings, label)
+    return int in types and float not in types
+
+
+def _types(settings: Settings, label: str) -> set[Any]:
+    """What a key may be: its type, or the parts of its union."""
     section, _, key = label.partition(".")
-    kind = settings.models[section].model_fields[key].annotation
-    return int in (kind, *get_args(kind)) and float not in (kind, *get_args(kind))
+    annotation = settings.models[section].model_fields[key].annotation
+    parts = annotation, *get_args(annotation)
+    return {getattr(part, "__origin__", part) for part in parts}  # the type within an Annotated
