@@ -43,7 +43,7 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 @click.option("--trials", type=MANY, default=30, show_default=True, metavar="N", help="Trials of the study, in all.")
 @click.option("--timeout", type=parse_seconds, metavar="90s|10m|2h", help="Then no training of the search begins.")
 @click.option("--seeds", type=COUNT, default=2, show_default=True, metavar="N", help="Runs of each trial.")
-@click.option("--final-seeds", type=COUNT, default=5, show_default=True, metavar="N", help="Runs of the comparison.")
+@click.option("--final-seeds", type=COUNT, default=6, show_default=True, metavar="N", help="Runs of the comparison.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help=STEPS)
 @click.option("--episodes", type=MANY, default=20, show_default=True, metavar="N", help="Episodes per evaluation.")
 @click.option("--sampler", type=click.Choice(["tpe", "random", "gp"]), default="tpe", help="Optuna's.  [default: tpe]")
@@ -61,7 +61,8 @@ def command(
     """Search for better hyperparameters for ENV, with evidence.
 
     Trials race: each trains a few steps, and the better ones go on. The best ones are trained again on fresh seeds. The
-    chosen one is compared with the set that the search began with, and written as a set for --hyperparams.
+    chosen one is compared with the set that the search began with and with the default one, and written as a set for
+    --hyperparams.
 
     A set's block `search:` says which keys are searched; each agent has a default one. After Ctrl-C the same command
     goes on. Several may work on one study.

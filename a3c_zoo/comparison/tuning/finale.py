@@ -1,10 +1,13 @@
-"""The end of a tuning: the best trials run again on fresh seeds; one is chosen, and compared with the start."""
+"""The end of a tuning: the best trials run again on fresh seeds; one is chosen, and compared with the start.
+
+If the search began with another set than the default one, the default set takes part in this comparison.
+"""
 
 from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -23,10 +26,10 @@ from a3c_zoo.comparison.tuning.racing import CHOICE_SEEDS, REPORT_SEEDS, TUNING_
 from a3c_zoo.comparison.tuning.storages import STUDIES_DIR
 from a3c_zoo.comparison.tuning.studies import Contender, StudySettings, TuningStudy, ranked
 from a3c_zoo.config import Config, yaml
-from a3c_zoo.config.sets import describe
+from a3c_zoo.config.sets import describe, resolve_config
 from a3c_zoo.config.settings import TUNING, TUNING_COST
 from a3c_zoo.engines import Engine
-from a3c_zoo.errors import ZooError, printable
+from a3c_zoo.errors import ConfigError, ZooError, first_line, printable
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import score
 from a3c_zoo.runs.directory import disk_errors
@@ -34,8 +37,8 @@ from a3c_zoo.version import __version__
 
 #: How many of the best trials are trained on the choice seeds, and on how many; and how many the report shows.
 FINALISTS, CHOICE_RUNS, SHOWN = 3, 3, 10
-#: The names of both sides in the last comparison.
-TUNED, START = "tuned", "start"
+#: The names of the methods in the last comparison.
+TUNED, START, DEFAULT = "tuned", "start", "default"
 
 
 def play_finale(
@@ -49,20 +52,17 @@ def play_finale(
     choice = _choose(study, contenders, watcher, engine)
     chosen = max(choice, key=lambda number: choice[number])
     watcher.message(f"trial {chosen} is chosen; comparing it with the start, on fresh seeds")
-    methods = [method_of(settings, TUNED, contenders[chosen].texts), method_of(settings, START)]
+    methods, found = _compared(study, chosen, contenders[chosen].texts, engine)
     plan, cost = _plan(study, methods, REPORT_SEEDS[:seeds], engine), _cost(settings, contenders, len(choice))
-    found = []
-    if plan.runs[0].config.to_dict() == plan.runs[1].config.to_dict():  # both have the first seed
-        found = [f"Trial {chosen} has the values of the set that the search began with: it found none that is better"]
-        plan = _plan(study, methods[1:], REPORT_SEEDS[:seeds], engine)
     runs = (replace(run, tuning=cost) if run.method == TUNED else run for run in plan.runs)
     plan = replace(plan, runs=tuple(runs))
     told = [
         f"Search: {_searched(settings, contenders)}",
         f"Choice: {_seeds(CHOICE_SEEDS[:CHOICE_RUNS])}, {settings.steps:,} steps: "
         + ", ".join(f"trial {number} returns {score(value)}" for number, value in choice.items()),
-        f"Comparison of trial {chosen} ({TUNED}) with the set that the search began with ({START}): "
-        f"{_seeds(REPORT_SEEDS[:seeds])}, {settings.steps:,} steps",
+        f"Comparison of trial {chosen} ({TUNED}) with the set that the search began with ({START})"
+        + f" and the default set ({DEFAULT})" * (methods[-1].label == DEFAULT)
+        + f": {_seeds(REPORT_SEEDS[:seeds])}, {settings.steps:,} steps",
         *found,
     ]
     section = _section(study, contenders, chosen, told)
@@ -76,6 +76,41 @@ def play_finale(
     ended |= {"values": dict(contenders[chosen].texts), "choice": {str(each): value for each, value in choice.items()}}
     ended |= {"file": str(file), "report": str(comparison.out)}
     return ended | {"verdict": verdict, "failed": list(comparison.failed)}
+
+
+def _compared(
+    study: TuningStudy, chosen: int, texts: Mapping[str, str], engine: Engine
+) -> tuple[list[Method], list[str]]:
+    """The methods of the last comparison, each configuration once, and what is found if two are equal.
+
+    texts: the values of the chosen trial.
+    """
+    settings, found, seed = study.settings, list[str](), REPORT_SEEDS[:1]
+    methods = [method_of(settings, TUNED, texts), method_of(settings, START)]
+    tuned, start = (run.config.to_dict() for run in _plan(study, methods, seed, engine).runs)
+    has = f"Trial {chosen} has the values of the"
+    try:
+        usual = default_of(settings)
+        default = _plan(study, [usual], seed, engine).runs[0].config.to_dict()
+    except ConfigError as error:
+        found.append(f"The default set is not compared, as it does not take the same options: {first_line(error)}")
+    else:
+        if default not in (tuned, start):
+            methods.append(usual)
+        elif default == tuned != start:
+            found.append(f"{has} default set")
+    if tuned == start:
+        found.append(f"{has} set that the search began with: it found none that is better")
+        del methods[0]
+    return methods, found
+
+
+def default_of(settings: StudySettings) -> Method:
+    """The default set of the environment, with the same `-o`."""
+    registry = get_registry()
+    entries = registry.env(settings.env), registry.agent(settings.agent)
+    config = resolve_config(registry, *entries, overrides=settings.overrides)
+    return method_of(replace(settings, hyperparams=None, config=config.to_dict()), DEFAULT)
 
 
 def _choose(

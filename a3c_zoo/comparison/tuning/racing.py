@@ -7,7 +7,7 @@ arXiv:1810.05934, algorithm 2). A trial that is not promoted now keeps its runs,
 | --- | --- |
 | `TUNING_SEEDS` | the runs of trials |
 | `CHOICE_SEEDS` | the choice among the best trials |
-| `REPORT_SEEDS` | the comparison of the chosen trial with the set that the search began with |
+| `REPORT_SEEDS` | the comparison of the chosen trial with the set of the start and the default one |
 
 No seed is in two rows (Eimer et al. 2023, arXiv:2306.01324), and none is one that users tend to give.
 """
