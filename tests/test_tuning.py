@@ -11,8 +11,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import filelock
@@ -23,7 +24,8 @@ from a3c_zoo.cli.tune import _announce, command
 from a3c_zoo.cli.tuning_board import TuningBoard
 from a3c_zoo.comparison.claims import seeds_needed
 from a3c_zoo.comparison.evaluations import evaluations_of
-from a3c_zoo.comparison.tuning import storages, studies
+from a3c_zoo.comparison.tuning import racing, storages, studies
+from a3c_zoo.comparison.tuning import tune as tuning
 from a3c_zoo.comparison.tuning.finale import _compared, finalists, set_of
 from a3c_zoo.comparison.tuning.racing import (
     CHOICE_SEEDS,
@@ -41,6 +43,7 @@ from a3c_zoo.comparison.tuning.tune import USUAL_STEPS, make_settings, tune
 from a3c_zoo.config import yaml
 from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.config.sets import dump_config, resolve_config, tuning_cost
+from a3c_zoo.engines import JobProgress, TrainingJob
 from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.checkpoints import checkpoint_steps
@@ -488,10 +491,37 @@ def test_trials_that_cannot_be_trained_end_the_race(tuned: Path) -> None:
     assert [each.state for each in TuningStudy("faulty", None, Path("runs")).contenders()] == ["FAIL"] * 3
 
 
-def test_a_time_limit_too_short_for_one_trial(tuned: Path) -> None:
-    study = TuningStudy("short", None, Path("runs"), settings(hyperparams="s.yml"))
-    with pytest.raises(ZooError, match=r"--timeout 1e-09s: too short for one trial; what was trained is kept"):
-        tune(study, Inline(), TuningWatcher(), trials=2, timeout_s=1e-9, final_seeds=1, out=None)
+@pytest.mark.parametrize("timeout_s", [1e-9, 10.0])
+def test_a_time_limit_too_short_for_one_trial(tuned: Path, timeout_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training takes an hour of this clock, a look at it a second. The second call has a score in time."""
+    now_s, name = 0.0, f"short-{timeout_s:g}"
+
+    class Slow(Inline):
+        def train(self, job: TrainingJob, tell: Callable[[JobProgress | None], None]) -> str | None:
+            nonlocal now_s
+            now_s += 3600
+            return super().train(job, tell)
+
+    def look() -> float:
+        nonlocal now_s
+        now_s += 1
+        return now_s
+
+    clock = SimpleNamespace(monotonic=look, sleep=time.sleep)
+    monkeypatch.setattr(racing, "time", clock)
+    monkeypatch.setattr(tuning, "time", clock)
+    study = TuningStudy(name, None, Path("runs"), settings(hyperparams="s.yml"))
+    words: dict[str, Any] = {"trials": 2, "timeout_s": timeout_s, "final_seeds": 1, "out": None}
+    took = r", which took 3,\d+.0 s" * (timeout_s == 10)
+    with pytest.raises(
+        ZooError, match=rf"--timeout {timeout_s:g}s: too short for one trial{took}; what was trained is"
+    ):
+        tune(study, Slow(), TuningWatcher(), **words)
+    assert [len(each.scores) for each in study.contenders()] == [1] * (timeout_s == 10)
+    assert all(each.state == "RUNNING" for each in study.contenders())
+    assert not Path("studies", name, "report").exists()
+    if timeout_s == 10:
+        assert tune(study, Slow(), TuningWatcher(), **words) is not None
 
 
 def test_a_trial_of_another_process_is_left_to_it(tuned: Path) -> None:

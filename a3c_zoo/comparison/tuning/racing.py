@@ -88,6 +88,9 @@ class Race:
     """Trains up to `trials` trials of a study, in one of perhaps several processes.
 
     After the moment `deadline_s` of `time.monotonic` no training begins.
+
+    Attributes:
+        is_in_time: whether a trial had a score before that moment.
     """
 
     study: TuningStudy
@@ -96,6 +99,7 @@ class Race:
     deadline_s: float
     engine: Engine
     watcher: TuningWatcher
+    is_in_time: bool = False
     _faults: int = 0
 
     def run(self) -> None:
@@ -103,6 +107,7 @@ class Race:
         self.watcher.raced(self.study.contenders())
         at_once = max(1, self.engine.slots // self.study.settings.seeds)
         while time.monotonic() < self.deadline_s:
+            self.is_in_time = any(each.scores for each in self.study.contenders())
             with ExitStack() as taken:
                 with self.study.lock("next"):
                     turns = list(itertools.islice(self._next_turns(taken), at_once))

@@ -69,30 +69,36 @@ def tune(
         if out is not None and out.exists():
             raise ZooError(f"--out {out} exists already, and is not overwritten; choose another")
         if trials > (study.attribute(SEARCHED) or 0):
-            deadline_s = time.monotonic() + (timeout_s or math.inf)
+            began_s = time.monotonic()
+            deadline_s = began_s + (timeout_s or math.inf)
             registry, made = get_registry(), study.settings
             entries = registry.env(made.env), registry.agent(made.agent)
             keys = search_space(registry, *entries, made.hyperparams, made.overrides)
             with stop_on_signals() as stop:
                 stop.allow_interrupts()
-                Race(study, keys, trials, deadline_s, engine, watcher).run()
-            if not _has_ended(study, timeout_s):
+                race = Race(study, keys, trials, deadline_s, engine, watcher)
+                race.run()
+            if not _has_ended(study, race, timeout_s, time.monotonic() - began_s):
                 return None
             study.attribute(SEARCHED, trials)
         ended = play_finale(study, final_seeds, out, timeout_s, watcher, engine) | {"trials": trials}
         return study.attribute(RESULT, ended)  # type: ignore[no-any-return]
 
 
-def _has_ended(study: TuningStudy, timeout_s: float | None) -> bool:
-    """Ends the trials of this folder of runs that are not on the last rung. Returns whether all trials have ended."""
+def _has_ended(study: TuningStudy, race: Race, timeout_s: float | None, took_s: float) -> bool:
+    """Ends the trials of this folder of runs that are not on the last rung. Returns whether all trials have ended.
+
+    Raises ZooError if the time was too short for one trial. took_s: how long the race took.
+    """
     contenders = study.contenders()
     racing = [each for each in contenders if each.state == "RUNNING"]
     here = {each.number: study.take(each.number) for each in racing if each.is_here}
     if None in here.values():
         return False  # another process trains one of them, and will come here later
-    if not any(each.scores for each in contenders):
-        why = f"--timeout {timeout_s or 0:g}s: too short for one trial"
-        raise ZooError(f"{why}; what was trained is kept, and the same command with more time goes on")
+    if timeout_s is not None and not race.is_in_time:
+        took = f", which took {took_s:,.1f} s" * any(each.scores for each in contenders)
+        text = f"--timeout {timeout_s:g}s: too short for one trial{took}"
+        raise ZooError(f"{text}; what was trained is kept, and the same command with more time goes on")
     for number in here:
         study.end(number)
     return len(here) == len(racing)
