@@ -141,11 +141,11 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
         raise
 
 
-def valid_name(name: str) -> str:
-    """Returns the name of a run. Raises RunDirectoryError if no run may have it."""
+def valid_name(name: str, option: str = "--name") -> str:
+    """Returns a name that `option` gives to a folder. Raises RunDirectoryError if no folder may have it."""
     if re.fullmatch(r"[\w.+=@-]+", name) and not name.startswith("."):
         return name
-    raise RunDirectoryError(f"--name {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
+    raise RunDirectoryError(f"{option} {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
 
 
 def refuse_out(out: Path, suffixes: Sequence[str], force: bool) -> None:

@@ -77,14 +77,14 @@ def command(
     made = {name: options.pop(name) for name in (*KEPT, "pruner")}
     if resume is not None:
         _refuse_beside_resume(click.get_current_context())
-        kept = TuningStudy(study := valid_name(resume), storage, runs_dir).settings
+        kept = TuningStudy(study := valid_name(resume, "--resume"), storage, runs_dir).settings
         made = {name: getattr(kept, name) for name in KEPT} | {"pruner": "halving" if len(kept.rungs) > 1 else "none"}
     elif made["env"] is None:
         raise ZooError("name an environment, or a study to --resume. See: a3c-zoo list envs")
     settings = make_settings(**made)
     name = study or f"{settings.env}-{settings.agent}".replace(":", "_").replace("/", "_")
     with chosen_engine(options) as engine:
-        opened = TuningStudy(valid_name(name), storage, runs_dir, settings)
+        opened = TuningStudy(valid_name(name, "--study"), storage, runs_dir, settings)
         print_sentences(_announce(opened, options["trials"]), to_stderr=as_json)
         options["timeout_s"] = options.pop("timeout")
         try:
