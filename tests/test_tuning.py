@@ -38,7 +38,7 @@ from a3c_zoo.comparison.tuning.racing import (
     promotions,
     rungs_of,
 )
-from a3c_zoo.comparison.tuning.studies import Contender, StudySettings, TuningStudy
+from a3c_zoo.comparison.tuning.studies import OPTIONS, Contender, StudySettings, TuningStudy
 from a3c_zoo.comparison.tuning.tune import USUAL_STEPS, make_settings, tune
 from a3c_zoo.config import yaml
 from a3c_zoo.config.search import SearchedKey
@@ -460,6 +460,17 @@ def test_ctrl_c_keeps_trials_and_says_how_to_go_on(tuned: Path, capfd: pytest.Ca
     assert [each.texts for each in after] == [each.texts for each in before]
     assert [len(each.scores) for each in after] in ([1, 2], [2, 1])
     assert trained()["stopped-t000-s1000001 160 begins"] == 1
+
+
+def test_a_resume_has_the_number_of_trials_that_the_study_had(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    stopped = ["--engine", "inline", "--engine-option", "stops_in=1"]
+    assert command_line(*COMMAND, "--trials", 2, "--timeout", "1h", "--study", "kept", *stopped) == 130
+    for words, trials in ((), 2), (("--trials", 4), 4), ((), 4):
+        capfd.readouterr()
+        assert command_line("tune", "--resume", "kept", *words, *stopped) == 130
+        assert f"a3c on cartpole: {trials} trials, 1 seed each" in capfd.readouterr().out
+        kept = TuningStudy("kept", None, Path("runs")).attribute(OPTIONS)
+        assert kept == {"trials": trials, "timeout": 3600.0, "final_seeds": 1}
 
 
 def race(name: str, trials: int, engine: Inline | None = None, watcher: TuningWatcher | None = None) -> TuningStudy:

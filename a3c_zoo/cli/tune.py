@@ -34,6 +34,9 @@ PRUNER: Final = (
     "halving: a third of the trials goes on after 1/9 and 1/3 of the steps; none: all do.  [default: halving]"
 )
 STEPS: Final = "Agent steps of a whole run.  [default: ENV's budget, or 400000]"
+RESUME: Final = (
+    "Go on with a study, without ENV and its options. --trials, --timeout and --final-seeds stay if not given."
+)
 COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 
 
@@ -50,7 +53,7 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 @click.option("--pruner", type=click.Choice(["halving", "none"]), default="halving", help=PRUNER)
 @click.option("--study", metavar="NAME", help="Name of the study.  [default: ENV-AGENT]")
 @click.option("--storage", metavar="FILE|URL", help="Where Optuna keeps it.  [default: studies/NAME/journal.jsonl]")
-@click.option("--resume", metavar="STUDY", help="Go on with a study as it was made, without ENV and its options.")
+@click.option("--resume", metavar="STUDY", help=RESUME)
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The set.  [default: in studies/NAME]")
 @kept_runs_option
 @engine_options
@@ -69,16 +72,18 @@ def command(
     """
     need_extra("tune", "tune", "optuna")
     from a3c_zoo.cli.tuning_board import TuningBoard
-    from a3c_zoo.comparison.tuning.studies import TuningStudy
+    from a3c_zoo.comparison.tuning.studies import OPTIONS, TuningStudy
     from a3c_zoo.comparison.tuning.tune import make_settings, tune
 
     drop_lost_output("stdout")
     warn_about_faults()
     made = {name: options.pop(name) for name in (*KEPT, "pruner")}
     if resume is not None:
-        _refuse_beside_resume(click.get_current_context())
-        kept = TuningStudy(study := valid_name(resume, "--resume"), storage, runs_dir).settings
+        _refuse_beside_resume()
+        resumed = TuningStudy(study := valid_name(resume, "--resume"), storage, runs_dir)
+        kept = resumed.settings
         made = {name: getattr(kept, name) for name in KEPT} | {"pruner": "halving" if len(kept.rungs) > 1 else "none"}
+        options |= {name: value for name, value in (resumed.attribute(OPTIONS) or {}).items() if not _is_typed(name)}
     elif made["env"] is None:
         raise ZooError("name an environment, or a study to --resume. See: a3c-zoo list envs")
     settings = make_settings(**made)
@@ -96,11 +101,15 @@ def command(
     return _tell(result, as_json)
 
 
-def _refuse_beside_resume(context: click.Context) -> None:
-    params = [param for param in context.command.params if param.name in (*KEPT, "pruner", "study")]
-    typed = click.core.ParameterSource.COMMANDLINE
-    if given := [param.opts[0] for param in params if context.get_parameter_source(str(param.name)) == typed]:
+def _refuse_beside_resume() -> None:
+    params = [param for param in click.get_current_context().command.params if param.name in (*KEPT, "pruner", "study")]
+    if given := [param.opts[0] for param in params if _is_typed(str(param.name))]:
         raise ZooError(f"--resume goes on with a study as it was made; leave out {', '.join(given)}")
+
+
+def _is_typed(name: str) -> bool:
+    """Whether a parameter is on the command line."""
+    return click.get_current_context().get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
 
 
 def _announce(study: TuningStudy, trials: int) -> str:

@@ -13,7 +13,7 @@ from a3c_zoo.comparison.plan import Budget, Method, plan_run
 from a3c_zoo.comparison.tuning.finale import play_finale
 from a3c_zoo.comparison.tuning.racing import TUNING_SEEDS, Race, TuningWatcher, rungs_of
 from a3c_zoo.comparison.tuning.storages import storage_errors
-from a3c_zoo.comparison.tuning.studies import RESULT, SEARCHED, StudySettings, TuningStudy
+from a3c_zoo.comparison.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
 from a3c_zoo.config.search import search_space
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ZooError
@@ -68,6 +68,7 @@ def tune(
             return ended
         if out is not None and out.exists():
             raise ZooError(f"--out {out} exists already, and is not overwritten; choose another")
+        study.attribute(OPTIONS, {"trials": trials, "timeout": timeout_s, "final_seeds": final_seeds})
         if trials > (study.attribute(SEARCHED) or 0):
             began_s = time.monotonic()
             deadline_s = began_s + (timeout_s or math.inf)
