@@ -444,6 +444,31 @@ def test_studies_are_listed(tuned: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert "cartpole-a3c" in capfd.readouterr().out
 
 
+def test_studies_in_other_storages_are_listed_without_a_password(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    url = "sqlite:///tuning.db?password=secret"
+    monkeypatch.setattr(studies, "open_storage", lambda storage, *_, **__: optuna.storages.InMemoryStorage())
+    TuningStudy("mine", url, Path("runs"), settings())
+    TuningStudy("mine", "postgresql://me:secret@host/x", Path("runs"), settings())
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    TuningStudy("mine", "kept/a.jsonl", Path("runs"), settings()).add(KEYS)
+    TuningStudy("mine", "kept/a.jsonl", Path("runs"), settings())
+    assert command_line("list", "studies", "--json") == 0
+    rows = [(row["storage"], row["env"], row["trials"], row["state"]) for row in json.loads(capfd.readouterr().out)]
+    assert rows == [
+        ("sqlite:///tuning.db", "cartpole", None, "elsewhere"),
+        ("postgresql://me:***@host/x", "cartpole", None, "elsewhere"),
+        ("kept/a.jsonl", "cartpole", 1, "open"),
+    ]
+    file = Path("studies/mine/storages.json")
+    assert "secret" not in file.read_text()
+    file.write_text("[")
+    assert command_line("list", "studies") == 0
+    assert "mine: studies/mine/storages.json" in capfd.readouterr().out
+
+
 def test_an_existing_file_is_not_overwritten(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert command_line(*COMMAND, "--study", "other", "--out", "best.yml") == 2
     assert "--out best.yml exists already, and is not overwritten" in capfd.readouterr().err

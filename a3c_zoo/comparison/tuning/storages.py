@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import filelock
 import optuna
@@ -16,11 +17,14 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from a3c_zoo.errors import ZooError, printable
+from a3c_zoo.files import read_json, replace_file
 from a3c_zoo.runs.directory import disk_errors
 
 #: The folder of studies: each has a folder with its journal, its reports and its set.
 STUDIES_DIR: Final = Path("studies")
 JOURNAL: Final = "journal.jsonl"
+#: In the folder of a study: the other storages that have a study of its name, so that all are listed.
+ELSEWHERE: Final = "storages.json"
 #: How long a process waits for another one that writes to the same study, in seconds.
 PATIENCE_S: Final = 20.0
 
@@ -59,12 +63,30 @@ def storage_errors(where: str) -> Iterator[None]:
 
 
 def place_of(storage: str | None, name: str) -> str:
-    """Where a study lies, for messages: a journal, or a URL without its password."""
+    """Where a study lies, for messages: a journal, or a URL without its password and options."""
     if storage is None or "://" not in storage:
         return storage or str(STUDIES_DIR / name / JOURNAL)
     with suppress(ArgumentError, ValueError):
-        return make_url(storage).render_as_string(hide_password=True)
+        return make_url(storage).set(query={}).render_as_string(hide_password=True)
     return f"{storage.partition('://')[0]}://…"
+
+
+def elsewhere(name: str) -> dict[str, Any]:
+    """The other storages with a study of this name: place → what is known of the study there."""
+    path = STUDIES_DIR / name / ELSEWHERE
+    try:
+        return read_json(path) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise ZooError(f"{path} is damaged ({error}); delete it") from error
+
+
+def keep_elsewhere(name: str, storage: str, about: dict[str, Any]) -> None:
+    """Keeps that a storage has a study of this name."""
+    path, place = STUDIES_DIR / name / ELSEWHERE, place_of(storage, name)
+    if (known := elsewhere(name)).get(place) != about:
+        with disk_errors(path, "write", "--study"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, json.dumps({**known, place: about}, indent=2).encode())
 
 
 def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:

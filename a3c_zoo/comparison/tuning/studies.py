@@ -18,7 +18,17 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from a3c_zoo.comparison.tuning.storages import JOURNAL, PATIENCE_S, STUDIES_DIR, open_storage, place_of, storage_errors
+from a3c_zoo.comparison.tuning.storages import (
+    ELSEWHERE,
+    JOURNAL,
+    PATIENCE_S,
+    STUDIES_DIR,
+    elsewhere,
+    keep_elsewhere,
+    open_storage,
+    place_of,
+    storage_errors,
+)
 from a3c_zoo.comparison.turns import TURNS_DIR
 from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.config.yaml import display
@@ -110,6 +120,8 @@ class TuningStudy:
                 raise ZooError(f"study '{name}' ({self.where}) is not one of a3c-zoo tune; name another") from None
         if settings is not None:
             self._refuse_others(settings)
+            if storage is not None:
+                keep_elsewhere(name, storage, {"env": settings.env, "agent": settings.agent})
 
     def _refuse_others(self, wanted: StudySettings) -> None:
         for key, mine in asdict(wanted).items():
@@ -220,18 +232,33 @@ def _text(key: str, value: Any, distribution: BaseDistribution) -> str:
 
 
 def list_studies() -> list[dict[str, Any]]:
-    """A row for each study with a journal in `STUDIES_DIR`; one that is damaged has its fault."""
-    return [_row(path) for path in sorted(STUDIES_DIR.glob(f"*/{JOURNAL}"))]
+    """A row for each study that this folder knows; one that is damaged has its fault. No database is asked."""
+    rows = []
+    for folder in sorted(path for path in STUDIES_DIR.glob("*") if path.is_dir()):
+        if (folder / JOURNAL).exists():
+            rows.append(_row(folder.name))
+        try:
+            rows += [_row(folder.name, place, about) for place, about in elsewhere(folder.name).items()]
+        except ZooError as error:
+            rows.append(_blank(folder.name, str(folder / ELSEWHERE)) | {"fault": str(error)})
+    return rows
 
 
-def _row(path: Path) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": path.parent.name, **dict.fromkeys(("env", "agent", "trials", "steps", "best"))}
-    row |= {"state": "damaged", "storage": str(path), "fault": ""}
+def _row(name: str, storage: str | None = None, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The row of a study in a journal, or of one in a database, with what is known `about` it."""
+    row = _blank(name, place_of(storage, name))
+    if storage is not None and "://" in storage:
+        return row | dict(about or {}) | {"state": "elsewhere"}
     try:
-        study = TuningStudy(path.parent.name, None, Path("runs"))
+        study = TuningStudy(name, storage, Path("runs"))
     except ZooError as error:
         return row | {"fault": str(error)}
     trials = study.contenders()
     steps, best = max((each.rank for each in trials), default=(None, None))
     row |= {"env": study.settings.env, "agent": study.settings.agent, "trials": len(trials)}
     return row | {"steps": steps or None, "best": best, "state": "ended" if study.attribute(RESULT) else "open"}
+
+
+def _blank(name: str, place: str) -> dict[str, Any]:
+    nothing: dict[str, Any] = dict.fromkeys(("env", "agent", "trials", "steps", "best"))
+    return {"name": name, **nothing, "state": "damaged", "storage": place, "fault": ""}
