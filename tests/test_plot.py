@@ -17,7 +17,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo import ZooError
 from a3c_zoo.comparison.curves import Curve, Line, read_evaluations
-from a3c_zoo.comparison.drawing import COLOURS, Group, Panel, draw_plot, group_of, to_bytes, to_inline_svg
+from a3c_zoo.comparison.drawing import COLOURS, Group, Panel, _short, draw_plot, group_of, to_bytes, to_inline_svg
 from a3c_zoo.comparison.plot import label_runs, plot, time_axis
 from a3c_zoo.comparison.reading import RunRecord
 from tests.toys_runs import command_line
@@ -267,3 +267,12 @@ def test_things_that_are_counted_have_whole_numbers_and_no_point_is_cut(numbers:
     low, high = axes.get_xlim()
     assert low < min(numbers)
     assert high > max(numbers)
+
+
+def test_an_axis_of_seconds_has_plain_numbers_below_one() -> None:
+    line = Line(np.array([0.0, 0.9]), np.array([1.0, 2.0]))
+    figure = draw_plot(Panel("title", "seconds of training", "return", {"a3c": Group([line])}))
+    figure.draw_without_rendering()
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()][:5] == ["0", "0.2", "0.4", "0.6", "0.8"]
+    shown = [_short(value) for value in (0, 0.25, 1, 1.5, 999, 27_778, 250_000, 1e6)]
+    assert shown == ["0", "0.25", "1", "1.5", "999", "27.778k", "250k", "1M"]

@@ -175,7 +175,7 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.margins(x=0.01 if panel.has_lines else 0.05)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_major_formatter(FuncFormatter(_short))
     if not panel.has_lines:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     elif panel.is_log:
@@ -184,6 +184,11 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
         axes.xaxis.set_minor_formatter(NullFormatter())
     elif panel.begins_at_zero:
         axes.set_xlim(left=0)
+
+
+def _short(value: float, position: int | None = None) -> str:
+    """A number on an axis: 250000 as 250k, but 0.5 as it is, not as 500m."""
+    return EngFormatter(sep="")(value) if abs(value) >= 1 else f"{value:g}"
 
 
 def _draw_group(axes: Axes, label: str, group: Group, colour: str, dashes: str, marker: str, is_step: bool) -> None:
