@@ -9,6 +9,7 @@ Two things are replaced before the comparison: the version of a3c-zoo, and the d
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 
 import a3c_zoo
+from a3c_zoo.comparison.results_json import runs_csv
+from tests.wheels import ROOT
 
 DATA = Path(__file__).parent / "data"
 #: The version that made the runs.
@@ -52,3 +55,11 @@ def test_the_report(runs: Path, tmp_path: Path) -> None:
     a3c_zoo.compare(sources=sorted(runs.glob("cartpole-*")), out=tmp_path / "out")
     text = (tmp_path / "out/report.md").read_text()
     assert re.sub(r"(?m), \d{4}-\d\d-\d\d$", ", DAY", text) == expected("cartpole.md")
+
+
+def test_the_figures_of_each_run_are_a_table(tmp_path: Path) -> None:
+    """Those of the reports in docs/ are what `compare` writes from the same figures."""
+    runs = [{"run": "a-s1", "seed": 1, "final_return": 2.5}, {"run": "a-s2", "seed": 2, "final_return": None}]
+    assert runs_csv(runs) == "run,seed,final_return\na-s1,1,2.5\na-s2,2,\n"
+    for results in (ROOT / "docs/reports").glob("*/results.json"):
+        assert results.with_name("runs.csv").read_text() == runs_csv(json.loads(results.read_text())["runs"])

@@ -87,7 +87,7 @@ def test_each_report_is_whole_and_has_its_own_evaluations(pair: Pair) -> None:
     assert all(results["left_out"] == {} for results in pair.results)
     assert all(run["final_return"] is not None for results in pair.results for run in results["runs"])
     folders = sorted((pair.folder / "comparisons").iterdir())
-    assert [len(list(folder.iterdir())) for folder in folders] == [5, 5]
+    assert [len(list(folder.iterdir())) for folder in folders] == [6, 6]
 
 
 @pytest.mark.slow

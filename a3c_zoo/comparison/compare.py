@@ -41,7 +41,7 @@ DEFAULT_OUT_DIR: Final = Path("comparisons")
 #: If the environments' names have more characters, the name of a report's folder has the number of names instead.
 MAX_STEM: Final = 100
 #: The files of a report.
-REPORT_FILES: Final = ("report.md", "report.html", "results.json", "curves.png", "curves.svg")
+REPORT_FILES: Final = ("report.md", "report.html", "results.json", "runs.csv", "curves.png", "curves.svg")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -51,7 +51,7 @@ class Comparison:
     Attributes:
         results: every figure with its unit; the contents of `results.json`.
         left_out: run → why its figures are not in the results.
-        out: the folder of the report: `report.html`, `report.md`, `results.json`, `curves.png`, `curves.svg`.
+        out: the folder of the report, with `REPORT_FILES`.
         verdict: the conclusions, one sentence each.
         failed: the names of the runs whose training failed.
     """

@@ -19,7 +19,7 @@ from a3c_zoo.comparison.measures import MeasuredRun, evaluation_curve, training_
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
 from a3c_zoo.comparison.report_films import Films
 from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, EnvironmentResults, Results, values_of
-from a3c_zoo.comparison.results_json import to_json
+from a3c_zoo.comparison.results_json import runs_csv, to_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
 from a3c_zoo.comparison.verdict import verdict
 from a3c_zoo.files import replace_file
@@ -45,7 +45,8 @@ COLUMNS: Final[Mapping[str, str]] = {
 
 
 def write_report(results: Results, page: ReportPage, out: Path) -> None:
-    """Writes the report's files into a directory: curves, page and results.json."""
+    """Writes the report's files into a directory: curves, page, runs.csv and results.json."""
+    plain = to_json(results)
     with disk_errors(out, "write", "--out"):
         out.mkdir(parents=True, exist_ok=True)
         curves = drawing.draw_grid(page.curves)
@@ -53,7 +54,8 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
             replace_file(out / f"curves{suffix}", drawing.to_bytes(curves, suffix))
         replace_file(out / "report.html", pages.html(page, out).encode())
         replace_file(out / "report.md", pages.markdown(page).encode())
-    write_json(out / "results.json", to_json(results))
+        replace_file(out / "runs.csv", runs_csv(plain["runs"]).encode())
+    write_json(out / "results.json", plain)
 
 
 def page_of(results: Results, films: Films | None = None) -> ReportPage:

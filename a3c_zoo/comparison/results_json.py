@@ -1,8 +1,10 @@
-"""The contents of results.json: every figure of a comparison with its unit, as plain data."""
+"""The contents of results.json: every figure of a comparison with its unit, as plain data; and runs.csv, its runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -59,6 +61,15 @@ def to_json(results: Results) -> dict[str, Any]:
         },
         "commands": {run.measures.run: run.record.command_line for run in results.runs},
     }
+
+
+def runs_csv(runs: Sequence[Mapping[str, Any]]) -> str:
+    """The contents of runs.csv: a row for each of the `runs` of results.json, which has the units, too."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, runs[0].keys(), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(runs)
+    return file.getvalue()
 
 
 def _method_to_json(method: MethodResults) -> dict[str, Any]:
