@@ -49,6 +49,7 @@ def test_what_claims_need() -> None:
     five, six = ([question(0.5)] * count for count in (5, 6))
     assert "the smallest p is 0.79 %" in needs(claims_of(five))
     assert "the first of 5 claims needs 0.8 %" in needs(claims_of(five))
+    assert "and the claim needs 4 %: only large differences" in needs(claims_of(five[:1]))
     assert "only large differences can be shown" in needs(claims_of(five))
     assert needs(claims_of(six)).endswith("none can be shown with these seeds. It takes 6 seeds of each method.")
     assert needs(claims_of([question(0.5, seeds=10)])) == needs([]) == ""

@@ -413,6 +413,9 @@ def test_a_chosen_trial_that_is_the_start_is_said_in_words(tuned: Path, capfd: p
 def test_the_report_has_the_search_and_both_methods(tuned: Path) -> None:
     text = Path("studies/cartpole-a3c/report/report.md").read_text()
     assert text.startswith("# tuned and start on cartpole")
+    assert "\n![The search](search.png)\n\nThe best trials; marked: the chosen one\n" in text
+    assert Path("studies/cartpole-a3c/report/search.png").read_bytes().startswith(b"\x89PNG")
+    assert "1 trials" not in text + _announce(TuningStudy("cartpole-a3c", None, Path("runs")), 1)
     assert "With few trials it is a hint.\n" in text.partition("## The search")[2]
     assert "| trial | steps | return | agent.gamma | optimizer.learning\\_rate |" in text
     assert (

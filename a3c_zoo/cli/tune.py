@@ -113,10 +113,12 @@ def _is_typed(name: str) -> bool:
 
 
 def _announce(study: TuningStudy, trials: int) -> str:
+    from a3c_zoo.comparison.known_runs import counted
+
     made = study.settings
     rungs, start = ", ".join(f"{rung:,}" for rung in made.rungs), made.hyperparams or "the default set"
-    seeds = f"{made.seeds} seed{'s' * (made.seeds > 1)}"
-    title = f"{made.agent} on {made.env}: {trials} trials, {seeds} each, judged after {rungs} steps"
+    each = f"{counted(trials, 'trials')}, {counted(made.seeds, 'seeds')}"
+    title = f"{made.agent} on {made.env}: {each} each, judged after {rungs} steps"
     if get_registry().env(made.env).budget_steps is None:
         title += f"\n{made.env} has no budget of its own: --steps {made.steps} is that of a whole run"
     return f"{title}\nfrom {start}, searching {', '.join(made.space)}\nstudy {study.name}: {study.where}"

@@ -104,7 +104,8 @@ def needs(claims: Sequence[Claim]) -> str:
         f"With {fewest} seeds the smallest p is {percent(least)}, where all runs of one method are better than all of "
     )
     limit = allowed(fewest)
-    text += f"the other, and the first of {count} claims needs {percent(limit / count)}: "
+    first = f"the first of {count} claims" if count > 1 else "the claim"
+    text += f"the other, and {first} needs {percent(limit / count)}: "
     if least * count <= limit:
         return f"{text}only large differences can be shown; {ENOUGH_SEEDS} seeds show smaller ones."
     return f"{text}none can be shown with these seeds. It takes {seeds_needed(count)} seeds of each method."

@@ -32,6 +32,11 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def counted(number: int, things: str) -> str:
+    """`1 trial`, `1,000 trials`. things: their plural, with an s."""
+    return f"{number:,} {things if number != 1 else things.removesuffix('s')}"
+
+
 @dataclass(frozen=True, slots=True)
 class _KnownRun:
     """A finished run.

@@ -53,7 +53,10 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True)
 class ReportSection:
-    """A part of a page under a title: paragraphs, description → plot, films, tables, and lines of code."""
+    """A part of a page under a title: paragraphs, description → plot, films, tables, and lines of code.
+
+    picture: the name of a PNG file beside the page with all plots of this part, for the page in Markdown; "" for none.
+    """
 
     title: str
     texts: Sequence[str] = ()
@@ -61,6 +64,7 @@ class ReportSection:
     tables: Sequence[TextTable] = ()
     codes: Sequence[str] = ()
     films: Sequence[Film] = ()
+    picture: str = ""
 
 
 @dataclass(frozen=True, slots=True)

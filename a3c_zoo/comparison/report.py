@@ -14,7 +14,7 @@ from a3c_zoo.comparison.curves import Axis
 from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.drawing import Group, Panel
 from a3c_zoo.comparison.evaluations import write_json
-from a3c_zoo.comparison.known_runs import listed
+from a3c_zoo.comparison.known_runs import counted, listed
 from a3c_zoo.comparison.measures import MeasuredRun, evaluation_curve, training_curve
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
 from a3c_zoo.comparison.report_films import Films
@@ -52,6 +52,9 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
         curves = drawing.draw_grid(page.curves)
         for suffix in (".png", ".svg"):
             replace_file(out / f"curves{suffix}", drawing.to_bytes(curves, suffix))
+        for section in (each for each in page.sections if each.picture):
+            drawn = drawing.draw_grid([[*section.figures.values()]])
+            replace_file(out / section.picture, drawing.to_bytes(drawn, ".png"))
         replace_file(out / "report.html", pages.html(page, out).encode())
         replace_file(out / "report.md", pages.markdown(page).encode())
         replace_file(out / "runs.csv", runs_csv(plain["runs"]).encode())
@@ -281,7 +284,7 @@ def _settings(results: Results) -> ReportSection:
 
 
 def _cost(tuning: Mapping[str, int] | None) -> str:
-    return ", ".join(f"{number:,} {name}" for name, number in tuning.items()) if tuning else NONE
+    return ", ".join(counted(number, name) for name, number in tuning.items()) if tuning else NONE
 
 
 def _surroundings(results: Results) -> list[ReportSection]:

@@ -19,7 +19,7 @@ import numpy as np
 from a3c_zoo.comparison.compare import carry_out, final_returns_of
 from a3c_zoo.comparison.curves import Line
 from a3c_zoo.comparison.drawing import Group, Panel
-from a3c_zoo.comparison.known_runs import KnownRuns, listed
+from a3c_zoo.comparison.known_runs import KnownRuns, counted, listed
 from a3c_zoo.comparison.pages import ReportSection, TextTable
 from a3c_zoo.comparison.plan import Budget, Method, Plan, plan_run
 from a3c_zoo.comparison.tuning.racing import CHOICE_SEEDS, REPORT_SEEDS, TUNING_SEEDS, TuningWatcher, method_of
@@ -178,7 +178,7 @@ def _write(path: Path, evidence: Sequence[str], cost: dict[str, int], config: Co
 def _searched(settings: StudySettings, contenders: Sequence[Contender]) -> str:
     ends = [f"{sum(rung in each.scores for each in contenders)} after {rung:,}" for rung in settings.rungs]
     seeds = _seeds(TUNING_SEEDS[: settings.seeds])
-    return f"{len(contenders)} trials, {seeds} in each, judged by their mean return: {listed(ends)} steps"
+    return f"{counted(len(contenders), 'trials')}, {seeds} in each, judged by their mean return: {listed(ends)} steps"
 
 
 def _seeds(seeds: range) -> str:
@@ -212,4 +212,4 @@ def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, t
     rows = [[str(each.number), f"{each.rank[0]:,}", score(each.rank[1]), *each.texts.values()] for each in best]
     marked = frozenset(place for place, each in enumerate(best) if each.number == chosen)
     table = TextTable(("trial", "steps", "return", *keys), rows, "The best trials; marked: the chosen one", marked)
-    return ReportSection("The search", [f"{text}." for text in told], figures, [table])
+    return ReportSection("The search", [f"{text}." for text in told], figures, [table], picture="search.png")
