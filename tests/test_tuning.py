@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -658,6 +659,46 @@ def test_ten_kills_at_random_moments_lose_no_finished_trial(folder: Path) -> Non
     assert len(found) == 30
     assert all(each.scores for each in found)
     assert promotions(found, [160, STEPS], is_last=True) == []
+
+
+def sizes() -> frozenset[tuple[Path, int]]:
+    """All files of the study and its runs."""
+    found = set()
+    for path in (*Path("studies").rglob("*"), *Path("runs").rglob("*")):
+        with suppress(FileNotFoundError):
+            found.add((path, path.stat().st_size))
+    return frozenset(found)
+
+
+def wait_for_changes(count: int) -> None:
+    """Waits until files have changed so often."""
+    for _ in range(count):
+        seen = sizes()
+        wait_until(lambda: sizes() != seen)  # noqa: B023
+
+
+@pytest.mark.slow  # 11 commands, whose trainings are processes of their own: two minutes on idle cores
+@pytest.mark.timeout(3600)
+def test_ten_kills_of_the_command_lose_no_finished_trial(folder: Path) -> None:
+    """`a3c-zoo tune` with its own engine. A kill comes after so many changes of files as are drawn before."""
+    words = ["tune", "cartpole", "--agent", "nstep", "--trials", "100", "--steps", "900", "--seeds", "1"]
+    command = [sys.executable, "-m", "a3c_zoo", *words, "--episodes", "1", "-o", "run.workers=1"]
+    journal, draw, count = Path("studies/cartpole-nstep/journal.jsonl"), random.Random(22), 0
+    kept: dict[int, dict[int, float]] = {}
+    for kill in range(11):
+        process = subprocess.Popen(command, cwd=folder, env=environ(), stdout=subprocess.DEVNULL)
+        if kill < 10:
+            wait_for_changes(draw.randint(1, 40))
+        else:  # what is left goes on
+            wait_until(lambda: journal.read_text().count('"intermediate_value"') > count)  # noqa: B023
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+        found = TuningStudy("cartpole-nstep", None, Path("runs")).contenders() if journal.exists() else []
+        assert all(found[number].scores.items() >= each.items() for number, each in kept.items())
+        kept = {each.number: dict(each.scores) for each in found}
+        count = sum(map(len, kept.values()))
+        print(f"kill {kill + 1}: {count} scores of {len(kept)} trials")
 
 
 @pytest.mark.slow  # two processes train 12 trials
