@@ -11,7 +11,7 @@ import pkgutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -49,7 +49,7 @@ LIGHT = [
 ]
 
 
-MOST_LINES = 28_572
+MOST_LINES = 28_871
 #: The longest chain of imports between the root's packages and modules has at most this many of them.
 MOST_FLOORS = 9
 
@@ -212,8 +212,8 @@ def config_modules() -> list[str]:
     return sorted({entry.config.partition(":")[0] for entry in entries})
 
 
-def heavy_imports(statements: str) -> list[str]:
-    program = f"import sys\n{statements}\nprint(*(name for name in {HEAVY} if name in sys.modules))"
+def heavy_imports(statements: str, heavy: Sequence[str] = HEAVY) -> list[str]:
+    program = f"import sys\n{statements}\nprint(*(name for name in {heavy} if name in sys.modules))"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return result.stdout.split()
 
@@ -223,6 +223,12 @@ def test_light_modules_import_nothing_heavy() -> None:
     if heavy_imports("\n".join(f"import {name}" for name in modules)):
         culprits = {name: heavy for name in modules if (heavy := heavy_imports(f"import {name}"))}
         pytest.fail(f"module → what it imports: {culprits}")
+
+
+def test_what_comes_before_the_fork_server_does_not_import_numpy() -> None:
+    """The fork server begins to import torch a tenth of a second sooner."""
+    statements = "import a3c_zoo.cli.panel, a3c_zoo.cli.train, a3c_zoo.runs.api"
+    assert heavy_imports(statements, ("numpy", *HEAVY)) == []
 
 
 def test_resolving_a_configuration_imports_nothing_heavy() -> None:
