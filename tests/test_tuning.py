@@ -638,29 +638,6 @@ def test_two_kills_lose_nothing(folder: Path) -> None:
     assert_all_trials_ended(3)
 
 
-@pytest.mark.slow  # 14 processes import torch
-def test_ten_kills_at_random_moments_lose_no_finished_trial(folder: Path) -> None:
-    draw, scores = random.Random(22), dict[int, dict[int, float]]()
-    for _ in range(10):
-        before = len(Path("trained.txt").read_text()) if Path("trained.txt").exists() else 0
-        process = start(folder, 0, trials=30)
-        wait_until(lambda: Path("trained.txt").exists() and len(Path("trained.txt").read_text()) > before)  # noqa: B023
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(draw.random() * 2)
-        process.kill()
-        process.wait()
-        if Path("studies/killed/journal.jsonl").exists():
-            found = TuningStudy("killed", None, Path("runs"), settings(hyperparams="s.yml")).contenders()
-            assert all(found[number].scores.items() >= each.items() for number, each in scores.items())
-            scores = {each.number: dict(each.scores) for each in found if each.scores}
-    assert scores
-    race("killed", trials=30)
-    found = TuningStudy("killed", None, Path("runs")).contenders()
-    assert len(found) == 30
-    assert all(each.scores for each in found)
-    assert promotions(found, [160, STEPS], is_last=True) == []
-
-
 def sizes() -> frozenset[tuple[Path, int]]:
     """All files of the study and its runs."""
     found = set()
