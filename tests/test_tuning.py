@@ -460,11 +460,11 @@ def test_studies_in_other_storages_are_listed_without_a_password(
     TuningStudy("mine", "kept/a.jsonl", Path("runs"), settings()).add(KEYS)
     TuningStudy("mine", "kept/a.jsonl", Path("runs"), settings())
     assert command_line("list", "studies", "--json") == 0
-    rows = [(row["storage"], row["env"], row["trials"], row["state"]) for row in json.loads(capfd.readouterr().out)]
-    assert rows == [
-        ("sqlite:///tuning.db", "cartpole", None, "elsewhere"),
-        ("postgresql://me:***@host/x", "cartpole", None, "elsewhere"),
-        ("kept/a.jsonl", "cartpole", 1, "open"),
+    keys = ("storage", "env", "trials", "best", "state")
+    assert [tuple(row[key] for key in keys) for row in json.loads(capfd.readouterr().out)] == [
+        ("sqlite:///tuning.db", "cartpole", None, None, "elsewhere"),
+        ("postgresql://me:***@host/x", "cartpole", None, None, "elsewhere"),
+        ("kept/a.jsonl", "cartpole", 1, None, "open"),  # a trial without a score is no best one
     ]
     file = Path("studies/mine/storages.json")
     assert "secret" not in file.read_text()

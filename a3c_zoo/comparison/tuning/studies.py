@@ -254,9 +254,9 @@ def _row(name: str, storage: str | None = None, about: Mapping[str, Any] | None 
     except ZooError as error:
         return row | {"fault": str(error)}
     trials = study.contenders()
-    steps, best = max((each.rank for each in trials), default=(None, None))
+    steps, best = max((each.rank for each in trials if each.scores), default=(None, None))
     row |= {"env": study.settings.env, "agent": study.settings.agent, "trials": len(trials)}
-    return row | {"steps": steps or None, "best": best, "state": "ended" if study.attribute(RESULT) else "open"}
+    return row | {"steps": steps, "best": best, "state": "ended" if study.attribute(RESULT) else "open"}
 
 
 def _blank(name: str, place: str) -> dict[str, Any]:
