@@ -15,7 +15,7 @@ _SLOWEST = "The slowest of 200 episodes took 268 steps. Greedy actions are faste
 
 #: Name, environment, agent, description, and where it is known to fail.
 _AGENTS = (
-    ("cartpole-a3c", "cartpole", "a3c", "two small networks", f"{_LIMIT} 710 to 920 steps."),
+    ("cartpole-a3c", "cartpole", "a3c", "two small networks", f"{_LIMIT} 470 to 730 steps."),
     ("cartpole-nstep", "cartpole", "nstep", "the textbook's agent", f"{_LIMIT} 1,400 steps or more."),
     ("cartpole-lstm", "cartpole", "a3c", "velocities are hidden; an LSTM remembers", f"{_LIMIT} 1,300 steps or more."),
     ("acrobot-a3c", "gym:Acrobot-v1", "a3c", "swings up in about 95 steps", _SLOWEST),
