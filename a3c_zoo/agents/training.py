@@ -81,6 +81,8 @@ def train(
     if crew is None:
         check_room(config, spaces, config.run.workers)
     saved = agent_state(context, spaces, learner is not None)  # before there is a network of the wrong size
+    if saved:  # with the background that its parameters know
+        spaces = Spaces.from_state_dict(saved.model.spaces)
     model = Model.create(spaces, context.network, config)
     shared = worker_context(context, model, exchange(model) if exchange else None, learner is not None, saved, loss)
     factory = worker if learner is None else partial(build, (worker, learner))

@@ -194,6 +194,11 @@ class NetworkConfig(Section):
         """Whether the network is recurrent: its outputs depend on what it saw before."""
         return False
 
+    @property
+    def needs_background(self) -> bool:
+        """Whether the background of the pictures is measured before training (`ObservationSpec.background`)."""
+        return False
+
     def settled(self, device: str, num_envs: int) -> Self:
         """Returns a copy in which each value that depends on the machine is decided.
 

@@ -105,7 +105,8 @@ class ConvActorCritic(Split):
     ) -> None:
         super().__init__()
         channels, *sizes = spec.shape
-        self.scale, self.offset = config.scale, torch.tensor(-config.center * config.scale)
+        center = spec.background if config.center is None else config.center
+        self.scale, self.offset = config.scale, torch.tensor(-center * config.scale)
         activation = config.activation or ("elu" if architecture.elu else "relu")
         self.activation = IN_PLACE[activation]
         gain = nn.init.calculate_gain("tanh" if activation == "tanh" else "relu")

@@ -26,6 +26,7 @@ from a3c_zoo.learning.actions import (
     distribution_from,
     distribution_state,
 )
+from a3c_zoo.learning.background import background_of
 from a3c_zoo.learning.buffers import Buffers, check_saved
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations
@@ -85,7 +86,7 @@ class Spaces:
 
 
 def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
-    """Makes one environment to read its spaces, and checks that the agent and the network (or None) fit them.
+    """Makes one environment to read its spaces, and the background if the network needs it. Checks that all fit.
 
     Raises:
         ConfigError: the agent cannot act in the action space, or the network cannot take the observations.
@@ -93,20 +94,21 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, 
     env = make_vector_env(entry, config.env, 1, 0)
     try:
         action_space, observation_space = env.single_action_space, env.single_observation_space
+        if type(action_space).__name__ not in supported:
+            raise ConfigError(
+                f"agent '{config.agent_name}' acts in {', '.join(supported)} spaces; "
+                f"environment '{entry.name}' has {action_space}"
+            )
+        spec = observation_spec(observation_space)
+        if network is not None and spec.kind not in network.inputs:
+            raise ConfigError(
+                f"network '{network.name}' takes {' or '.join(network.inputs)} observations; environment "
+                f"'{entry.name}' offers {observation_space}. Choose another: a3c-zoo list networks"
+            )
+        if config.network is not None and config.network.needs_background:
+            spec = replace(spec, background=background_of(env, entry.name, spec))
     finally:
         env.close()
-    if type(action_space).__name__ not in supported:
-        raise ConfigError(
-            f"agent '{config.agent_name}' acts in {', '.join(supported)} spaces; "
-            f"environment '{entry.name}' has {action_space}"
-        )
-    spec = observation_spec(observation_space)
-    if network is not None and spec.kind not in network.inputs:
-        inputs = " or ".join(network.inputs)
-        raise ConfigError(
-            f"network '{network.name}' takes {inputs} observations; environment '{entry.name}' "
-            f"offers {observation_space}. Choose another: a3c-zoo list networks"
-        )
     return Spaces(
         spec, action_distribution(action_space, squash=config.agent.squashes_actions, uniform=network is None)
     )

@@ -53,7 +53,12 @@ class MixedConfig(CoreConfig):
 class ImageConfig(CoreConfig):
     """Convolutions over frames of 0 to 255."""
 
-    center: float = Field(0.0, ge=0, le=255, description="subtracted from every pixel")
+    center: float | None = Field(
+        0.0,
+        ge=0,
+        le=255,
+        description="subtracted from every pixel; null: the value that most pixels have, measured before training",
+    )
     scale: float = Field(1 / 255, gt=0, le=1, description="factor of every pixel after that")
     activation: Activation | None = Field(
         None, description="activation after each layer; null: that of the published network"
@@ -66,6 +71,10 @@ class ImageConfig(CoreConfig):
     @property
     def computes_in(self) -> Literal["float32", "bfloat16"]:
         return "bfloat16" if self.precision == "bfloat16" else "float32"
+
+    @property
+    def needs_background(self) -> bool:
+        return self.center is None
 
     def settled(self, device: str, num_envs: int) -> Self:
         """Replaces `precision: auto`, so that config.yml says which precision was used.

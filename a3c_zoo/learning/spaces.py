@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal
 
@@ -77,6 +77,7 @@ class ObservationSpec:
         leaves: the parts of a stored vector, in the order of `gymnasium.spaces.flatten`; empty if observations are
             stored as they come.
         is_turned: the environment gives an image as `[height, width, channels]`.
+        background: the most frequent value of an image's pixels, where it was measured (`probe_spaces`).
     """
 
     kind: Literal["vector", "image", "mixed"]
@@ -85,6 +86,7 @@ class ObservationSpec:
     one_hot: int = 0
     leaves: tuple[Leaf, ...] = ()
     is_turned: bool = False
+    background: int = field(default=0, compare=False)
 
     @property
     def given_shape(self) -> tuple[int, ...]:
@@ -158,7 +160,9 @@ class ObservationSpec:
             [list(leaf.path), list(leaf.shape), list(leaf.sizes), list(leaf.start), *([True] if leaf.is_image else [])]
             for leaf in self.leaves
         ]
-        rest = [leaves, True] if self.is_turned else [leaves] if leaves else []
+        rest = [leaves, self.is_turned, self.background]
+        while rest and not rest[-1]:  # as it was before there were these parts
+            del rest[-1]
         return [self.kind, list(self.shape), self.dtype.str, self.one_hot, *rest]
 
     @classmethod
@@ -169,7 +173,7 @@ class ObservationSpec:
             Leaf(tuple(path), tuple(shape), tuple(sizes), tuple(start), bool(is_image))
             for path, shape, sizes, start, *is_image in (rest[0] if rest else ())
         )
-        return cls(kind, tuple(shape), np.dtype(dtype), one_hot, leaves, rest[1] if len(rest) > 1 else False)
+        return cls(kind, tuple(shape), np.dtype(dtype), one_hot, leaves, *rest[1:])
 
 
 def row_of(observations: Any, n: int) -> Any:
