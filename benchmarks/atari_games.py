@@ -1,4 +1,4 @@
-"""Scores of many Atari games after as many steps, beside those of the runs that RL Baselines3 Zoo has published.
+"""Scores of Atari games after the same number of steps, beside those of the runs that RL Baselines3 Zoo published.
 
     git clone --depth 1 https://github.com/DLR-RM/rl-trained-agents
     python benchmarks/atari_games.py RUNS … --published rl-trained-agents [--steps N]

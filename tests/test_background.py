@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
 import a3c_zoo
 from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning import model
 from a3c_zoo.learning.background import background_of
 from a3c_zoo.learning.image_networks import Architecture, Conv, ConvActorCritic
@@ -48,7 +50,7 @@ class Film(gymnasium.Env[NDArray[Any], Any]):
 
 
 def measured(ends_after: int, dtype: type = np.uint8) -> int:
-    env = SyncVectorEnv([lambda: Film(ends_after, dtype)])
+    env = SyncVectorEnv([lambda: Film(ends_after, dtype)], autoreset_mode=AutoresetMode.DISABLED)
     return background_of(env, "film", observation_spec(env.single_observation_space))
 
 
@@ -111,3 +113,14 @@ def test_a_run_goes_on_with_the_background_that_its_parameters_know(
     assert background(run) == 87
     other = a3c_zoo.train("pong", serial=True, overrides=keys, steps=80, seed=2, runs_dir=tmp_path, name="other").run
     assert background(other) == 99
+
+
+def test_another_center_is_refused_with_a_cure_that_works(tmp_path: Path) -> None:
+    keys = ["env.num_envs=2", "run.evaluation_every_s=null"]
+    first = a3c_zoo.train(
+        "pong", serial=True, overrides=[*keys, "network.center=null"], steps=80, name="first", runs_dir=tmp_path
+    )
+    begin = partial(a3c_zoo.train, "pong", serial=True, steps=80, init_from=first.run, runs_dir=tmp_path)
+    with pytest.raises(ConfigError, match=r"center is null there, 5\.0 here\. .*: -o 'network\.center=null'"):
+        begin(overrides=[*keys, "network.center=5"])
+    assert begin(overrides=[*keys, "network.center=null"]).steps == 80

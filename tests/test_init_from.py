@@ -141,7 +141,7 @@ def test_what_does_not_fit_is_one_line(runs: Path) -> None:
         "network.hidden_sizes is [8] there, [64, 64] here. For the network there: -o 'network.hidden_sizes=[8]'": {
             "overrides": {"network.normalize_observations": True}
         },
-        "network.normalize_observations is true there, False here": {"overrides": SMALL},
+        "network.normalize_observations is true there, false here": {"overrides": SMALL},
         "'sorce' is no run here or in": {"init_from": "sorce"},
         "cannot be read": {"init_from": "damaged"},
         "--init-from random: it has no network": {"init_from": "random"},

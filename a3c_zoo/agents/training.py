@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from multiprocessing.synchronize import Lock
 from typing import Any, TypeVar
@@ -82,7 +83,8 @@ def train(
         check_room(config, spaces, config.run.workers)
     saved = agent_state(context, spaces, learner is not None)  # before there is a network of the wrong size
     if saved:  # with the background that its parameters know
-        spaces = Spaces.from_state_dict(saved.model.spaces)
+        known = Spaces.from_state_dict(saved.model.spaces).observations.background
+        spaces = replace(spaces, observations=replace(spaces.observations, background=known))
     model = Model.create(spaces, context.network, config)
     shared = worker_context(context, model, exchange(model) if exchange else None, learner is not None, saved, loss)
     factory = worker if learner is None else partial(build, (worker, learner))

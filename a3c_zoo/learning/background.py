@@ -1,4 +1,4 @@
-"""The background of an environment's pictures: the value that most of their pixels have."""
+"""The background of an environment's pictures: the most frequent value of their pixels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from a3c_zoo.learning.autoreset import episode_over
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.spaces import ObservationSpec
 
@@ -21,9 +22,9 @@ def background_of(env: VectorEnv[Any, Any, Any], name: str, spec: ObservationSpe
         env: is reset, and stays somewhere in an episode. name: its name in messages. spec: of its pictures.
 
     Raises:
-        EnvironmentContractError: an observation is not what its space promises.
+        EnvironmentContractError: the environment does not return what its spaces promise.
     """
-    checked, counts = CheckedEnvironment(env, name, spec), np.zeros(256, np.int64)
+    checked, counts, over = CheckedEnvironment(env, name, spec), np.zeros(256, np.int64), episode_over(env)
     pictures, is_over = checked.reset(SEED), False
     env.action_space.seed(SEED)
     for _ in range(STEPS):
@@ -31,6 +32,7 @@ def background_of(env: VectorEnv[Any, Any, Any], name: str, spec: ObservationSpe
         if is_over:
             break
         with checked.raising_in("step"):
-            observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        pictures, is_over = checked.observation(observation), bool(np.any(terminated | truncated))
+            observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        checked.check_step(reward, terminated, truncated)
+        pictures, is_over = checked.observation(observation), bool(over(terminated, truncated, info).any())
     return int(counts.argmax())

@@ -1,6 +1,7 @@
 """Actor-critic networks for images: frames are stored as uint8 and become floating point here.
 
-The configuration holds the constants for centring and scaling. Nothing about them is learned, shared or saved.
+The configuration holds the constants for centring and scaling, or the spaces a measured background (`center: null`).
+Nothing about them is learned.
 """
 
 from __future__ import annotations

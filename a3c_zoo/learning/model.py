@@ -105,7 +105,7 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, 
                 f"network '{network.name}' takes {' or '.join(network.inputs)} observations; environment "
                 f"'{entry.name}' offers {observation_space}. Choose another: a3c-zoo list networks"
             )
-        if config.network is not None and config.network.needs_background:
+        if spec.kind == "image" and config.network is not None and config.network.needs_background:
             spec = replace(spec, background=background_of(env, entry.name, spec))
     finally:
         env.close()

@@ -57,7 +57,7 @@ class ImageConfig(CoreConfig):
         0.0,
         ge=0,
         le=255,
-        description="subtracted from every pixel; null: the value that most pixels have, measured before training",
+        description="subtracted from every pixel; null: the most frequent value, measured before training",
     )
     scale: float = Field(1 / 255, gt=0, le=1, description="factor of every pixel after that")
     activation: Activation | None = Field(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from a3c_zoo.config import NetworkConfig
+from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import ConfigError, ZooError, printable
 from a3c_zoo.runs.setup import Initial, RunSetup
 from a3c_zoo.runs.trained import find_policy, policy_state
@@ -53,8 +54,8 @@ def _compare(name: str, theirs: NetworkConfig | None, ours: NetworkConfig | None
     there, here = (each.model_dump(mode="json") for each in (theirs, ours))
     for key in there:
         if key != "precision" and there[key] != here.get(key):
-            value = str(there[key]).lower() if isinstance(there[key], bool) else there[key]
+            value, ours_here = display(there[key], 0), display(here[key], 0) if key in here else "no key"
             raise ConfigError(
-                f"--init-from {printable(name)}: network.{key} is {value} there, {here.get(key, 'no key')} here. "
+                f"--init-from {printable(name)}: network.{key} is {value} there, {ours_here} here. "
                 f"For the network there: -o 'network.{key}={value}'"
             )
