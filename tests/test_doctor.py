@@ -15,6 +15,8 @@ import tempfile
 import termios
 import time
 import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -75,7 +77,8 @@ def test_a_terminal_of_80_columns(tmp_path: Path) -> None:
     lines = [line.partition("m")[2] if line.startswith("\x1b[") else line for line in lines]
     assert max(map(len, lines)) <= 80
     assert [line[9:23].strip() for line in lines[:-1] if line[:7].strip()] == SUBJECTS
-    assert "core, envs, hyperparams, watcher" in "\n".join(lines)
+    plugins = next(line for line in lines if line.startswith("ok       plugins"))
+    assert {"core", "envs", "hyperparams", "watcher"} <= set(plugins[23:].split(", "))  # and others that are installed
     assert lines[-1].endswith("problems: 0")
     assert list(tmp_path.iterdir()) == [tmp_path / "watcher"]  # no run is left
 
@@ -151,11 +154,29 @@ def test_a_training_that_fails_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_ctrl_c(tmp_path: Path) -> None:
-    with Running("doctor", folder=tmp_path) as running:
-        wait_until(lambda: "ok       torch" in running.stdout)
+    (tmp_path / "slow.py").write_text("import time; print('slow', flush=True); time.sleep(60)")
+    with Running("--plugin", "slow.py", "doctor", folder=tmp_path) as running:
+        wait_until(lambda: "slow" in running.stderr)
         running.signal_group(signal.SIGINT)
         assert running.process.wait(20) == 130
-        assert running.stderr.strip() == ""
+        assert running.stderr.split() == ["slow"]
+
+
+def test_ctrl_c_comes_after_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library may drop it as it is imported."""
+
+    def library() -> Iterator[Diagnosis]:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        yield Diagnosis("library", "ok", "imported")
+
+    monkeypatch.setattr(examinations, "EXAMINATIONS", (library,))
+    assert [each.text for each in examinations.examine(print)] == ["imported"]
+    monkeypatch.setattr(examinations, "LIBRARIES", (library,))
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        list(examinations.examine(print))
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_the_examination_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import platform
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -290,7 +291,8 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
     for look in EXAMINATIONS:
         found = []
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # what a library prints would damage the output of `--json`
+            # What a library prints would damage the output of `--json`.
+            with contextlib.redirect_stdout(sys.stderr), _whole() if look in LIBRARIES else contextlib.nullcontext():
                 for each in look():
                     found.append(each)
         except (Exception, SystemExit) as error:
@@ -301,3 +303,16 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
             )
             found.append(Diagnosis(name.replace("_", " "), "problem", first_line(error), cure))
         yield from found
+
+
+@contextlib.contextmanager
+def _whole() -> Iterator[None]:
+    """Ctrl-C waits until the body has ended. A library that it interrupts in its import may drop it, or crash."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
