@@ -99,6 +99,9 @@ def main() -> None:
     parser.add_argument("--published", type=Path, required=True, help="a clone of DLR-RM/rl-trained-agents")
     parser.add_argument("--steps", type=int, default=2_500_000, help="agent steps  [default: %(default)s]")
     given = parser.parse_args()
+    for folder in (*given.runs, given.published / "a2c", given.published / "ppo"):
+        if not folder.is_dir():
+            parser.error(f"there is no folder {folder}")
     columns: dict[str, dict[str, float | None]] = {}
     for folder in given.runs:
         runs = runs_of(folder)

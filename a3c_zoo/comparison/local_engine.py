@@ -43,6 +43,7 @@ class LocalEngine(Engine):
         return 1
 
     def train(self, job: TrainingJob, tell: Callable[[JobProgress | None], None]) -> str | None:
+        """Trains in a process of its own, which ends with this call, also if the call raises."""
         calibration_s, start_s = calibrate(), time.monotonic()
         with tempfile.TemporaryFile() as output:
             self._process = process = _start(job, output)
@@ -62,6 +63,7 @@ class LocalEngine(Engine):
         return fault
 
     def stop(self) -> None:
+        """Lets the run save its state, and kills it if that takes too long."""
         if (process := self._process) is None:
             return
         process.send_signal(signal.SIGTERM)

@@ -66,6 +66,7 @@ def _agent(
 
 @hookimpl
 def zoo_agents() -> list[AgentEntry]:
+    """The agents of a3c-zoo, and the baselines."""
     return [
         _agent("a3c", "A3CConfig", "Hogwild: every worker updates the shared parameters, without locks"),
         _agent("a3c-data", "A3CDataConfig", "data parallel: workers collect samples, a learner computes the updates"),
@@ -92,6 +93,7 @@ def _image_network(name: str, description: str) -> NetworkEntry:
 
 @hookimpl
 def zoo_networks() -> list[NetworkEntry]:
+    """The networks of a3c-zoo, for vectors, images and both."""
     return [
         NetworkEntry(
             name="mlp",

@@ -193,6 +193,7 @@ class WorkerPool:
         self._members[rank].is_successor = True
 
     def park(self, cuts: Callable[[], bool] = lambda: False) -> list[Report]:
+        """Waits until every worker has sent its state: first those that collect, then the others."""
         turn = self._turn + (1 if self._turn % 2 == 0 else 2)
         collecting = slice(0, self._num_collecting)
         for group, waited_for in ((collecting, collecting), (slice(self._num_collecting, None), slice(None))):

@@ -54,6 +54,7 @@ class AtariGames(AtariVectorEnv):
         self._pictures: NDArray[np.uint8] | None = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts every game anew. What is drawn begins with the same seed."""
         if self._twin is not None:
             if seed is None and self._pictures is None:  # each of the two would draw one of its own
                 seed = int(np.random.default_rng().integers(2**31))
@@ -64,6 +65,7 @@ class AtariGames(AtariVectorEnv):
         return observation, info
 
     def step(self, actions: NDArray[np.int64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """With `life_loss` a lost life ends an episode, and `info["game_over"]` says which ends are those of games."""
         if self._fire is not None:
             actions = np.where(self._lost, self._fire, actions)
         if self._twin is not None:
