@@ -27,16 +27,9 @@ import a3c_zoo
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Progress
 
-#: Learning rate, gradient norm and samples per update as in the sets of `a3c-data` and `a3c-grad` for Pong.
-AS_THE_OTHERS = {
-    "agent.update_samples": 20,
-    "optimizer.learning_rate": 3e-4,
-    "optimizer.schedule_steps": 3_000_000,
-    "optimizer.max_grad_norm": 1.0,
-}
 PONG: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("a3c", "a3c", AS_THE_OTHERS),
-    ("a3c locked", "a3c", {**AS_THE_OTHERS, "agent.locking": "apply"}),
+    ("a3c", "a3c", {}),
+    ("a3c locked", "a3c", {"agent.locking": "apply"}),
     ("a3c-data", "a3c-data", {}),
     ("a3c-grad", "a3c-grad", {}),
 )
