@@ -1,4 +1,4 @@
-"""All agents on CartPole; on Pong, the ways to cut the pipeline, with one network and one learning rate.
+"""All agents on CartPole; on Pong, the ways to cut the pipeline, with one network and one optimizer.
 
     python benchmarks/agents.py [--seeds N] [--cartpole-steps N] [--pong-seconds S] [--json FILE]
 

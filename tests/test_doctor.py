@@ -16,7 +16,6 @@ import termios
 import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -77,8 +76,8 @@ def test_a_terminal_of_80_columns(tmp_path: Path) -> None:
     lines = [line.partition("m")[2] if line.startswith("\x1b[") else line for line in lines]
     assert max(map(len, lines)) <= 80
     assert [line[9:23].strip() for line in lines[:-1] if line[:7].strip()] == SUBJECTS
-    plugins = next(line for line in lines if line.startswith("ok       plugins"))
-    assert {"core", "envs", "hyperparams", "watcher"} <= set(plugins[23:].split(", "))  # and others that are installed
+    plugins = "\n".join(lines).replace("\n" + 23 * " ", " ").partition("ok       plugins")[2].splitlines()[0]
+    assert {"core", "envs", "hyperparams", "watcher"} <= set(plugins.strip().split(", "))  # and others
     assert lines[-1].endswith("problems: 0")
     assert list(tmp_path.iterdir()) == [tmp_path / "watcher"]  # no run is left
 
@@ -162,21 +161,28 @@ def test_ctrl_c(tmp_path: Path) -> None:
         assert running.stderr.split() == ["slow"]
 
 
-def test_ctrl_c_comes_after_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library may drop it as it is imported."""
+@pytest.mark.parametrize(("signals", "fault", "imports"), [(1, None, 1), (1, ImportError, 1), (2, None, 0)])
+def test_ctrl_c_comes_after_an_import(
+    signals: int, fault: type[Exception] | None, imports: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library may drop it as it is imported. A second one is obeyed at once."""
+    imported: list[str] = []
 
     def library() -> Iterator[Diagnosis]:
-        with suppress(KeyboardInterrupt):
+        for _ in range(signals):
             signal.raise_signal(signal.SIGINT)
+        imported.append("library")
+        if fault:
+            raise fault
         yield Diagnosis("library", "ok", "imported")
 
     monkeypatch.setattr(examinations, "EXAMINATIONS", (library,))
-    assert [each.text for each in examinations.examine(print)] == ["imported"]
     monkeypatch.setattr(examinations, "LIBRARIES", (library,))
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         list(examinations.examine(print))
     assert signal.getsignal(signal.SIGINT) is handler
+    assert len(imported) == imports
 
 
 def test_the_examination_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:

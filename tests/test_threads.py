@@ -18,6 +18,7 @@ from tests.toys_runs import environ
 from tests.waits import LIMIT_S
 
 #: It writes down how many threads a reset, and the first step after a reset, find. Each sets another number then.
+#: Rewards are 0 until the evaluator has made a step: the run is not solved sooner.
 SOURCE = """
 import multiprocessing, os
 import torch
@@ -39,12 +40,15 @@ class Setter(ToyVectorEnv):
             self.note("step")
         self.is_first = False
         torch.set_num_threads(3)
-        return super().step(actions)
+        observation, reward, *others = super().step(actions)
+        return observation, reward * os.path.exists(os.environ["EVALUATED"]), *others
 
     def note(self, what):
         name = multiprocessing.current_process().name
         with open(os.environ["NOTES"], "a") as file:
             file.write(f"{name}:{what}:{torch.get_num_threads()}\\n")
+        if (name, what) == ("a3c-zoo evaluator", "step"):
+            open(os.environ["EVALUATED"], "w").close()
         torch.set_num_threads(3)
 
 def make(num_envs, seed):
@@ -60,13 +64,15 @@ def zoo_envs():
 def test_every_process_of_a_run_keeps_one_thread(tmp_path: Path, serial: bool) -> None:
     path = plugin_distribution(tmp_path / "plugin", "zoo-setter", SOURCE)
     options = ["-o", "run.workers=2", "-o", "run.evaluation_every_steps=500", "-o", "network.name=mlp"]
-    command = [sys.executable, "-m", "a3c_zoo", "train", "setter", "--steps", "20000", *options]
+    command = [sys.executable, "-m", "a3c_zoo", "train", "setter", "--steps", "10000000", *options]
     command += ["--serial"] if serial else []
-    notes = tmp_path / "notes"
+    notes, evaluated = tmp_path / "notes", tmp_path / "evaluated"
+    if serial:  # without an evaluator of its own
+        evaluated.touch()
     done = subprocess.run(
         command,
         cwd=tmp_path,
-        env=environ(path) | {"NOTES": str(notes), "OMP_NUM_THREADS": "2"},
+        env=environ(path) | {"NOTES": str(notes), "EVALUATED": str(evaluated), "OMP_NUM_THREADS": "2"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

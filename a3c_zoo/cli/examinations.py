@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final, Literal
 
 from a3c_zoo import hardware
@@ -307,12 +308,19 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
 
 @contextlib.contextmanager
 def _whole() -> Iterator[None]:
-    """Ctrl-C waits until the body has ended. A library that it interrupts in its import may drop it, or crash."""
+    """Ctrl-C takes effect after the body, a second one at once. An import that it interrupts may drop it, or crash."""
     came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1:
+            signal.signal(signal.SIGINT, before)
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, keep)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came:
-        signal.raise_signal(signal.SIGINT)
+        if came:
+            signal.raise_signal(signal.SIGINT)
