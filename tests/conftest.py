@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
+
+import pytest
 
 
 def default_signals() -> None:
@@ -31,3 +34,14 @@ keeps_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 def pytest_collection_finish() -> None:
     """All tests have been imported."""
     sys.dont_write_bytecode = keeps_no_bytecode
+
+
+@pytest.fixture
+def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Without a3c-zoo-trained, which `make demo` may have installed."""
+    from a3c_zoo.plugins.registry import get_registry
+
+    monkeypatch.setenv("A3C_ZOO_DISABLE_PLUGINS", "trained")
+    get_registry.cache_clear()
+    yield
+    get_registry.cache_clear()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.spaces import Box, Discrete
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import VectorEnv, VectorWrapper
 
 from a3c_zoo.baselines.random import UniformNetwork
 from a3c_zoo.learning.actions import action_distribution
+from a3c_zoo.learning.autoreset import episode_over
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.environments import make_vector_env
@@ -308,6 +310,17 @@ def test_pong_has_no_lives_to_fire_after() -> None:
         plain, firing = (games(rom, life_loss=True, fire_after_life_loss=fire) for fire in (False, True))
         frames = [[env.reset(seed=0)[0]] + [env.step(always(2))[0] for _ in range(60)] for env in (plain, firing)]
         assert np.array_equal(np.stack(frames[0]), np.stack(frames[1]))
+
+
+class Same(VectorWrapper[Any, Any, Any, Any, Any]):
+    """Changes nothing."""
+
+
+def test_a_lost_life_is_no_episode_behind_wrappers() -> None:
+    env = games(life_loss=True)
+    assert episode_over(Same(Same(env))) == env.episode_over
+    other = Same(gym.make_vec("CartPole-v1", num_envs=2))
+    assert episode_over(other)(np.array([True, False]), np.array([False, False]), {}).tolist() == [True, False]
 
 
 class Taped:

@@ -224,7 +224,8 @@ def test_a_worker_that_fails_loses_nothing(
     assert outcome.detail == ("worker 0 failed: RuntimeError: the toy broke" if is_raised else message)
     if fault == "reset-raise":  # it failed before its first step
         assert outcome.steps == 0
-        assert "has no checkpoint" in refused(capsys, "train", "--resume", "x")
+        line = refused(capsys, "train", "--resume", "x")
+        assert "x ended before its training began, and has no checkpoint: train it anew" in line
         return
     assert 0 < outcome.steps == checkpoint(run)["session"]["steps"]
     with pytest.raises(WorkerError, match="worker 0"):  # it goes on, until the environment fails again

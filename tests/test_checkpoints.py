@@ -316,6 +316,18 @@ def test_a_file_that_may_be_whole_stays(
     assert not list(directory.checkpoints.glob("set-aside-*"))
 
 
+def test_training_goes_on_from_no_policy_whose_rows_are_cut(directory: RunDirectory) -> None:
+    """The best policy may be later than the newest checkpoint, as after kill -9."""
+    save(directory, 5)
+    write_checkpoint(directory.best_file, {"a": 1}, PolicyState(7, {}, 1.0, 2.0, STATE))
+    assert go_on_from(directory, "best")[0].state == STATE
+    go_on_from(directory)
+    best = read_policy(directory.best_file)
+    assert (best.agent, best.state) == ({"a": 1}, PolicyState(7, {}, 1.0, 2.0))
+    with pytest.raises(RunDirectoryError, match=r"it does not say where the run stood\. Choose a step"):
+        go_on_from(directory, "best")
+
+
 def test_killed_while_writing(directory: RunDirectory, tmp_path: Path) -> None:
     """kill -9 in a loop that does nothing but write: whatever has a final name is whole."""
     with Running(WRITER, tmp_path, folder=tmp_path, program=("-c",)) as running:

@@ -24,6 +24,7 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import evaluate
+from a3c_zoo.runs.checkpoints import read_policy
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, play_task
 from a3c_zoo.runs.evaluation_files import HEADER, EvaluationRows, write_npz
@@ -422,10 +423,12 @@ def test_a_better_policy_from_before_a_resume_is_not_lost(tmp_path: Path) -> Non
     content = torch.load(best, weights_only=True)
     content["session"] |= {"sampled_return": 2.0, "steps": 12345}  # found after the last checkpoint, before a crash
     write_content(best, content)
-    before = best.read_bytes()
     a3c_zoo.train(resume=outcome.run, steps=900)
     assert len(by_evaluation(outcome.run)) > 2
-    assert best.read_bytes() == before
+    kept = read_policy(best)
+    assert (kept.state.steps, kept.state.sampled_return, kept.state.run) == (12345, 2.0, None)
+    assert kept.agent.keys() == content["agent"].keys()
+    assert torch.equal(kept.agent["model"]["parameters"], content["agent"]["model"]["parameters"])
 
 
 @pytest.mark.usefixtures("_toy")

@@ -21,9 +21,10 @@ from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoints import checkpoint_file
+from a3c_zoo.runs.checkpoints import checkpoint_file, checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EpisodesToPlay, EvaluationTask, evaluate_policy, load_policy, play_scenes, play_task
+from a3c_zoo.runs.evaluation_files import HEADER
 from a3c_zoo.runs.films import MOST_FILMS, films_by_step, keep_film
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.trained import policy_state
@@ -238,6 +239,18 @@ def test_a_run_without_films_goes_on_with_them(tmp_path: Path) -> None:
     assert (settings.film_every, settings.evaluation_every_s) == (2, 10.0)
     a3c_zoo.train(resume=run, film_every=1, steps=900)
     assert RunDirectory(run).config(get_registry()).run.film_every == 1
+
+
+def test_films_of_a_later_session_stop_no_resume(tmp_path: Path) -> None:
+    overrides = {"run.checkpoint_every_steps": 100, "run.keep_checkpoints": None, "run.evaluator_episodes": 1}
+    run = a3c_zoo.train("cartpole", serial=True, steps=300, runs_dir=tmp_path, overrides=overrides).run
+    (run / "evaluations.csv").touch()  # of a session that was killed before its first checkpoint
+    assert a3c_zoo.train(resume=run, film_every=1, steps=600).reason == "steps"
+    (run / "evaluations.csv").write_text(f"{HEADER}599,1.0,greedy,9.0,9\n599,1.0,sampled,9.0,9\n")
+    first = checkpoint_steps(RunDirectory(run))[1]
+    assert a3c_zoo.train(resume=run, checkpoint=first, steps=400).reason == "steps"  # it is older than all evaluations
+    assert not (run / "evaluations.csv").exists()
+    assert (run / "checkpoints/set-aside-1/evaluations.csv").read_text().startswith(HEADER)
 
 
 def test_a_folder_of_films_that_is_a_link(filmed: Path, tmp_path: Path) -> None:

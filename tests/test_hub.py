@@ -152,7 +152,7 @@ def test_a_run_is_saved_first(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None
 # Pulled agents
 
 
-def test_a_pulled_agent_is_a_strangers(hub: Hub, capsys: Captured) -> None:
+def test_a_pulled_agent_is_a_strangers(not_installed: None, hub: Hub, capsys: Captured) -> None:
     hub.more = [{"type": "file", "path": name, "size": 3, "oid": "0"} for name in ("../evil", "/tmp/evil", "evil.py")]
     (first,) = hub.repositories["alice/swinger"].commits
     hub.repositories["alice/swinger"].commit({"README.md": b"<script>", "setup.py": b"raise SystemExit"})
@@ -337,6 +337,10 @@ def test_no_network(hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch)
         assert "cannot be reached: " in refused(capsys, 1, "pull", "alice/swinger")
         assert command_line("push", AGENT, "alice/swinger", "--no-film") == 1
         assert "cannot be reached: " in capsys.readouterr().err
+    for address in ("huggingface.co", "https://", "ftp://host"):
+        monkeypatch.setattr(hf.constants, "ENDPOINT", address)
+        line = f"Error: HF_ENDPOINT is no address: '{address}'. Write https://HOST\n"
+        assert refused(capsys, 2, "pull", "alice/swinger") == line
     monkeypatch.setattr(hf.constants, "HF_HUB_OFFLINE", True)
     assert "HF_HUB_OFFLINE" in refused(capsys, 2, "pull", "alice/swinger")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -216,6 +217,21 @@ def test_processes_learn_what_the_serial_runner_learns(agent: HandoverConfig, co
     start = make_context(agent, core=core).parameters
     assert float((serial.parameters - start).abs().max()) > 1e-3  # something was learned
     torch.testing.assert_close(context.parameters, serial.parameters, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("agent", [A3CDataConfig(batch_size=16), A3CGradConfig()])
+def test_a_turn_that_is_cut_short_leaves_nothing_in_the_ring(agent: HandoverConfig) -> None:
+    steps, taken = itertools.count(1), agent.n_steps
+    last = taken * WORKERS + taken + 1  # the second worker's first step of the second turn
+    context = make_context(agent)
+    crew = SerialCrew(build_of(agent), context, WORKERS + 1, None, True, cuts_rollouts=lambda: next(steps) == last)
+    crew.start()
+    crew.poll()
+    crew.poll()
+    filled, emptied = context.exchange["filled"].tolist(), context.exchange["emptied"].tolist()
+    assert filled[0] > filled[1] > 0
+    assert filled == emptied
+    crew.stop()
 
 
 def test_transitions_cannot_feed_a_core() -> None:

@@ -265,6 +265,17 @@ def test_a_part_that_cannot_be_cut_off_is_overwritten(tmp_path: Path, monkeypatc
     file.close()
 
 
+def test_a_file_goes_on_only_behind_a_whole_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"1,2\n33,4\n")
+    for position, reason in ((6, "has other rows"), (12, "is shorter")):
+        with pytest.raises(RunDirectoryError, match=reason):
+            rows.RowFile(path, position)
+    assert path.read_bytes() == b"1,2\n33,4\n"
+    rows.RowFile(path, 4).close()
+    assert path.read_bytes() == b"1,2\n"
+
+
 def test_tensorboards_page_hparams_lists_runs_with_their_final_figures(tmp_path: Path) -> None:
     """As its server answers the page, also of a run that was resumed: the newest figures, once."""
     begun = a3c_zoo.train("cartpole", serial=True, steps=300, name="one", runs_dir=tmp_path)

@@ -14,6 +14,7 @@ import torch
 import a3c_zoo
 from a3c_zoo.agents import a3c
 from a3c_zoo.agents.worker import Applier
+from a3c_zoo.comparison.reading import read_runs
 from a3c_zoo.errors import DivergedError, RunDirectoryError, ZooError
 from a3c_zoo.learning import objective
 from a3c_zoo.learning.counters import EPISODES, STEPS, UPDATES
@@ -76,6 +77,7 @@ def test_going_on_from_a_step(agent: str, tmp_path: Path) -> None:
     assert episodes(run)[: len(kept)] == kept
     assert json.loads((aside / "outcome.json").read_text())["steps"] == steps[-1]
     assert events(run) == ["set_aside"]
+    assert [record.path for record in read_runs([tmp_path], strict=False)[0]] == [run]  # what is aside is no run
     again = a3c_zoo.train(resume=run, checkpoint=str(chosen), steps=300)  # nothing is overwritten
     assert {path.name for path in directory.checkpoints.glob("set-aside-*")} == {"set-aside-1", "set-aside-2"}
     assert_figures_agree(again)
@@ -97,6 +99,19 @@ def test_going_on_from_the_best(agent: str, tmp_path: Path) -> None:
         first = checkpoint(run, str(best["session"]["steps"]))["agent"]
         assert torch.equal(first["model"]["parameters"], best["agent"]["model"]["parameters"])
         assert not first["optimizer"]["exp_avg"].any()
+
+
+def test_evaluations_are_kept_while_a_run_has_none(tmp_path: Path) -> None:
+    run = train(tmp_path, steps=600, overrides=EVALUATED).run
+    config, rows = run / "config.yml", (run / "evaluations.csv").read_text()
+    text = config.read_text()
+    config.write_text(text.replace("evaluation_every_steps: 150", "evaluation_every_steps: null"))
+    a3c_zoo.train(resume=run, steps=900)
+    assert (run / "evaluations.csv").read_text() == rows
+    config.write_text(text)
+    a3c_zoo.train(resume=run, steps=1200)
+    assert (run / "evaluations.csv").read_text().startswith(rows)
+    assert len((run / "evaluations.csv").read_text()) > len(rows)
 
 
 def test_the_best_does_not_replace_a_full_checkpoint(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from stable_baselines3.common.monitor import load_results
 import a3c_zoo
 from a3c_zoo.cli.panel import summary
 from a3c_zoo.records import Outcome, Reason
+from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_runs import Running, checkpoint, command_line, environ, episodes, scalars, toy_path
 from tests.waits import LIMIT_S
 
@@ -147,6 +148,25 @@ def test_the_command_that_goes_on_has_a_budget_left(reason: Reason, command: str
     elsewhere = summary(replace(outcome, run=Path("/data/runs/x"))).splitlines()[-1]
     command = command.replace("runs/x", "/data/runs/x --runs-dir /data/runs")
     assert elsewhere == f"  next        a3c-zoo {command}"
+
+
+def test_the_command_that_goes_on_replaces_every_spent_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    limits = ["--steps", 600, "--episodes", 5, "--time-limit", "2m"]
+    assert command_line("train", "cartpole", "--quiet", "--serial", *limits, "--name", "x") == 0
+    shown = capsys.readouterr().out
+    outcome = RunDirectory(tmp_path / "runs/x").outcome()
+    assert outcome is not None
+    assert outcome.episodes < 100
+    assert f", mean of the last {outcome.episodes} training episodes\n" in shown
+    done = {"--steps": outcome.steps, "--episodes": outcome.episodes}
+    used = [f"{name} {2 * done[name]}" for name, limit in (("--steps", 600), ("--episodes", 5)) if done[name] >= limit]
+    assert shown.endswith(f"next        a3c-zoo train --resume runs/x {' '.join(used)}\n")
+    assert command_line("train", "--quiet", "--resume", "x", "--episodes", 1000, "--steps", outcome.steps) == 0
+    assert command_line("train", "--quiet", "--resume", "x", "--steps", 2 * outcome.steps, "--episodes", 1) == 0
+    assert " --steps " not in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_flags_win_over_files_and_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

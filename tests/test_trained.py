@@ -31,13 +31,7 @@ AGENTS = Path(a3c_zoo_trained.__file__).parent
 PARAMETERS = "parameters.safetensors"
 
 
-@pytest.fixture(autouse=True)
-def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`make demo` may have installed the distribution. Tests install it themselves, by another name."""
-    monkeypatch.setenv("A3C_ZOO_DISABLE_PLUGINS", "trained")
-    get_registry.cache_clear()
-    yield
-    get_registry.cache_clear()
+pytestmark = pytest.mark.usefixtures("not_installed")  # tests install it themselves, by another name
 
 
 @pytest.fixture

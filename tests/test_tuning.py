@@ -205,6 +205,8 @@ REFUSED = {
     ("cartpole", "--steps", "480", "--timeout", "0s"): "'0s' is no duration",
     ("cartpole", "--storage", "nosuch://x"): "--storage nosuch://x cannot be used: Can't load plugin",
     ("cartpole", "--storage", "sqlite:////no/such/folder/x.db"): "cannot be used: unable to open database file",
+    ("cartpole", "--storage", "sqlite:///:memory:"): "keeps nothing: name a file, such as sqlite:///tuning.db",
+    ("cartpole", "--storage", "sqlite://"): "keeps nothing: name a file, such as sqlite:///tuning.db",
     ("cartpole", "--storage", "redis://localhost"): "Optuna keeps pickles in Redis, which are not read",
     ("cartpole", "--storage", "postgresql://me:secret@localhost/x"): "--storage postgresql://me:***@localhost/x needs",
     ("cartpole", "--storage", "s.yml"): "--storage s.yml is no journal of Optuna, or damaged; name another",
@@ -459,12 +461,15 @@ def test_studies_in_other_storages_are_listed_without_a_password(
     monkeypatch.chdir(folder)
     TuningStudy("mine", "kept/a.jsonl", Path("runs"), settings()).add(KEYS)
     TuningStudy("mine", "kept/a.jsonl", Path("runs"), settings())
+    TuningStudy("other", None, Path("runs"), settings())
+    TuningStudy("other", "./studies/other/journal.jsonl", Path("runs"), settings())  # its own
     assert command_line("list", "studies", "--json") == 0
     keys = ("storage", "env", "trials", "best", "state")
     assert [tuple(row[key] for key in keys) for row in json.loads(capfd.readouterr().out)] == [
         ("sqlite:///tuning.db", "cartpole", None, None, "elsewhere"),
         ("postgresql://me:***@host/x", "cartpole", None, None, "elsewhere"),
         ("kept/a.jsonl", "cartpole", 1, None, "open"),  # a trial without a score is no best one
+        ("studies/other/journal.jsonl", "cartpole", 0, None, "open"),
     ]
     file = Path("studies/mine/storages.json")
     assert "secret" not in file.read_text()

@@ -168,11 +168,11 @@ class RunPanel:
         self._next_s = 0.0
         self._title = ""
         self._target: float | None = None
-        self._run: RunConfig | None = None
+        self.run: RunConfig | None = None
         self._last: Progress | None = None
 
     def starting(self, title: str, target: float | None, run: RunConfig, path: Path) -> None:
-        self._title, self._target, self._run, self.path = title, target, run, path
+        self._title, self._target, self.run, self.path = title, target, run, path
         if not self._quiet:
             self.display.say(printable(f"{title} → {path}"))
 
@@ -183,9 +183,9 @@ class RunPanel:
             return
         if progress.mean_return_100 is not None:
             self._trend.add(progress.mean_return_100)
-        if self.display.is_live and self._run:
+        if self.display.is_live and self.run:
             self._next_s = now + REFRESH_S
-            self.display.draw(self._panel(progress, time_left(self._run, progress, self._target), "cyan"))
+            self.display.draw(self._panel(progress, time_left(self.run, progress, self._target), "cyan"))
         else:
             self._next_s = now + LINE_EVERY_S
             self.display.say(self._line(progress))
@@ -233,7 +233,7 @@ class RunPanel:
             others = f"greedy {score(result.greedy_return)}, best {score(result.best_return)}"
             table.add_row("evaluation", score(result.sampled_return), f"{others} at step {result.best_step:,}")
         table.add_row("training time", duration(progress.training_s), Text(state, colour))
-        if self._run and (share := share_done(self._run, progress)) is not None:
+        if self.run and (share := share_done(self.run, progress)) is not None:
             bar = ProgressBar(total=1.0, completed=share, width=24, complete_style="cyan", finished_style="cyan")
             table.add_row("budget", f"{share:.0%}", bar)
         return Panel(table, title=Text(self._title), title_align="left", width=WIDTH)
@@ -244,8 +244,8 @@ def colour_of(outcome: Outcome) -> str:
     return "green" if outcome.solved or outcome.reason == "stop-return" else "yellow"
 
 
-def summary(outcome: Outcome) -> str:
-    """Returns the result of a run, its figures, and the command to type next."""
+def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
+    """Returns the result of a run, its figures, and the command to type next. run: has its limits."""
     verdict = {
         "solved": "Solved",
         "stop-return": "Reached the return asked for",
@@ -257,30 +257,32 @@ def summary(outcome: Outcome) -> str:
     elif outcome.solved:
         verdict += f". Solved at step {outcome.solved_step:,}"
     counts, mean = f"{outcome.steps:,} steps, {outcome.episodes:,} episodes", outcome.mean_return_100
-    of_last = "no episode has ended" if mean is None else f"{score(mean)}, mean of the last 100 training episodes"
+    of_last = f"mean of the last {min(100, outcome.episodes)} training episodes"
     lines = [f"{verdict}.", f"  training    {counts}, {speed(outcome.steps, outcome.training_s)}"]
-    lines.append(f"  return      {of_last}")
+    lines.append(f"  return      {'no episode has ended' if mean is None else f'{score(mean)}, {of_last}'}")
     if (evaluation := outcome.evaluation) is not None:
         spread = f"{score(evaluation.mean_return)} ± {score(evaluation.std_return)}"
         lines.append(f"  evaluation  {spread} over {evaluation.episodes:,} episodes on fresh seeds, sampled actions")
     if outcome.evaluator_fault is not None:
         lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")
     if outcome.steps > 0:  # otherwise there is no checkpoint to go on from
-        lines.append(f"  next        {_next_command(outcome)}")
+        lines.append(f"  next        {_next_command(outcome, run)}")
     return printable_lines("\n".join(lines))
 
 
-def _next_command(outcome: Outcome) -> str:
-    """Returns the next command. A limit counts from the run's start, so a spent limit is replaced by twice its use."""
+def _next_command(outcome: Outcome, limits: RunConfig | None) -> str:
+    """Returns the next command. A limit counts from the run's start, so each spent one is replaced by twice its use."""
     run = " ".join([run_argument(outcome.run), *(f"--plugin {shlex.quote(file)}" for file in cli.plugin_files)])
     if outcome.solved or outcome.reason == "stop-return":
         return f"a3c-zoo play {run}"
-    limit = {
-        "steps": f" --steps {_twice(outcome.steps)}",
-        "episodes": f" --episodes {_twice(outcome.episodes)}",
-        "time-limit": f" --time-limit {_twice(outcome.training_s)}s",
-    }
-    return f"a3c-zoo train --resume {run}{limit.get(outcome.reason, '')}"
+    budgets = (limits.steps, limits.episodes, limits.time_limit_s) if limits else (None, None, None)
+    used = ("steps", outcome.steps, ""), ("episodes", outcome.episodes, ""), ("time-limit", outcome.training_s, "s")
+    spent = [
+        f" --{name} {_twice(amount)}{unit}"
+        for (name, amount, unit), budget in zip(used, budgets, strict=True)
+        if name == outcome.reason or (budget is not None and amount >= budget)
+    ]
+    return f"a3c-zoo train --resume {run}{''.join(spent)}"
 
 
 def _twice(amount: float) -> str:

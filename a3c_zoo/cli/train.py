@@ -97,6 +97,6 @@ def command(env: str | None, time_limit: float | None, quiet: bool, as_json: boo
     if as_json:
         click.echo(json.dumps(asdict(outcome) | {"run": str(outcome.run)}, indent=2))
     else:
-        verdict, figures = summary(outcome).split("\n", 1)
+        verdict, figures = summary(outcome, panel.run).split("\n", 1)
         click.echo(f"{click.style(verdict, fg=colour_of(outcome), bold=True)}\n{figures}")
     return INTERRUPTED if outcome.reason == "interrupted" else 0

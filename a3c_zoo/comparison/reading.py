@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from a3c_zoo.comparison.curves import Curve, read_monitor
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, evaluations_of
-from a3c_zoo.comparison.foreign_runs import MARKS, ForeignRun, is_foreign_run, read_foreign_run
+from a3c_zoo.comparison.foreign_runs import ForeignRun, is_foreign_run, read_foreign_run
 from a3c_zoo.comparison.timing import Timing, timing_of, torch_threads_of
 from a3c_zoo.config.yaml import read_document
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
@@ -158,9 +159,14 @@ def _run_folders(path: Path) -> list[Path]:
     """All runs below `path`, sorted; `path` itself if it is a run, or if there is none."""
     if _is_run(path):
         return [path]
-    found = {each.parent for mark in ("meta.json", "config.yml", *MARKS) for each in path.rglob(mark)}
-    # A run of ours has event files in a folder of its own.
-    return sorted(each for each in found if _is_run(each) and not _is_ours(each.parent)) or [path]
+    found = []
+    for folder, below, _ in os.walk(path):  # without what goes away meanwhile
+        with suppress(FileNotFoundError):
+            if _is_run(Path(folder)):
+                found.append(Path(folder))
+        if _is_ours(Path(folder)):
+            below.clear()  # event files, and rows that were set aside
+    return sorted(found) or [path]
 
 
 def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) -> RunRecord:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
 from a3c_zoo.errors import EnvironmentContractError
@@ -102,7 +102,10 @@ def episode_over(env: VectorEnv[Any, Any, Any]) -> EpisodeOver:
 
     An environment may report terminations that do not end an episode, such as a lost life while the game goes on. It
     then has a method `episode_over`, which is returned. Nothing is bootstrapped across such a termination, but the
-    next action is real, and the return and length of the episode go on.
+    next action is real, and the return and length of the episode go on. Gymnasium's vector wrappers hide the method, so
+    it is looked for behind them.
     """
+    while isinstance(env, VectorWrapper) and not hasattr(env, "episode_over"):
+        env = env.env
     own: EpisodeOver | None = getattr(env, "episode_over", None)
     return own or (lambda terminated, truncated, info: terminated | truncated)

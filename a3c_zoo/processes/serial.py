@@ -20,7 +20,8 @@ class SerialCrew:
         factory: builds a worker. worker_context: its first argument. num_workers: how many, the learner included.
         states: for each worker the state to go on from, or None.
         has_learner: the last worker is a learner. It learns from what the others have handed over in this turn.
-        cuts_rollouts: whether the rollout under way must not be finished; asked after every environment step.
+        cuts_rollouts: whether the rollout under way must not be finished; asked after every environment step of a
+            worker, but not while the learner learns.
     """
 
     def __init__(
@@ -42,7 +43,9 @@ class SerialCrew:
         self._one_thread.enter_context(one_torch_thread())
         for rank in range(self._num_workers):
             state = self._initial_states[rank] if self._initial_states else None
-            self._workers.append(self._factory(self._worker_context, rank, state, self._on_tick))
+            is_learner = self._has_learner and rank == self._num_workers - 1
+            on_tick = (lambda: None) if is_learner else self._on_tick  # what was collected is learned from, or kept
+            self._workers.append(self._factory(self._worker_context, rank, state, on_tick))
 
     def _on_tick(self) -> None:
         if self._cuts_rollouts():
@@ -55,8 +58,8 @@ class SerialCrew:
         with contextlib.suppress(CutShort):
             for worker in self._workers[:-1] if self._has_learner else self._workers:
                 worker.work()
-            if self._has_learner:
-                self._workers[-1].finish()
+        if self._has_learner:
+            self._workers[-1].finish()
         return [worker.report() for worker in self._workers]
 
     def park(self, cuts: Callable[[], bool] = lambda: False) -> list[Report]:

@@ -289,7 +289,15 @@ def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[
     if folder := set_aside(directory, saved.state.steps, also_at=which == BEST):
         where = f"later checkpoints, later films and a copy of the rows are in {folder}"
         events.append(("set_aside", f"going on from step {saved.state.steps:,}: {where}"))
+    _only_for_acting(directory, saved.state.steps)
     return saved, events
+
+
+def _only_for_acting(directory: RunDirectory, step: int) -> None:
+    """Training no longer goes on from a best policy that is later than a step: the rows that it counts will be cut."""
+    best = directory.best_file
+    if best.exists() and (policy := read_policy(best)).state.steps > step and policy.state.run:
+        write_checkpoint(best, policy.agent, replace(policy.state, run=None))
 
 
 def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path | None:

@@ -21,7 +21,7 @@ import huggingface_hub as hf
 from huggingface_hub import constants, errors
 from huggingface_hub.hf_api import RepoFile
 
-from a3c_zoo.errors import HubError, ZooError, type_and_message
+from a3c_zoo.errors import HubError, ZooError, printable, type_and_message
 from a3c_zoo.files import MAX_TABLE, MAX_TEXT, read_bytes, replace_file
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import load_from
@@ -83,6 +83,8 @@ def _one_line(what: str) -> Iterator[None]:
 def _api() -> hf.HfApi:
     if hf.is_offline_mode():
         raise ZooError("HF_HUB_OFFLINE forbids to reach the hub: unset it")
+    if not re.match(r"https?://[^/]", constants.ENDPOINT):
+        raise ZooError(f"HF_ENDPOINT is no address: '{printable(constants.ENDPOINT)}'. Write https://HOST")
     constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_TELEMETRY = True  # Xet's own client waits without a limit
     _utils.disable_progress_bars()
     hf.set_client_factory(lambda: _Client(follow_redirects=True))

@@ -27,7 +27,7 @@ class RowFile:
         position: bytes of all rows, also of those that wait. fault: why rows wait; None if none does.
 
     Raises:
-        RunDirectoryError: the file cannot be opened, exists already, or is shorter than `resume_at`.
+        RunDirectoryError: the file cannot be opened, exists already, or no row ends at `resume_at`.
     """
 
     def __init__(self, path: Path, resume_at: int | None = None) -> None:
@@ -42,6 +42,9 @@ class RowFile:
                 if not path.is_file() or path.stat().st_size < resume_at:
                     raise RunDirectoryError(f"{path} is shorter than its checkpoint says; it cannot be continued")
                 self._file = open_file(path, "r+b")
+                self._file.seek(resume_at - 1)
+                if self._file.read(1) != b"\n":
+                    raise RunDirectoryError(f"{path} has other rows than its checkpoint says; it cannot be continued")
                 self._cut_back()
 
     def append(self, rows: bytes) -> None:

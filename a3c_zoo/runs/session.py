@@ -24,7 +24,7 @@ from a3c_zoo.runs.checkpoints import (
 from a3c_zoo.runs.directory import RunDirectory, run_argument
 from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
-from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
+from a3c_zoo.runs.evaluator import NO_EVALUATIONS, EvaluationInTurn, Evaluator
 from a3c_zoo.runs.full_disk import FullDisk
 from a3c_zoo.runs.progress import RunProgress, Stopping
 from a3c_zoo.runs.recorder import Publisher
@@ -63,10 +63,12 @@ class Session:
         self._stopping = Stopping(setup, watch, self._progress, check, state)
         self._publisher = Publisher(directory, setup, watch, state)
         self._evaluator: Evaluator | None = None
+        self._evaluations = state.evaluator if state else None  # of earlier sessions
         if self.config.run.has_evaluator:
             in_turn = EvaluationInTurn(watch.clock, watch.stop.stop_evaluation)
             player = in_turn if self.serial else EvaluationProcess("a3c-zoo evaluator")
-            self._evaluator = Evaluator(directory, setup, player, state.evaluator if state else None, self.event)
+            before = (self._evaluations or NO_EVALUATIONS) if state else None
+            self._evaluator = Evaluator(directory, setup, player, before, self.event)
         self._checks = Allowance(self.config.run.worker_restarts)
         self._disk = FullDisk(self.config.run.disk_patience_s, self.event)
         self._snapshot: Snapshot | None = None
@@ -247,7 +249,7 @@ class Session:
             window=WindowState([*progress.returns], [*progress.lengths]),
             monitor_position=self._publisher.sync(),
             seconds={**self._clock.seconds},
-            evaluator=self._evaluator.state() if self._evaluator else None,
+            evaluator=self._evaluator.state() if self._evaluator else self._evaluations,
             resources=self._watch.meter.state(),
         )
 

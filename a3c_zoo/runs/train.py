@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -16,8 +17,9 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.processes.start import without_collections
 from a3c_zoo.records import Outcome, Reason
-from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, RunState, go_on_from
-from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
+from a3c_zoo.runs.checkpoint_bytes import PARAMETERS
+from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, RunState, checkpoint_steps, go_on_from
+from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, run_argument, write_atomically
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
@@ -72,6 +74,7 @@ def train_on(
         _warm_up(setup)
         watch = Watch(observer, stop, setup.run_hooks(), clock)
         _remove_leftovers(directory)
+        _refuse_without_checkpoint(directory)
         saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint))
         if solved_step := _solved_before(directory, saved.state.steps):
             setup = replace(setup, solved_step=solved_step)
@@ -79,6 +82,14 @@ def train_on(
         if flags:
             write_atomically(directory.config_file, dump_config(setup.config).encode())
         return _train(setup, directory, saved, events, watch)
+
+
+def _refuse_without_checkpoint(directory: RunDirectory) -> None:
+    if not checkpoint_steps(directory) and not directory.best_file.exists():
+        is_agent = os.path.lexists(directory.path / PARAMETERS)
+        cure = f"begin a run with it: --init-from {run_argument(directory.path)}" if is_agent else "train it anew"
+        what = "is a trained agent without its run" if is_agent else "ended before its training began"
+        raise RunDirectoryError(f"{directory.path.name} {what}, and has no checkpoint: {cure}")
 
 
 def _warm_up(setup: RunSetup) -> None:

@@ -97,6 +97,9 @@ def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
     try:
         with storage_errors(f"--storage {where}"):
             if storage is not None and "://" in storage:
+                url = make_url(storage)
+                if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+                    raise ZooError(f"--storage {where} keeps nothing: name a file, such as sqlite:///tuning.db")
                 return optuna.storages.get_storage(RDBStorage(storage))
             path = Path(where)
             if not is_new and not path.exists():

@@ -120,7 +120,7 @@ class TuningStudy:
                 raise ZooError(f"study '{name}' ({self.where}) is not one of a3c-zoo tune; name another") from None
         if settings is not None:
             self._refuse_others(settings)
-            if storage is not None:
+            if storage is not None and Path(self.where).resolve() != Path(place_of(None, name)).resolve():
                 keep_elsewhere(name, storage, {"env": settings.env, "agent": settings.agent})
 
     def _refuse_others(self, wanted: StudySettings) -> None:
