@@ -157,7 +157,8 @@ class Outcome:
         reason: why it ended. detail: more about the reason, may be empty.
         training_s: seconds of training in this session and in those that it resumed. `evaluation_s`, `checkpoint_s`,
             `startup_s` and `total_s` are those of the other parts and of all.
-        evaluation: the last evaluation, None when none was due.
+        evaluation: the last evaluation, None when none was due. evaluation_step: agent steps of the policy that it
+            played, None if there is none, and in files of older versions.
         cpu_s: CPU seconds of all processes of these sessions together, also of those that have ended.
         peak_memory_mib: the most memory that they held in any sample; a shared page counts once. Both are None if the
             system does not tell them.
@@ -183,11 +184,17 @@ class Outcome:
     peak_memory_mib: float | None = None
     evaluator_fault: str | None = None
     solved_step: int | None = None
+    evaluation_step: int | None = None
+
+    @property
+    def last_evaluation(self) -> Evaluation | None:
+        """The evaluation, if it played the policy of the end: not if training has gone on since."""
+        return self.evaluation if self.evaluation_step in (None, self.steps) else None
 
     @property
     def returns(self) -> str:
-        """The mean return of the evaluation or, without one, of training, in words."""
-        if (played := self.evaluation) is not None:
+        """The mean return of the last policy's evaluation or, without one, of training, in words."""
+        if (played := self.last_evaluation) is not None:
             return f"return {score(played.mean_return)} ± {score(played.std_return)} over {played.episodes} episodes"
         if self.mean_return_100 is None:
             return "no episode has ended"

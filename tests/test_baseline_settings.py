@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sb3_contrib import RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.monitor import load_results
@@ -23,7 +24,9 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ConfigError, UnknownNameError
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_baselines import BASELINES, agent_state, one_thread, toys_installed, train
+from tests.toys_runs import checkpoint, write_content
 
 ROOT = Path(__file__).parents[1]
 
@@ -191,6 +194,29 @@ def test_continuous_actions(tmp_path: Path) -> None:
         action, _ = a3c_zoo.load_agent(run).predict(np.zeros(3, np.float32))
         assert action.shape == (1,)
         assert action.dtype == np.float32
+
+
+@pytest.mark.parametrize("agent", ["sb3-a2c", "sb3-ppo", "recurrent-ppo"])
+def test_noise_that_depends_on_the_state_is_drawn_for_each_episode(agent: str, tmp_path: Path) -> None:
+    settings = ["env.num_envs=2", "n_steps=32", "use_sde=true", "log_std_init=-1", "env.stack=zoo"]
+    run = train(tmp_path, agent, 64, env="gym:Pendulum-v1", name="x", overrides=settings)
+    observations, begin, middle = np.ones((2, 3), np.float32), np.array([True, True]), np.array([False, False])
+    drawn = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)  # the policy has a random state of its own
+        policy = a3c_zoo.load_agent(run)
+        first, again, second = (policy.predict(observations, None, starts)[0] for starts in (begin, middle, begin))
+        assert (first == again).all()
+        assert first[0] != first[1]
+        assert (first != second).all()
+        drawn.append((first, second))
+    assert np.array_equal(drawn[0], drawn[1])
+    saved = checkpoint(run)
+    saved["agent"]["policy"]["log_std"] -= 20.0  # hardly any noise is left
+    write_content(RunDirectory(run).checkpoints / "step-000000000064.pt", saved)
+    policy = a3c_zoo.load_agent(run)
+    greedy = policy.predict(observations, deterministic=True)[0]
+    np.testing.assert_allclose(policy.predict(observations, None, begin)[0], greedy, atol=1e-4)
 
 
 def test_network_settings_reach_sb3(tmp_path: Path) -> None:

@@ -145,6 +145,23 @@ def test_every_space(kind: str, overrides: dict[str, Any], wanted: dict[str, tup
             np.testing.assert_allclose(found["probabilities"].sum(axis=-1), 1 if kind == "discrete" else 2, rtol=1e-5)
 
 
+def test_the_file_tells_what_is_known_of_its_own_checkpoint() -> None:
+    overrides = {"run.evaluation_episodes": 5, "run.checkpoint_every_steps": 1000, "run.keep_checkpoints": None}
+    made = a3c_zoo.train("cartpole", stop_return=15, steps=50_000, serial=True, name="x", overrides=overrides)
+    import onnxruntime
+
+    told = []
+    for which in ("0", "final"):
+        assert command_line("export", "x", "--out", f"{which}.onnx", "--checkpoint", which) == 0
+        session = onnxruntime.InferenceSession(f"{which}.onnx", providers=["CPUExecutionProvider"])
+        told.append(json.loads(session.get_modelmeta().custom_metadata_map["a3c_zoo"]))
+    assert made.evaluation is not None
+    first, last = told
+    assert (last["steps"], last["evaluation"]["mean_return"]) == (made.steps, made.evaluation.mean_return)
+    assert (first["steps"], first["evaluation"]) == (0, None)
+    assert first["training_s"] < last["training_s"] <= made.training_s
+
+
 def assert_described(session: Any, folder: Path) -> None:
     """The file says what it is, and names no folder of this machine."""
     told = json.loads(session.get_modelmeta().custom_metadata_map["a3c_zoo"])

@@ -131,6 +131,19 @@ def test_the_card_has_the_evaluation_as_metadata(hub: Hub) -> None:
     assert set(os.listdir("look")) == NAMES | {"README.md"}
 
 
+def test_a_folder_that_was_looked_at_is_sent_as_it_is(hub: Hub, capsys: Captured) -> None:
+    assert command_line("push", AGENT, "alice/swinger", "--dry-run", "look", "--no-film") == 0
+    Path("look/README.md").write_text("My own words.\n")
+    Path("look/replay.mp4").write_bytes(b"film")
+    assert command_line("push", "look", "alice/swinger", "--dry-run", "again") == 0
+    assert files_of(Path("again")) == files_of(Path("look"))
+    assert command_line("push", "look", "alice/swinger", "--dry-run", "without", "--no-film") == 0
+    assert {*os.listdir("without")} == NAMES | {"README.md"}
+    Path("look/pulled.json").write_text("{}")  # then a stranger wrote the card
+    assert command_line("push", "look", "alice/mine", "--dry-run", "anew", "--no-film") == 0
+    assert "alice/mine" in Path("anew/README.md").read_text()
+
+
 def test_a_run_is_saved_first(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second push is a second commit; nothing tells the kernel's release or the home folder."""
     monkeypatch.setenv("HOME", os.getcwd())

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import a3c_zoo
+from a3c_zoo.cli.panel import summary
 from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Snapshot
@@ -122,6 +123,21 @@ def test_one_part_is_not_begun_twice(
     monkeypatch.setattr(SolvedCheck, "_play_side_by_side", lambda self, parts: [] if not parts else 1 / 0)
     task, snapshot = cartpole
     assert play((replace(task, num_envs=1, episodes=3), snapshot), 2).episodes == 3
+
+
+def test_an_evaluation_is_told_of_the_policy_that_it_played(tmp_path: Path) -> None:
+    overrides = {"run.evaluation_episodes": 5, "run.checkpoint_every_steps": 1000, "run.keep_checkpoints": None}
+    options: dict[str, Any] = {"serial": True, "runs_dir": tmp_path, "overrides": overrides}
+    checked = a3c_zoo.train("cartpole", stop_return=15, steps=50_000, **options)
+    assert checked.reason == "stop-return"
+    assert checked.evaluation_step == checked.steps
+    assert " over 5 episodes" in repr(a3c_zoo.load_agent(checked.run))
+    assert summary(checked).splitlines()[3].endswith(", sampled actions")
+    on = a3c_zoo.train(resume=checked.run, stop_return=1e6, steps=checked.steps + 2000)
+    assert (on.evaluation, on.evaluation_step) == (checked.evaluation, checked.steps)
+    assert on.last_evaluation is None
+    assert " at the end of training" in repr(a3c_zoo.load_agent(on.run))
+    assert summary(on).splitlines()[3].endswith(f", sampled actions, at step {checked.steps:,}")
 
 
 def test_a_fault_in_this_process_is_told_alike(toy: Path) -> None:

@@ -233,6 +233,19 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return run, folder / "agent"
 
 
+def test_a_run_that_ended_with_an_error_is_saved_with_the_figures_of_its_checkpoint(
+    trained: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run = shutil.copytree(trained[0], tmp_path / "run")
+    before = json.loads((run / "outcome.json").read_text())
+    change(run / "outcome.json", reason="error", steps=before["steps"] + 5000, training_s=999.0)
+    save_trained(run, tmp_path / "agent", episodes=1)
+    saved = json.loads((tmp_path / "agent/outcome.json").read_text())
+    seconds = checkpoint(run)["session"]["seconds"]["training"]
+    assert saved["steps"] == saved["evaluation_step"] == before["steps"]
+    assert saved["training_s"] == seconds
+
+
 def test_what_is_saved_is_what_was_trained(trained: tuple[Path, Path]) -> None:
     run, folder = trained
     kept, read = checkpoint(run)["agent"]["model"], policy_state(find_policy(folder, None, folder, trust=False)).agent

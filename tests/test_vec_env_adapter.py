@@ -153,6 +153,26 @@ def test_actions_are_numbered_from_0_for_sb3() -> None:
     assert inner.received == [[5, 7]]
 
 
+class Choices(gymnasium.Env[Any, Any]):
+    """Its rewards tell the action: 100 times the first choice and the second one."""
+
+    observation_space = spaces.Box(0, 1, (1,), np.float32)
+    action_space = spaces.MultiDiscrete([3, 2], start=[5, 10])
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(1, np.float32), float(action @ [100, 1]), False, False, {}
+
+
+def test_choices_are_numbered_from_0_for_sb3() -> None:
+    env = ZooVecEnv([SyncVectorEnv([Choices, Choices], autoreset_mode=AutoresetMode.SAME_STEP)], "choices")
+    assert env.action_space == spaces.MultiDiscrete([3, 2])
+    env.reset()
+    assert env.step(np.array([[0, 1], [2, 0]]))[1].tolist() == [511, 710]
+
+
 def test_next_step_environments_are_made_one_by_one() -> None:
     assert [env.num_envs for env in make_zoo_vec_env(toy_entry(mode="NextStep"), EnvConfig(), 3, 0).envs] == [1, 1, 1]
     for mode in ("SameStep", "Disabled"):

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium import Env, spaces
+from gymnasium import Env
 from numpy.typing import NDArray
 from stable_baselines3 import DQN
 from stable_baselines3.common.atari_wrappers import ClipRewardEnv
@@ -105,10 +105,10 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
 
     wrapper_class = ClipRewardEnv if clip else None
     env = make_vec_env(make if wrappers else env_id, num_envs, seed, env_kwargs=kwargs, wrapper_class=wrapper_class)
-    if isinstance(env.action_space, spaces.Discrete) and int(env.action_space.start) != 0:
+    if np.any(start := getattr(env.action_space, "start", 0)):
         env.close()
         raise ConfigError(
-            f"env.stack: own — the actions of environment '{entry.name}' begin with {env.action_space.start}, those of "
+            f"env.stack: own — the actions of environment '{entry.name}' begin with {start}, those of "
             f"stable-baselines3 with 0; env.stack=zoo translates them"
         )
     return env
@@ -243,6 +243,9 @@ def _running_statistics(model: BaseAlgorithm) -> dict[str, RunningMeanStd]:
 class SB3Policy:
     """Acts with an SB3 policy by SB3's own `predict`, and samples from a random state of its own.
 
+    The noise of `use_sde` is a function of the observation. It is drawn when an episode begins, and every
+    `sde_sample_freq` steps. SB3 draws it for each rollout in training, and once for a policy that it loads.
+
     Args:
         model: the algorithm; the parameters of its policy may change later.
         seed: seed of the sampling.
@@ -250,8 +253,10 @@ class SB3Policy:
 
     def __init__(self, model: BaseAlgorithm, seed: int) -> None:
         assert model.env is not None
-        self.policy, self._normalizer = model.policy, model.get_vec_normalize_env()
-        self._first_action = int(getattr(model.env.unwrapped, "first_action", 0))  # SB3 calls it 0
+        self.policy: Any = model.policy
+        self._normalizer = model.get_vec_normalize_env()
+        self._first_action = getattr(model.env.unwrapped, "first_action", 0)  # SB3 calls it 0
+        self._uses_sde, self._noise_every, self._steps = model.use_sde, model.sde_sample_freq, 0
         self._random_state = torch.Generator().manual_seed(seed).get_state()
 
     def predict(
@@ -273,9 +278,19 @@ class SB3Policy:
         # SB3 samples from torch's global generator, which training also uses.
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._random_state)
+            self._draw_noise(episode_start, deterministic)
             actions, state = self.policy.predict(observation, state, episode_start, deterministic)
             self._random_state = torch.get_rng_state()
-        return (actions + self._first_action if self._first_action else actions), state
+        return (actions + self._first_action if np.any(self._first_action) else actions), state
+
+    def _draw_noise(self, episode_start: NDArray[np.bool_] | None, deterministic: bool) -> None:
+        if not self._uses_sde or deterministic:
+            return
+        is_begin = self._steps == 0 or (episode_start is not None and episode_start.any())
+        if is_begin or (self._noise_every > 0 and self._steps % self._noise_every == 0):
+            with torch.no_grad():
+                self.policy.reset_noise(1 if episode_start is None else len(episode_start))
+        self._steps += 1
 
     def _checked(self, observation: Any) -> NDArray[Any]:
         try:

@@ -51,9 +51,10 @@ class _Part:
 class ZooVecEnv(VecEnv):
     """One or several vector environments as one `VecEnv`.
 
-    SB3 numbers actions from 0; the adapter adds the number of the environment's first action. Infos have only the keys
-    that SB3 reads at the end of an episode, and `info["episode"]` as SB3's monitors write it, with the raw return `r`
-    and the length `l`. A termination that does not end the episode (a lost life) is a `done`, and the game goes on.
+    SB3 numbers actions and choices from 0; the adapter adds the number of the environment's first one. Infos have only
+    the keys that SB3 reads at the end of an episode, and `info["episode"]` as SB3's monitors write it, with the raw
+    return `r` and the length `l`. A termination that does not end the episode (a lost life) is a `done`, and the game
+    goes on.
 
     Args:
         envs: the vector environments; one in NEXT_STEP mode must have a single environment.
@@ -81,10 +82,13 @@ class ZooVecEnv(VecEnv):
             if isinstance(part.autoreset, NextStep) and env.num_envs > 1:
                 raise ValueError("a vector environment in NEXT_STEP mode must have a single environment")
             self._parts.append(part)
-        self.first_action = 0
+        self.first_action: Any = 0
         if isinstance(action_space, spaces.Discrete):
             self.first_action = int(action_space.start)
             action_space = spaces.Discrete(int(action_space.n))
+        elif isinstance(action_space, spaces.MultiDiscrete):
+            self.first_action = action_space.start
+            action_space = spaces.MultiDiscrete(action_space.nvec)
         self._shape, self._dtype = (num_envs, *spec.shape), spec.dtype
         self._valid = np.ones((1, num_envs), np.bool_)  # no step is ignored
         super().__init__(num_envs, observation_space, action_space)
@@ -101,7 +105,7 @@ class ZooVecEnv(VecEnv):
 
     def step_async(self, actions: NDArray[Any]) -> None:
         """Keeps the actions `[N, ...]` for `step_wait`."""
-        self._actions = actions + self.first_action if self.first_action else actions
+        self._actions = actions + self.first_action if np.any(self.first_action) else actions
 
     def step_wait(self) -> VecEnvStepReturn:
         """Steps; returns observations `[N, ...]`, rewards `[N]` float32, dones `[N]` and infos, all new objects."""

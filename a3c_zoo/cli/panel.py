@@ -262,7 +262,10 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
     lines.append(f"  return      {'no episode has ended' if mean is None else f'{score(mean)}, {of_last}'}")
     if (evaluation := outcome.evaluation) is not None:
         spread = f"{score(evaluation.mean_return)} ± {score(evaluation.std_return)}"
-        lines.append(f"  evaluation  {spread} over {evaluation.episodes:,} episodes on fresh seeds, sampled actions")
+        at = "" if outcome.last_evaluation else f", at step {outcome.evaluation_step:,}"
+        lines.append(
+            f"  evaluation  {spread} over {evaluation.episodes:,} episodes on fresh seeds, sampled actions{at}"
+        )
     if outcome.evaluator_fault is not None:
         lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")
     if outcome.steps > 0:  # otherwise there is no checkpoint to go on from

@@ -43,9 +43,13 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
         ffmpeg_program("the film (leave it out: --no-film)")
     with tempfile.TemporaryDirectory() as place:
         made = hub.write_folder(source := find_policy(run, **options), Path(place) / "agent")
-        if not no_film:
-            _film(made, made.path / hub.FILM)
-        hub.write_card(made, repo, source)
+        film = made.path / hub.FILM
+        if no_film:
+            film.unlink(missing_ok=True)
+        elif not film.exists():
+            _film(made, film)
+        if not (made.path / hub.CARD).exists():
+            hub.write_card(made, repo, source)
         for path in sorted(made.path.iterdir()):
             click.echo(f"{path.stat().st_size:>11,} bytes  {path.name}")
         if dry_run is None:

@@ -81,7 +81,7 @@ class RunState:
     Attributes:
         steps: agent steps. episodes: finished episodes. updates: optimizer steps.
         evaluations: solved checks so far. next_check: episodes at which the next one may come.
-        evaluation: the newest solved check. window: the last training episodes.
+        evaluation: the newest solved check, after `evaluation_step` steps. window: the last training episodes.
         monitor_position: bytes of monitor.csv. seconds: part of the run → its seconds (`Clock`).
     """
 
@@ -95,6 +95,7 @@ class RunState:
     seconds: dict[str, Finite]
     resources: ResourceState
     evaluation: Evaluation | None = None
+    evaluation_step: Count | None = None
     evaluator: EvaluatorState | None = None
 
 
@@ -252,9 +253,8 @@ def _checked(content: Mapping[str, Any], kind: type[State], has_digest: bool) ->
     """The parts of a file. Raises ValueError if one is missing or wrong."""
     if not has_digest and content["format"] != FORMAT_WITHOUT_DIGEST:
         raise ValueError("it has no digest (SHA-256): its end is missing")
-    for key in ("agent", "session"):
-        if not isinstance(content.get(key), dict):
-            raise ValueError(f"it has no {key}")
+    if missing := [key for key in ("agent", "session") if not isinstance(content.get(key), dict)]:
+        raise ValueError(f"it has no {missing[0]}")
     if place := not_finite(content["agent"]):
         raise ValueError(f"agent.{place} has numbers that are not finite")
     return Checkpoint(content["agent"], from_plain(kind, content["session"], "session"))

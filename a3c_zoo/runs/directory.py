@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -275,7 +276,7 @@ def why_not_own(path: Path, runs_dir: Path) -> str:
 def run_argument(run: Path) -> str:
     """How a later command names a run, so that it is one's own there, too: its path, and --runs-dir where needed."""
     is_default = os.path.realpath(run.parent) == os.path.realpath(DEFAULT_RUNS_DIR)
-    return str(run) if is_default else f"{run} --runs-dir {run.parent}"
+    return shlex.join(map(str, [run] if is_default else [run, "--runs-dir", run.parent]))
 
 
 def run_paths(runs_dir: Path) -> list[Path]:

@@ -145,13 +145,16 @@ def export(directory: RunDirectory, out: Path, checkpoint: str = "final", force:
     if not isinstance(policy, ModelPolicy) or config.network is None:
         raise ZooError(f"agent '{config.agent_name}' cannot be exported: it acts without a network of a3c-zoo")
     outcome = directory.outcome()
+    is_last = outcome is not None and outcome.steps == saved.state.steps
+    evaluation = outcome.last_evaluation if outcome and is_last else None
     to_play = EpisodesToPlay(setup.entry, config.env, OBSERVATIONS, config.run.seed, USER_EVALUATIONS, NUM_ENVS)
     with closing(to_play.make_env()) as env, one_torch_thread():
         check_policy(policy, env, setup.entry.name)
         told = {
             **{key: directory.meta()[key] for key in ("env", "agent")},
             **facts(directory, entry_of(registry, directory)),
-            **{"evaluation": outcome and outcome.evaluation and asdict(outcome.evaluation)},
+            **({} if is_last else {"training_s": saved.state.seconds.get("training")}),
+            **{"evaluation": evaluation and asdict(evaluation)},
             **{"network": config.network.name, "run": directory.path.name, "steps": saved.state.steps},
             **{"squash_actions": config.agent.squashes_actions},
             **{"observation_space": str(env.single_observation_space), "action_space": str(env.single_action_space)},

@@ -15,7 +15,7 @@ def final_values(config: Config, outcome: Outcome) -> dict[str, float | bytes]:
     """Points of curves by name: figures, and messages of TensorBoard's plugin hparams as bytes."""
     from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
-    played = outcome.evaluation.mean_return if outcome.evaluation else outcome.mean_return_100
+    played = outcome.last_evaluation.mean_return if outcome.last_evaluation else outcome.mean_return_100
     final = {"steps": outcome.steps, "training_s": outcome.training_s, "solved": outcome.solved, "mean_return": played}
     figures = {f"final/{name}": float(value) for name, value in final.items() if value is not None}
     start = plugin_data_pb2.SessionStartInfo()

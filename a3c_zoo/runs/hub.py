@@ -100,11 +100,16 @@ def check_repo(repo: str, sends: bool) -> None:
 
 
 def write_folder(directory: RunDirectory, folder: Path) -> RunDirectory:
-    """Writes the four files of an agent into a new folder, and checks them as `pull` does. Raises ZooError."""
+    """Writes the files of an agent into a new folder, and checks them as `pull` does. Raises ZooError.
+
+    An agent of the user's own, as `push --dry-run` writes it, keeps its card and its film.
+    """
     if os.path.lexists(directory.path / PARAMETERS):
         folder.mkdir()
-        for name, limit in AGENT.items():
-            replace_file(folder / name, read_bytes(directory.path / name, limit))
+        is_own = not os.path.lexists(directory.path / PULLED)
+        kept = [name for name in (CARD, FILM) if is_own and os.path.lexists(directory.path / name)]
+        for name in (*AGENT, *kept):
+            replace_file(folder / name, read_bytes(directory.path / name, LIMITS[name]))
     else:
         save_folder(directory, folder)
     try:

@@ -89,7 +89,8 @@ class Stopping:
 
     Attributes:
         target: mean return of the last 100 episodes at which the run is checked; None if it never is.
-        evaluation: the newest solved check. evaluations: solved checks so far, in all sessions.
+        evaluation: the newest solved check, after `evaluation_step` steps.
+        evaluations: solved checks so far, in all sessions.
         next_check: episodes at which the next check may come.
         ended: why the run has ended, and more about it; None while it goes on.
     """
@@ -101,6 +102,7 @@ class Stopping:
         self._solved_check = check
         self.target = setup.target
         self.evaluation: Evaluation | None = saved.evaluation if saved else None
+        self.evaluation_step = saved.evaluation_step if saved else None
         self.evaluations = saved.evaluations if saved else 0
         self.next_check = saved.next_check if saved else WINDOW
         self.ended: tuple[Reason, str] | None = None
@@ -157,6 +159,7 @@ class Stopping:
         try:
             with watch.clock.during("evaluation"):
                 self.evaluation = self._solved_check.play(snapshot, self._progress.steps, self.evaluations)
+                self.evaluation_step = self._progress.steps
         except StopEvaluationError:
             return  # a resumed run begins with this check
         except RunDirectoryError as fault:

@@ -62,7 +62,10 @@ def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100) -> N
     write_atomically(folder / PARAMETERS, data)
     write_atomically(folder / "config.yml", read_bytes(directory.config_file, MAX_TEXT))
     write_atomically(folder / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
-    RunDirectory(folder).write_outcome(replace(outcome, evaluation=played))
+    if outcome.steps != (steps := saved.state.steps):  # it went on after its last checkpoint, and failed
+        training_s = saved.state.seconds.get("training", outcome.training_s)
+        outcome = replace(outcome, steps=steps, training_s=training_s)
+    RunDirectory(folder).write_outcome(replace(outcome, evaluation=played, evaluation_step=steps))
 
 
 def parameters_to_bytes(content: Mapping[str, Any], is_narrow: bool = False) -> bytes:

@@ -246,6 +246,7 @@ class Session:
             evaluations=stopping.evaluations,
             next_check=stopping.next_check,
             evaluation=stopping.evaluation,
+            evaluation_step=stopping.evaluation_step,
             window=WindowState([*progress.returns], [*progress.lengths]),
             monitor_position=self._publisher.sync(),
             seconds={**self._clock.seconds},
@@ -287,6 +288,7 @@ class Session:
             peak_memory_mib=self._watch.meter.peak_memory_mib,
             evaluator_fault=self._evaluator.fault if self._evaluator else None,
             solved_step=solved_step,
+            evaluation_step=self._stopping.evaluation_step,
         )
         self._publisher.finished(outcome)
         if reason == "error":

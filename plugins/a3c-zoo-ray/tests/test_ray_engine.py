@@ -122,6 +122,40 @@ for folder, engine in ("ray", make(RayEngineConfig(address=sys.argv[1]))), ("loc
 """
 
 
+STOP = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from a3c_zoo.engines import STOPPED, TrainingJob
+from a3c_zoo_ray import engine as module
+from a3c_zoo_ray.config import RayEngineConfig
+
+class Writer(module.PieceWriter):
+    def __call__(self, piece):
+        super().__call__(piece)
+        engine.stop()
+
+one_worker = SimpleNamespace(run=SimpleNamespace(workers=1))
+files = lambda: {path: path.read_bytes() for path in sorted(Path("runs/one").rglob("*")) if path.is_file()}
+with module.make(RayEngineConfig(address=sys.argv[1])) as engine:
+    words = ("cartpole", "--serial", "--steps", "1000")
+    assert engine.train(TrainingJob(one_worker, Path("runs"), "one", words, False), lambda told: None) is None
+    before = files()
+    module.PieceWriter = Writer
+    fault = engine.train(TrainingJob(one_worker, Path("runs"), "one", ("--steps", "2000"), True), lambda told: None)
+    assert (fault, files() == before) == (STOPPED, True)
+    assert [path.name for path in Path("runs").iterdir()] == ["one"]
+"""
+
+
+def test_a_run_stays_as_it_was_if_its_job_is_stopped_while_it_arrives(
+    cluster: Any, environ: dict[str, str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-P", "-c", STOP, cluster.address]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_job_goes_on_on_a_machine_that_has_not_begun_it(
     cluster: Any, environ: dict[str, str], tmp_path: Path
 ) -> None:

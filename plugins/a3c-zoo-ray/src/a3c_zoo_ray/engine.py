@@ -150,6 +150,8 @@ class RayEngine(Engine):
             if (folder / job.name).is_dir():
                 _put(folder / job.name, job.path)
             return fault
+        except _StoppedError:  # what has arrived is no whole run
+            return STOPPED
         except RayTaskError as error:
             return f"it failed on {machine.address}: {type_and_message(error.cause)}"
         except (RayError, WorkerError) as error:
@@ -170,7 +172,7 @@ class RayEngine(Engine):
         while True:
             if self._is_stopped.is_set():
                 _cancel(stream)
-                return STOPPED
+                raise _StoppedError
             if not ray.wait([stream], timeout=TELL_EVERY_S)[0]:
                 tell(progress)
                 continue
@@ -255,6 +257,10 @@ class RayEngine(Engine):
 
 class _LostError(Exception):
     """Within this module: the machine of a job is lost."""
+
+
+class _StoppedError(Exception):
+    """Within this module: the engine was stopped before a job had sent all."""
 
 
 def make(settings: RayEngineConfig) -> Engine:

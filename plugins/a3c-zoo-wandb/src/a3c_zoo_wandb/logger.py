@@ -66,8 +66,8 @@ class WandbLogger:
             self._run.log(point(self._newest))
         names = ("reason", "detail", "solved", "steps", "episodes", "updates", "training_s", "mean_return_100")
         figures = {name: getattr(outcome, name) for name in names}
-        if outcome.evaluation:
-            figures["evaluation/mean_return"] = outcome.evaluation.mean_return
+        if outcome.last_evaluation:
+            figures["evaluation/mean_return"] = outcome.last_evaluation.mean_return
         self._run.summary.update(figures)
         self._run.finish(exit_code=int(outcome.reason == "error"))
 
