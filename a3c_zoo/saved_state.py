@@ -106,7 +106,12 @@ def tensors_of(content: Any, most_values: int) -> Iterator[tuple[str, Tensor]]:
             if found > most_values:
                 raise ValueError(f"it holds more than {most_values:,} values")
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
-            waiting += [(f"{where}.{key}"[-80:].lstrip("."), each) for key, each in pairs]
+            waiting += [(_shortened(f"{where}.{key}".lstrip(".")), each) for key, each in pairs]
+
+
+def _shortened(place: str) -> str:
+    """The beginning and the end of a place: a name may be of any length."""
+    return place if len(place) <= 100 else f"{place[:39]}…{place[-60:]}"
 
 
 def not_finite(agent: Mapping[str, Any]) -> str | None:

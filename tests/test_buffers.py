@@ -137,6 +137,7 @@ class TestBuffers:
     def test_a_checkpoint_takes_infinities_of_buffers_and_no_others(self) -> None:
         infinite, nan = torch.tensor([0.0, -torch.inf]), torch.tensor([torch.nan])
         assert not_finite({"model": {"buffers": {"mask": infinite}}}) is None
+        assert not_finite({"model": {"buffers": {f"{'layer.' * 30}mask": infinite}}}) is None
         assert not_finite({"model": {"buffers": {"mask": nan}}}) == "model.buffers.mask"
         assert not_finite({"model": {"parameters": infinite}}) == "model.parameters"
 

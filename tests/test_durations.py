@@ -46,6 +46,13 @@ def test_survival_by_hand() -> None:
     assert (found.low[-1], found.high[-1]) == (0.0, found.high[-2])
 
 
+@pytest.mark.parametrize("runs", [24, 38, 44, 46, 54])
+def test_half_of_the_runs_is_half_whatever_the_rounding(runs: int) -> None:
+    """The product of the shares is 0.5000000000000001."""
+    half = [float(n) for n in range(runs // 2)]
+    assert time_to_threshold(durations(*half, *[None] * (runs // 2))).median == half[-1]
+
+
 def test_runs_that_never_get_there() -> None:
     one = durations(10.0, None, None, end=50.0)
     assert survival(one)[1].value.tolist() == pytest.approx([2 / 3, 2 / 3])

@@ -39,7 +39,7 @@ def test_one_look_by_hand(spends: float, boundary: float, decided: dict[Pair, st
 
 
 def test_the_second_look_has_what_the_first_one_left() -> None:
-    """0.4 in two looks; all sums below are divided by the spread, 1.118034.
+    """0.4 in two looks. The sums of the first are divided by √(5/4), those of the second by √(5/4 + 5/4).
 
     First look: 1/3 of the orders exceed 2, and 0.2 is allowed. So the boundary is 4, and nothing is spent.
     Second look: 6 of the 36 orders exceed 4, and 16 exceed 2; 14.4 are allowed. So the boundary is 4 again.
@@ -51,9 +51,22 @@ def test_the_second_look_has_what_the_first_one_left() -> None:
     second = test.look({("e", "a"): [2, 3, 1, 3], ("e", "b"): [0, 1, 0, 2]})
     sums = [abs(x + y) for x, y in itertools.product((4, 2, 0, 0, -2, -4), repeat=2)]
     assert [sum(each > limit for each in sums) for limit in (4, 2)] == [6, 16]
-    assert second.boundary == pytest.approx(4 / 1.118034, abs=1e-5)
-    assert second.statistics[ONE] == pytest.approx(6 / 1.118034, abs=1e-5)
+    assert second.boundary == pytest.approx(4 / 1.581139, abs=1e-5)
+    assert second.statistics[ONE] == pytest.approx(6 / 1.581139, abs=1e-5)
     assert second.decided == {ONE: "higher"}
+
+
+def test_returns_that_were_all_the_same_once_hide_no_other_pair() -> None:
+    """Five times 500, or nearly: then one seed fails, which is a huge number of such spreads."""
+    other = Pair("f", "a", "b")
+    for nearly in (500.0, 499.95):
+        test = SequentialTest(SequentialRule((ONE, other), block=5, looks=4))
+        same = {("e", "a"): [nearly, *[500.0] * 4, 430.0, *[500.0] * 4], ("e", "b"): [500.0] * 10}
+        apart = {("f", "a"): [3.0, 0, 1, 2, 1, 3, 2, 3, 2, 3], ("f", "b"): [0.0, 1, 0, 2, 1, 0, 1, 0, 0, 1]}
+        for seeds in (5, 10):
+            look = test.look({name: values[:seeds] for name, values in (same | apart).items()})
+        assert look.decided == {other: "higher"}
+        assert look.boundary < 10
 
 
 def test_plain_differences_are_decided_at_once_and_none_never() -> None:

@@ -17,10 +17,10 @@ from a3c_zoo.testing import plugin_distribution
 ROOT = Path(__file__).parents[1]
 
 
-def sources(env: str = "cartpole", agent: str = "a3c") -> dict[str, str]:
+def sources(env: str = "cartpole", agent: str = "a3c", *overrides: str) -> dict[str, str]:
     registry = load_registry(Selection())
-    config = resolve_config(registry, registry.env(env), registry.agent(agent))
-    return SourceDigests().of(registry, entries_of(registry, config).values())
+    config = resolve_config(registry, registry.env(env), registry.agent(agent), overrides=overrides)
+    return SourceDigests().of(registry, entries_of(registry, config).values(), config.import_strings)
 
 
 def test_a_flipped_sign_in_the_loss_changes_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,13 @@ def test_a_module_and_what_is_not_there(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_packages_that_take_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sources().keys() == {"a3c_zoo", "a3c_zoo_envs"}
     assert sources(agent="sb3-a2c").keys() == {"a3c_zoo", "a3c_zoo_envs"}  # the libraries' versions count
+    assert sources(agent="recurrent-ppo").keys() == {"a3c_zoo", "a3c_zoo_envs", "sb3_contrib"}
     monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "lake_wrappers.py").write_text("scale = 1\n")
+    wrapped = "cartpole", "a3c", "env.wrappers=[lake_wrappers:Scale, {gymnasium.wrappers:TimeAwareObservation: {}}]"
+    assert (before := sources(*wrapped)).keys() == {"a3c_zoo", "a3c_zoo_envs", "lake_wrappers"}
+    (tmp_path / "lake_wrappers.py").write_text("scale = 100\n")
+    assert sources(*wrapped)["lake_wrappers"] != before["lake_wrappers"]
     (tmp_path / "lake_physics.py").write_text("sign = 1\n")
     (tmp_path / "lake_envs.py").write_text("def make(num_envs, seed): ...\n")
     source = (

@@ -25,7 +25,7 @@ from a3c_zoo.cli.tune import _announce, command
 from a3c_zoo.cli.tuning_board import TuningBoard
 from a3c_zoo.comparison.claims import seeds_needed
 from a3c_zoo.comparison.evaluations import evaluations_of
-from a3c_zoo.comparison.tuning import racing, storages, studies
+from a3c_zoo.comparison.tuning import finale, racing, storages, studies
 from a3c_zoo.comparison.tuning import tune as tuning
 from a3c_zoo.comparison.tuning.finale import _compared, finalists, set_of
 from a3c_zoo.comparison.tuning.racing import (
@@ -97,6 +97,32 @@ def test_finalists_got_furthest_and_each_configuration_is_there_once() -> None:
         contender(5, {1: 100}, "PRUNED", a="5"),
     ]
     assert [each.number for each in finalists(found)] == [1, 2, 0]
+    found[1] = contender(1, {1: 20, 3: 90}, "FAIL", a="2")  # it failed on the next rung
+    assert [each.number for each in finalists(found)] == [3, 2, 0]
+    assert [each.number for each in finalists(found[1:2])] == [1]  # there is no other
+
+
+def test_a_trial_that_failed_takes_nobodys_place() -> None:
+    found = [contender(0, {1: 10}, "FAIL"), contender(1, {1: 9}), contender(2, {1: 8})]
+    assert promotions(found, [1, 3], is_last=True) == [Turn(1, 3)]
+
+
+def test_a_finalist_is_not_judged_by_the_runs_that_survived(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    study = TuningStudy("mine", None, Path("runs"), settings())
+    for number, value in enumerate(("0.9", "0.95")):
+        study.add(KEYS)
+        study.report(number, STEPS, {1: float(value)})
+    returns = {"trial 0": [500.0], "trial 1": [499.0, 499.0, 499.0]}
+    monkeypatch.setattr(finale, "final_returns_of", lambda *_: returns)
+    told: list[str] = []
+    watcher = TuningWatcher()
+    monkeypatch.setattr(watcher, "message", told.append)
+    choose = lambda: finale._choose(study, study.contenders(), watcher, Inline())  # noqa: E731
+    assert choose() == {1: 499.0}
+    assert told[-1] == "trial 0: not all 3 runs of the choice have a return; left out"
+    returns["trial 1"] = [499.0]
+    assert choose() == {0: 500.0, 1: 499.0}
+    assert told[-1].endswith("judged by the rest, as all are such")
 
 
 def test_seeds_of_the_search_the_choice_and_the_report_are_disjoint() -> None:
@@ -177,6 +203,18 @@ def test_samplers_propose_and_the_same_scores_give_the_same_proposal(folder: Pat
             texts.append([each.texts for each in study.contenders()])
         assert texts[0] == texts[1]
         assert len({str(each) for each in texts[0]}) > 1
+
+
+def test_gp_learns_from_the_scores(folder: Path) -> None:
+    """The score is greatest where γ is 0.3 of its range."""
+    study = TuningStudy("mine", None, Path("runs"), settings(sampler="gp"))
+    key = SearchedKey("agent.gamma", "uniform", (0.0, 1.0))
+    for number in range(18):
+        study.add([key])
+        value = float(study.contenders()[number].texts["agent.gamma"])
+        study.report(number, 160, {1: -((value - 0.3) ** 2)})
+    last = [float(each.texts["agent.gamma"]) for each in study.contenders()[-5:]]
+    assert all(abs(value - 0.3) < 0.1 for value in last), last
 
 
 def test_what_matters_is_found(folder: Path) -> None:

@@ -148,6 +148,7 @@ ROUND_TRIPS: list[Any] = [
     "two\nlines",
     "x" * 300 + " y",
     "é\x07",
+    "a\x85b\u2028c\u2029d",
     [],
     {},
     [[1], ["no", None]],

@@ -53,6 +53,10 @@ class SB3Config(AgentConfig):
         """How many updates follow a rollout, and how many samples each has."""
         return 1, self.rollout_steps * num_envs
 
+    @property
+    def import_strings(self) -> tuple[str, ...]:
+        return (self.algorithm,)
+
 
 class SB3OnPolicyConfig(SB3Config):
     """Keys of the on-policy algorithms of stable-baselines3."""

@@ -89,7 +89,7 @@ def time_to_threshold(durations: Durations) -> TimeToThreshold:
         ValueError: there is no run.
     """
     times, share = survival(durations)
-    halves = (np.flatnonzero(curve <= 0.5) for curve in (share.value, share.low, share.high))
+    halves = (np.flatnonzero(curve <= 0.5 + 1e-9) for curve in (share.value, share.low, share.high))
     ends = (float(times[below[0]]) if len(below) else None for below in halves)
     reached, runs = int(durations.reached.sum()), len(durations.values)
     return TimeToThreshold(reached, runs, least_chance(reached, runs), *ends)

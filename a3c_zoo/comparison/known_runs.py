@@ -77,7 +77,8 @@ class KnownRuns:
         meta["plugins"] = plugins_of(self._registry, config)
         meta["versions"] = {**meta["versions"], **plugin_versions(self._registry, config)}
         wanted = _made_with(meta), dump_config(config).encode()
-        sources = self._digests.of(self._registry, entries_of(self._registry, config).values())
+        entries = entries_of(self._registry, config).values()
+        sources = self._digests.of(self._registry, entries, config.import_strings)
         outdated = {}
         for run in reversed(self._runs):
             timing = timing_of(run.path)  # None for a run that was interrupted and resumed by hand

@@ -1,10 +1,10 @@
 """When the seeds decide: a group-sequential permutation test of several pairs, after AdaStop.
 
 Source: Mathieu et al. 2023, "AdaStop: adaptive statistical testing for sound comparisons of Deep RL agents",
-arXiv:2306.10882, algorithm 1 with its step-down. Two things differ. Each pair's differences are divided by the spread
-of its first block, so that environments with large returns do not hide the others. And methods that differ only in
-spread hold the level, too: if one is much wider, all of its five values lie on one side of the other's in 1 of 16
-blocks, and not in 2 of 252 as permutations expect. So these spend `SPENT` of the level, and Welch's test must agree.
+arXiv:2306.10882, algorithm 1 with its step-down. Two things differ. Each pair's sum of differences is divided by the
+spread of its blocks so far, so that environments with large returns do not hide the others. And methods that differ
+only in spread hold the level, too: if one is much wider, all of its five values lie on one side of the other's in 1 of
+16 blocks, and not in 2 of 252 as permutations expect. So these spend `SPENT` of the level, and Welch's test must agree.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SequentialLook:
 
     Attributes:
         number: 1 for the first. boundary: what a statistic must exceed; inf if no value can decide yet.
-        statistics: of each pair that was open, |sum of differences| / spread of its first block.
+        statistics: of each pair that was open, |sum of differences| / √(sum of the variances of its blocks).
         decided: pairs that this look decides: whether `method` is higher or lower than `other`.
     """
 
@@ -125,11 +125,10 @@ class SequentialTest:
         """The statistic of a pair, `[looks, permutations]`; the first permutation is the observed order."""
         both = (np.asarray(values[pair.env, name], np.float64) for name in (pair.method, pair.other))
         blocks = np.concatenate([each.reshape(number, size) for each in both], axis=1)
-        spread = np.std(blocks[0]) or np.std(blocks) or 1.0  # no permutation changes it
-        sums: Floats = np.einsum("lpv,lv->lp", self._paths[:number], blocks / spread)
-        return (
-            np.abs(np.cumsum(sums, axis=0)).round(9).astype(np.float64)
-        )  # equal sums in another order differ in the last digits
+        spread = np.sqrt(np.cumsum(blocks.var(axis=1)))[:, np.newaxis]  # no permutation, and no later look, changes it
+        sums: Floats = np.cumsum(np.einsum("lpv,lv->lp", self._paths[:number], blocks), axis=0)
+        scaled = np.abs(sums) / np.where(spread, spread, 1.0)
+        return scaled.round(9).astype(np.float64)  # equal sums in another order differ in the last digits
 
     def _agrees(self, pair: Pair, values: Mapping[tuple[str, str], Sequence[float] | Floats], number: int) -> bool:
         """Whether Welch's test of all values has a p of at most what permutations may have spent by this look."""

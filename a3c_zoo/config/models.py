@@ -169,6 +169,11 @@ class AgentConfig(Section):
     """Base of the models of agents, which redefine the properties that differ."""
 
     @property
+    def import_strings(self) -> tuple[str, ...]:
+        """Other code that trains: module:name of each."""
+        return ()
+
+    @property
     def squashes_actions(self) -> bool:
         """Whether Box actions are squashed to their bounds by tanh rather than clipped."""
         return False
@@ -264,6 +269,11 @@ class Config:
         named = {name: getattr(self, name) for name in SECTIONS}
         named |= {f"{PLUGINS}.{name}": section for name, section in self.plugins.items()}
         return {name: section for name, section in named.items() if section is not None}
+
+    @property
+    def import_strings(self) -> tuple[str, ...]:
+        """Code beside that of the entries that takes part in the run: module:name of wrappers, and of what trains."""
+        return (*(path for path, _ in self.env.wrapper_calls()), *self.agent.import_strings)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns nested plain data, as `config.yml` holds it."""

@@ -106,6 +106,14 @@ for _name, (_pattern, _) in _SCALARS.items():
 _Dumper.add_representer(list, lambda dumper, items: dumper.represent_sequence(_PREFIX + "seq", items, flow_style=True))
 
 
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Quotes a text with a line break of Unicode, which PyYAML would fold."""
+    return dumper.represent_scalar(_PREFIX + "str", text, style='"' if {*text} & {*"\x85\u2028\u2029"} else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
 class _Builder:
     """Turns nodes into plain data, and notes the line of each key."""
 

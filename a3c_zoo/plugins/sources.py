@@ -30,16 +30,16 @@ class SourceDigests:
     def __init__(self) -> None:
         self._digests: dict[str, str] = {}
 
-    def of(self, registry: Registry, entries: Iterable[Entry]) -> dict[str, str]:
-        """Package → digest, by name: a3c-zoo, packages that the entries name, and all packages of their plugins.
+    def of(self, registry: Registry, entries: Iterable[Entry], named: Iterable[str] = ()) -> dict[str, str]:
+        """Package → digest, by name: a3c-zoo, packages that are named, and all packages of the entries' plugins.
 
         A plugin with run hooks takes part in every run. The first-party hyperparameter sets take part in none: their
         values are in the configuration.
 
         Args:
-            entries: the run's environment, agent, network and optimizer.
+            entries: the run's environment, agent, network and optimizer. named: more import strings.
         """
-        packages = {"a3c_zoo"}
+        packages = {"a3c_zoo", *map(_package_of, named)}
         plugins = {*with_run_hooks(registry)}
         for entry in entries:
             packages |= _packages_named_by(entry)
@@ -63,12 +63,16 @@ def _packages_named_by(entry: Entry) -> set[str]:
         for field in dataclasses.fields(entry)
         if field.name == "env_id" or str(field.type).startswith("ImportString")
     ]
-    return {text.partition(":")[0].partition(".")[0] for text in named if text and ":" in text}
+    return {_package_of(text) for text in named if text and ":" in text}
+
+
+def _package_of(text: str) -> str:
+    return text.partition(":")[0].partition(".")[0]
 
 
 def _packages_of(plugin: PluginInfo) -> set[str]:
     """The top-level package of a plugin's module, and the other packages of a third party's distribution."""
-    packages = {plugin.module.partition(":")[0].partition(".")[0]}
+    packages = {_package_of(plugin.module)}
     if plugin.first_party:
         return packages
     try:

@@ -86,7 +86,9 @@ class RunSetup:
             "seed": self.config.run.seed,
             "plugins": plugins_of(self.registry, self.config),
             "plugin_files": [info.file for info in self.registry.plugins if info.file],
-            "sources": SourceDigests().of(self.registry, entries_of(self.registry, self.config).values()),
+            "sources": SourceDigests().of(
+                self.registry, entries_of(self.registry, self.config).values(), self.config.import_strings
+            ),
             "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
             "command": sys.argv,
             **({"init_from": self.initial.told} if self.initial else {}),

@@ -116,7 +116,10 @@ def default_of(settings: StudySettings) -> Method:
 def _choose(
     study: TuningStudy, contenders: Sequence[Contender], watcher: TuningWatcher, engine: Engine
 ) -> dict[int, float]:
-    """Trains the finalists on the choice seeds. Returns trial → mean final return."""
+    """Trains the finalists on the choice seeds. Returns trial → mean final return.
+
+    A trial of which runs failed is left out, unless all are such.
+    """
     made = study.settings
     methods = {each.number: method_of(made, f"trial {each.number}", each.texts) for each in finalists(contenders)}
     watcher.message(f"choosing among {listed(method.label for method in methods.values())}, on fresh seeds")
@@ -124,7 +127,13 @@ def _choose(
     returns = final_returns_of(plan, made.episodes, watcher, engine)
     if not returns:
         raise ZooError("no finalist could be trained and evaluated on the choice seeds; see the lines above")
-    return {number: fmean(returns[each.label]) for number, each in methods.items() if each.label in returns}
+    whole = {label: found for label, found in returns.items() if len(found) == CHOICE_RUNS}
+    if len(whole) < len(methods):
+        lost = [each.label for each in methods.values() if each.label not in whole]
+        ends = "left out" if whole else "judged by the rest, as all are such"
+        watcher.message(f"{listed(lost)}: not all {CHOICE_RUNS} runs of the choice have a return; {ends}")
+    judged = whole or returns
+    return {number: fmean(judged[each.label]) for number, each in methods.items() if each.label in judged}
 
 
 def _plan(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int], engine: Engine) -> Plan:
@@ -137,7 +146,8 @@ def _plan(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int], e
 
 
 def finalists(contenders: Sequence[Contender]) -> list[Contender]:
-    """The best trials, each configuration once."""
+    """The best trials that have not failed, each configuration once; of failed ones only if there is no other."""
+    contenders = [each for each in contenders if each.scores and each.state != "FAIL"] or contenders
     first = {tuple(each.texts.items()): each for each in reversed(ranked(contenders))}
     return ranked(first.values())[:FINALISTS]
 

@@ -189,13 +189,14 @@ class Race:
 
 
 def promotions(contenders: Sequence[Contender], rungs: Sequence[int], is_last: bool) -> list[Turn]:
-    """The trials that may go on: the best third of those on each rung, the highest rung first.
+    """The trials that may go on: the best third of those on each rung that have not failed, the highest rung first.
 
     is_last: no new trial comes. Then a third is rounded up, so that one reaches the last rung.
     """
     found = []
     for rung, following in reversed(list(itertools.pairwise(rungs))):
-        there = sorted((each for each in contenders if rung in each.scores), key=lambda each: -each.scores[rung])
+        sound = [each for each in contenders if rung in each.scores and each.state != "FAIL"]
+        there = sorted(sound, key=lambda each: -each.scores[rung])
         quota = (len(there) + (REDUCTION - 1) * is_last) // REDUCTION
         found += [Turn(each.number, following) for each in there[:quota] if following not in each.scores]
     return found

@@ -165,7 +165,8 @@ class TuningStudy:
     def add(self, keys: Sequence[SearchedKey]) -> int:
         """Adds a trial with the values that the sampler proposes, and returns its number.
 
-        The sampler learns from trials that may go on, too: it sees them as if they had ended on their rung.
+        The sampler learns from trials that may go on, too: it sees them as if they had ended on their rung. Optuna's
+        `gp` learns from trials alone that have ended: it sees all of them as if the first rung were the last one.
         """
         known = self._trials()
         distributions = {each.key: _distribution(each) for each in keys}
@@ -173,7 +174,9 @@ class TuningStudy:
         seen = optuna.create_study(direction="maximize", sampler=sampler)
         for trial in known:
             if scores := trial.intermediate_values:
-                seen.add_trial(_copy(trial, state=TrialState.PRUNED, intermediate_values=scores))
+                is_gp, first = self.settings.sampler == "gp", scores.get(self.settings.rungs[0])
+                pruned = {"state": TrialState.PRUNED, "intermediate_values": scores}
+                seen.add_trial(_copy(trial, **({"value": first} if is_gp else pruned)))
         params, mark = seen.ask(distributions).params, f"{platform.node()}-{time.time_ns()}"
         about: dict[str, Any] = {"distributions": distributions, "user_attrs": {PLACE: self._place, MARK: mark}}
         self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, **about))
