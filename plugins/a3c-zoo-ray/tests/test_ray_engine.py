@@ -126,7 +126,7 @@ STOP = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from a3c_zoo.engines import STOPPED, TrainingJob
+from a3c_zoo.engines import TrainingJob
 from a3c_zoo_ray import engine as module
 from a3c_zoo_ray.config import RayEngineConfig
 
@@ -143,7 +143,7 @@ with module.make(RayEngineConfig(address=sys.argv[1])) as engine:
     before = files()
     module.PieceWriter = Writer
     fault = engine.train(TrainingJob(one_worker, Path("runs"), "one", ("--steps", "2000"), True), lambda told: None)
-    assert (fault, files() == before) == (STOPPED, True)
+    assert (fault, files() == before) == (module.STOPPED, True)
     assert [path.name for path in Path("runs").iterdir()] == ["one"]
 """
 
