@@ -42,6 +42,23 @@ def test_three_nodes_train_and_go_on(cluster: Any, environ: dict[str, str], tmp_
     wait_until(lambda: not pids_of("ray::NodeActor", "ray::Shard"), GONE_LIMIT_S)
 
 
+PLUGIN = """
+from a3c_zoo import EnvEntry, hookimpl
+from a3c_zoo_envs.cartpole import make
+
+@hookimpl
+def zoo_envs():
+    return [EnvEntry("poles", "poles:make")]
+"""
+
+
+def test_nodes_find_the_modules_of_plugin_files(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "plug").mkdir()
+    (tmp_path / "plug/poles.py").write_text(PLUGIN)  # not in the current folder, where Ray's processes look
+    words = ["poles", *options(2, 4000)[1:], "--plugin", "plug/poles.py"]
+    assert Run(tmp_path, environ | {"RAY_ADDRESS": cluster.address}, *words).outcome()["reason"] == "steps"
+
+
 def test_a_node_dies_and_another_takes_its_place(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
     run = Run(tmp_path, environ | {"RAY_ADDRESS": cluster.address}, *options(3, 2_000_000, "run.time_limit_s=60"))
     run.wait_for_episodes(100)

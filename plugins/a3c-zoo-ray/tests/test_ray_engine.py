@@ -168,6 +168,31 @@ def test_a_job_goes_on_on_a_machine_that_has_not_begun_it(
     assert [path.name for path in (tmp_path / "ray").iterdir()] == ["one"]
 
 
+BROKEN = """
+import sys
+import ray
+from a3c_zoo_ray import engine as module
+from a3c_zoo_ray.config import RayEngineConfig
+
+before = module.examine
+
+def examine():
+    if ray.get_runtime_context().get_task_id():
+        raise ModuleNotFoundError("No module named 'torch'")
+    return before()
+
+module.examine = examine
+module.make(RayEngineConfig(address=sys.argv[1]))
+"""
+
+
+def test_a_machine_that_cannot_be_examined_is_named(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-c", BROKEN, cluster.address]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    last = done.stderr.splitlines()[-1]
+    assert "got no job: it cannot be examined (ModuleNotFoundError: No module named 'torch'). Install the same" in last
+
+
 def test_a_machine_with_another_version_is_refused(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
     """Another version of a3c-zoo is installed there: its processes find these metadata first."""
     found = metadata.distribution("a3c-zoo")

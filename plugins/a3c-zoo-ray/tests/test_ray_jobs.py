@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import defaultdict
 from pathlib import Path
 from typing import cast
 
@@ -10,6 +13,7 @@ from a3c_zoo.config import Config
 from a3c_zoo.engines import TrainingJob
 from a3c_zoo.errors import WorkerError
 
+from a3c_zoo_ray import engine
 from a3c_zoo_ray.engine import Machine, difference, free_machine
 from a3c_zoo_ray.job import Piece, order_of, pieces_of, write_pieces
 
@@ -73,3 +77,19 @@ def test_a_run_takes_a_cpu_for_each_worker_and_one_more_if_the_machine_has_it() 
     assert free_machine(both, {}, 9) == large  # no machine has so many
     assert free_machine([small], {}, 9) == small
     assert free_machine([], {}, 1) is None
+
+
+def test_jobs_wait_for_a_machine_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has lost a job, and gets none for a while. That is not the time without any machine."""
+    monkeypatch.setattr(engine, "ALONE_LIMIT_S", 0.1)
+    made = engine.RayEngine.__new__(engine.RayEngine)
+    made._known = {"n": engine.Machine("n", "127.0.0.1", 4, {})}
+    made._shunned_s = {"n": time.monotonic() + 1e6}
+    made._changed, made._is_stopped, made._used = threading.Condition(), threading.Event(), defaultdict(int)
+    monkeypatch.setattr(made, "_look_for_machines", lambda: None)
+    threading.Timer(2.5, made.stop).start()
+    assert made._take(1, lambda told: None) == (None, 0)
+    made._is_stopped.clear()
+    made._known = {}
+    with pytest.raises(WorkerError, match="no machine has been left for 0.1 s"):
+        made._take(1, lambda told: None)

@@ -132,13 +132,60 @@ same(train(resume=half[0].run)[1], train(resume=other[0].run)[1])
 two = train(nodes=2, run=network)
 assert 0 < int(two[1]["model"]["buffers"]["norm.num_batches_tracked"]) < 0.75 * passes
 """
-PROGRAMS = {"same bits as a3c": SAME_BITS, "several nodes": SEVERAL_NODES, "buffers": BUFFERS}
+BREAKS = """
+import gymnasium
+from a3c_zoo import EnvEntry, hookimpl
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+
+@hookimpl
+def zoo_envs():
+    return [EnvEntry("breaks", "breaks:make")]
+
+
+class Breaks(gymnasium.Wrapper):
+    count = 0
+
+    def step(self, action):
+        Breaks.count += 1
+        if Breaks.count == 1500:
+            raise RuntimeError("it broke")
+        return super().step(action)
+
+
+def make(num_envs, seed):
+    makers = [lambda: Breaks(gymnasium.make("CartPole-v1"))] * num_envs
+    return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+"""
+#: After a failure the checkpoint has the moments that belong to its parameters, as that of `a3c` has.
+FAILURE = """
+from pathlib import Path
+
+def failed(agent, **keys):
+    if "breaks" in sys.modules:
+        sys.modules["breaks"].Breaks.count = 0
+    try:
+        options = BASE | keys | {"run.workers": 1, "env.num_envs": 4}
+        a3c_zoo.train("breaks", name=agent, agent=agent, seed=3, steps=4000, serial=True, overrides=options)
+    except Exception as error:
+        assert "it broke" in str(error), error
+    newest = sorted(Path("runs", agent, "checkpoints").glob("*.pt"))[-1]
+    return torch.load(newest, weights_only=True)["agent"]
+
+local, node = failed("a3c"), failed("a3c-ray", **{"agent.exchange_updates": 1})
+same(local["optimizer"], node["optimizer"])
+same(local["model"], node["model"])
+assert local["optimizer"]["exp_avg"].any()
+"""
+PROGRAMS = {"failure": FAILURE, "same bits as a3c": SAME_BITS, "several nodes": SEVERAL_NODES, "buffers": BUFFERS}
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_nodes_in_turn(program: str, environ: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "normed.py").write_text(NORMED)
-    environ = environ | {"A3C_ZOO_PLUGIN_FILES": str(tmp_path / "normed.py")}
+    files = {tmp_path / "normed.py": NORMED, tmp_path / "breaks.py": BREAKS}
+    for path, text in files.items():
+        path.write_text(text)
+    environ = environ | {"A3C_ZOO_PLUGIN_FILES": os.pathsep.join(map(str, files))}
     command = [sys.executable, "-P", "-c", PROGRAM + program]
     result = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200)
     assert result.returncode == 0, result.stderr

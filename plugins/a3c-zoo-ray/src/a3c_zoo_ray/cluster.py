@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import ray
-from a3c_zoo.errors import ConfigError, WorkerError, type_and_message
+from a3c_zoo.errors import ConfigError, WorkerError, first_line, type_and_message
 from ray._private import ray_constants as constants
 from ray._private import services
 
@@ -82,9 +82,11 @@ def _join(address: str, folder: str | None, num_cpus: int) -> None:
                 logging_level="ERROR",
                 **({} if folder is None else _local_options(folder, num_cpus)),
             )
-        except (ConnectionError, TimeoutError, ValueError) as error:
+        except Exception as error:  # also RuntimeError for another version, and Exception itself for a slow start
             if folder is not None:
                 raise WorkerError(f"Ray cannot be started: {type_and_message(error)}") from error
+            if isinstance(error, RuntimeError):
+                raise ConfigError(f"the cluster at '{address}' refuses this program: {first_line(error)}") from error
             raise ConfigError(f"no cluster answers at '{address}': {CURE}") from error
     _keep_quiet()
 

@@ -15,11 +15,12 @@ from typing import Any
 import ray
 from a3c_zoo.agents import State, WorkerContext, WorkerFactory
 from a3c_zoo.errors import ConfigError, CrewLostError, WorkerError, ZooError, type_and_message
+from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.records import Report, RunContext
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from a3c_zoo_ray.exchange import Answer, Message, Shard
+from a3c_zoo_ray.exchange import Answer, Floats, Message, Shard
 from a3c_zoo_ray.node import Node, NodePlan, NodeReport
 from a3c_zoo_ray.nodes import Mirror, shards_of
 from a3c_zoo_ray.owner import owned_folder
@@ -54,7 +55,8 @@ def ask(shards: Sequence[Any], messages: Sequence[Message]) -> list[Answer]:
 class NodeActor:
     """A node, as an actor. Only `cut` may be called beside another call."""
 
-    def __init__(self, plan: NodePlan, shards: Sequence[Any], folder: str) -> None:
+    def __init__(self, files: Any, plan: NodePlan, shards: Sequence[Any], folder: str) -> None:
+        del files  # `MODULE_FILES` of the driver: what has unpickled it finds the modules of plugin files
         # Workers would import this process's main module, which is Ray's.
         vars(sys.modules["__main__"]).pop("__file__", None)
         if os.path.isdir(folder):
@@ -107,6 +109,10 @@ class _Member:
         """Begins a call."""
         self.call, self.method = getattr(self.actor, method).remote(*args), method
         self.began_s = time.monotonic()
+
+    def is_late(self, patience_s: float) -> bool:
+        """Whether the outstanding call lasts too long. `park` may: it ends with a rollout, which the node watches."""
+        return self.call is not None and self.method != "park" and time.monotonic() - self.began_s > patience_s
 
     def answer(self) -> Any:
         """The answer to the outstanding call, which is there.
@@ -169,7 +175,8 @@ class RayNodes:
 
     def _begin(self, plan: NodePlan) -> _Member:
         kind = ray.remote(num_cpus=len(plan.ranks), max_restarts=0, max_concurrency=2)(NodeActor)
-        member = _Member(plan, kind.options(scheduling_strategy="SPREAD").remote(plan, self._shards, os.getcwd()))
+        actor = kind.options(scheduling_strategy="SPREAD").remote(MODULE_FILES, plan, self._shards, os.getcwd())
+        member = _Member(plan, actor)
         member.ask("start")
         return member
 
@@ -230,7 +237,7 @@ class RayNodes:
             try:
                 if member.call in ready:
                     self._receive(member)
-                elif member.is_ready and member.call and time.monotonic() - member.began_s > patience_s:
+                elif member.is_ready and member.is_late(patience_s):
                     raise _LostError(f"has not answered for {patience_s:g} s")
             except _LostError as error:
                 self._members[index] = self._replace(member, str(error))
@@ -245,13 +252,14 @@ class RayNodes:
             self._reports += self._mirror.take(told, member.offset_s)
             member.parked = told if member.method == "park" else None
             if told.lost:
-                self._check_servers(told.lost)
+                self._values_of_servers(told.lost)
                 raise _LostError(f"does not reach the parameter servers ({told.lost})")  # its machine may be dying
 
-    def _check_servers(self, why: str) -> None:
-        """Raises CrewLostError if a parameter server does not answer the driver either."""
+    def _values_of_servers(self, why: str) -> list[Floats]:
+        """Raises CrewLostError if a parameter server does not answer the driver. why: what is known of that."""
         try:
-            ray.get([shard.values.remote() for shard in self._shards], timeout=CALL_LIMIT_S)
+            values: list[Floats] = ray.get([shard.values.remote() for shard in self._shards], timeout=CALL_LIMIT_S)
+            return values
         except RayError as error:
             raise CrewLostError(f"a parameter server was lost ({why})") from error
 
@@ -280,8 +288,8 @@ class RayNodes:
                 for member in waiting:
                     member.actor.cut.remote()
             self._look(waiting)
-        values = ray.get([shard.values.remote() for shard in self._shards], timeout=CALL_LIMIT_S)
-        self._mirror.settle(values, [member.parked.moments for member in self._ready() if member.parked])
+        self._mirror.take_values(self._values_of_servers("no node is left to say why"))
+        self._mirror.take_moments([member.parked.moments for member in self._ready() if member.parked])
         return self._new_reports()
 
     def states(self) -> list[State]:
@@ -299,7 +307,8 @@ class RayNodes:
         for member in members:
             if member.is_ready and member.call is None:
                 member.ask("stop")
-        self._finish(members)
+        ended = self._finish(members)
+        self._mirror.take_moments([told.moments for told in ended])
         if members:
             self._take_values([shard.values.remote() for shard in self._shards])
         for actor in [*(member.actor for member in members), *self._shards]:
@@ -308,8 +317,9 @@ class RayNodes:
         self._shards = []
         return self._new_reports()
 
-    def _finish(self, members: Sequence[_Member]) -> None:
-        """Takes in the answers to outstanding calls of nodes that begin to end. One that gives none is killed."""
+    def _finish(self, members: Sequence[_Member]) -> list[NodeReport]:
+        """Takes in and returns the last answers of nodes that begin to end. A node that gives none is killed."""
+        found = []
         calls = [member.call for member in members if member.is_ready and member.call is not None]
         ready = ray.wait(calls, num_returns=len(calls), timeout=CALL_LIMIT_S)[0] if calls else []
         for member in members:
@@ -317,8 +327,10 @@ class RayNodes:
                 with suppress(_LostError, ZooError):  # the first error matters more
                     if isinstance(told := member.answer(), NodeReport):
                         self._reports += self._mirror.take(told, member.offset_s)
+                        found.append(told)
                         if told.parameters is not None:
                             self._mirror.take_values([told.parameters])
+        return found
 
 
 def _server(shards: int) -> Any:

@@ -89,6 +89,8 @@ class RayEngine(Engine):
     def _choose_kind(self) -> tuple[Machine, int]:
         """Chooses the kind of the machines; returns one of it, and how many CPUs all of it have."""
         found = self._examine(self._alive())
+        for text in self._left_out.values():
+            raise ConfigError(f"{text} Install the same on all machines")
         for machine in found:
             if text := difference(machine, self._here):
                 raise ConfigError(f"machine {machine.address} has {text}: install the same on both")
@@ -201,7 +203,9 @@ class RayEngine(Engine):
             with self._changed:
                 self._look_for_machines()
                 machines = self._usable()
-                if not machines and time.monotonic() > deadline_s:
+                if self._known:  # one that has just lost a job is there, too
+                    deadline_s = time.monotonic() + ALONE_LIMIT_S
+                elif time.monotonic() > deadline_s:
                     raise WorkerError(f"no machine has been left for {ALONE_LIMIT_S:g} s")
                 if chosen := free_machine(machines, self._used, workers):
                     self._used[chosen.node_id] += chosen.room_for(workers)
@@ -230,7 +234,7 @@ class RayEngine(Engine):
 
     def _examine(self, nodes: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
         import ray
-        from ray.exceptions import RayError
+        from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
         found = [
             Machine(node_id, node["NodeManagerAddress"], int(node["Resources"]["CPU"]), {})
@@ -239,9 +243,15 @@ class RayEngine(Engine):
         calls = [_on(machine, examine, 0).remote() for machine in found]
         examined = []
         for machine, call in zip(found, calls, strict=True):
-            with suppress(RayError):  # it has left meanwhile
+            try:
                 about = ray.get(call, timeout=EXAMINE_LIMIT_S)
                 examined.append(Machine(machine.node_id, machine.address, machine.cpus, about))
+            except (RayTaskError, GetTimeoutError) as error:
+                why = type_and_message(error.cause if isinstance(error, RayTaskError) else error)
+                text = f"Machine {machine.address} got no job: it cannot be examined ({why})."
+                self._left_out[machine.node_id] = text
+            except RayError:  # it has left meanwhile
+                continue
         return examined
 
     # The rest

@@ -63,7 +63,7 @@ class NodeReport:
     Attributes:
         reports: of its workers. rows: of its workers. buffers: of its network. traffic: since the last report.
         events: arguments of `RunContext.event`: kind, text, facts. lost: why its servers do not answer, or "".
-        states, moments: at a standstill. parameters: at the end, if the servers do not answer.
+        states: at a standstill. moments: then, and at the end. parameters: at the end, if the servers do not answer.
     """
 
     reports: list[Report]
@@ -170,7 +170,8 @@ class Node:
         reports = self._crew.stop()
         self._settle()
         parameters = self.context.parameters.numpy().copy() if self._lost else None
-        return replace(self._report(reports), parameters=parameters)
+        moments = _copies(self.context.moments or {})
+        return replace(self._report(reports), moments=moments, parameters=parameters)
 
     # The exchange
 

@@ -100,9 +100,8 @@ class Mirror:
             self.counters.lose(rank, self._reported[rank])
         return replace(plan, states=None)
 
-    def settle(self, values: Sequence[Floats], moments: Sequence[dict[str, torch.Tensor]]) -> None:
-        """Takes over the parameters of the shards, and the mean of the nodes' moments."""
-        self.take_values(values)
+    def take_moments(self, moments: Sequence[dict[str, torch.Tensor]]) -> None:
+        """Takes over the mean of the nodes' moments."""
         for name, tensor in (self.shared.moments or {}).items():
             theirs = [each[name] for each in moments]
             if theirs:
@@ -175,7 +174,8 @@ class SerialNodes:
     def park(self, cuts: Callable[[], bool] = lambda: False) -> list[Report]:
         told = [node.park() for node in self._nodes]
         self._told, self._stands = told, True
-        self._mirror.settle([shard.values() for shard in self._shards], [each.moments for each in told])
+        self._mirror.take_values([shard.values() for shard in self._shards])
+        self._mirror.take_moments([each.moments for each in told])
         return [report for each in told for report in self._mirror.take(each)]
 
     def states(self) -> list[State]:
@@ -188,6 +188,7 @@ class SerialNodes:
         self._nodes = []
         if told:
             self._mirror.take_values([shard.values() for shard in self._shards])
+            self._mirror.take_moments([each.moments for each in told])
         return [report for each in told for report in self._mirror.take(each)]
 
 
