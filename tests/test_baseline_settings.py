@@ -209,7 +209,9 @@ def test_noise_that_depends_on_the_state_is_drawn_for_each_episode(agent: str, t
         assert (first == again).all()
         assert first[0] != first[1]
         assert (first != second).all()
-        drawn.append((first, second))
+        third = policy.predict(observations, None, np.array([True, False]))[0]
+        assert (third != second).tolist() == [[True], [False]]
+        drawn.append((first, second, third))
     assert np.array_equal(drawn[0], drawn[1])
     saved = checkpoint(run)
     saved["agent"]["policy"]["log_std"] -= 20.0  # hardly any noise is left

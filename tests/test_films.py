@@ -246,10 +246,11 @@ def test_films_of_a_later_session_stop_no_resume(tmp_path: Path) -> None:
     run = a3c_zoo.train("cartpole", serial=True, steps=300, runs_dir=tmp_path, overrides=overrides).run
     (run / "evaluations.csv").touch()  # of a session that was killed before its first checkpoint
     assert a3c_zoo.train(resume=run, film_every=1, steps=600).reason == "steps"
-    (run / "evaluations.csv").write_text(f"{HEADER}599,1.0,greedy,9.0,9\n599,1.0,sampled,9.0,9\n")
     first = checkpoint_steps(RunDirectory(run))[1]
+    own = f"{HEADER}{first},1.0,greedy,9.0,9\n{first},1.0,sampled,9.0,9\n"
+    (run / "evaluations.csv").write_text(f"{own}599,1.0,greedy,9.0,9\n599,1.0,sampled,9.0,9\n")
     assert a3c_zoo.train(resume=run, checkpoint=first, steps=400).reason == "steps"  # it is older than all evaluations
-    assert not (run / "evaluations.csv").exists()
+    assert (run / "evaluations.csv").read_text() == own  # of a session before it, of an older version
     assert (run / "checkpoints/set-aside-1/evaluations.csv").read_text().startswith(HEADER)
 
 

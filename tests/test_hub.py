@@ -139,6 +139,7 @@ def test_a_folder_that_was_looked_at_is_sent_as_it_is(hub: Hub, capsys: Captured
     assert files_of(Path("again")) == files_of(Path("look"))
     assert command_line("push", "look", "alice/swinger", "--dry-run", "without", "--no-film") == 0
     assert {*os.listdir("without")} == NAMES | {"README.md"}
+    assert "README.md is sent as it is: it does not name alice/swinger\n" in capsys.readouterr().out
     Path("look/pulled.json").write_text("{}")  # then a stranger wrote the card
     assert command_line("push", "look", "alice/mine", "--dry-run", "anew", "--no-film") == 0
     assert "alice/mine" in Path("anew/README.md").read_text()

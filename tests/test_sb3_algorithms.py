@@ -20,7 +20,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 import a3c_zoo
 from a3c_zoo.baselines import sb3, torch_threads
-from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3A2CConfig, SB3DQNConfig, SB3PPOConfig
+from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3A2CConfig, SB3Config, SB3DQNConfig, SB3PPOConfig
 from a3c_zoo.baselines.sb3_model import build_model, make_stack
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import RunDirectoryError, ZooError
@@ -149,16 +149,19 @@ def test_updates_of_a_rollout() -> None:
     assert RecurrentPPOConfig().updates(1) == (10, 128)
 
 
-@pytest.mark.parametrize("agent", ["sb3-a2c", "sb3-dqn", "recurrent-ppo"])
-def test_measuring_changes_nothing(agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("env", ["cartpole", "gym:Pendulum-v1"])  # Pendulum's sets have use_sde
+@pytest.mark.parametrize("agent", ["sb3-a2c", "sb3-ppo", "sb3-dqn", "recurrent-ppo"])
+def test_measuring_changes_nothing(agent: str, env: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if (agent, env) == ("sb3-dqn", "gym:Pendulum-v1"):
+        pytest.skip("DQN has no continuous actions")
     monkeypatch.setattr(torch_threads, "MEASURE_S", 0.0)
     registry = get_registry()
-    entry = registry.env("cartpole")
+    entry = registry.env(env)
     config = resolve_config(registry, entry, registry.agent(agent))
     model = build_model(entry, config, make_stack(entry, config, 2, 0), 0)
     before = {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
     random = torch.get_rng_state()
-    assert isinstance(config.agent, SB3A2CConfig | SB3DQNConfig | RecurrentPPOConfig)
+    assert isinstance(config.agent, SB3Config)
     assert torch_threads.seconds_of_a_rollout(model, config.agent) == {}  # there is one thread, and no choice
     with torch_threads.torch_threads(2):
         seconds = torch_threads.seconds_of_a_rollout(model, config.agent)

@@ -16,13 +16,13 @@ from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Snapshot
 from a3c_zoo.runs import solved_check
-from a3c_zoo.runs.checkpoints import load_policy_state
+from a3c_zoo.runs.checkpoints import load_policy_state, step_file
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.solved_check import SolvedCheck, parts_of
 from a3c_zoo.seeds import CHECK_EVALUATIONS
-from tests.toys_runs import toy_installed
+from tests.toys_runs import checkpoint, toy_installed, write_content
 
 
 def made(run: Path, episodes: int, num_envs: int, **env_keys: Any) -> tuple[EvaluationTask, Snapshot]:
@@ -138,6 +138,10 @@ def test_an_evaluation_is_told_of_the_policy_that_it_played(tmp_path: Path) -> N
     assert on.last_evaluation is None
     assert " at the end of training" in repr(a3c_zoo.load_agent(on.run))
     assert summary(on).splitlines()[3].endswith(f", sampled actions, at step {checked.steps:,}")
+    saved = checkpoint(on.run)  # as an older version wrote it
+    saved["session"]["evaluation_step"] = None
+    write_content(step_file(RunDirectory(on.run), on.steps), saved)
+    assert a3c_zoo.train(resume=on.run, steps=on.steps + 2000).last_evaluation is None
 
 
 def test_a_fault_in_this_process_is_told_alike(toy: Path) -> None:

@@ -244,6 +244,7 @@ def test_a_run_that_ended_with_an_error_is_saved_with_the_figures_of_its_checkpo
     seconds = checkpoint(run)["session"]["seconds"]["training"]
     assert saved["steps"] == saved["evaluation_step"] == before["steps"]
     assert saved["training_s"] == seconds
+    assert saved["steps_per_s"] == pytest.approx(before["steps"] / seconds)
 
 
 def test_what_is_saved_is_what_was_trained(trained: tuple[Path, Path]) -> None:

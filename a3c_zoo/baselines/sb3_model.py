@@ -243,8 +243,8 @@ def _running_statistics(model: BaseAlgorithm) -> dict[str, RunningMeanStd]:
 class SB3Policy:
     """Acts with an SB3 policy by SB3's own `predict`, and samples from a random state of its own.
 
-    The noise of `use_sde` is a function of the observation. It is drawn when an episode begins, and every
-    `sde_sample_freq` steps. SB3 draws it for each rollout in training, and once for a policy that it loads.
+    The noise of `use_sde` is a function of the observation. It is drawn for each episode when it begins, and for all
+    every `sde_sample_freq` steps. SB3 draws it for each rollout in training, and once for a policy that it loads.
 
     Args:
         model: the algorithm; the parameters of its policy may change later.
@@ -286,11 +286,16 @@ class SB3Policy:
     def _draw_noise(self, episode_start: NDArray[np.bool_] | None, deterministic: bool) -> None:
         if not self._uses_sde or deterministic:
             return
-        is_begin = self._steps == 0 or (episode_start is not None and episode_start.any())
-        if is_begin or (self._noise_every > 0 and self._steps % self._noise_every == 0):
-            with torch.no_grad():
-                self.policy.reset_noise(1 if episode_start is None else len(episode_start))
+        starts = np.ones(1, np.bool_) if episode_start is None else np.asarray(episode_start, np.bool_)
+        is_all = self._steps == 0 or (self._noise_every > 0 and self._steps % self._noise_every == 0)
         self._steps += 1
+        if is_all or (episode_start is not None and starts.any()):
+            drawn, before = self.policy.action_dist, self.policy.action_dist.exploration_matrices
+            with torch.no_grad():
+                self.policy.reset_noise(len(starts))
+            if not is_all and len(before) == len(starts):  # in the middle of an episode it stays
+                mask = torch.from_numpy(starts)[:, None, None]
+                drawn.exploration_matrices = torch.where(mask, drawn.exploration_matrices, before)
 
     def _checked(self, observation: Any) -> NDArray[Any]:
         try:

@@ -94,6 +94,8 @@ def _outputs(model: BaseAlgorithm, agent: SB3Config, samples: int) -> Callable[[
         memory = RNNStates((zeros, zeros), (zeros, zeros)), torch.zeros(samples)
 
     def outputs() -> Tensor:
+        if model.use_sde:  # the noise has a graph, which is differentiated once
+            policy.reset_noise(samples)
         _, values, log_probabilities, *_ = policy(observations, *memory)
         total: Tensor = values.sum() + log_probabilities.sum()
         return total

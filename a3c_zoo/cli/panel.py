@@ -257,7 +257,8 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
     elif outcome.solved:
         verdict += f". Solved at step {outcome.solved_step:,}"
     counts, mean = f"{outcome.steps:,} steps, {outcome.episodes:,} episodes", outcome.mean_return_100
-    of_last = f"mean of the last {min(100, outcome.episodes)} training episodes"
+    number = min(100, outcome.episodes)
+    of_last = f"mean of the last {number} training episodes" if number > 1 else "of the only training episode"
     lines = [f"{verdict}.", f"  training    {counts}, {speed(outcome.steps, outcome.training_s)}"]
     lines.append(f"  return      {'no episode has ended' if mean is None else f'{score(mean)}, {of_last}'}")
     if (evaluation := outcome.evaluation) is not None:

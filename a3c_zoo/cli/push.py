@@ -12,6 +12,7 @@ import click
 
 from a3c_zoo.cli.common import agent_of_env_option, complete_policy, need_extra, runs_dir_option, trust_option
 from a3c_zoo.errors import ZooError
+from a3c_zoo.files import MAX_TEXT, read_bytes
 
 
 @click.command(epilog="Example: a3c-zoo push runs/cartpole-a3c-s1-20260101-120000 alice/cartpole --dry-run look")
@@ -50,6 +51,8 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
             _film(made, film)
         if not (made.path / hub.CARD).exists():
             hub.write_card(made, repo, source)
+        elif repo.encode() not in read_bytes(made.path / hub.CARD, MAX_TEXT):
+            click.echo(f"{hub.CARD} is sent as it is: it does not name {repo}")
         for path in sorted(made.path.iterdir()):
             click.echo(f"{path.stat().st_size:>11,} bytes  {path.name}")
         if dry_run is None:

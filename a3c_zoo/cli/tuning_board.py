@@ -13,6 +13,7 @@ from a3c_zoo.cli.board import Board
 from a3c_zoo.cli.panel import duration
 from a3c_zoo.comparison.plan import Plan
 from a3c_zoo.comparison.tuning.racing import TuningWatcher, Turn
+from a3c_zoo.comparison.tuning.studies import ranked, sound
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import score
 
@@ -63,7 +64,7 @@ class TuningBoard(Board, TuningWatcher):
         if not self._is_racing:
             return super()._table()
         table = Table(box=None, padding=(0, 2, 0, 0), expand=True, caption_justify="left")
-        scored = sorted((each for each in self._contenders if each.scores), key=lambda each: each.rank, reverse=True)
+        scored = ranked(sound(self._contenders))
         text = f"{len(scored)} of {self._trials} trials, {duration(time.monotonic() - self._began_s)}; {self._now}"
         table.caption = Text(text, "not dim not italic cyan")
         for name in ("trial", "steps", "return"):

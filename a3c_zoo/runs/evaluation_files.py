@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,6 +63,16 @@ def write_npz(folder: Path) -> None:
     content = io.BytesIO()
     np.savez(content, **arrays)
     write_atomically(folder / EVALUATIONS_NPZ, content.getbuffer())
+
+
+def bytes_until(folder: Path, step: int) -> int:
+    """The bytes of a run's evaluations.csv up to its last row of at most so many steps; 0 if there is none."""
+    found = size = 0
+    with disk_errors(folder / EVALUATIONS_CSV, "read"), suppress(FileNotFoundError):
+        for row in read_bytes(folder / EVALUATIONS_CSV, MAX_TABLE).splitlines(keepends=True):
+            size, steps = size + len(row), row.partition(b",")[0]
+            found = size if row.endswith(b"\n") and steps.isdigit() and int(steps) <= step else found
+    return found
 
 
 class EvaluationRows(RowFile):

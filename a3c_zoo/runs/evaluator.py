@@ -31,9 +31,6 @@ from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
 
-#: Before the first one.
-NO_EVALUATIONS = EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
-
 
 class EvaluationInTurn:
     """Plays in this process while training waits, for the serial runner. The time counts as evaluation.
@@ -90,7 +87,7 @@ class Evaluator:
         episodes = self._run.evaluator_episodes
         self._task = EvaluationTask.of(setup, directory.evaluated_file, EVALUATOR_EVALUATIONS, episodes)
         self._file = EvaluationRows(directory.path, saved.position if saved else None)
-        self._state = saved or NO_EVALUATIONS
+        self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
         self._best: tuple[float, int] | None = None  # mean return and step
         if (path := directory.best_file).exists():  # from before a resume; it may be newer than the checkpoint
             best = read_policy(path).state

@@ -64,7 +64,7 @@ def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100) -> N
     write_atomically(folder / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
     if outcome.steps != (steps := saved.state.steps):  # it went on after its last checkpoint, and failed
         training_s = saved.state.seconds.get("training", outcome.training_s)
-        outcome = replace(outcome, steps=steps, training_s=training_s)
+        outcome = replace(outcome, steps=steps, training_s=training_s, steps_per_s=steps / max(training_s, 1e-9))
     RunDirectory(folder).write_outcome(replace(outcome, evaluation=played, evaluation_step=steps))
 
 

@@ -14,6 +14,7 @@ from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Episode, Outcome, Reason, Report, Snapshot
 from a3c_zoo.runs.checkpoints import (
     Checkpoint,
+    EvaluatorState,
     RunState,
     WindowState,
     checkpoint_steps,
@@ -23,8 +24,9 @@ from a3c_zoo.runs.checkpoints import (
 )
 from a3c_zoo.runs.directory import RunDirectory, run_argument
 from a3c_zoo.runs.evaluation import EvaluationTask
+from a3c_zoo.runs.evaluation_files import bytes_until
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
-from a3c_zoo.runs.evaluator import NO_EVALUATIONS, EvaluationInTurn, Evaluator
+from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
 from a3c_zoo.runs.full_disk import FullDisk
 from a3c_zoo.runs.progress import RunProgress, Stopping
 from a3c_zoo.runs.recorder import Publisher
@@ -67,8 +69,9 @@ class Session:
         if self.config.run.has_evaluator:
             in_turn = EvaluationInTurn(watch.clock, watch.stop.stop_evaluation)
             player = in_turn if self.serial else EvaluationProcess("a3c-zoo evaluator")
-            before = (self._evaluations or NO_EVALUATIONS) if state else None
-            self._evaluator = Evaluator(directory, setup, player, before, self.event)
+            if state and not self._evaluations:  # rows of later steps are of a session that was killed
+                self._evaluations = EvaluatorState(0, 0, 0.0, bytes_until(directory.path, state.steps))
+            self._evaluator = Evaluator(directory, setup, player, self._evaluations, self.event)
         self._checks = Allowance(self.config.run.worker_restarts)
         self._disk = FullDisk(self.config.run.disk_patience_s, self.event)
         self._snapshot: Snapshot | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -19,7 +20,7 @@ from a3c_zoo.processes.start import without_collections
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS
 from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, RunState, checkpoint_steps, go_on_from
-from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, run_argument, write_atomically
+from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
@@ -86,9 +87,13 @@ def train_on(
 
 def _refuse_without_checkpoint(directory: RunDirectory) -> None:
     if not checkpoint_steps(directory) and not directory.best_file.exists():
-        is_agent = os.path.lexists(directory.path / PARAMETERS)
-        cure = f"begin a run with it: --init-from {run_argument(directory.path)}" if is_agent else "train it anew"
-        what = "is a trained agent without its run" if is_agent else "ended before its training began"
+        name, env = shlex.quote(str(directory.path)), directory.meta()["env"]
+        what, cure = "ended before its training began", "train it anew"
+        if os.path.lexists(directory.path / PARAMETERS):
+            what, cure = (
+                "is a trained agent without its run",
+                f"a3c-zoo train {env} --init-from {name} begins one with it",
+            )
         raise RunDirectoryError(f"{directory.path.name} {what}, and has no checkpoint: {cure}")
 
 

@@ -24,7 +24,7 @@ from a3c_zoo.comparison.pages import ReportSection, TextTable
 from a3c_zoo.comparison.plan import Budget, Method, Plan, plan_run
 from a3c_zoo.comparison.tuning.racing import CHOICE_SEEDS, REPORT_SEEDS, TUNING_SEEDS, TuningWatcher, method_of
 from a3c_zoo.comparison.tuning.storages import STUDIES_DIR
-from a3c_zoo.comparison.tuning.studies import Contender, StudySettings, TuningStudy, ranked
+from a3c_zoo.comparison.tuning.studies import Contender, StudySettings, TuningStudy, ranked, sound
 from a3c_zoo.config import Config, yaml
 from a3c_zoo.config.sets import describe, resolve_config
 from a3c_zoo.config.settings import TUNING, TUNING_COST
@@ -118,7 +118,7 @@ def _choose(
 ) -> dict[int, float]:
     """Trains the finalists on the choice seeds. Returns trial → mean final return.
 
-    A trial of which runs failed is left out, unless all are such.
+    A trial with a failed run is left out, unless every trial has one.
     """
     made = study.settings
     methods = {each.number: method_of(made, f"trial {each.number}", each.texts) for each in finalists(contenders)}
@@ -130,7 +130,7 @@ def _choose(
     whole = {label: found for label, found in returns.items() if len(found) == CHOICE_RUNS}
     if len(whole) < len(methods):
         lost = [each.label for each in methods.values() if each.label not in whole]
-        ends = "left out" if whole else "judged by the rest, as all are such"
+        ends = "left out" if whole else "no finalist has all, so the other runs decide"
         watcher.message(f"{listed(lost)}: not all {CHOICE_RUNS} runs of the choice have a return; {ends}")
     judged = whole or returns
     return {number: fmean(judged[each.label]) for number, each in methods.items() if each.label in judged}
@@ -147,8 +147,7 @@ def _plan(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int], e
 
 def finalists(contenders: Sequence[Contender]) -> list[Contender]:
     """The best trials that have not failed, each configuration once; of failed ones only if there is no other."""
-    contenders = [each for each in contenders if each.scores and each.state != "FAIL"] or contenders
-    first = {tuple(each.texts.items()): each for each in reversed(ranked(contenders))}
+    first = {tuple(each.texts.items()): each for each in reversed(ranked(sound(contenders)))}
     return ranked(first.values())[:FINALISTS]
 
 
@@ -217,7 +216,7 @@ def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, t
         figures[title] = Panel(title, "share", "", {}, bars=importances)
         source = "PED-ANOVA of the best quarter of all trials (Watanabe et al. 2023, arXiv:2304.10255)"
         told = [*told, f"Importance of keys: {source}. With few trials it is a hint"]
-    best = ranked(contenders)[:SHOWN]
+    best = ranked(sound(contenders))[:SHOWN]
     keys = list(best[0].texts)
     rows = [[str(each.number), f"{each.rank[0]:,}", score(each.rank[1]), *each.texts.values()] for each in best]
     marked = frozenset(place for place, each in enumerate(best) if each.number == chosen)

@@ -93,6 +93,12 @@ def ranked(contenders: Iterable[Contender]) -> list[Contender]:
     return sorted((each for each in contenders if each.scores), key=lambda each: each.rank, reverse=True)
 
 
+def sound(contenders: Iterable[Contender]) -> list[Contender]:
+    """Those with a score that have not failed; if there are none, those with a score."""
+    scored = [each for each in contenders if each.scores]
+    return [each for each in scored if each.state != "FAIL"] or scored
+
+
 class TuningStudy:
     """A study in its storage, seen from a folder of runs. Its errors are those that `storage_errors` knows.
 
@@ -257,7 +263,7 @@ def _row(name: str, storage: str | None = None, about: Mapping[str, Any] | None 
     except ZooError as error:
         return row | {"fault": str(error)}
     trials = study.contenders()
-    steps, best = max((each.rank for each in trials if each.scores), default=(None, None))
+    steps, best = max((each.rank for each in sound(trials)), default=(None, None))
     row |= {"env": study.settings.env, "agent": study.settings.agent, "trials": len(trials)}
     return row | {"steps": steps, "best": best, "state": "ended" if study.attribute(RESULT) else "open"}
 
