@@ -20,7 +20,7 @@ from a3c_zoo.runs.checkpoints import load_policy_state, step_file
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.signals import StopEvaluationError
-from a3c_zoo.runs.solved_check import SolvedCheck, parts_of
+from a3c_zoo.runs.solved_check import SolvedCheck, is_of_the_zoo, parts_of
 from a3c_zoo.seeds import CHECK_EVALUATIONS
 from tests.toys_runs import checkpoint, toy_installed, write_content
 
@@ -80,7 +80,7 @@ def test_the_result_does_not_depend_on_the_number_of_processes(
     cartpole: tuple[EvaluationTask, Snapshot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Alone, partly alone, and by one to three other processes."""
-    alone = replace(play(cartpole, 1), seconds=0)
+    alone = replace(play(cartpole, 0), seconds=0)
     assert alone.episodes == 22
     assert not alone.deterministic
     assert alone.min_return < alone.max_return
@@ -112,6 +112,20 @@ def test_a_signal_ends_a_check_that_others_play(toy: Path, monkeypatch: pytest.M
     with pytest.raises(StopEvaluationError):
         play(made(toy, 100, 20, evaluation_step_s=60.0), 2, on_step=on_step)
     assert max(calls) == 2
+
+
+def test_environments_of_others_are_played_in_processes_that_are_watched(
+    toy: Path, cartpole: tuple[EvaluationTask, Snapshot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash or a hang of theirs ends no run."""
+    monkeypatch.setattr(SolvedCheck, "_play_alone", lambda self, parts: 1 / 0)
+    assert play(made(toy, 5, 2), 1).episodes == 5
+    task, _ = cartpole
+    wrapped = task.config.env.model_copy(update={"wrappers": ("gymnasium.wrappers:TimeLimit",)})
+    assert is_of_the_zoo(task)
+    assert not is_of_the_zoo(replace(task, config=replace(task.config, env=wrapped)))
+    with pytest.raises(WorkerError, match=r"the solved check failed: .*was ended by signal SIGKILL"):
+        play(made(toy, 100, 20, evaluation_fault="kill"), 2)
 
 
 def test_one_part_is_not_begun_twice(

@@ -23,6 +23,7 @@ from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3DQNCo
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
 from a3c_zoo.errors import ConfigError, ObservationError, ZooError
+from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.wrappers import load_wrappers, wrap_all
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.saved_state import fitting, loading
@@ -276,7 +277,7 @@ class SB3Policy:
         if self._normalizer is not None:
             observation = self._normalizer.normalize_obs(observation)
         # SB3 samples from torch's global generator, which training also uses.
-        with torch.random.fork_rng(devices=[]):
+        with lent_generator():
             torch.set_rng_state(self._random_state)
             self._draw_noise(episode_start, deterministic)
             actions, state = self.policy.predict(observation, state, episode_start, deterministic)

@@ -19,6 +19,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import Tensor
 
 from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3Config
+from a3c_zoo.learning.generators import lent_generator
 
 #: How long each kind of work is repeated with each number of threads, in seconds; how often both take turns at most.
 MEASURE_S: Final = 0.05
@@ -60,7 +61,7 @@ def seconds_of_a_rollout(model: BaseAlgorithm, agent: SB3Config) -> dict[int, fl
     def learn() -> None:
         learning().backward()  # type: ignore[no-untyped-call]
 
-    with torch.random.fork_rng(devices=[]):  # acting samples actions
+    with lent_generator():  # acting samples actions
         while len(turns) < ROUNDS and (not turns or max(turns[-1].values()) < CLEAR * min(turns[-1].values())):
             turns.append({})
             for threads in (1, most):

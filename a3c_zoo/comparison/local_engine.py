@@ -22,6 +22,7 @@ from a3c_zoo.config import EngineConfig
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
+from a3c_zoo.processes.start import handlers_wait
 from a3c_zoo.runs.directory import RunDirectory
 
 #: How often the caller is told how far a run is, in seconds.
@@ -46,7 +47,8 @@ class LocalEngine(Engine):
         """Trains in a process of its own, which ends with this call, also if the call raises."""
         calibration_s, start_s = calibrate(), time.monotonic()
         with tempfile.TemporaryFile() as output:
-            self._process = process = _start(job, output)
+            with handlers_wait():  # a Ctrl-C meanwhile would leave it without an owner
+                self._process = process = _start(job, output)
             try:
                 while process.poll() is None:
                     try:

@@ -29,6 +29,7 @@ from a3c_zoo.learning.actions import (
 from a3c_zoo.learning.background import background_of
 from a3c_zoo.learning.buffers import Buffers, check_saved
 from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
@@ -182,7 +183,8 @@ class Model:
         self.spaces = spaces
         self.config = config
         self.device = device
-        self.module = build_module(spaces, entry, config)
+        with lent_generator():
+            self.module = build_module(spaces, entry, config)
         self.module.eval()  # `in_training` is the exception
         dtype = DTYPES[config.network.computes_in]
         self.buffers = Buffers(self.module, device)
@@ -193,7 +195,7 @@ class Model:
     @classmethod
     def create(cls, spaces: Spaces, entry: NetworkEntry, config: Config) -> Model:
         """Returns a new model, with initial parameters drawn from the run's seed."""
-        with one_torch_thread(), torch.random.fork_rng(devices=[]):
+        with one_torch_thread(), lent_generator():
             torch.manual_seed(seed_for(config.run.seed, SEED_NETWORK))
             return cls(spaces, entry, config)
 

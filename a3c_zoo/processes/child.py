@@ -37,6 +37,18 @@ LONGEST_LOOK_S = 1.0
 _living: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
 
 
+def _forget_children() -> None:
+    """In a fork of this program: its children are not of the fork, which would keep them alive after its parent."""
+    for child in list(_living):
+        child.pipe.close()
+        child._lifeline.close()
+    _living.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_children)
+
+
 class ChildProcess:
     """The parent's side of a child process. The parent alone judges it: by its ticks and by the end of its pipe.
 

@@ -16,10 +16,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing import context, forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from types import FrameType
+from typing import Any
 
 from a3c_zoo.errors import MissingGuardError, PluginError, ZooError
 
@@ -53,6 +54,21 @@ UNGUARDED_STATUS = 78
 _start_lock = threading.Lock()
 
 
+def _forget_fork_server() -> None:
+    """In a fork of this program: the fork server is its parent's. Another one starts when it is needed."""
+    global _start_lock
+    _start_lock = threading.Lock()  # a thread that the fork has not taken along may hold the other one
+    server: Any = forkserver._forkserver
+    if getattr(server, "_forkserver_pid", None) is not None:
+        with suppress(OSError):
+            os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = server._forkserver_pid = server._forkserver_address = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_fork_server)
+
+
 def process_context(start_method: str = "auto") -> context.BaseContext:
     """Returns the multiprocessing context for "auto", "forkserver" or "spawn"; does not touch the global default."""
     if start_method == "auto":
@@ -64,13 +80,18 @@ def process_context(start_method: str = "auto") -> context.BaseContext:
 def without_collections() -> Iterator[None]:
     """The body makes objects that stay, as imports do: the garbage collector does not run, nor see them later.
 
-    The import of torch takes a tenth less time.
+    The import of torch takes a tenth less time. Only the first call hides objects: a later one would hide, and keep for
+    ever, those of runs. It collects what earlier runs have left.
     """
+    is_first = not gc.get_freeze_count()
+    if not is_first:
+        gc.collect()
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
+        if is_first:
+            gc.freeze()
         gc.enable()
 
 
@@ -116,13 +137,15 @@ def start_process(process: BaseProcess) -> None:
     A process from the fork server has them already, from `warm_up`. A spawned one takes them from here.
 
     Raises:
-        PluginError: its arguments cannot be pickled.
+        PluginError: its arguments cannot be pickled. ZooError: this process is a daemon.
     """
-    with _start_lock, _start_environment(), _importable_main(), _handlers_wait():
+    with _start_lock, _start_environment(), _importable_main(), handlers_wait():
         try:
             process.start()
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             raise PluginError(f"a part of a plugin cannot be sent to a process: {error}. {CURE_UNSENDABLE}") from error
+        except AssertionError as error:  # of a daemon
+            raise ZooError(f"{error}: train in a process of concurrent.futures, which is no daemon") from error
 
 
 def forget_safe_path() -> None:
@@ -164,7 +187,7 @@ def _ctrl_c_waits() -> Iterator[None]:
 
 
 @contextmanager
-def _handlers_wait() -> Iterator[None]:
+def handlers_wait() -> Iterator[None]:
     """What this program does on Ctrl-C and the like, it does after the body.
 
     A process whose start is interrupted half way would show a traceback. Blocking the signals would not do: another

@@ -24,6 +24,7 @@ from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import is_finite
 from a3c_zoo.learning.environments import make_vector_env, restore_threads
+from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
@@ -172,7 +173,7 @@ def load_policy(
     Raises:
         RunDirectoryError: the checkpoint does not fit the run's configuration.
     """
-    with torch.random.fork_rng(devices=[]):  # a network draws initial weights before it gets the saved ones
+    with lent_generator():  # a network draws initial weights before it gets the saved ones
         factory = load_factory("the agent's policy", load)
         with loading():
             policy: Policy = factory(entry, network, config, agent_state)

@@ -61,7 +61,7 @@ class Session:
             watch.meter.go_on_from(state.resources)
         self._progress = RunProgress(watch.clock, state)
         task = EvaluationTask.of(setup, directory.checked_file, CHECK_EVALUATIONS, self.config.run.evaluation_episodes)
-        check = SolvedCheck(task, 1 if self.serial else available_cores(), watch.stop.stop_evaluation)
+        check = SolvedCheck(task, 0 if self.serial else available_cores(), watch.stop.stop_evaluation)
         self._stopping = Stopping(setup, watch, self._progress, check, state)
         self._publisher = Publisher(directory, setup, watch, state)
         self._evaluator: Evaluator | None = None

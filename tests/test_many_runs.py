@@ -1,0 +1,109 @@
+"""Several runs in one program: in turn, in threads, and in forks of it. Each program is a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.toys_runs import environ
+from tests.waits import LIMIT_S, wait_until
+
+TRAIN = """
+import gc, multiprocessing, os, sys, threading, time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+import a3c_zoo
+
+def train(name, steps=300, **options):
+    return a3c_zoo.train("cartpole", seed=1, steps=steps, name=name, overrides={"run.workers": 2}, **options)
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+"""
+#: Without the cycles of an earlier run nothing of it is left: neither its memory nor its descriptors.
+IN_TURN = """
+if __name__ == "__main__":
+    seen = [descriptors() for number in range(5) if train(f"r{number}")]
+    assert max(seen) <= seen[1], seen
+    gc.unfreeze()
+    gc.collect()
+    kinds = [type(each).__name__ for each in gc.get_objects()]
+    assert kinds.count("Session") <= 1, kinds.count("Session")
+"""
+IN_THREADS = """
+def parameters(number):
+    import torch
+    run = train(f"t{number}", steps=30, serial=True).run
+    return torch.load(run / "checkpoints/step-000000000000.pt", weights_only=True)["agent"]["model"]["parameters"]
+
+if __name__ == "__main__":
+    with ThreadPoolExecutor(4) as pool:
+        first, *others = pool.map(parameters, range(24))
+    assert all((first == other).all() for other in others)
+"""
+IN_FORKS = """
+if __name__ == "__main__":
+    train("one")
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        assert pool.submit(train, "two").result().reason == "steps"
+    with context.Pool(1) as pool:
+        try:
+            pool.apply(train, ["three"])
+        except a3c_zoo.ZooError as error:
+            assert "train in a process of concurrent.futures, which is no daemon" in str(error), error
+        else:
+            raise AssertionError
+    train("four")
+"""
+PROGRAMS = {"in turn": IN_TURN, "in threads": IN_THREADS, "in forks": IN_FORKS}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_one_program(program: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(TRAIN + program)
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert done.returncode == 0, done.stderr
+
+
+OUTLIVED = """
+if __name__ == "__main__":
+    thread = threading.Thread(target=train, args=("one", 10**9), daemon=True)
+    thread.start()
+    rows = Path("runs/one/monitor.csv")
+    while not rows.exists() or rows.stat().st_size < 500:  # until workers have played
+        time.sleep(0.01)
+    fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    fork.start()
+    print(fork.pid, flush=True)
+    thread.join()
+"""
+
+
+def test_workers_end_with_their_program_though_a_fork_of_it_lives_on(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(TRAIN + OUTLIVED)
+    command, pipe = [sys.executable, "program.py"], subprocess.PIPE
+    program = subprocess.Popen(command, cwd=tmp_path, env=environ(), stdout=pipe, text=True)
+    fork = 0
+    try:
+        assert program.stdout is not None
+        fork = int(program.stdout.readline())
+        workers = [each for each in psutil.Process(program.pid).children(recursive=True) if "a3c worker" in each.name()]
+        assert len(workers) == 2
+        program.kill()
+        program.wait(LIMIT_S)
+        wait_until(lambda: not any(each.is_running() and each.status() != "zombie" for each in workers))
+        assert psutil.pid_exists(fork)
+    finally:
+        program.kill()
+        if fork:
+            os.kill(fork, signal.SIGKILL)
