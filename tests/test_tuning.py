@@ -27,6 +27,7 @@ from a3c_zoo.comparison.claims import seeds_needed
 from a3c_zoo.comparison.evaluations import evaluations_of
 from a3c_zoo.comparison.tuning import finale, racing, storages, studies
 from a3c_zoo.comparison.tuning import tune as tuning
+from a3c_zoo.comparison.tuning.contenders import Contender
 from a3c_zoo.comparison.tuning.finale import _compared, finalists, set_of
 from a3c_zoo.comparison.tuning.racing import (
     CHOICE_SEEDS,
@@ -39,7 +40,7 @@ from a3c_zoo.comparison.tuning.racing import (
     promotions,
     rungs_of,
 )
-from a3c_zoo.comparison.tuning.studies import OPTIONS, Contender, StudySettings, TuningStudy
+from a3c_zoo.comparison.tuning.studies import OPTIONS, StudySettings, TuningStudy
 from a3c_zoo.comparison.tuning.tune import USUAL_STEPS, make_settings, tune
 from a3c_zoo.config import yaml
 from a3c_zoo.config.search import SearchedKey

@@ -22,9 +22,10 @@ from a3c_zoo.comparison.drawing import Group, Panel
 from a3c_zoo.comparison.known_runs import KnownRuns, counted, listed
 from a3c_zoo.comparison.pages import ReportSection, TextTable
 from a3c_zoo.comparison.plan import Budget, Method, Plan, plan_run
+from a3c_zoo.comparison.tuning.contenders import Contender, ranked, sound
 from a3c_zoo.comparison.tuning.racing import CHOICE_SEEDS, REPORT_SEEDS, TUNING_SEEDS, TuningWatcher, method_of
 from a3c_zoo.comparison.tuning.storages import STUDIES_DIR
-from a3c_zoo.comparison.tuning.studies import Contender, StudySettings, TuningStudy, ranked, sound
+from a3c_zoo.comparison.tuning.studies import StudySettings, TuningStudy
 from a3c_zoo.config import Config, yaml
 from a3c_zoo.config.sets import describe, resolve_config
 from a3c_zoo.config.settings import TUNING, TUNING_COST

@@ -36,7 +36,8 @@ from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
 
 if TYPE_CHECKING:  # they need Optuna
-    from a3c_zoo.comparison.tuning.studies import Contender, StudySettings, TuningStudy
+    from a3c_zoo.comparison.tuning.contenders import Contender
+    from a3c_zoo.comparison.tuning.studies import StudySettings, TuningStudy
 
 TUNING_SEEDS: Final = range(1_000_001, 1_001_001)
 CHOICE_SEEDS: Final = range(2_000_001, 2_001_001)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from a3c_zoo.comparison.tuning.contenders import Contender, sound
 from a3c_zoo.comparison.tuning.storages import (
     ELSEWHERE,
     JOURNAL,
@@ -65,38 +66,6 @@ class StudySettings:
     sampler: str
     config: dict[str, Any]
     space: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """A trial: its values as `-o` takes them, and rung → mean return over seeds.
-
-    Attributes:
-        state: RUNNING while it may go on, COMPLETE after the last rung, PRUNED before it, FAIL if it was not trained.
-        is_here: whether its runs lie in this folder of runs.
-    """
-
-    number: int
-    texts: Mapping[str, str]
-    scores: Mapping[int, float]
-    state: str
-    is_here: bool
-
-    @property
-    def rank(self) -> tuple[int, float]:
-        """The rung that it reached and its score there; the greater, the better."""
-        return max(self.scores.items(), default=(0, 0.0))
-
-
-def ranked(contenders: Iterable[Contender]) -> list[Contender]:
-    """Those with a score: who got furthest comes first, and of these who has the greatest score there."""
-    return sorted((each for each in contenders if each.scores), key=lambda each: each.rank, reverse=True)
-
-
-def sound(contenders: Iterable[Contender]) -> list[Contender]:
-    """Those with a score that have not failed; if there are none, those with a score."""
-    scored = [each for each in contenders if each.scores]
-    return [each for each in scored if each.state != "FAIL"] or scored
 
 
 class TuningStudy:
