@@ -82,6 +82,14 @@ def pids_of(*words: str) -> dict[int, str]:
     return found
 
 
+def servers() -> list[int]:
+    """The processes of the parameter servers. Ray writes their titles anew at each call: a look may miss one."""
+    deadline_s = time.monotonic() + LIMIT_S
+    while not (found := pids_of("ray::Shard")):
+        assert time.monotonic() < deadline_s
+    return [*found]
+
+
 def living(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that have not ended."""
     found = []
@@ -102,7 +110,7 @@ def kill_a_node(cluster: Any) -> None:
 
     A driver joins any node of this machine, and its parameter server lives there: another node is killed.
     """
-    with_servers = {psutil.Process(pid).ppid() for pid in pids_of("ray::Shard")}
+    with_servers = {psutil.Process(pid).ppid() for pid in servers()}
     nodes = sorted(cluster.worker_nodes, key=lambda node: node.unique_id)
     others = [node for node in nodes if node.all_processes["raylet"][0].process.pid not in with_servers]
     cluster.remove_node(others[0], allow_graceful=False)

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed: make test-ray")
 
-from ray_clusters import GONE_LIMIT_S, LIMIT_S, STORE, Run, folders, kill_a_node, living, pids_of, wait_until
+from ray_clusters import GONE_LIMIT_S, LIMIT_S, STORE, Run, folders, kill_a_node, living, pids_of, servers, wait_until
 
 
 def options(nodes: int, steps: int, *more: str) -> list[str]:
@@ -79,7 +79,7 @@ def test_a_server_dies(cluster: Any, environ: dict[str, str], tmp_path: Path) ->
     # On a fast machine a run of 60,000 steps had ended before its server was looked for: this one ends when told to.
     run = Run(tmp_path, environ | {"RAY_ADDRESS": cluster.address}, *options(2, 10_000_000))
     run.wait_for_episodes(100)
-    (server,) = pids_of("ray::Shard")
+    (server,) = servers()
     os.kill(server, signal.SIGKILL)
     wait_until(lambda: run.events("restarted"))
     (event,) = run.events("restarted")
