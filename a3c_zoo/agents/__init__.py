@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from a3c_zoo.agents.worker import Applier as Applier
     from a3c_zoo.agents.worker import RolloutWorker as RolloutWorker
     from a3c_zoo.agents.worker import make_env as make_env
+    from a3c_zoo.plugins.module_files import MODULE_FILES as MODULE_FILES
     from a3c_zoo.processes.crew import Crew as Crew
     from a3c_zoo.processes.crew import WorkerFactory as WorkerFactory
     from a3c_zoo.processes.faults import Replacements as Replacements
@@ -41,6 +42,7 @@ _PUBLIC = {
     "Crew": ".processes.crew",
     "HandoverWorker": "learner",
     "Learner": "learner",
+    "MODULE_FILES": ".plugins.module_files",
     "OnTick": "context",
     "Replacements": ".processes.faults",
     "RolloutWorker": "worker",

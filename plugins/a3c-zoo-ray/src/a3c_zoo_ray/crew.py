@@ -13,9 +13,8 @@ from functools import partial
 from typing import Any
 
 import ray
-from a3c_zoo.agents import State, WorkerContext, WorkerFactory
+from a3c_zoo.agents import MODULE_FILES, State, WorkerContext, WorkerFactory
 from a3c_zoo.errors import ConfigError, CrewLostError, WorkerError, ZooError, type_and_message
-from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.records import Report, RunContext
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
