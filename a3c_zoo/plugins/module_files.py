@@ -68,8 +68,8 @@ class ModuleFiles(MetaPathFinder):
         return _add_here, (self.paths,)
 
 
-#: This process's own.
 MODULE_FILES = ModuleFiles()
+"""This process's modules of plugin files. Where it is unpickled, they can be imported, too."""
 
 
 def _add_here(paths: Mapping[str, str]) -> ModuleFiles:
