@@ -307,7 +307,7 @@ class RayNodes:
             if member.is_ready and member.call is None:
                 member.ask("stop")
         ended = self._finish(members)
-        self._mirror.take_moments([told.moments for told in ended])
+        self._mirror.take_moments([told.moments for told in ended if told.moments])  # not of a late answer to `poll`
         if members:
             self._take_values([shard.values.remote() for shard in self._shards])
         for actor in [*(member.actor for member in members), *self._shards]:
