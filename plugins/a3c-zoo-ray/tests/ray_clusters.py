@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +105,12 @@ def folders(*prefixes: str) -> set[Path]:
     return {path for path in Path(tempfile.gettempdir()).iterdir() if path.name.startswith(prefixes)}
 
 
-def kill_a_node(cluster: Any) -> None:
-    """Kills one node at once, with all its processes.
+def kill_a_node(cluster: Any, spared: Iterable[int] = ()) -> None:
+    """Kills one node at once, with all its processes, but none that these processes live on.
 
-    A driver joins any node of this machine, and its parameter server lives there: another node is killed.
+    A driver joins any node of this machine, and its parameter server lives there: `spared` is for such servers.
     """
-    with_servers = {psutil.Process(pid).ppid() for pid in servers()}
+    with_servers = {psutil.Process(pid).ppid() for pid in spared}
     nodes = sorted(cluster.worker_nodes, key=lambda node: node.unique_id)
     others = [node for node in nodes if node.all_processes["raylet"][0].process.pid not in with_servers]
     cluster.remove_node(others[0], allow_graceful=False)

@@ -62,7 +62,7 @@ def test_nodes_find_the_modules_of_plugin_files(cluster: Any, environ: dict[str,
 def test_a_node_dies_and_another_takes_its_place(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
     run = Run(tmp_path, environ | {"RAY_ADDRESS": cluster.address}, *options(3, 2_000_000, "run.time_limit_s=60"))
     run.wait_for_episodes(100)
-    kill_a_node(cluster)
+    kill_a_node(cluster, servers())
     wait_until(lambda: run.events("node_replaced"))
     (event,) = run.events("node_replaced")
     seen = len(run.episodes())
