@@ -291,6 +291,32 @@ def test_only_the_same_is_used_again(inside: Compared, tmp_path: Path, monkeypat
     assert len(plan().missing) == 4
 
 
+def test_a_run_of_other_sources_is_not_used_again(inside: Compared, tmp_path: Path) -> None:
+    assert plan().missing == []
+    assert plan().outdated == {}
+    said = {
+        "the sources of a3c_zoo have changed since": lambda sources: sources | {"a3c_zoo": "0123456789abcdef"},
+        "the sources of a3c_zoo_envs and other have changed since": lambda sources: {
+            "a3c_zoo": sources["a3c_zoo"],
+            "other": "0",
+        },
+        "their meta.json has no digests of sources": lambda sources: None,
+    }
+    for reason, change in said.items():
+        shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+        shutil.copytree(inside.folder / "runs", tmp_path / "runs")
+        for file in tmp_path.glob("runs/*/meta.json"):
+            meta = json.loads(file.read_text())
+            meta["sources"] = change(meta["sources"])
+            file.write_text(json.dumps({key: value for key, value in meta.items() if value is not None}))
+        planned = plan(runs_dir=tmp_path / "runs")
+        assert len(planned.missing) == 4
+        assert [*planned.outdated.values()] == [reason] * 4
+        assert not planned.unknown  # they still tell how fast a method is
+        assert f"4 finished runs are not used again: {reason}" in _announce(planned, None, EPISODES).splitlines()
+    assert plan(runs_dir=tmp_path / "runs", reuse=False).outdated == {}
+
+
 def test_a_guess_from_earlier_runs(inside: Compared) -> None:
     speeds = [json.loads((run / "outcome.json").read_text()) for run in inside.runs if "-a3c-" in run.name]
     run = plan(steps=1_000_000).runs[0]

@@ -192,9 +192,9 @@ def test_files_and_folders_in_place_of_each_other(tmp_path: Path) -> None:
 
 
 def test_the_first_checkpoint_is_one_to_resume(tmp_path: Path) -> None:
-    run = train(tmp_path, steps=3000, workers=2, serial=False).run
+    run = train(tmp_path, steps=1000, workers=2, serial=False).run
     assert checkpoint_steps(RunDirectory(run))[0] == 0
-    assert_figures_agree(a3c_zoo.train(resume=run, checkpoint=0, steps=3000))
+    assert_figures_agree(a3c_zoo.train(resume=run, checkpoint=0, steps=1000))
 
 
 def test_what_a_killed_session_left_is_removed(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_interrupted_within_and_resumed_equals_uninterrupted(uninterrupted: Path
 
 
 def test_ctrl_c_of_a_terminal_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
-    options = ["--serial", "--seed", 5, "--steps", 30_000, "-o", "env.num_envs=4", "-o", "schedule_steps=20000"]
+    options = ["--serial", "--seed", 5, "--steps", 20_000, "-o", "env.num_envs=4", "-o", "schedule_steps=15000"]
     with Running("train", "cartpole", *options, "--name", "cut", folder=tmp_path) as running:
         run = tmp_path / "runs/cut"
         running.wait_until(lambda: len(episodes(run)) > 50)
@@ -121,14 +121,14 @@ def test_ctrl_c_of_a_terminal_and_resumed_equals_uninterrupted(tmp_path: Path) -
         assert running.stderr == ""
         running.assert_nothing_left()
     steps = checkpoint(run)["session"]["steps"]
-    assert 0 < steps < 30_000
+    assert 0 < steps < 20_000
     a3c_zoo.train(resume=run)
     whole = a3c_zoo.train(
         "cartpole",
         serial=True,
         seed=5,
-        steps=30_000,
-        overrides=["env.num_envs=4", "schedule_steps=20000"],
+        steps=20_000,
+        overrides=["env.num_envs=4", "schedule_steps=15000"],
         runs_dir=tmp_path / "whole",
     )
     assert_equal_runs(run, whole.run)

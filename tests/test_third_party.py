@@ -152,11 +152,12 @@ UNKNOWN_FIELD = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
         ("REVISION = 1", "REVISION = 2", OTHER_REVISION),
-        pytest.param("revision=REVISION", "reward_range=(-2, 1)", UNKNOWN_FIELD, marks=pytest.mark.slow),
+        ("revision=REVISION", "reward_range=(-2, 1)", UNKNOWN_FIELD),
     ],
 )
 def test_a_wheel_for_another_entry_revision(old: str, new: str, fault: str, python: Path, tmp_path: Path) -> None:

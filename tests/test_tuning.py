@@ -439,6 +439,7 @@ def test_the_set_says_what_it_cost_as_data_and_the_report_has_it(tuned: Path) ->
             resolve_config(registry, registry.env("cartpole"), registry.agent("a3c"), hyperparams="./bad.yml")
 
 
+@pytest.mark.slow
 def test_a_chosen_trial_that_is_the_start_is_said_in_words(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("same.yml").write_text("search:\n  agent.n_steps: {choice: [5]}\n")
     words = [*COMMAND, "--trials", 1, "--study", "same", "--out", "same-best.yml"]
@@ -576,7 +577,7 @@ def test_trials_that_cannot_be_trained_end_the_race(tuned: Path) -> None:
     assert [each.state for each in TuningStudy("faulty", None, Path("runs")).contenders()] == ["FAIL"] * 3
 
 
-@pytest.mark.parametrize("timeout_s", [1e-9, 10.0])
+@pytest.mark.parametrize("timeout_s", [1e-9, pytest.param(10.0, marks=pytest.mark.slow)])
 def test_a_time_limit_too_short_for_one_trial(tuned: Path, timeout_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A training takes an hour of this clock, a look at it a second. The second call has a score in time."""
     now_s, name = 0.0, f"short-{timeout_s:g}"

@@ -18,9 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from a3c_zoo.cli.compare import _announce
 from a3c_zoo.comparison import compare, turns
-from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.turns import TURNS_DIR, turn
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs.directory import RunDirectory
@@ -59,12 +57,6 @@ def compare_twice(folder: Path) -> None:
     ended = [process.communicate(timeout=3 * LIMIT_S) for process in both]
     assert [process.returncode for process in both] == [0, 0], ended
     (folder / "said.json").write_text(json.dumps([out for out, _ in ended]))
-
-
-def plan(folder: Path, **changes: Any) -> Plan:
-    """The plan of the same runs."""
-    options = {"envs": ["cartpole"], "agents": [], "baselines": ["random"], "seeds": [1], "steps": 2000}
-    return make_plan(**{**options, "time_limit": None, "runs_dir": folder / "runs", "reuse": True, **changes})
 
 
 @pytest.mark.slow
@@ -213,33 +205,3 @@ def test_two_that_begin_in_the_same_second_have_a_folder_each(tmp_path: Path, mo
         "comparisons/pong-20261122-120005",
         "comparisons/pong-20261122-120005-2",
     ]
-
-
-# Sources
-
-
-def test_a_run_of_other_sources_is_not_used_again(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert plan(pair.folder).missing == []
-    assert plan(pair.folder).outdated == {}
-    said = {
-        "the sources of a3c_zoo have changed since": lambda sources: sources | {"a3c_zoo": "0123456789abcdef"},
-        "the sources of a3c_zoo_envs and other have changed since": lambda sources: {
-            "a3c_zoo": sources["a3c_zoo"],
-            "other": "0",
-        },
-        "their meta.json has no digests of sources": lambda sources: None,
-    }
-    for reason, change in said.items():
-        shutil.rmtree(tmp_path / "runs", ignore_errors=True)
-        shutil.copytree(pair.folder / "runs", tmp_path / "runs")
-        for file in tmp_path.glob("runs/*/meta.json"):
-            meta = json.loads(file.read_text())
-            meta["sources"] = change(meta["sources"])
-            file.write_text(json.dumps({key: value for key, value in meta.items() if value is not None}))
-        planned = plan(tmp_path)
-        assert len(planned.missing) == 2
-        assert [*planned.outdated.values()] == [reason] * 2
-        assert not planned.unknown  # they still tell how fast a method is
-        assert f"2 finished runs are not used again: {reason}" in _announce(planned, None, 2).splitlines()
-    assert plan(tmp_path, reuse=False).outdated == {}
