@@ -10,13 +10,14 @@ All branches are named here. A seed's path is the number of its branch and what 
 | `SEED_SAMPLING` | worker's rank, how often the run was resumed, the worker replaced | its sampled actions |
 | `SEED_EVALUATION` | evaluation's number | environments of an evaluation |
 | `SEED_CHECK` | number of the check, number of the part | a tree of its own for a part of a solved check |
+| `SEED_PROCESS` | evaluation's number | the global generators of a process that plays an evaluation |
 
 The path of a worker that was never replaced has no last number.
 """
 
 from __future__ import annotations
 
-SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION, SEED_CHECK = range(5)
+SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION, SEED_CHECK, SEED_PROCESS = range(6)
 
 #: An evaluation's number is the first number of its kind plus how many of this kind the run has had before. The kinds
 #: are: whether the run is solved, asked for by a user, by the evaluator beside training, by a comparison. A part of a

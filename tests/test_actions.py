@@ -207,3 +207,11 @@ def test_infinite_bounds_are_refused_where_bounds_are_needed(high: float, squash
 
 def test_a_discrete_space_keeps_its_own_distribution() -> None:
     assert action_distribution(spaces.Discrete(3, start=2)) == Categorical(3, 2)
+
+
+def test_the_environment_gets_actions_of_its_own() -> None:
+    """It may change them, or keep them: what is learned from stays as it is."""
+    stored = np.array([0, 1, 1])
+    got = Categorical(2).to_env(stored)
+    assert got.tolist() == [0, 1, 1]
+    assert not np.shares_memory(got, stored)

@@ -281,6 +281,15 @@ def test_a_resumed_run_equals_one_without_a_break(agent: str, runs: Path) -> Non
     assert_same_training(checkpoint(resumed), checkpoint(whole))
 
 
+def test_a_serial_run_leaves_the_callers_generator_as_it_was(runs: Path) -> None:
+    """Dropout draws from the same one."""
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    train(runs, "normed", 320, serial=True)
+    assert torch.equal(torch.rand(3), expected)
+
+
 def test_predict_acts_in_evaluation_mode(runs: Path) -> None:
     """Dropout would change half of the units from call to call, and BatchNorm the numbers of a batch."""
     policy = a3c_zoo.load_agent(run := train(runs, "normed", 640, serial=True)).policy

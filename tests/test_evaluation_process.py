@@ -10,14 +10,17 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import a3c_zoo
+from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
 from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
 from a3c_zoo.seeds import COMPARED_EVALUATIONS, SEED_EVALUATION, seed_for
+from tests.toys import ToyVectorEnv
 from tests.toys_runs import reward_of, toy_installed
 from tests.waits import LIMIT_S
 
@@ -70,6 +73,32 @@ def played(process: EvaluationProcess, task: EvaluationTask) -> PlayedTask:
 def pid_of(process: EvaluationProcess) -> int | None:
     (child,) = [each for each in multiprocessing.active_children() if each.name == "a3c-zoo evaluation"]
     return child.pid
+
+
+class Luck(ToyVectorEnv):
+    """Episodes of one step, whose rewards are drawn from NumPy's global generator."""
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+        observation, rewards, *ends = super().step(actions)
+        return observation, np.random.random(len(rewards)), *ends
+
+
+def make_luck(num_envs: int, seed: int, **options: Any) -> Luck:
+    return Luck(num_envs, scripts=[[([0.0], "terminated")]])
+
+
+def test_an_evaluation_draws_the_same_global_random_numbers_each_time(
+    process: EvaluationProcess, tasks: list[EvaluationTask]
+) -> None:
+    """Both modes play the same numbers; another evaluation plays others."""
+    task = replace(tasks[0], entry=EnvEntry("luck", f"{__name__}:make_luck"))
+    first, other, again = (
+        [[each.episode_return for each in mode.episodes] for mode in found.by_mode.values()]
+        for found in (played(process, replace(task, number=number)) for number in (7, 8, 7))
+    )
+    assert first == again
+    assert first[0] == first[1]
+    assert set(first[0]).isdisjoint(other[0])
 
 
 def test_one_process_plays_checkpoints_of_several_runs(process: EvaluationProcess, tasks: list[EvaluationTask]) -> None:

@@ -173,6 +173,15 @@ def train(folder: Path, **options: Any) -> a3c_zoo.Outcome:
     return a3c_zoo.train("cartpole", overrides=overrides, seed=1, runs_dir=folder, **options)
 
 
+@pytest.mark.parametrize("samples", [{}, {"agent.clip_ratio": 0.2}], ids=["rollout", "samples"])
+def test_a_batch_of_ignored_steps_is_no_update(samples: dict[str, float], tmp_path: Path) -> None:
+    """With one environment and one step, each ignored step is a rollout. Adam would move by its momentum."""
+    overrides = {"env.num_envs": 1, "agent.n_steps": 1, "agent.update_samples": None, **samples}
+    outcome = a3c_zoo.train("cartpole", serial=True, steps=200, overrides=overrides, seed=1, runs_dir=tmp_path)
+    assert outcome.episodes > 3
+    assert outcome.updates == outcome.steps
+
+
 def test_epochs_are_updates(tmp_path: Path) -> None:
     """A rollout of 5 × 16 steps, of which some are ignored, makes two updates of 40 in each of three passes."""
     outcome = train(tmp_path, steps=800, serial=True)

@@ -203,6 +203,22 @@ def collected(collect: Collector, times: int) -> list[tuple[Any, Any, Any, int]]
     return rows
 
 
+def test_noise_is_drawn_for_the_rows_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rollout reserves 100 rows, and its episodes have 2 and 1, and 3 with an ignored step; noise is for 2 rows."""
+    monkeypatch.setattr("a3c_zoo.learning.collector.NOISE_ROWS", 2)
+    collect = collector("NextStep", 100)
+    drawn: list[int] = []
+    noise = collect._distribution.noise
+
+    def counted(out: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        drawn.append(len(out))
+        return noise(out, generator)
+
+    monkeypatch.setattr(type(collect._distribution), "noise", staticmethod(counted))
+    assert [len(rewards) for _, rewards, _, _ in collected(collect, 3)] == [2, 2, 4]
+    assert drawn == [2] * (1 + 1 + 2)
+
+
 def test_cut_rollouts_where_a_step_is_ignored() -> None:
     assert collected(collector("NextStep", 2), 5) == [
         ([0, 1, 2], [1, 2], [T, T], 1),

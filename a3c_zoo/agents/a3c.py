@@ -51,6 +51,8 @@ class A3CWorker(RolloutWorker):
         self.pull()
         rollout = self.collect()
         for number, batch in enumerate(self._batches(rollout)):
+            if not _has_samples(rollout, batch):
+                continue
             if number:
                 self.on_tick()  # many updates take long: the worker does not hang
                 self.pull()
@@ -79,6 +81,12 @@ class A3CWorker(RolloutWorker):
 
     def state_dict(self) -> State:
         return super().state_dict() | self.applier.state_dict()
+
+
+def _has_samples(rollout: Rollout, batch: slice | Samples) -> bool:
+    """Whether a batch has more than steps that the environment ignored: the optimizer would move by its momentum."""
+    valid = batch.valid if isinstance(batch, Samples) else rollout.valid[:, batch]
+    return bool(valid.any())
 
 
 def update_columns(config: LossConfig, num_envs: int) -> list[slice]:

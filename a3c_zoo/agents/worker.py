@@ -178,7 +178,7 @@ class RolloutWorker(Member):
     def pull(self) -> None:
         """Copies the shared parameters, observation statistics and buffers into the worker's own network."""
         if self.model.network.has_modes:  # Dropout draws from torch's own generator, which no checkpoint holds
-            torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=self.collector.generator)))
+            self.model.network.pass_seed = int(torch.randint(2**62, (), generator=self.collector.generator))
         if self.agent.acts_live:
             self.model.pull_statistics(self.context.observation_statistics)
             self.model.buffers.pull(self.context.buffers)

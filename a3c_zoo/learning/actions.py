@@ -73,7 +73,7 @@ class Categorical:
         return log_p.gather(-1, actions.unsqueeze(-1)).squeeze(-1), entropy
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        return actions + self.start if self.start else actions
+        return actions + self.start  # a copy: environments may change or keep it
 
 
 @dataclass(frozen=True)

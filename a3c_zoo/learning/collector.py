@@ -21,6 +21,9 @@ from a3c_zoo.learning.returns import Bools, Floats
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.saved_state import fitting
 
+#: A rollout that ends with its episode draws noise for so many rows at a time: it may reserve a million, and use fifty.
+NOISE_ROWS = 1024
+
 
 @dataclass(slots=True)
 class FinishedEpisode:
@@ -78,7 +81,7 @@ class Collector:
         self._logits: list[Tensor] = []
         if keeps_outputs:
             self._buffers.values = torch.zeros(rows + 1, num_envs)
-        self._noise = torch.zeros((rows, num_envs, distribution.num_logits))
+        self._noise = torch.zeros((min(rows, NOISE_ROWS) if cut_at_end else rows, num_envs, distribution.num_logits))
         self._over = np.zeros((rows + 1, num_envs), np.bool_)  # row t + 1: which episodes ended at step t
         self._is_whole = True  # the last rollout was not cut short by `on_tick`
         self._newest = rows  # the row of the observations that are acted on next
@@ -105,10 +108,12 @@ class Collector:
         resets_at_once, cut_at_end, resets = not self._autoreset.ignores_a_step, self._cut_at_end, rollout.resets
         num_rows = self._begin_rollout()
         policy = self._policy(network)
-        noise = distribution.noise(self._noise, self.generator)
+        noise, noise_rows = self._noise, len(self._noise)
         with torch.no_grad():
             for t in range(num_rows):
-                distribution.sample(policy(rollout.observations[t]), noise[t], rollout.actions[t])
+                if t % noise_rows == 0:
+                    distribution.noise(noise, self.generator)
+                distribution.sample(policy(rollout.observations[t]), noise[t % noise_rows], rollout.actions[t])
                 try:
                     observation, reward, terminated, truncated, info = step(distribution.to_env(self._actions[t]))
                 except Exception as error:

@@ -1,11 +1,13 @@
-"""torch's global random generator, lent to one user at a time: runs may be side by side in threads."""
+"""The global random generators: torch's is lent to one user at a time, and a process of our own seeds them all."""
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 
 _LOCK = threading.RLock()
@@ -13,6 +15,24 @@ _LOCK = threading.RLock()
 
 @contextmanager
 def lent_generator() -> Iterator[None]:
-    """Within the context the generator may be seeded and drawn from. Afterwards it is as it was before."""
+    """Within the context torch's generator may be seeded and drawn from. Afterwards it is as it was before.
+
+    Runs may be side by side in threads.
+    """
     with _LOCK, torch.random.fork_rng(devices=[]):
         yield
+
+
+def seed_process(seed: int | None = None) -> None:
+    """Seeds the global generators of Python, NumPy and torch, which environments may draw from.
+
+    A fork begins with its parent's numbers: without this, all workers would play the same random episodes.
+
+    Args:
+        seed: 31 bits; None for one that the system chooses.
+    """
+    if seed is None:
+        seed = random.SystemRandom().getrandbits(31)
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.default_generator.manual_seed(seed)

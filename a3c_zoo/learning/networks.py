@@ -16,6 +16,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning.generators import lent_generator
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu}
 
@@ -45,9 +46,11 @@ class ActorCritic(nn.Module):
 
     Attributes:
         normalizes: whether the network takes observation statistics (`take_statistics`).
+        pass_seed: what torch's global generator, from which Dropout draws, is seeded with in `in_training`.
     """
 
     normalizes: bool = False
+    pass_seed: int | None = None
 
     @functools.cached_property
     def has_modes(self) -> bool:
@@ -231,14 +234,17 @@ def in_training(network: ActorCritic) -> Iterator[None]:
     Only the pass that is differentiated is within: Dropout drops units there, and BatchNorm normalises by the batch.
     Without gradients the mode stays as it is.
     """
-    changes = torch.is_grad_enabled() and network.has_modes
-    if changes:
-        network.train()
-    try:
+    if not (torch.is_grad_enabled() and network.has_modes):
         yield
+        return
+    network.train()
+    try:
+        with lent_generator():
+            if network.pass_seed is not None:
+                torch.default_generator.manual_seed(network.pass_seed)
+            yield
     finally:
-        if changes:
-            network.eval()
+        network.eval()
 
 
 class OnDevice:
@@ -250,6 +256,7 @@ class OnDevice:
 
     def __init__(self, module: nn.Module, device: str) -> None:
         self._module, self._device = module, torch.device(device)
+        self.pass_seed: int | None = None
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._module, name)

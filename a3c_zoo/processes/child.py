@@ -156,7 +156,8 @@ def signal_children(number: int) -> None:
 def _child_main(module_files: ModuleFiles, lifeline: Connection, target: Callable[..., None], *args: Any) -> None:
     """The child from its first line: leaves signals to the parent, ends with it, and lets torch use one thread.
 
-    It leads a process group, so that what its environment starts can be ended with it.
+    It leads a process group, so that what its environment starts can be ended with it. Its global random generators
+    are its own (`seed_process`).
 
     Args:
         module_files: unpickled before the other arguments, which can be of classes of its modules.
@@ -170,7 +171,10 @@ def _child_main(module_files: ModuleFiles, lifeline: Connection, target: Callabl
     _leave_with_parent(lifeline)
     import torch  # the parent's side does without it
 
+    from a3c_zoo.learning.generators import seed_process
+
     torch.set_num_threads(1)
+    seed_process()
     target(*args)
 
 

@@ -24,7 +24,7 @@ from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import is_finite
 from a3c_zoo.learning.environments import make_vector_env, restore_threads
-from a3c_zoo.learning.generators import lent_generator
+from a3c_zoo.learning.generators import lent_generator, seed_process
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
@@ -34,7 +34,7 @@ from a3c_zoo.runs.checkpoints import read_policy
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.videos import RUN_FILM, EpisodeFilm, FilmLimits, ffmpeg_program
 from a3c_zoo.saved_state import loading
-from a3c_zoo.seeds import SEED_EVALUATION, seed_for
+from a3c_zoo.seeds import SEED_EVALUATION, SEED_PROCESS, seed_for
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -150,15 +150,26 @@ class PlayedTask:
     film_fault: str | None = None
 
 
-def play_task(task: EvaluationTask, on_step: Callable[[int], None]) -> PlayedTask:
-    """Plays a task; all modes play the same seeds. Raises StopEvaluationError if `on_step` does."""
+def play_task(task: EvaluationTask, on_step: Callable[[int], None], owns_process: bool = False) -> PlayedTask:
+    """Plays a task; all modes play the same seeds.
+
+    Args:
+        on_step: see `evaluate_policy`. owns_process: whether to seed the process's global generators, too.
+
+    Raises:
+        StopEvaluationError: `on_step` raised it.
+    """
     saved = read_policy(task.checkpoint)
     policy = load_policy(task.load, task.entry, task.network, task.config, saved.agent)
     run, env = task.config.run, task.config.env
     to_play = EpisodesToPlay(task.entry, env, task.episodes, run.seed, task.number, task.num_envs)
     film = EpisodeFilm(task.film, task.film_limits) if task.film else None
     of_mode = {"greedy": (True, on_step, None), "sampled": (False, on_step, film)}
-    by_mode = {mode: evaluate_policy(policy, to_play, *of_mode[mode]) for mode in task.modes}
+    by_mode = {}
+    for mode in task.modes:
+        if owns_process:
+            seed_process(seed_for(run.seed, SEED_PROCESS, task.number))
+        by_mode[mode] = evaluate_policy(policy, to_play, *of_mode[mode])
     return PlayedTask(by_mode, saved.state.seconds.get("training"), film_fault=film.fault if film else None)
 
 
