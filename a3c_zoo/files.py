@@ -12,6 +12,7 @@ import re
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -25,6 +26,20 @@ if TYPE_CHECKING:
 MAX_TEXT: Final = 1 << 20
 MAX_TABLE: Final = 1 << 30
 MAX_CHECKPOINT: Final = 4 << 30
+
+
+def absolute(path: Path) -> Path:
+    """The path from the root, if the current folder still exists."""
+    with suppress(OSError):
+        return path.absolute()
+    return path
+
+
+def shown(path: Path) -> Path:
+    """The path as messages have it: from the current folder, if it lies below it."""
+    with suppress(OSError, ValueError):
+        return path.relative_to(Path.cwd())
+    return path
 
 
 def open_file(path: Path, mode: str = "rb", limit: int | None = None, follow: bool = False) -> IO[bytes]:

@@ -79,8 +79,8 @@ class Luck(ToyVectorEnv):
     """Episodes of one step, whose rewards are drawn from NumPy's global generator."""
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
-        observation, rewards, *ends = super().step(actions)
-        return observation, np.random.random(len(rewards)), *ends
+        observation, rewards, terminated, truncated, info = super().step(actions)
+        return observation, np.random.random(len(rewards)), terminated, truncated, info
 
 
 def make_luck(num_envs: int, seed: int, **options: Any) -> Luck:

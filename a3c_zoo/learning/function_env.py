@@ -14,6 +14,7 @@ import gymnasium
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from a3c_zoo.errors import PluginError, ZooError, one_line
+from a3c_zoo.learning.environments import same_folder
 from a3c_zoo.plugins.entries import EnvEntry, ImportString, load_object
 from a3c_zoo.plugins.variants import variant_of
 
@@ -30,16 +31,18 @@ def entry_of(function: EnvFunction) -> EnvEntry:
         ZooError: the function makes something else; or workers cannot import it.
     """
     path = _path_of(function)
-    try:
-        env = function()
-    except Exception as error:
-        raise PluginError(f"the environment that '{path}' makes cannot be made: {one_line(error)}") from error
-    if not isinstance(env, gymnasium.Env):
-        raise ZooError(f"'{path}' must return a gymnasium.Env, not {type(env)}; for a VectorEnv: EnvEntry(factory=…)")
-    try:
-        variant, spec = variant_of(env.observation_space, env.action_space), env.spec
-    finally:
-        env.close()
+    with same_folder():
+        try:
+            env = function()
+        except Exception as error:
+            raise PluginError(f"the environment that '{path}' makes cannot be made: {one_line(error)}") from error
+        if not isinstance(env, gymnasium.Env):
+            found = f"not {type(env)}; for a VectorEnv: EnvEntry(factory=…)"
+            raise ZooError(f"'{path}' must return a gymnasium.Env, {found}")
+        try:
+            variant, spec = variant_of(env.observation_space, env.action_space), env.spec
+        finally:
+            env.close()
     return EnvEntry(
         path.rpartition(":")[2].rpartition(".")[2].lower(),
         factory=f"{__name__}:make",

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Generic
 from pydantic import Field
 
 from a3c_zoo.errors import DivergedError, RunDirectoryError, printable
-from a3c_zoo.files import MAX_TABLE, open_file
+from a3c_zoo.files import MAX_TABLE, open_file, shown
 from a3c_zoo.records import Evaluation
 from a3c_zoo.runs.checkpoint_bytes import may_be_whole, read_content, to_bytes
 from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
@@ -148,8 +148,8 @@ def write_checkpoint(path: Path, agent: Mapping[str, Any], state: RunState | Pol
         data = to_bytes(content)
     except (ValueError, RunDirectoryError) as error:
         raise RunDirectoryError(
-            f"checkpoint {path} is not written, for it could not be read again: {printable(str(error))}. The states "
-            f"of agents, workers and environments may hold tensors, finite numbers, strings, lists and dictionaries"
+            f"checkpoint {shown(path)} is not written, for it could not be read again: {printable(str(error))}. The "
+            "states of agents, workers and environments may hold tensors, finite numbers, strings, lists and dicts"
         ) from None
     write_atomically(path, data)
 
@@ -244,9 +244,9 @@ def _read(path: Path, kind: type[State]) -> Checkpoint[State]:
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = printable((str(error).splitlines() or [type(error).__name__])[0][:300])
         kind_of_error = RunDirectoryError if may_be_whole(error) else DamagedCheckpointError
-        raise kind_of_error(f"checkpoint {path} cannot be read: {reason}") from error
+        raise kind_of_error(f"checkpoint {shown(path)} cannot be read: {reason}") from error
     known = f"{FORMAT_WITHOUT_DIGEST} and {CHECKPOINT_FORMAT}"
-    raise RunDirectoryError(f"checkpoint {path} has format {ascii(found)[:20]}; this version reads {known}")
+    raise RunDirectoryError(f"checkpoint {shown(path)} has format {ascii(found)[:20]}; this version reads {known}")
 
 
 def _checked(content: Mapping[str, Any], kind: type[State], has_digest: bool) -> Checkpoint[State]:
@@ -331,7 +331,7 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
         for path in copied:
             shutil.copy2(path, folder, follow_symlinks=False)
         for name in ("evaluations.json", TIMING_FILE):  # they are of checkpoints, and of a run, that are no more
-            (directory.path / name).unlink(missing_ok=True)
+            (directory.home / name).unlink(missing_ok=True)
         for path in films + later[::-1]:  # if this is cut short, the newest that is left is the nearest to the step
             path.rename(folder / path.name)
     return folder
@@ -341,10 +341,10 @@ def _files_to_copy(directory: RunDirectory) -> list[Path]:
     """The files whose rows are going to be cut. Raises RunDirectoryError for a link, a FIFO or a huge file."""
     evaluations = ("evaluations.csv", "evaluations.npz", "evaluations.json")
     names = ("monitor.csv", *evaluations, "outcome.json", "solved.json", TIMING_FILE)
-    paths = [path for path in (directory.path / name for name in names) if os.path.lexists(path)]
+    paths = [path for path in (directory.home / name for name in names) if os.path.lexists(path)]
     for path in paths:
         try:
             open_file(path, limit=MAX_TABLE).close()
         except OSError as error:
-            raise RunDirectoryError(f"{path} cannot be copied: {error.strerror}. Move it away first") from error
+            raise RunDirectoryError(f"{shown(path)} cannot be copied: {error.strerror}. Move it away first") from error
     return paths

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import filelock
 
 from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean
-from a3c_zoo.files import fields_of, read_json, replace_file, valid_name
+from a3c_zoo.files import absolute, fields_of, read_json, replace_file, shown, valid_name
 from a3c_zoo.hardware import available_cores, cpu_model
 from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.runs.needed_plugins import what_is_missing
@@ -37,9 +37,8 @@ PULLED: Final = "pulled.json"
 #: How long a lock that is taken is tried again, in seconds: others who look whether a run lives hold it for a moment.
 LOCK_PATIENCE_S = 0.1
 #: Keys of meta.json, and the type of their values.
-_META_TYPES = {"env": str, "agent": str, "serial": bool, "seed": int, "started": str}
-_META_TYPES |= {"command": list, "plugin_files": list, "init_from": dict}
-_META_TYPES |= dict.fromkeys(("plugins", "versions", "host", "sources"), dict)
+_META_TYPES = {"env": str, "agent": str, "serial": bool, "seed": int, "started": str, "init_from": dict}
+_META_TYPES |= {"command": list, "plugin_files": list, "plugins": dict, "versions": dict, "host": dict, "sources": dict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def disk_errors(path: Path, doing: str, option: str = "--runs-dir") -> Iterator[
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        text = f"cannot {doing} {path}: {reason}. Free space, or choose another: {option} DIR"
+        text = f"cannot {doing} {shown(path)}: {reason}. Free space, or choose another: {option} DIR"
         raise RunDirectoryError(text) from error
 
 
@@ -80,19 +79,20 @@ class RunDirectory:
 
     Attributes:
         path: the directory, see docs/reference/run-directory.md. Its `run.lock` is locked while the run lives.
+        home: the same from the root, for all files: an environment may change the current folder.
         is_trusted: whether its configuration may name a module to import, see `find_run`. doubt: why not.
         best_file: the evaluator's best policy. evaluated_file, checked_file: what it, and a solved check, plays.
         filmed_file: the film that is being made. solved_file: outcome.json of the session that solved it.
     """
 
     def __init__(self, path: Path, is_trusted: bool = False, doubt: str = "") -> None:
-        self.path, self.is_trusted, self.doubt = path, is_trusted, doubt
-        self.config_file, self.meta_file, self.films = path / "config.yml", path / "meta.json", path / "films"
-        self.outcome_file, self.solved_file = path / "outcome.json", path / "solved.json"
-        self.checkpoints = path / "checkpoints"
+        self.path, self.home, self.is_trusted, self.doubt = path, (home := absolute(path)), is_trusted, doubt
+        self.config_file, self.meta_file, self.films = home / "config.yml", home / "meta.json", home / "films"
+        self.outcome_file, self.solved_file = home / "outcome.json", home / "solved.json"
+        self.checkpoints = home / "checkpoints"
         self.best_file, self.evaluated_file = self.checkpoints / "best.pt", self.checkpoints / ".evaluated.pt"
         self.checked_file, self.filmed_file = self.checkpoints / ".checked.pt", self.films / ".filmed.mp4"
-        self._lock = filelock.FileLock(path / "run.lock")
+        self._lock = filelock.FileLock(home / "run.lock")
 
     @classmethod
     def create(cls, runs_dir: Path, config: Config, meta: dict[str, Any], name: str | None = None) -> RunDirectory:
@@ -206,7 +206,7 @@ class RunDirectory:
             played = None if evaluation is None else Evaluation(**fields_of(Evaluation, evaluation))
             return Outcome(self.path, evaluation=played, **fields_of(Outcome, content))
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise RunDirectoryError(f"{path} is damaged: {error}") from error
+            raise RunDirectoryError(f"{shown(path)} is damaged: {error}") from error
 
 
 def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:

@@ -86,7 +86,7 @@ class Evaluator:
         self._on_event, self._allowance = on_event, Allowance(self._run.worker_restarts)
         episodes = self._run.evaluator_episodes
         self._task = EvaluationTask.of(setup, directory.evaluated_file, EVALUATOR_EVALUATIONS, episodes)
-        self._file = EvaluationRows(directory.path, saved.position if saved else None)
+        self._file = EvaluationRows(directory.home, saved.position if saved else None)
         self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
         self._best: tuple[float, int] | None = None  # mean return and step
         if (path := directory.best_file).exists():  # from before a resume; it may be newer than the checkpoint
@@ -182,7 +182,7 @@ class Evaluator:
 
     def _fail(self, fault: EvaluationError) -> None:
         """The next evaluation has a new process, unless the fault is the user's, or there were too many."""
-        log, allowance = self._directory.path / "evaluator.log", self._allowance
+        log, allowance = self._directory.home / "evaluator.log", self._allowance
         self._evaluated = self._played = None
         with suppress(OSError), open_file(log, "ab") as file:
             file.write(f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {fault}\n{fault.trace}".encode())

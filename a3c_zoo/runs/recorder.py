@@ -205,9 +205,9 @@ class Publisher:
         self._watch, self.hooks = watch, watch.hooks
         self.hooks.on_failure = lambda line: self.event(self._published[0], "hook_failed", line, {})
         self.run = RunInfo(directory.path, config.env_name, config.agent_name, config)
-        self._monitor = Monitor(directory.path / "monitor.csv", saved.monitor_position if saved else None)
-        self._tensorboard = TensorBoard(directory.path / "tensorboard", saved.steps + 1 if saved else None)
-        self._events, self._num_events = EventLog(directory.path / "events.jsonl"), Counter[str]()
+        self._monitor = Monitor(directory.home / "monitor.csv", saved.monitor_position if saved else None)
+        self._tensorboard = TensorBoard(directory.home / "tensorboard", saved.steps + 1 if saved else None)
+        self._events, self._num_events = EventLog(directory.home / "events.jsonl"), Counter[str]()
         self._published = (saved.steps, saved.episodes) if saved else (0, 0)
         self._next_s = 0.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.files import open_file
+from a3c_zoo.files import open_file, shown
 from a3c_zoo.runs.directory import disk_errors
 
 #: How often rows that wait in memory are tried again, in seconds.
@@ -31,7 +31,7 @@ class RowFile:
     """
 
     def __init__(self, path: Path, resume_at: int | None = None) -> None:
-        self._path = path
+        self._path, name = path, shown(path)
         self.position = self._size = resume_at or 0
         self.fault: RunDirectoryError | None = None
         self._waiting, self._next_try_s = bytearray(), 0.0
@@ -40,11 +40,11 @@ class RowFile:
                 self._file: IO[bytes] = open_file(path, "xb" if resume_at is None else "wb")
             else:
                 if not path.is_file() or path.stat().st_size < resume_at:
-                    raise RunDirectoryError(f"{path} is shorter than its checkpoint says; it cannot be continued")
+                    raise RunDirectoryError(f"{name} is shorter than its checkpoint says; it cannot be continued")
                 self._file = open_file(path, "r+b")
                 self._file.seek(resume_at - 1)
                 if self._file.read(1) != b"\n":
-                    raise RunDirectoryError(f"{path} has other rows than its checkpoint says; it cannot be continued")
+                    raise RunDirectoryError(f"{name} has other rows than its checkpoint says; it cannot be continued")
                 self._cut_back()
 
     def append(self, rows: bytes) -> None:

@@ -70,7 +70,7 @@ class Session:
             in_turn = EvaluationInTurn(watch.clock, watch.stop.stop_evaluation)
             player = in_turn if self.serial else EvaluationProcess("a3c-zoo evaluator")
             if state and not self._evaluations:  # rows of later steps are of a session that was killed
-                self._evaluations = EvaluatorState(0, 0, 0.0, bytes_until(directory.path, state.steps))
+                self._evaluations = EvaluatorState(0, 0, 0.0, bytes_until(directory.home, state.steps))
             self._evaluator = Evaluator(directory, setup, player, self._evaluations, self.event)
         self._checks = Allowance(self.config.run.worker_restarts)
         self._disk = FullDisk(self.config.run.disk_patience_s, self.event)

@@ -89,7 +89,7 @@ def _refuse_without_checkpoint(directory: RunDirectory) -> None:
     if not checkpoint_steps(directory) and not directory.best_file.exists():
         name, env = shlex.quote(str(directory.path)), directory.meta()["env"]
         what, cure = "ended before its training began", "train it anew"
-        if os.path.lexists(directory.path / PARAMETERS):
+        if os.path.lexists(directory.home / PARAMETERS):
             what, cure = (
                 "is a trained agent without its run",
                 f"a3c-zoo train {env} --init-from {name} begins one with it",
@@ -171,7 +171,7 @@ def _run_session(
         session.event(kind, text)
     # The run begins for sure. If it is killed, the outcome of an earlier session must not seem to be its own.
     with disk_errors(directory.path, "delete files in"):
-        for path in (directory.outcome_file, directory.path / TIMING_FILE):
+        for path in (directory.outcome_file, directory.home / TIMING_FILE):
             path.unlink(missing_ok=True)
     try:
         with watch.meter.watching():
@@ -207,7 +207,7 @@ def _run_agent(setup: RunSetup, session: Session, stop: StopRequest) -> Outcome:
 
 def _remove_leftovers(directory: RunDirectory) -> None:
     """Deletes what a killed session was writing, or playing beside training. The run is locked."""
-    for folder in (directory.path, directory.checkpoints):
+    for folder in (directory.home, directory.checkpoints):
         with disk_errors(folder, "delete files in"):
             for path in folder.glob(".*.tmp"):
                 path.unlink(missing_ok=True)
