@@ -10,6 +10,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -192,6 +193,36 @@ def test_single_runs_bands_and_colours() -> None:
     assert len(thin) == 4
     assert all(each.get_linewidth() < drawn["one"].get_linewidth() for each in thin)
     assert len(axes.collections) == 1  # the band of "two"
+
+
+FEW, ENOUGH = "mean and range", "interquartile mean and its 95 % interval"
+
+
+@pytest.mark.parametrize(
+    ("runs", "thick", "ends"),
+    [
+        ([2, 1], FEW, [2]),
+        ([4, 2], FEW, [10, 2]),  # of 1, 3, 9, 27
+        ([5, 5], ENOUGH, [13, 13]),  # of 3, 9, 27
+        ([5, 4], f"{ENOUGH} (below 5 runs: {FEW})", [13, 10]),
+        ([1, 1], None, []),
+    ],
+)
+def test_fewer_than_five_runs_have_no_interval(
+    runs: list[int], thick: str | None, ends: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for method, count in zip(("a2c", "ppo"), runs, strict=True):
+        for number in range(count):
+            write_run(tmp_path / f"{method}_{number + 1}", [3.0**number] * 2)
+    drawing = Mock(wraps=draw_plot)
+    monkeypatch.setattr("a3c_zoo.comparison.plot.draw_plot", drawing)
+    text = plot(tmp_path, tmp_path / "x.svg", x="episodes").path.read_text()
+    panel, note = drawing.call_args.args
+    assert note == (f"thick: {thick}, as far as all go; thin: single runs" if thick else "")
+    assert note in text
+    bands = [(group.band, len(group.runs)) for group in panel.groups.values() if group.band]
+    assert [band.value[-1] for band, _ in bands] == pytest.approx(ends)
+    assert all((band.low[-1], band.high[-1]) == (1, 3 ** (count - 1)) for band, count in bands if count < 5)
 
 
 def test_the_same_figure_gives_the_same_file() -> None:

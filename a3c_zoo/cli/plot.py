@@ -64,8 +64,8 @@ def command(runs: tuple[str, ...], **options: Any) -> None:
     """Draw the curves of each RUN: a run directory, the name of one, or a folder of them.
 
     Runs that differ only in their seed share a colour: single runs thin, and their interquartile mean with its 95 %
-    interval thick. Folders of stable-baselines3, RL Zoo or CleanRL are runs too. Runs of
-    one method in different folders are different curves.
+    interval thick; of fewer than five runs, their mean within their range. Folders of stable-baselines3, RL Zoo or
+    CleanRL are runs too. Runs of one method in different folders are different curves.
     """
     from a3c_zoo.comparison.plot import plot
 

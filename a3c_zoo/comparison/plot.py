@@ -14,10 +14,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from a3c_zoo.comparison.curves import Axis, Line, read_evaluations, running_mean
-from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, thinned, to_bytes
+from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, interval, spread, thinned, to_bytes
 from a3c_zoo.comparison.groups import on_envs, told_apart
 from a3c_zoo.comparison.measures import evaluation_curve
 from a3c_zoo.comparison.reading import RunRecord, hidden_threshold, read_runs, threshold_of
+from a3c_zoo.comparison.statistics import MIN_SEEDS
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.files import refuse_out, write_out
@@ -35,7 +36,8 @@ MAX_ROWS: Final = 200
 LONGEST_IN_SECONDS, LONGEST_IN_MINUTES = 600.0, 3 * 3600.0
 #: The most differing settings in a label.
 MAX_DIFFERENCES: Final = 3
-NOTE: Final = "thick: interquartile mean and its 95 % interval, as far as all runs go; thin: single runs"
+#: Words for a thick line and its band, of enough runs and of fewer.
+INTERVAL, RANGE = "interquartile mean and its 95 % interval", "mean and range"
 
 
 class Plot(NamedTuple):
@@ -197,10 +199,20 @@ def _figure(drawn: Sequence[DrawnRun], kind: Kind, x: Axis, window: int | None) 
         title=first.env,
         x_label=x_label,
         y_label=y_label,
-        groups={label: group_of(each) for label, each in lines.items()},
+        groups={label: group_of(each, spread if len(each) < MIN_SEEDS else interval) for label, each in lines.items()},
         threshold=None if kind == "episode-length" else threshold_of(first),
     )
-    return draw_plot(panel, NOTE if any(len(each) > 1 for each in lines.values()) else "")
+    return draw_plot(panel, _note({len(each) for each in lines.values()} - {1}))
+
+
+def _note(sizes: set[int]) -> str:
+    """What is thick and what is thin, for groups of these numbers of runs; "" if there is no group."""
+    if not sizes:
+        return ""
+    thick = RANGE if max(sizes) < MIN_SEEDS else INTERVAL
+    if min(sizes) < MIN_SEEDS <= max(sizes):
+        thick += f" (below {MIN_SEEDS} runs: {RANGE})"
+    return f"thick: {thick}, as far as all go; thin: single runs"
 
 
 def time_axis(longest_s: float) -> tuple[float, str]:
