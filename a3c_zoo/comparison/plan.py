@@ -20,6 +20,8 @@ from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
 MAX_SEEDS: Final = 1000
 #: A shorter training leaves nothing to evaluate.
 MIN_TIME_LIMIT_S: Final = 1.0
+#: The options to use in place of `-o KEY=VALUE`, for keys that a plan sets.
+INSTEAD: Final = {"run.seed": "--seeds", **dict.fromkeys(("run.steps", "run.episodes", "run.time_limit_s"), "--steps")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +226,10 @@ def plan_run(
     usual = resolve_config(registry, entry, agent, hyperparams=method.hyperparams, overrides=given)
     schedules = _schedules(usual, budget)
     ends = {key: budget.steps or length for key, length in schedules.items()}
+    settings = _settings(usual, method, budget)
+    _refuse_ineffective(usual, [*settings, "run.seed", "run.steps"])
     overrides = given + [
-        f"{key}={'null' if value is None else str(value).lower()}"
-        for key, value in (_settings(usual, method, budget) | ends).items()
+        f"{key}={'null' if value is None else str(value).lower()}" for key, value in (settings | ends).items()
     ]
     options = [entry.name, "--agent", agent.name, "--seed", str(seed)]
     options += ["--hyperparams", method.hyperparams] if method.hyperparams else []
@@ -256,6 +259,14 @@ def plan_run(
         max(schedules.values(), default=None) if budget.steps else None,
         tuning_cost(registry, entry, agent, method.hyperparams),
     )
+
+
+def _refuse_ineffective(usual: Config, keys: Sequence[str]) -> None:
+    """Raises ConfigError if `-o` gives a key that the plan sets."""
+    for key in keys:
+        if usual.sources.get(key) == "-o":
+            cure = f"; use {INSTEAD[key]}" if key in INSTEAD else "; leave it out"
+            raise ConfigError(f"-o {key}: this command sets it for every run{cure}")
 
 
 def _schedules(usual: Config, budget: Budget) -> dict[str, int]:
