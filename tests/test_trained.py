@@ -87,6 +87,31 @@ def test_a_run_goes_before_an_environment(runs: Path, capsys: pytest.CaptureFixt
         found("cartpole", runs, "a3c")
 
 
+def test_a_pulled_agent_does_not_take_the_name_of_an_environment(
+    runs: Path, offered: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cartpole", "cartpole-lstm", "pong", "theirs"):
+        make_run(runs / name, "2026-01-01T13:00:00+0000")
+        (runs / name / "pulled.json").touch()
+    assert found("cartpole", runs) == runs / "newer"
+    assert found("cartpole", runs, "nstep") == runs / "textbook"
+    assert found("cartpole-lstm", runs) == AGENTS / "cartpole-lstm"
+    capsys.readouterr()
+    assert found(str(runs / "cartpole"), runs) == runs / "cartpole"
+    assert found("theirs", runs) == runs / "theirs"
+    assert capsys.readouterr().err == ""
+    monkeypatch.chdir(runs)
+    assert found("cartpole", runs) == runs / "newer"
+    monkeypatch.setattr(get_registry(), "trained", {})
+    capsys.readouterr()
+    assert found("pong", runs.parent / "runs") == Path("pong")
+    assert capsys.readouterr().err == "pong: pong, which was pulled from a hub\n"
+    with pytest.raises(
+        ZooError, match="has solved 'pong', and no plugin offers an agent trained on it, by --agent a3c:"
+    ):
+        found("pong", runs, "a3c")
+
+
 def test_without_a_solved_run_a_plugin_offers_one(
     offered: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.runs.card import FACTS, facts
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS
 from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, PolicyState, load_policy_state, read_policy
-from a3c_zoo.runs.directory import RunDirectory, find_run, list_runs, run_paths
+from a3c_zoo.runs.directory import PULLED, RunDirectory, find_run, list_runs, run_paths
 
 #: What offers the trained agents of this project: its distribution, and the package with their folders.
 DISTRIBUTION, PACKAGE = "a3c-zoo-trained", "a3c_zoo_trained"
@@ -30,22 +30,30 @@ DISTRIBUTION, PACKAGE = "a3c-zoo-trained", "a3c_zoo_trained"
 def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool) -> RunDirectory:
     """What a name means: a run; else the newest solved run of an environment; else a trained agent, as stderr says.
 
+    A pulled agent comes last if its folder is called like an environment or a trained agent.
+
     agent: of an environment only policies of this agent. Raises ZooError if there is none, with the cure.
     """
     registry, name = get_registry(), str(name)
+    offered = [each for each in registry.trained.values() if name in (each.env, each.name)]
+    pulled = None
     with suppress(RunDirectoryError):
         run = find_run(name, runs_dir, trust)
-        if agent is None:
+        if (offered or name in registry.envs) and os.path.lexists(run.path / PULLED):
+            pulled = run
+        elif agent is None:
             return run
-        raise ZooError(f"'{name}' is a run, which has one agent: leave out --agent")
+        else:
+            raise ZooError(f"'{name}' is a run, which has one agent: leave out --agent")
     solved = [run for run in list_runs(runs_dir) if run.solved and run.env == name and agent in (None, run.agent)]
-    offered = [each for each in registry.trained.values() if name in (each.env, each.name)]
     chosen = [each for each in offered if agent in (None, each.agent)]
     if solved:
         found, told = find_run(solved[-1].path, runs_dir, trust), f"{solved[-1].path}, the newest run that solved it"
     elif chosen:
         found, told = directory_of(registry, chosen[0]), f"trained agent '{chosen[0].name}'"
         told += f" of {registry.owner(chosen[0])}{''.join(f'; or name {each.name}' for each in chosen[1:])}"
+    elif pulled and agent is None:
+        found, told = pulled, f"{pulled.path}, which was pulled from a hub"
     elif offered or name in registry.envs or name.partition(":")[0] in registry.families:
         env, by = offered[0].env if offered else name, f" --agent {agent}" if agent else ""
         none = f"no run in {runs_dir} has solved '{name}', and no plugin offers an agent trained on it"
