@@ -134,6 +134,19 @@ def fields_of(record: type[DataclassInstance], content: Any) -> dict[str, Any]:
     return content
 
 
+def write_new(path: Path, content: bytes | memoryview) -> None:
+    """Writes a file that must not exist. Raises OSError if it cannot be written whole; then it is not there."""
+    with open_file(path, "xb") as file:
+        try:
+            rest = memoryview(content)
+            while rest:  # a disk that fills up takes the first part, and refuses the next
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
 def replace_file(path: Path, content: bytes | memoryview) -> None:
     """Writes a new file beside `path` and renames it, so that `path` is always whole. A link at `path` is replaced.
 
@@ -145,11 +158,7 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open_file(temporary, "xb") as file:
-            rest = memoryview(content)
-            while rest:  # a disk that fills up takes the first part, and refuses the next
-                rest = rest[file.write(rest) :]
-            os.fsync(file.fileno())
+        write_new(temporary, content)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -174,10 +183,6 @@ def refuse_out(out: Path, suffixes: Sequence[str], force: bool) -> None:
 def write_out(out: Path, content: bytes, force: bool) -> None:
     """Writes the file of `--out`. Raises ZooError if it cannot be written."""
     try:
-        if force:
-            replace_file(out, content)
-        else:
-            with open_file(out, "xb") as file:
-                file.write(content)
+        (replace_file if force else write_new)(out, content)
     except OSError as error:
         raise ZooError(f"--out {out}: cannot be written: {error.strerror}") from error

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from a3c_zoo.errors import printable
-from a3c_zoo.files import open_file, read_bytes, read_json, replace_file
+from a3c_zoo.errors import ZooError, printable
+from a3c_zoo.files import open_file, read_bytes, read_json, replace_file, write_out
+from tests.test_recorder import file_size_limit
 
 
 def plant(path: Path, kind: str) -> None:
@@ -82,6 +83,23 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         replace_file(path, b"new")
     assert [each.name for each in tmp_path.iterdir()] == ["outcome.json"]
+
+
+@pytest.mark.parametrize("size", [0, 4])
+def test_the_file_of_out_is_whole_or_not_there(tmp_path: Path, size: int) -> None:
+    out = tmp_path / "curve.svg"
+    with (
+        file_size_limit(size),
+        pytest.raises(ZooError, match=r"^--out .*curve\.svg: cannot be written: File too large$"),
+    ):
+        write_out(out, b"123456", force=False)
+    assert list(tmp_path.iterdir()) == []
+    write_out(out, b"123456", force=False)
+    with file_size_limit(size), pytest.raises(ZooError, match=r"cannot be written: File too large$"):
+        write_out(out, b"abcdef", force=True)
+    with pytest.raises(ZooError, match=r"cannot be written: File exists$"):
+        write_out(out, b"abcdef", force=False)
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"123456"]
 
 
 def _umask() -> int:

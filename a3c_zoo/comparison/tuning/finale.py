@@ -31,6 +31,7 @@ from a3c_zoo.config.sets import describe, resolve_config
 from a3c_zoo.config.settings import TUNING, TUNING_COST
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ConfigError, ZooError, first_line, printable
+from a3c_zoo.files import write_new
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import score
 from a3c_zoo.runs.directory import disk_errors
@@ -180,8 +181,7 @@ def _write(path: Path, evidence: Sequence[str], cost: dict[str, int], config: Co
         path.parent.mkdir(parents=True, exist_ok=True)
         others = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
         free = next(each for each in (path, *itertools.islice(others, 10_000)) if not each.exists())
-        with free.open("x", encoding="utf-8") as file:
-            file.write(text)
+        write_new(free, text.encode())
     return free
 
 
