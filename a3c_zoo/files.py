@@ -79,6 +79,18 @@ def _open(path: str, flags: int) -> int:
         raise
 
 
+def why_closed(folder: Path) -> str:
+    """Why the user may not look into a folder; empty if they may, or if there is none."""
+    try:
+        os.scandir(folder).close()
+        (folder / "meta.json").lstat()
+    except PermissionError as error:
+        return f"{folder} cannot be read: {error.strerror}"
+    except (OSError, ValueError):  # a name that no folder can have
+        pass
+    return ""
+
+
 def read_bytes(path: Path, limit: int) -> bytes:
     """The contents of a file. Raises OSError as `open_file`."""
     with open_file(path, limit=limit) as file:

@@ -21,6 +21,7 @@ from a3c_zoo.comparison.curves import Curve, Line, read_evaluations
 from a3c_zoo.comparison.drawing import COLOURS, Group, Panel, _short, draw_plot, group_of, to_bytes, to_inline_svg
 from a3c_zoo.comparison.plot import label_runs, plot, time_axis
 from a3c_zoo.comparison.reading import RunRecord
+from tests.shared import closed
 from tests.toys_runs import command_line
 
 Captured = pytest.CaptureFixture[str]
@@ -90,6 +91,21 @@ def test_a_long_run_is_a_few_hundred_rows_from_its_first_episode_to_its_last(tmp
     episodes = [int(row.split(",")[3]) for row in table[1:]]
     assert (len(episodes), episodes[0], episodes[-1]) == (200, 1, 1000)
     assert {later - sooner for sooner, later in itertools.pairwise(episodes)} == {5, 6}  # 999 / 199 = 5.02
+
+
+@pytest.mark.parametrize("mode", [0, 0o444])
+@pytest.mark.parametrize("mark", ["monitor.csv", "meta.json"])
+def test_a_closed_folder_is_named_with_the_reason(mark: str, mode: int, runs: Path, capsys: Captured) -> None:
+    (runs / "a2c_2/monitor.csv").rename(runs / "a2c_2" / mark)
+    with closed(runs / "a2c_2", mode):
+        assert command_line("plot", "logs") == 0
+        told = "Warning: logs/a2c_2 is left out: cannot be read: Permission denied\n"
+        assert capsys.readouterr() == ("2 runs in plot.png\n", told)
+        assert command_line("plot", "logs/a2c_2", "-f") == 2
+        assert capsys.readouterr().err == "Error: logs/a2c_2: cannot be read: Permission denied\n"
+    with closed(runs, mode):
+        assert command_line("plot", "logs/a2c_2", "-f") == 2
+        assert capsys.readouterr().err == "Error: logs/a2c_2 cannot be read: Permission denied\n"
 
 
 def test_from_a_program(runs: Path) -> None:

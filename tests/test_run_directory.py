@@ -13,6 +13,8 @@ from a3c_zoo.config import AgentConfig, Config, EnvConfig, RunConfig
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.runs.directory import RunDirectory, describe_host, find_run, list_runs, write_atomically
+from a3c_zoo.runs.trained import find_policy
+from tests.shared import closed
 from tests.test_recorder import file_size_limit
 from tests.toys_runs import Running
 
@@ -85,6 +87,20 @@ def test_a_run_is_found_by_path_or_name(tmp_path: Path) -> None:
         find_run("mime", tmp_path)
     with pytest.raises(RunDirectoryError, match=r"it has no meta\.json"):
         find_run(tmp_path, tmp_path)
+    for impossible in ("a\0b", "x" * 300):
+        with pytest.raises(RunDirectoryError, match=r"^no run '"):
+            find_run(impossible, tmp_path)
+
+
+def test_a_run_that_is_closed_to_the_user(tmp_path: Path) -> None:
+    run = create(tmp_path, "mine").path
+    told = f"^{run} cannot be read: Permission denied$"
+    for folder in (run, tmp_path):
+        with closed(folder), pytest.raises(RunDirectoryError, match=told):
+            find_run(run, tmp_path)
+    for name in ("mine", str(run)):
+        with closed(run), pytest.raises(RunDirectoryError, match=told):
+            find_policy(name, None, tmp_path, trust=False)
 
 
 @pytest.mark.parametrize(

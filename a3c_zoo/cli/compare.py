@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -172,7 +173,7 @@ def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, .
     from a3c_zoo.plugins.registry import get_registry
 
     known = get_registry().envs
-    folders = [name for name in names if name not in known and Path(name).is_dir()]
+    folders = [name for name in names if name not in known and os.path.isdir(name)]
     return tuple(map(Path, folders)), tuple(name for name in names if name not in folders)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import zipfile
 from collections.abc import Mapping
@@ -218,7 +219,7 @@ def read_monitors(folder: Path, frame_skip: int | None = None) -> tuple[str | No
     """
     monitors = [read_monitor(file, torn_end=True) for file in monitor_files(folder)]
     if not monitors:
-        reason = "no run and no monitor.csv lies in it" if folder.is_dir() else "there is no such folder"
+        reason = "no run and no monitor.csv lies in it" if os.path.isdir(folder) else "there is no such folder"
         raise RunDirectoryError(reason)
     ids = sorted({monitor.env_id for monitor in monitors if monitor.env_id})
     if len(ids) > 1:

@@ -16,6 +16,7 @@ from a3c_zoo.comparison.foreign_runs import ForeignRun, is_foreign_run, read_for
 from a3c_zoo.comparison.timing import Timing, timing_of, torch_threads_of
 from a3c_zoo.config.yaml import read_document
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+from a3c_zoo.files import why_closed
 from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, RunSummary, summary_of, why_not_own
@@ -156,16 +157,17 @@ def _their_summary(run: RunRecord) -> RunSummary:
 
 
 def _run_folders(path: Path) -> list[Path]:
-    """All runs below `path`, sorted; `path` itself if it is a run, or if there is none."""
+    """All runs and closed folders below `path`, sorted; `path` itself if it is one, or if there is none."""
     if _is_run(path):
         return [path]
-    found = []
-    for folder, below, _ in os.walk(path):  # without what goes away meanwhile
+    found, faults = [], list[OSError]()
+    for folder, below, _ in os.walk(path, onerror=faults.append):  # without what goes away meanwhile
         with suppress(FileNotFoundError):
             if _is_run(Path(folder)):
                 found.append(Path(folder))
         if _is_ours(Path(folder)):
             below.clear()  # event files, and rows that were set aside
+    found += [Path(error.filename) for error in faults if isinstance(error, PermissionError)]
     return sorted(found) or [path]
 
 
@@ -183,6 +185,8 @@ def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) 
     try:
         if _is_ours(path):
             return _read_ours(RunDirectory(path), strict)
+        if closed := why_closed(path):
+            raise RunDirectoryError(closed)
         return _theirs(path, read_foreign_run(path, strict, frame_skip))
     except RunDirectoryError as error:
         text = str(error).removeprefix(f"{path}/").removeprefix(f"{path} ")
@@ -190,7 +194,7 @@ def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) 
 
 
 def _is_run(path: Path) -> bool:
-    return _is_ours(path) or is_foreign_run(path)
+    return _is_ours(path) or bool(why_closed(path)) or is_foreign_run(path)
 
 
 def _is_ours(path: Path) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import filelock
 
 from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean
-from a3c_zoo.files import absolute, fields_of, read_json, replace_file, shown, valid_name
+from a3c_zoo.files import absolute, fields_of, read_json, replace_file, shown, valid_name, why_closed
 from a3c_zoo.hardware import available_cores, cpu_model
 from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.runs.needed_plugins import what_is_missing
@@ -232,12 +232,14 @@ def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = F
         trust: whether its configuration may name a module to import, even if the run is not one's own (`why_not_own`).
 
     Raises:
-        RunDirectoryError: there is none, with the nearest name.
+        RunDirectoryError: there is none, with the nearest name; or the user may not look into it.
     """
     for path in (Path(run), runs_dir / run):
         if os.path.isfile(path / "meta.json"):  # False also for a name that no file can have
             doubt = why_not_own(path, runs_dir)
             return RunDirectory(path, trust or not doubt, doubt)
+    if closed := why_closed(Path(run)) or why_closed(runs_dir / run):
+        raise RunDirectoryError(closed)
     if os.path.isdir(run):
         raise RunDirectoryError(f"{run} is no run directory: it has no meta.json")
     names = [path.name for path in run_paths(runs_dir)]
@@ -312,6 +314,7 @@ def summary_of(path: Path) -> RunSummary:
         status = "pulled" if os.path.lexists(directory.path / PULLED) else status
     except RunDirectoryError:
         meta, outcome, status = {}, None, "damaged"
+    ended = outcome.solved if outcome else os.path.exists(directory.solved_file) or None
     return RunSummary(
         name=path.name,
         path=path,
@@ -321,11 +324,7 @@ def summary_of(path: Path) -> RunSummary:
         status=status,
         steps=outcome.steps if outcome else None,
         mean_return_100=outcome.mean_return_100 if outcome else None,
-        solved=None
-        if status in ("pulled", "damaged")
-        else outcome.solved
-        if outcome
-        else directory.solved_file.exists() or None,
+        solved=None if status in ("pulled", "damaged") else ended,
         started=meta.get("started", ""),
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, one_line, printable
-from a3c_zoo.files import MAX_TABLE, read_bytes
+from a3c_zoo.files import MAX_TABLE, read_bytes, why_closed
 from a3c_zoo.plugins.entries import TrainedEntry
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.runs.card import FACTS, facts
@@ -58,7 +58,7 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
         env, by = offered[0].env if offered else name, f" --agent {agent}" if agent else ""
         none = f"no run in {runs_dir} has solved '{name}', and no plugin offers an agent trained on it"
         raise ZooError(f"{none}{by and f', by{by}'}: a3c-zoo train {env}{by}. {_others(registry)}")
-    elif os.path.isdir(name):
+    elif os.path.isdir(name) or why_closed(Path(name)) or why_closed(runs_dir / name):
         return find_run(name, runs_dir, trust)  # it raises
     else:
         raise RunDirectoryError(_unknown(name, runs_dir, registry))
