@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry
+from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
+from a3c_zoo.config import OptimizerConfig
+from a3c_zoo.plugins.builtins import zoo_optimizers
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, load_registry
 from a3c_zoo.testing import plugin_distribution
@@ -21,6 +23,7 @@ from a3c_zoo.testing.checkup import check, jobs_for
 from a3c_zoo.testing.environment_checks import examine_environment
 from a3c_zoo.testing.findings import Finding, Findings
 from a3c_zoo.testing.network_checks import examine_network
+from a3c_zoo.testing.optimizer_checks import examine_optimizer
 from tests.waits import LIMIT_S
 
 TOYS = "tests.toys_checks"
@@ -207,6 +210,39 @@ def test_kinds_of_observations_that_no_environment_has() -> None:
     assert line.startswith("inputs: inputs has vectors, so no environment fits it")
 
 
+# Optimizers
+
+
+def optimizer_findings(entry: OptimizerEntry) -> list[Finding]:
+    findings = Findings("plugin")
+    with findings.during("optimizer", "correct it, or its import string"):
+        examine_optimizer(entry, OptimizerConfig(name=entry.name), findings, "optimizer")
+    return findings.found
+
+
+@pytest.mark.parametrize("entry", [OptimizerEntry("toy", f"{TOYS}:Ball"), *zoo_optimizers()], ids=lambda e: e.name)
+def test_a_sound_optimizer(entry: OptimizerEntry) -> None:
+    assert [finding.status for finding in optimizer_findings(entry)] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("OutOfPlace", "10 updates do not change the parameters that it got"),
+        ("OtherMemory", "10 updates do not change the parameters that it got"),
+        ("DividesByZero", "an update gives parameters that are not finite"),
+        ("OtherMoments", "a new optimizer with the same moments makes another update"),
+        ("OtherMomentsByName", "a new optimizer with the same moments makes another update"),
+        ("Counts", "a new optimizer with the same moments makes another update"),
+        ("ListOfMoments", "optimizer 'toy': moments must return a dict of tensors by name, not a list"),
+        ("NumberAsMoment", "moments must return a dict of tensors by name; 'velocity' is of type int"),
+    ],
+)
+def test_faults_of_an_optimizer(kind: str, fault: str) -> None:
+    (line,) = told(optimizer_findings(OptimizerEntry("toy", f"{TOYS}:{kind}")))
+    assert fault in line
+
+
 # Sets and plugins
 
 PLUGIN = """
@@ -290,7 +326,7 @@ def zoo_hooks():
     return [HookEntry("watch", "json:loads")]
 @hookimpl
 def zoo_optimizers():
-    return [OptimizerEntry("steep", "json:__name__")]
+    return [OptimizerEntry("steep", "json:__name__"), OptimizerEntry("still", "tests.toys_checks:OutOfPlace")]
 """
 
 
@@ -302,6 +338,7 @@ def test_what_else_a_plugin_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "command dig: it is no click.Command",
         "environment caves: 'json:resolve': module 'json' h",
         "entry: factory 'json:__name__' is not callable",
+        "optimizer still: 10 updates do not change the para",
         "run hook watch: run hook 'watch' of plugin 'mine-p",
     }
     assert plugin_findings("mine-plugin", "warning") == ["requirement: mine-plugin does not require a3c-zoo"]

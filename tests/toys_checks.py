@@ -1,4 +1,4 @@
-"""Environments, agents and networks that break one rule each, for the tests of `a3c-zoo check`."""
+"""Environments, agents, networks and optimizers that break one rule each, for the tests of `a3c-zoo check`."""
 
 from __future__ import annotations
 
@@ -260,3 +260,70 @@ class Module(nn.Linear):
 class Raises(Sound):
     def policy(self, observations: Any) -> Any:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+
+# Optimizers
+
+
+class Ball:
+    """Momentum in place; the classes below change one thing."""
+
+    def __init__(self, parameters: Any, moments: Any, config: Any) -> None:
+        self.parameters, self.moments_given, self.velocity = parameters, moments, moments["velocity"]
+
+    @staticmethod
+    def moments(parameters: Any, config: Any) -> Any:
+        return {"velocity": torch.zeros_like(parameters)}
+
+    def apply(self, gradient: Any, learning_rate: float) -> None:
+        self.velocity.mul_(0.9).add_(gradient)
+        self.parameters.add_(self.velocity, alpha=-learning_rate)
+
+
+class OutOfPlace(Ball):
+    def apply(self, gradient: Any, learning_rate: float) -> None:
+        self.parameters = self.parameters - learning_rate * gradient
+
+
+class OtherMemory(Ball):
+    def apply(self, gradient: Any, learning_rate: float) -> None:
+        self.parameters.data = self.parameters - learning_rate * gradient
+
+
+class DividesByZero(Ball):
+    def apply(self, gradient: Any, learning_rate: float) -> None:
+        self.parameters.addcdiv_(gradient, self.velocity, value=-learning_rate)
+
+
+class OtherMoments(Ball):
+    def apply(self, gradient: Any, learning_rate: float) -> None:
+        self.velocity = 0.9 * self.velocity + gradient
+        self.parameters.add_(self.velocity, alpha=-learning_rate)
+
+
+class OtherMomentsByName(Ball):
+    def apply(self, gradient: Any, learning_rate: float) -> None:
+        self.moments_given["velocity"] = 0.9 * self.moments_given["velocity"] + gradient
+        self.parameters.add_(self.moments_given["velocity"], alpha=-learning_rate)
+
+
+class Counts(Ball):
+    """Keeps a number beside its moments."""
+
+    updates = 0
+
+    def apply(self, gradient: Any, learning_rate: float) -> None:
+        self.updates += 1
+        super().apply(gradient, learning_rate / self.updates)
+
+
+class ListOfMoments(Ball):
+    @staticmethod
+    def moments(parameters: Any, config: Any) -> Any:
+        return [torch.zeros_like(parameters)]
+
+
+class NumberAsMoment(Ball):
+    @staticmethod
+    def moments(parameters: Any, config: Any) -> Any:
+        return {"velocity": 0}

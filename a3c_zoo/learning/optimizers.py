@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
 
 from a3c_zoo.config import OptimizerConfig
+from a3c_zoo.errors import PluginError
 from a3c_zoo.plugins.entries import OptimizerEntry, load_factory
 
 
@@ -42,6 +43,18 @@ class Optimizer(Protocol):
 def optimizer_class(entry: OptimizerEntry) -> type[Optimizer]:
     """Imports the optimizer of an entry."""
     return cast("type[Optimizer]", load_factory(f"optimizer '{entry.name}'", entry.factory))
+
+
+def new_moments(entry: OptimizerEntry, parameters: Tensor, config: OptimizerConfig) -> dict[str, Tensor]:
+    """Returns an optimizer's moments before the first update. Raises PluginError if they are no tensors by name."""
+    moments: Any = optimizer_class(entry).moments(parameters, config)
+    rule = f"optimizer '{entry.name}': moments must return a dict of tensors by name"
+    if not isinstance(moments, dict):
+        raise PluginError(f"{rule}, not a {type(moments).__name__}")
+    for name, moment in moments.items():
+        if not (isinstance(name, str) and isinstance(moment, Tensor)):
+            raise PluginError(f"{rule}; {name!r} is of type {type(moment).__name__}")
+    return moments
 
 
 class Adam:

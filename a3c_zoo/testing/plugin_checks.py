@@ -35,6 +35,7 @@ from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.trained import directory_of
 from a3c_zoo.testing.conformance import check_entry
 from a3c_zoo.testing.findings import Findings
+from a3c_zoo.testing.optimizer_checks import examine_optimizer
 
 #: A plugin whose import takes longer slows every command, in seconds.
 LONGEST_IMPORT_S = 0.1
@@ -144,7 +145,9 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
         case EnvFamily():
             load_object(entry.resolve)
         case OptimizerEntry():
-            check_entry(entry, "zoo_optimizers", OptimizerConfig, findings, factory=entry.factory)
+            model = check_entry(entry, "zoo_optimizers", OptimizerConfig, findings, factory=entry.factory)
+            if callable(load_object(entry.factory)):
+                examine_optimizer(entry, model(name=entry.name), findings, check)
         case TrainedEntry():
             load_from(directory_of(registry, entry))
         case HookEntry():

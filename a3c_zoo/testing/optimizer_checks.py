@@ -1,0 +1,56 @@
+"""The check of an optimizer: its moments, and that it changes parameters and moments in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from a3c_zoo.config import OptimizerConfig
+from a3c_zoo.learning.generators import lent_generator
+from a3c_zoo.learning.optimizers import new_moments, optimizer_class, without_denormals
+from a3c_zoo.plugins.entries import OptimizerEntry
+from a3c_zoo.testing.findings import Findings
+
+#: Numbers of updates and of parameters, and the learning rate.
+UPDATES, P, RATE = 10, 100, 0.01
+
+CURE_PARAMETERS = "change the tensor that __init__ got: parameters.add_(step, alpha=-learning_rate)"
+CURE_MOMENTS = "keep all in the tensors that moments() returns, and change them in place: moment.mul_(), moment.copy_()"
+
+
+def examine_optimizer(entry: OptimizerEntry, config: OptimizerConfig, findings: Findings, check: str) -> None:
+    """Makes some updates as a worker does, and one more with a new optimizer, as a resumed worker does."""
+    with lent_generator(), without_denormals():
+        torch.manual_seed(0)
+        parameters, gradients = torch.randn(P), torch.rand(UPDATES + 1, P) + 0.5
+        before, moments = parameters.clone(), new_moments(entry, parameters, config)
+        used = _Updates(entry, config, parameters, moments)
+        used.make(gradients[:-1])
+        if torch.equal(parameters, before):
+            findings.stop(check, f"{UPDATES} updates do not change the parameters that it got", CURE_PARAMETERS)
+        if not torch.isfinite(parameters).all():
+            findings.stop(check, "an update gives parameters that are not finite", "add ε to a divisor")
+        copy, copies = parameters.clone(), {name: moment.clone() for name, moment in moments.items()}
+        used.make(gradients[-1:])
+        _Updates(entry, config, copy, copies).make(gradients[-1:])
+    message = "a new optimizer with the same moments makes another update: workers and checkpoints miss what it keeps"
+    if not torch.allclose(parameters, copy):
+        findings.stop(check, message, CURE_MOMENTS)
+    findings.ok(check, f"{UPDATES} updates change parameters and moments in place")
+
+
+class _Updates:
+    """An optimizer that gets other tensors of the same memory: one that replaces their memory changes nothing here."""
+
+    def __init__(
+        self, entry: OptimizerEntry, config: OptimizerConfig, parameters: Tensor, moments: Mapping[str, Tensor]
+    ) -> None:
+        views = {name: moment.view_as(moment) for name, moment in moments.items()}
+        self._optimizer = optimizer_class(entry)(parameters.view_as(parameters), views, config)
+
+    def make(self, gradients: Iterable[Tensor]) -> None:
+        torch.manual_seed(1)  # an optimizer may draw numbers
+        for gradient in gradients:
+            self._optimizer.apply(gradient.clone(), RATE)
