@@ -135,6 +135,7 @@ def test_a_typed_gym_name_finds_its_module_here_and_nothing_else(tmp_path: Path)
     ended = run(tmp_path, script, "train", name, "--steps", "600", "--workers", "2", "--name", "one", *QUICK)
     assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()
     assert ended.returncode == 0, ended.stderr
+    assert "next        PYTHONPATH=. a3c-zoo train --resume runs/one" in ended.stdout
     shown = run(tmp_path, script, "show", "hyperparams", name)
     assert shown.returncode == 0, shown.stderr
     resumed = run(tmp_path, script, "train", name, "--resume", "one", "--steps", "900", "--quiet")

@@ -24,6 +24,7 @@ from stable_baselines3.common.monitor import load_results
 
 import a3c_zoo
 from a3c_zoo.cli.panel import summary
+from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_runs import Running, checkpoint, command_line, environ, episodes, scalars, toy_path
@@ -138,7 +139,10 @@ def test_quiet_says_the_end_only(
         ("time-limit", "train --resume runs/x --time-limit 0.62s"),
     ],
 )
-def test_the_command_that_goes_on_has_a_budget_left(reason: Reason, command: str) -> None:
+def test_the_command_that_goes_on_has_a_budget_left(
+    reason: Reason, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MODULE_FILES, "has_typed", False)
     done: dict[str, Any] = {"steps": 3_000_128, "episodes": 101, "training_s": 0.31, "mean_return_100": None}
     others: dict[str, Any] = dict.fromkeys(
         ("updates", "evaluation_s", "checkpoint_s", "startup_s", "total_s", "steps_per_s"), 0
@@ -148,6 +152,8 @@ def test_the_command_that_goes_on_has_a_budget_left(reason: Reason, command: str
     elsewhere = summary(replace(outcome, run=Path("/data/runs/x"))).splitlines()[-1]
     command = command.replace("runs/x", "/data/runs/x --runs-dir /data/runs")
     assert elsewhere == f"  next        a3c-zoo {command}"
+    monkeypatch.setattr(MODULE_FILES, "has_typed", True)
+    assert summary(outcome).splitlines()[-1].startswith("  next        PYTHONPATH=. a3c-zoo ")
 
 
 def test_the_command_that_goes_on_replaces_every_spent_limit(

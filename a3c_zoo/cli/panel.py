@@ -18,6 +18,7 @@ import click
 
 from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import printable, printable_lines
+from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.records import Outcome, Progress, score
 from a3c_zoo.runs.directory import run_argument
 
@@ -277,8 +278,9 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
 def _next_command(outcome: Outcome, limits: RunConfig | None) -> str:
     """Returns the next command. A limit counts from the run's start, so each spent one is replaced by twice its use."""
     run = " ".join([run_argument(outcome.run), *(f"--plugin {shlex.quote(file)}" for file in cli.plugin_files)])
+    program = "PYTHONPATH=. a3c-zoo" if MODULE_FILES.has_typed else "a3c-zoo"  # a run's own name finds no module here
     if outcome.solved or outcome.reason == "stop-return":
-        return f"a3c-zoo play {run}"
+        return f"{program} play {run}"
     budgets = (limits.steps, limits.episodes, limits.time_limit_s) if limits else (None, None, None)
     used = ("steps", outcome.steps, ""), ("episodes", outcome.episodes, ""), ("time-limit", outcome.training_s, "s")
     spent = [
@@ -286,7 +288,7 @@ def _next_command(outcome: Outcome, limits: RunConfig | None) -> str:
         for (name, amount, unit), budget in zip(used, budgets, strict=True)
         if name == outcome.reason or (budget is not None and amount >= budget)
     ]
-    return f"a3c-zoo train --resume {run}{''.join(spent)}"
+    return f"{program} train --resume {run}{''.join(spent)}"
 
 
 def _twice(amount: float) -> str:

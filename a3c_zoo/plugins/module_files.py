@@ -21,10 +21,14 @@ class ModuleFiles(MetaPathFinder):
 
     When it is pickled for another process, that process's own one finds the modules, too. Objects that are unpickled
     after it can be of their classes.
+
+    Attributes:
+        paths: name → path of the file. has_typed: one lies in the current folder, and belongs to a name that was typed.
     """
 
     def __init__(self) -> None:
         self.paths: dict[str, str] = {}
+        self.has_typed = False
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """What Python's import asks."""
@@ -63,6 +67,7 @@ class ModuleFiles(MetaPathFinder):
         for path in (os.path.abspath(each) for each in (f"{name}.py", os.path.join(name, "__init__.py"))):
             if name.isidentifier() and os.path.isfile(path) and place_of(name) is None:
                 self.add({name: path})
+                self.has_typed = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _add_here, (self.paths,)
