@@ -192,7 +192,7 @@ def test_a_sound_network(kind: str) -> None:
         ("Drops", "policy() of the same observations gives other numbers"),
         ("Unseedable", "two networks of one seed have other weights"),
         ("Infinite", "value() returned numbers that are not finite"),
-        ("Module", "the factory returned a Module"),
+        ("Module", "network 'toy': the factory must return an ActorCritic, not a Module"),
         ("Raises", "mat1 and mat2 shapes cannot be multiplied"),
     ],
 )

@@ -254,6 +254,67 @@ def test_an_import_string_that_leads_nowhere(
     get_registry.cache_clear()
 
 
+UNFIT = """
+import torch
+from a3c_zoo import NetworkEntry, OptimizerEntry, hookimpl
+from a3c_zoo.learning import ActorCritic
+
+class Raises(ActorCritic):
+    def __init__(self, spec, num_logits, config):
+        raise ValueError("no layers")
+
+def two(spec, num_logits): ...
+def forgets(spec, num_logits, config): ...
+def linear(spec, num_logits, config): return torch.nn.Linear(2, 2)
+
+class NoMoments:
+    def __init__(self, parameters, moments): ...
+
+class List(NoMoments):
+    moments = staticmethod(lambda parameters, config: [])
+
+class Number(NoMoments):
+    moments = staticmethod(lambda parameters, config: {"t": 0})
+
+class Two(NoMoments):
+    moments = staticmethod(lambda parameters, config: {})
+
+@hookimpl
+def zoo_networks():
+    names = ("Raises", "two", "forgets", "linear")
+    return [NetworkEntry(n.lower(), f"file_unfit:{n}", inputs=("vector",)) for n in names]
+
+@hookimpl
+def zoo_optimizers():
+    return [OptimizerEntry(n.lower(), f"file_unfit:{n}") for n in ("NoMoments", "List", "Number", "Two")]
+"""
+
+
+def test_what_a_network_or_an_optimizer_does_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PLUGIN_FILES, "")
+    (tmp_path / "file_unfit.py").write_text(UNFIT)
+    options = ("--serial", "--quiet", "--runs-dir", tmp_path / "runs", "--plugin", tmp_path / "file_unfit.py")
+    no_dict = "moments must return a dict of tensors by name"
+    for choice, error in (
+        ("network.name=raises", "network 'raises' cannot be built: ValueError: no layers (in file_unfit.py, line 8)"),
+        ("network.name=two", "network 'two' cannot be built: TypeError: two() takes 2 positional arguments but 3 were"),
+        ("network.name=forgets", "network 'forgets': the factory must return an ActorCritic, not a NoneType"),
+        ("network.name=linear", "network 'linear': the factory must return an ActorCritic, not a Linear"),
+        ("optimizer.name=nomoments", "optimizer 'nomoments' cannot be built: AttributeError: type object 'NoMoments'"),
+        ("optimizer.name=list", f"optimizer 'list': {no_dict}, not a list"),
+        ("optimizer.name=list -oshared_statistics=false", f"optimizer 'list': {no_dict}, not a list"),
+        ("optimizer.name=number", f"optimizer 'number': {no_dict}; 't' is of type int"),
+        ("optimizer.name=two", "optimizer 'two' cannot be built: TypeError: NoMoments.__init__() takes 3 positional"),
+    ):
+        assert command_line("train", "cartpole", "-o", *choice.split(), *options) == 2
+        text = capsys.readouterr().err
+        assert text.startswith(f"Error: {error}")
+        assert text.count("\n") == 1
+    get_registry.cache_clear()
+
+
 def test_a_path_with_a_colon(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv(PLUGIN_FILES, "")
     assert command_line("list", "envs", "--plugin", "a:b.py") == 2

@@ -23,8 +23,7 @@ from a3c_zoo import ZooError
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import ObservationError
-from a3c_zoo.learning.model import as_batch
-from a3c_zoo.learning.spaces import observation_spec
+from a3c_zoo.learning.spaces import as_batch, observation_spec
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Policy
 from tests.toys import ToyVectorEnv

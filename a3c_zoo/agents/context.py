@@ -15,7 +15,7 @@ from a3c_zoo.learning.counters import EPISODES, NUM_COLUMNS, STEPS, UPDATES, Cou
 from a3c_zoo.learning.model import Model, SavedModel, Spaces
 from a3c_zoo.learning.objective import Loss, actor_critic_loss
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
-from a3c_zoo.learning.optimizers import optimizer_class
+from a3c_zoo.learning.optimizers import new_moments
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.learning.space_check import check_spaces
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
@@ -148,7 +148,7 @@ def worker_context(
     if model.module.normalizes:
         statistics = ObservationStatistics.zeros(num_members, model.spaces.observations.num_features)
     if config.optimizer.shared_statistics or has_learner:
-        moments = optimizer_class(context.optimizer).moments(parameters, config.optimizer)
+        moments = new_moments(context.optimizer, parameters, config.optimizer)
     if saved:
         saved.copy_to(parameters, counters, statistics)
         buffers = {name: saved.model.buffers[name].clone() for name in buffers}

@@ -27,7 +27,8 @@ from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import (
     clip_by_global_norm,
     learning_rate_at,
-    optimizer_class,
+    new_moments,
+    new_optimizer,
     schedule_left,
     without_denormals,
 )
@@ -234,13 +235,13 @@ class Applier:
         self, member: Member, state: State | None = None, lock: AbstractContextManager[object] | None = None
     ) -> None:
         context, self._config = member.context, member.optimizer_config
-        optimizer, moments = optimizer_class(context.optimizer), context.moments
+        moments = context.moments
         self._own_moments: dict[str, Tensor] | None = None
         if moments is None:
-            self._own_moments = moments = optimizer.moments(context.parameters, self._config)
+            self._own_moments = moments = new_moments(context.optimizer, context.parameters, self._config)
             if state:
                 fill(moments, state.get("optimizer", {}))
-        self._optimizer = optimizer(context.parameters, moments, self._config)
+        self._optimizer = new_optimizer(context.optimizer, context.parameters, moments, self._config)
         self._member, self._budget, self._lock = member, context.config.run.steps, lock or nullcontext()
 
     def apply(self, gradient: Tensor, versions: Iterable[int]) -> dict[str, float]:

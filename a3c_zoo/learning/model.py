@@ -17,7 +17,7 @@ from pydantic import InstanceOf
 from torch import Tensor
 
 from a3c_zoo.config import Config
-from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError, type_and_message
+from a3c_zoo.errors import ConfigError, ObservationError, PluginError, RunDirectoryError, type_and_message
 from a3c_zoo.learning.actions import (
     ActionDistribution,
     Gaussian,
@@ -34,8 +34,8 @@ from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
-from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
-from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
+from a3c_zoo.learning.spaces import ObservationSpec, as_batch, observation_spec
+from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, building, load_factory
 from a3c_zoo.saved_state import fitting
 from a3c_zoo.seeds import SEED_NETWORK, seed_for
 
@@ -226,10 +226,17 @@ class Model:
 
 
 def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCritic:
-    """Builds a network for spaces, with initial parameters."""
-    num_logits = spaces.actions.num_logits
-    build = load_factory(f"network '{entry.name}'", entry.factory)
-    module: ActorCritic = build(spaces.observations, num_logits, config.network)
+    """Builds a network for spaces, with initial parameters.
+
+    Raises:
+        PluginError: the factory cannot be imported, fails, or returns something else.
+    """
+    title, num_logits = f"network '{entry.name}'", spaces.actions.num_logits
+    build = load_factory(title, entry.factory)
+    with building(title):
+        module = build(spaces.observations, num_logits, config.network)
+    if not isinstance(module, ActorCritic):
+        raise PluginError(f"{title}: the factory must return an ActorCritic, not a {type(module).__name__}")
     is_gaussian = isinstance(spaces.actions, Gaussian) and not isinstance(spaces.actions, UniformBox)
     return WithDeviations(module, num_logits) if is_gaussian else module
 
@@ -325,26 +332,3 @@ def core_state(start: Tensor, state: tuple[NDArray[Any], ...] | None, episode_st
     if begins.shape != whole.shape[1:2]:
         raise ObservationError(f"episode_start has shape {list(whole.shape[1:2])}; got {list(begins.shape)}")
     return kept(whole, begins)
-
-
-def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], bool]:
-    """Returns observations as `[N, *spec.shape]`, and whether it was a single observation (then N is 1).
-
-    Raises:
-        ObservationError: the observation has another shape, or is no array.
-    """
-    if spec.leaves:
-        return spec.flatten(observation)
-    given = spec.given_shape
-    wanted = f"an observation has shape {list(given)}, several {['N', *given]}".replace("'", "")
-    if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
-        raise ObservationError(f"{wanted}; got what a Gymnasium reset() returns: (observation, info)")
-    try:
-        batch = np.ascontiguousarray(observation, spec.dtype)
-    except (TypeError, ValueError) as error:
-        raise ObservationError(f"{wanted}; got {type(observation).__name__}: {error}") from error
-    shape = np.shape(observation)  # ascontiguousarray makes a number an array of one
-    if shape != given and (len(shape) != len(given) + 1 or shape[1:] != given):
-        raise ObservationError(f"{wanted}; got {list(shape)}")
-    is_single = shape == given
-    return spec.turned(batch.reshape(1, *shape) if is_single else batch), is_single

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from a3c_zoo.config import OptimizerConfig
 from a3c_zoo.errors import PluginError
-from a3c_zoo.plugins.entries import OptimizerEntry, load_factory
+from a3c_zoo.plugins.entries import OptimizerEntry, building, load_factory
 
 
 class Optimizer(Protocol):
@@ -46,15 +46,26 @@ def optimizer_class(entry: OptimizerEntry) -> type[Optimizer]:
 
 
 def new_moments(entry: OptimizerEntry, parameters: Tensor, config: OptimizerConfig) -> dict[str, Tensor]:
-    """Returns an optimizer's moments before the first update. Raises PluginError if they are no tensors by name."""
-    moments: Any = optimizer_class(entry).moments(parameters, config)
-    rule = f"optimizer '{entry.name}': moments must return a dict of tensors by name"
+    """Returns an optimizer's moments before the first update. Raises PluginError for anything else."""
+    title, kind = f"optimizer '{entry.name}'", optimizer_class(entry)
+    with building(title):
+        moments: Any = kind.moments(parameters, config)
+    rule = f"{title}: moments must return a dict of tensors by name"
     if not isinstance(moments, dict):
         raise PluginError(f"{rule}, not a {type(moments).__name__}")
     for name, moment in moments.items():
         if not (isinstance(name, str) and isinstance(moment, Tensor)):
             raise PluginError(f"{rule}; {name!r} is of type {type(moment).__name__}")
     return moments
+
+
+def new_optimizer(
+    entry: OptimizerEntry, parameters: Tensor, moments: Mapping[str, Tensor], config: OptimizerConfig
+) -> Optimizer:
+    """Makes the optimizer of an entry. Raises PluginError if it fails."""
+    kind = optimizer_class(entry)
+    with building(f"optimizer '{entry.name}'"):
+        return kind(parameters, moments, config)
 
 
 class Adam:

@@ -244,3 +244,26 @@ def _leaves(space: Space[Any], path: tuple[str | int, ...], whole: Space[Any]) -
             inner = f": its part '{place}', {type(space).__name__}, is not supported" if path else " is not supported"
             cure = ". A wrapper can leave it out or replace it (env.wrappers)"
             raise UnsupportedSpaceError(f"observation space {whole}{inner}; supported: {SUPPORTED}{cure}")
+
+
+def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], bool]:
+    """Returns observations as `[N, *spec.shape]`, and whether it was a single observation (then N is 1).
+
+    Raises:
+        ObservationError: the observation has another shape, or is no array.
+    """
+    if spec.leaves:
+        return spec.flatten(observation)
+    given = spec.given_shape
+    wanted = f"an observation has shape {list(given)}, several {['N', *given]}".replace("'", "")
+    if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+        raise ObservationError(f"{wanted}; got what a Gymnasium reset() returns: (observation, info)")
+    try:
+        batch = np.ascontiguousarray(observation, spec.dtype)
+    except (TypeError, ValueError) as error:
+        raise ObservationError(f"{wanted}; got {type(observation).__name__}: {error}") from error
+    shape = np.shape(observation)  # ascontiguousarray makes a number an array of one
+    if shape != given and (len(shape) != len(given) + 1 or shape[1:] != given):
+        raise ObservationError(f"{wanted}; got {list(shape)}")
+    is_single = shape == given
+    return spec.turned(batch.reshape(1, *shape) if is_single else batch), is_single

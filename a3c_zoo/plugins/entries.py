@@ -7,7 +7,8 @@ worker process. So listing environments imports nothing, and no plugin manager c
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -295,3 +296,14 @@ def load_factory(title: str, path: str) -> Any:
     if not callable(found := load_part(title, path)):
         raise PluginError(f"{title} cannot be loaded: '{path}' is not callable")
     return found
+
+
+@contextmanager
+def building(title: str) -> Iterator[None]:
+    """Within the context code of a plugin builds a part; its failure is a PluginError that begins with `title`."""
+    try:
+        yield
+    except ZooError:
+        raise  # it says already what is wrong
+    except Exception as error:
+        raise PluginError(f"{title} cannot be built: {one_line(error)}. Its traceback: --debug") from error

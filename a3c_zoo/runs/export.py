@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from a3c_zoo.errors import DifferentOutputError, ZooError, printable, type_and_message
 from a3c_zoo.files import write_out
 from a3c_zoo.learning.actions import Bernoulli, Categorical, Gaussian
-from a3c_zoo.learning.model import ModelPolicy, as_batch, core_state, one_torch_thread
+from a3c_zoo.learning.model import ModelPolicy, core_state, one_torch_thread
 from a3c_zoo.learning.space_check import check_policy
-from a3c_zoo.learning.spaces import Leaf, ObservationSpec
+from a3c_zoo.learning.spaces import Leaf, ObservationSpec, as_batch
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.card import facts
 from a3c_zoo.runs.directory import RunDirectory

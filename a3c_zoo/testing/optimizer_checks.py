@@ -9,7 +9,7 @@ from torch import Tensor
 
 from a3c_zoo.config import OptimizerConfig
 from a3c_zoo.learning.generators import lent_generator
-from a3c_zoo.learning.optimizers import new_moments, optimizer_class, without_denormals
+from a3c_zoo.learning.optimizers import new_moments, new_optimizer, without_denormals
 from a3c_zoo.plugins.entries import OptimizerEntry
 from a3c_zoo.testing.findings import Findings
 
@@ -48,7 +48,7 @@ class _Updates:
         self, entry: OptimizerEntry, config: OptimizerConfig, parameters: Tensor, moments: Mapping[str, Tensor]
     ) -> None:
         views = {name: moment.view_as(moment) for name, moment in moments.items()}
-        self._optimizer = optimizer_class(entry)(parameters.view_as(parameters), views, config)
+        self._optimizer = new_optimizer(entry, parameters.view_as(parameters), views, config)
 
     def make(self, gradients: Iterable[Tensor]) -> None:
         torch.manual_seed(1)  # an optimizer may draw numbers
