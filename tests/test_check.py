@@ -150,6 +150,7 @@ def test_a_sound_agent(registry: Registry) -> None:
         ("unstarted", "start: it calls record() before started()"),
         ("returns", "stop: its run() returned before settle() returned False"),
         ("shrinks", "reports: a report has 9980 steps after one with 9990"),
+        ("diverges", " gradients were not finite and were not applied"),
         ("endless", "stop: it goes on after settle() returned False"),
         ("unsaved", "save: Snapshot.state() cannot be saved"),
         ("unloaded", "ValueError: no weights"),

@@ -164,7 +164,8 @@ def run(context: Any) -> None:
     while True:
         time.sleep(0.01)
         steps += 10
-        context.record([Report(steps=10_000 - steps if fault == "shrinks" else steps)])
+        steps_told, skipped = 10_000 - steps if fault == "shrinks" else steps, int(fault == "diverges")
+        context.record([Report(steps=steps_told, updates=0 if skipped else steps, skipped=skipped)])
         if fault == "returns":
             return
         if context.due() and not context.settle(snapshot) and fault != "endless":

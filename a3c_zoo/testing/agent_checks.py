@@ -74,6 +74,9 @@ def _trained(
     if run.state is None:
         findings.stop_quietly()
     findings.expect(run.steps, "reports", "it reported no steps", "record a Report with `steps` after each rollout")
+    made = run.updates - (start.updates if start else 0)
+    message = f"{run.skipped} of {made + run.skipped} gradients were not finite and were not applied"
+    findings.expect(not run.skipped, "gradients", message, "keep the loss finite: no log(0), no 0 / 0, no overflow")
     if run.stop_s > LONGEST_STOP_S:
         message = f"it returned {run.stop_s:.0f} s after settle() had returned False"
         findings.warn("stop", message, "return from run() at once")

@@ -32,6 +32,7 @@ class ShortRun:
 
     Attributes:
         steps: agent steps that were reported. first_steps: those of the first report.
+        updates: of the whole run. skipped: updates left out since the start, as their gradients were not finite.
         stop_s: how long `run` took to return after the end.
         state, acting: what the snapshot gave at the end, as read from a file; None before.
     """
@@ -47,7 +48,7 @@ class ShortRun:
         self.entry, self.network, self.optimizer = setup.entry, setup.network, setup.optimizer
         self.config, self.serial, self.supported_spaces = setup.config, setup.serial, setup.agent.spaces
         self.checkpoint, self.acting_counts = checkpoint, acting_counts
-        self.episodes = self.steps = self.updates = 0
+        self.episodes = self.steps = self.updates = self.skipped = 0
         self.state: dict[str, Any] | None = None
         self.acting: dict[str, Any] | None = None
         self._run, self._findings, self._seconds = setup.agent.run, findings, seconds
@@ -83,6 +84,7 @@ class ShortRun:
         steps_before = self.steps
         for report in reports:
             self.episodes += len(report.episodes)
+            self.skipped += report.skipped
             before = self._steps_of.get(report.worker, 0)  # reports of different workers overtake each other
             message = f"a report has {report.steps} steps after one with {before}"
             cure = "count all steps of the run in Report.steps, those before a resume too"
