@@ -106,6 +106,32 @@ def test_what_train_refuses(arguments: list[str], message: str, tmp_path: Path, 
     assert not [path for path in tmp_path.rglob("checkpoints") if any(path.iterdir())]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["tune", "cartpole", "--study", ""],
+        ["tune", "cartpole", "--storage", "", "--trials", "1"],
+        ["train", "cartpole", "--agent", ""],
+        ["train", "cartpole", "--runs-dir="],
+        ["compare", "cartpole", "--out", ""],
+        ["evaluate", "cartpole", "--agent", ""],
+        ["show", "hyperparams", "cartpole", "--agent", ""],
+    ],
+)
+def test_an_empty_value_does_not_mean_the_default(arguments: list[str], capsys: Captured) -> None:
+    """As of a shell's variable that is not set."""
+    option = next(each for each in arguments if each.startswith("--")).removesuffix("=")
+    message = f"an empty argument stands behind {option}: give a value, or leave both out"
+    assert refused(capsys, *arguments) == message
+    assert os.listdir(".") == []
+
+
+def test_an_empty_text_elsewhere_has_its_own_message(capsys: Captured) -> None:
+    assert "unknown environment ''" in refused(capsys, "train", "")
+    assert "must read KEY=VALUE" in refused(capsys, "train", "cartpole", "-o", "")
+    assert "unknown engine 'x'" in refused(capsys, "compare", "cartpole", "--engine-option=key=", "--engine", "x")
+
+
 def test_names_in_a_file_with_line_ends(tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "set.yml").write_text('"a\\nError: b": {}\n"c\\nd": {}\n')
     assert command_line("train", "cartpole", "--hyperparams", "set.yml") == 2

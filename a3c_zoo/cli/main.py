@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -77,6 +79,8 @@ class ZooGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
             raise unknown_name("command", args[0], self.entries(), listing="a3c-zoo --help")
+        if args[0] in _BUILTIN and not ctx.resilient_parsing:
+            _refuse_empty(args)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -147,6 +151,14 @@ def _refuse_bytes(args: Sequence[str]) -> None:
         except UnicodeEncodeError:
             shown = os.fsencode(arg).decode(errors="backslashreplace")
             raise ZooError(f"'{shown}' is not UTF-8; rename the file or folder, or choose another name") from None
+
+
+def _refuse_empty(args: Sequence[str]) -> None:
+    """Raises ZooError for an option with an empty value: an unset variable of the shell must not mean the default."""
+    for before, arg in itertools.pairwise(args):
+        option = arg.removesuffix("=") or before  # of `--study=`, and of `--study ''`
+        if option != arg and re.fullmatch("--[^=]+", option):
+            raise ZooError(f"an empty argument stands behind {option}: give a value, or leave both out")
 
 
 def _refuse_removed_folder() -> None:
