@@ -112,6 +112,14 @@ def test_every_public_name_is_in_the_reference(name: str) -> None:
     assert re.search(rf"`{name}[`(]", text_of(DOCS / "reference" / "python-api.md"))
 
 
+def test_the_reference_lists_its_modules_and_the_models_to_derive_from() -> None:
+    page = text_of(DOCS / "reference" / "python-api.md")
+    listed = re.findall(r"^\| `(a3c_zoo[.\w]*)` \|", page, re.MULTILINE)
+    assert listed == list(dict.fromkeys(re.findall(r"^## (a3c_zoo[.\w]*)", page, re.MULTILINE)))
+    models = re.findall(r"^\| `(\w+Config)` \|", page.partition("models from the first six;")[2], re.MULTILINE)[:6]
+    assert set(models) == {name for name in a3c_zoo.config.__all__ if name.endswith("Config")} - {"Config", "RunConfig"}
+
+
 # The code that the pages show
 
 #: A fenced block of code, after a line that names its file: "`path`:", or "`path`, excerpt:".
