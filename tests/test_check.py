@@ -114,6 +114,19 @@ def test_episodes_that_do_not_end_are_a_warning(registry: Registry) -> None:
     assert any(line.startswith("episodes: no episode ended within 500 steps") for line in told(found, "warning"))
 
 
+def test_a_registered_environment_that_cannot_be_drawn_is_a_warning(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in ("_run_other_checkers", "_measure"):  # they take long
+        monkeypatch.setattr(f"a3c_zoo.testing.environment_checks.{part}", lambda setup, findings: None)
+    monkeypatch.setattr("a3c_zoo.testing.environment_checks.STEPS", 20)
+    found = env_findings(registry, EnvEntry("toy", env_id=f"{TOYS}:House-v0"))
+    assert told(found) == []
+    (finding,) = [finding for finding in found if finding.check == "render"]
+    assert finding.text == "environment 'toy' cannot be drawn: it has no parameter render_mode"
+    assert finding.cure.startswith("give __init__ a parameter render_mode, and metadata 'render_modes'")
+
+
 @pytest.mark.parametrize("same_step", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_observations_of_parts_pass(registry: Registry, same_step: bool) -> None:
     found = env_findings(registry, EnvEntry("toy", f"{TOYS}:make_house", kwargs={"same_step": same_step}))

@@ -13,7 +13,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import EnvConfig, OptimizerConfig
-from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError
+from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.autoreset import autoreset_mode
 from a3c_zoo.learning.environments import make_vector_env, missing_package
@@ -93,6 +93,28 @@ class TestRegisteredId:
         error = missing_package(gymnasium.error.DependencyNotInstalled(f"{words} installed"))
         assert error == f"pip install '{cure}'"
         assert missing_package(RuntimeError(words)) is None
+
+    @pytest.mark.filterwarnings("ignore:.*not in the possible render_modes")
+    @pytest.mark.parametrize(
+        ("house", "why"),
+        [
+            ("House", "it has no parameter render_mode"),
+            ("DrawnHouse", r"its metadata\['render_modes'\] has no 'rgb_array'"),
+        ],
+    )
+    def test_one_that_cannot_be_drawn(self, house: str, why: str) -> None:
+        entry = EnvEntry("toy", env_id=f"tests.toys_checks:{house}-v0")
+        with pytest.raises(ZooError, match=rf"^environment 'toy' cannot be drawn: {why}") as caught:
+            make_vector_env(entry, EnvConfig(), 1, 0, "rgb_array")
+        assert type(caught.value) is ZooError  # and no fault of the plugin
+        make_vector_env(entry, EnvConfig(), 1, 0).close()
+
+    @pytest.mark.filterwarnings("ignore:.*not in the possible render_modes")
+    def test_without_gymnasiums_checker_the_render_modes_do_not_matter(self) -> None:
+        entry = EnvEntry("toy", env_id="tests.toys_checks:UncheckedHouse-v0")
+        env: Any = make_vector_env(entry, EnvConfig(), 1, 0, "rgb_array")
+        env.reset(seed=0)
+        assert env.envs[0].render().shape == (4, 4, 3)
 
     def test_an_unknown_id_names_the_environment(self) -> None:
         with pytest.raises(PluginError, match=r"^environment 'toy' cannot be made: .*NoSuchThing"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from gymnasium import Env, spaces
@@ -103,6 +104,26 @@ class House(Env[dict[str, Any], int]):
     def step(self, action: int) -> Any:
         self.steps += 1
         return self.observe(), 1.0, self.steps == 4, False, {}
+
+
+class DrawnHouse(House):
+    """Takes a render mode, and says that it knows none."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__()
+        self.render_mode = render_mode
+
+    def render(self) -> Any:
+        return np.zeros((4, 4, 3), np.uint8)
+
+
+def make_drawn_house(**kwargs: Any) -> Any:
+    return DrawnHouse(**kwargs)
+
+
+gymnasium.register("House-v0", f"{__name__}:House")
+gymnasium.register("DrawnHouse-v0", f"{__name__}:DrawnHouse")
+gymnasium.register("UncheckedHouse-v0", make_drawn_house, disable_env_checker=True)
 
 
 def make(num_envs: int, seed: int, kind: str, **kwargs: Any) -> Walk:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,7 +88,7 @@ def _make(
     entry: EnvEntry, num_envs: int, seed: int, kwargs: dict[str, Any], wrappers: list[Wrapper], is_drawn: bool
 ) -> Any:
     if entry.factory is None:
-        return _make_registered(str(entry.env_id), num_envs, kwargs, wrappers)
+        return _make_registered(entry, num_envs, kwargs, wrappers, is_drawn)
     if wrappers:
         raise ConfigError(
             f"env.wrappers: '{wrappers[0].path}' wraps single environments, and the factory of environment "
@@ -115,16 +115,31 @@ def missing_package(error: BaseException) -> str | None:
 
 
 def _make_registered(
-    env_id: str, num_envs: int, kwargs: dict[str, Any], wrappers: list[Wrapper]
+    entry: EnvEntry, num_envs: int, kwargs: dict[str, Any], wrappers: list[Wrapper], is_drawn: bool
 ) -> VectorEnv[Any, Any, Any]:
+    env_id = str(entry.env_id)
     module, colon, name = env_id.rpartition(":")
     if colon:
         imported = importlib.import_module(module)  # registers the environment, in each process
         if name not in gymnasium.registry and hasattr(imported, "register_envs"):
             imported.register_envs()  # in packages such as MinAtar, which leave it to Gymnasium's former plugins
     spec = gymnasium.spec(name)
-    if spec.vector_entry_point is not None and not (spec.additional_wrappers or wrappers):
+    is_vector = spec.vector_entry_point is not None and not (spec.additional_wrappers or wrappers)
+    creator = spec.vector_entry_point if is_vector else spec.entry_point
+    if is_drawn and creator is not None and not _takes_render_mode(creator):
+        raise ZooError(f"environment '{entry.name}' cannot be drawn: it has no parameter render_mode")
+    if is_vector:
         # For gymnasium.make, None is the registered limit; a vector environment would take None as its limit.
         kwargs = {key: value for key, value in kwargs.items() if (key, value) != ("max_episode_steps", None)}
         return gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **kwargs)
-    return SyncVectorEnv([lambda: wrap_all(gymnasium.make(env_id, **kwargs), wrappers)] * num_envs)
+    env = SyncVectorEnv([lambda: wrap_all(gymnasium.make(env_id, **kwargs), wrappers)] * num_envs)
+    modes = env.metadata.get("render_modes")
+    if is_drawn and modes is not None and "rgb_array" not in modes and not spec.disable_env_checker:  # as it fails then
+        env.close()
+        raise ZooError(f"environment '{entry.name}' cannot be drawn: its metadata['render_modes'] has no 'rgb_array'")
+    return env
+
+
+def _takes_render_mode(creator: str | Callable[..., object]) -> bool:
+    parameters = inspect.signature(load_object(creator) if isinstance(creator, str) else creator).parameters
+    return any(each.name == "render_mode" or each.kind is each.VAR_KEYWORD for each in parameters.values())

@@ -36,7 +36,9 @@ ALONE_S, WORKER_S = 0.5, 1.0
 DECORATION = re.compile(r"\x1b\[\d+m|WARN: ")
 
 CURE_ENDLESS = "in a test, a3c_zoo.testing.check_env(entry, steps=...) plays longer; or add a time limit"
-CURE_RENDER = "give the factory a parameter render_mode; with 'rgb_array' render() returns [height, width, 3], uint8"
+PICTURE = "with 'rgb_array' render() returns [height, width, 3], uint8"
+CURE_RENDER = f"give the factory a parameter render_mode; {PICTURE}"
+CURE_RENDER_ONE = f"give __init__ a parameter render_mode, and metadata 'render_modes': ['rgb_array']; {PICTURE}"
 
 
 def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings) -> None:
@@ -64,14 +66,15 @@ def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings)
         findings.warn("episodes", message, CURE_ENDLESS)
     if findings.is_sound:
         findings.ok("contract", "spaces, steps, seeds, autoreset and state keep it")
-    with findings.during("render", CURE_RENDER):
-        _check_render(setup, findings)
+    cure = CURE_RENDER if entry.factory else CURE_RENDER_ONE
+    with findings.during("render", cure):
+        _check_render(setup, findings, cure)
     _run_other_checkers(setup, findings)
     with findings.during("in a worker", "correct the environment, or its default agent"):
         _measure(setup, findings)
 
 
-def _check_render(setup: RunSetup, findings: Findings) -> None:
+def _check_render(setup: RunSetup, findings: Findings, cure: str) -> None:
     entry, env_config = setup.entry, setup.config.env
     with closing(make_vector_env(entry, env_config, 1, seed=0)) as env:
         policy = _RandomPolicy(env.action_space)
@@ -82,7 +85,7 @@ def _check_render(setup: RunSetup, findings: Findings) -> None:
         raise
     except ZooError as error:
         is_missing = "pip install" in str(error)
-        findings.warn("render", str(error), "install it to see pictures" if is_missing else CURE_RENDER)
+        findings.warn("render", str(error), "install it to see pictures" if is_missing else cure)
     else:
         findings.ok("render", f"pictures of {height} × {width} pixels")
 
