@@ -188,7 +188,7 @@ def refuse_out(out: Path, suffixes: Sequence[str], force: bool) -> None:
     """Raises ZooError for a file that a command shall not write: of another ending, or one that exists."""
     if out.suffix.lower() not in suffixes:
         raise ZooError(f"--out {out}: must end in {' or '.join(suffixes)}")
-    if out.exists() and not force:
+    if os.path.exists(out) and not force:
         raise ZooError(f"--out {out}: exists already; choose another name, or overwrite it with --force")
 
 

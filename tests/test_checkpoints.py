@@ -35,6 +35,7 @@ from a3c_zoo.runs.checkpoints import (
     write_checkpoint,
 )
 from a3c_zoo.runs.directory import RunDirectory
+from tests.shared import closed
 from tests.test_recorder import file_size_limit
 from tests.toys_runs import Running
 
@@ -170,6 +171,15 @@ def test_a_wrong_key_is_named(key: str, value: Any, message: str, directory: Run
         resumable_checkpoint(directory)
     assert f"step-000000000007.pt cannot be read: {message}" in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_folder_that_may_not_be_looked_into(directory: RunDirectory) -> None:
+    save(directory, 7)
+    with closed(directory.checkpoints):
+        for find in (checkpoint_file, resumable_checkpoint, load_policy_state):
+            for which in ("final", "best", "7"):
+                with pytest.raises(RunDirectoryError, match=r"checkpoints cannot be read: Permission denied$"):
+                    find(directory, which)
 
 
 def test_an_unknown_step(directory: RunDirectory) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import multiprocessing
+import os
 import re
 import shutil
 import signal
@@ -39,7 +40,7 @@ from a3c_zoo.engines import new_run_name
 from a3c_zoo.errors import ZooError
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
-from tests.shared import made_once
+from tests.shared import closed, made_once
 from tests.toys_runs import Running, command_line, environ, episodes, toy_installed
 from tests.waits import LIMIT_S
 
@@ -443,6 +444,14 @@ def zoo_envs():
 
 
 # Bad input
+
+
+def test_a_report_at_a_place_that_may_not_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_out(tmp_path / ("x" * 300), []).parent == tmp_path  # it fails when it is made
+    (tmp_path / "closed").mkdir()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # it asks for what the user may, not the thread
+    with closed(tmp_path / "closed"), pytest.raises(ZooError, match="closed is no directory in which you may write; "):
+        choose_out(tmp_path / "closed/report", [])
 
 
 @pytest.mark.parametrize(

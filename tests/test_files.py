@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from a3c_zoo.errors import ZooError, printable
-from a3c_zoo.files import open_file, read_bytes, read_json, replace_file, write_out
+from a3c_zoo.files import open_file, read_bytes, read_json, refuse_out, replace_file, write_out
+from tests.shared import closed
 from tests.test_recorder import file_size_limit
 
 
@@ -100,6 +101,16 @@ def test_the_file_of_out_is_whole_or_not_there(tmp_path: Path, size: int) -> Non
     with pytest.raises(ZooError, match=r"cannot be written: File exists$"):
         write_out(out, b"abcdef", force=False)
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"123456"]
+
+
+@pytest.mark.parametrize("name", ["closed/a.svg", "x" * 300 + ".svg"])
+@pytest.mark.parametrize("force", [False, True])
+def test_out_at_a_place_that_may_not_be_looked_at(name: str, force: bool, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir()
+    with closed(tmp_path / "closed"):
+        refuse_out(tmp_path / name, [".svg"], force)
+        with pytest.raises(ZooError, match=f"^--out .*{name}: cannot be written: "):
+            write_out(tmp_path / name, b"picture", force)
 
 
 def _umask() -> int:

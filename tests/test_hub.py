@@ -23,6 +23,7 @@ from a3c_zoo.runs.api import evaluate
 from a3c_zoo.runs.directory import find_run, list_runs
 from a3c_zoo.runs.trained import find_policy
 from tests.hub_server import TOKEN, Handler, Hub, Repository, endless, nonsense, running_hub, silence, status
+from tests.shared import closed
 from tests.test_trained import HARM
 from tests.toys_runs import command_line, environ, in_turn
 
@@ -129,6 +130,14 @@ def test_the_card_has_the_evaluation_as_metadata(hub: Hub) -> None:
         assert part in card.text
     assert hub.requests == []
     assert set(os.listdir("look")) == NAMES | {"README.md"}
+
+
+@pytest.mark.parametrize("look", ["closed/look", "x" * 300])
+def test_a_folder_that_cannot_be_made(look: str, hub: Hub, capsys: Captured) -> None:
+    Path("closed").mkdir()
+    with closed(Path("closed")):
+        assert command_line("push", AGENT, "alice/swinger", "--no-film", "--dry-run", look) == 2
+    assert capsys.readouterr().err.startswith(f"Error: cannot write {look}: ")
 
 
 def test_a_folder_that_was_looked_at_is_sent_as_it_is(hub: Hub, capsys: Captured) -> None:

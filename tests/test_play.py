@@ -30,6 +30,7 @@ from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
 from a3c_zoo.runs.evaluation import EpisodesToPlay, Scene, play_scenes
 from a3c_zoo.runs.videos import VideoFile, enlarge
+from tests.shared import closed
 from tests.test_evaluate import FirstAction
 from tests.toys import ToyVectorEnv
 from tests.toys_runs import command_line
@@ -288,6 +289,31 @@ def test_files_that_cannot_be(
 ) -> None:
     assert command_line("play", pong, "--video", tmp_path / name) == 2
     assert capsys.readouterr().err == f"Error: --video {tmp_path / name}: {message}\n"
+
+
+@pytest.mark.parametrize("name", ["closed/a.gif", "x" * 300 + ".gif"])
+def test_a_place_that_may_not_be_looked_at(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "closed").mkdir()
+    with closed(tmp_path / "closed"), pytest.raises(ZooError, match=f"^--video {name}: cannot be written: "):
+        VideoFile(Path(name)).show(np.zeros((16, 16, 3), np.uint8), 30)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("closed/run", "closed/run cannot be read: Permission denied"),
+        ("x" * 300, f"'{'x' * 300}' is no run here or in"),
+    ],
+)
+def test_a_run_that_may_not_be_looked_at(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "closed").mkdir()
+    with closed(tmp_path / "closed"):
+        assert command_line("play", name, "--video", "a.gif") == 2
+    assert capsys.readouterr().err.startswith(f"Error: {message}")
 
 
 def test_without_the_library(

@@ -51,6 +51,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
+from tests.shared import closed
 from tests.toys_runs import command_line, environ, installed_here
 from tests.toys_tuning import SPACE, Inline, InlineConfig
 from tests.waits import LIMIT_S, wait_until
@@ -251,6 +252,7 @@ REFUSED = {
     ("cartpole", "--storage", "s.yml"): "--storage s.yml is no journal of Optuna, or damaged; name another",
     ("cartpole", "--storage", "."): "cannot write .: Is a directory",
     ("--resume", "nobody"): "there is no study studies/nobody/journal.jsonl. See: a3c-zoo list studies",
+    ("--resume", "x" * 300): f"there is no study studies/{'x' * 300}/journal.jsonl. See: a3c-zoo list studies",
     ("cartpole", "--resume", "mine"): "--resume goes on with a study as it was made; leave out env",
     ("cartpole", "-o", "run.steps=480"): "-o run.steps: this command sets it for every run; use --steps",
     ("cartpole", "-o", "run.time_limit_s=5"): "-o run.time_limit_s: this command sets it for every run; use --steps",
@@ -271,6 +273,13 @@ def test_bad_input_is_one_line_and_status_2(folder: Path, capfd: pytest.CaptureF
         assert expected in err, words
         assert len(err.splitlines()) == 1, err
     assert not Path("runs").exists()
+
+
+def test_a_study_that_may_not_be_looked_at(folder: Path) -> None:
+    Path("studies/shut").mkdir(parents=True)
+    with closed(Path("studies/shut")):
+        [row] = studies.list_studies()
+    assert "Permission denied" in row["fault"]
 
 
 def test_a_study_of_others_and_a_locked_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Generator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -99,7 +100,7 @@ def _load(
     from a3c_zoo.runs.trained import find_policy, policy_state
 
     run, at, which = name.rpartition("@")
-    is_run = any((path / "meta.json").is_file() for path in (Path(name), runs_dir / name))  # whose name has an @
+    is_run = any(os.path.isfile(path / "meta.json") for path in (Path(name), runs_dir / name))  # whose name has an @
     if is_run or not at or not (which in ("best", "final") or which.isdecimal()):
         run, at, which = name, "", checkpoint
     directory = find_policy(run, runs_dir=runs_dir, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from contextlib import closing
@@ -38,7 +39,7 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
     from a3c_zoo.runs.videos import ffmpeg_program
 
     hub.check_repo(repo, sends=dry_run is None)
-    if dry_run is not None and dry_run.exists():
+    if dry_run is not None and os.path.exists(dry_run):
         raise ZooError(f"--dry-run {dry_run}: exists already; name a new folder")
     if not no_film:
         ffmpeg_program("the film (leave it out: --no-film)")

@@ -170,10 +170,11 @@ def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
         stem = stem if len(stem) <= MAX_STEM else f"{len(envs)}-environments"
         out = DEFAULT_OUT_DIR / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
     folder = Path(out)
-    if folder.exists() and (not folder.is_dir() or any((folder / name).exists() for name in REPORT_FILES)):
+    exists = os.path.exists  # False, too, where the user may not look, and for a name that is too long
+    if exists(folder) and (not folder.is_dir() or any(exists(folder / name) for name in REPORT_FILES)):
         raise ZooError(f"--out {folder}: a report is there already, and is not overwritten; choose another")
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK)):
+    there = next(path for path in (folder, *folder.absolute().parents) if exists(path))
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         raise ZooError(f"--out {folder}: {there} is no directory in which you may write; choose another")
     return folder
 
@@ -182,7 +183,7 @@ def _claim(out: Path) -> Path:
     """Makes the folder of a report. If another comparison has taken it meanwhile, takes `-2`, `-3`, … beside it."""
     wanted = out if out.name.strip(".") else out.resolve()
     for folder in (out, *(Path(f"{wanted}-{number}") for number in range(2, 10_000))):
-        if any((folder / name).exists() for name in REPORT_FILES):
+        if any(os.path.exists(folder / name) for name in REPORT_FILES):
             continue
         with disk_errors(folder, "write", "--out"), suppress(FileExistsError):
             folder.mkdir(parents=True, exist_ok=True)

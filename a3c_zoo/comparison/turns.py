@@ -41,7 +41,7 @@ def turn(
         RunDirectoryError: the lock file cannot be made.
     """
     path = runs_dir / TURNS_DIR / f"{name}.lock"
-    if runs_dir.exists() and not os.access(runs_dir, os.W_OK):
+    if os.path.exists(runs_dir) and not os.access(runs_dir, os.W_OK):
         yield lambda: None
         return
     with disk_errors(path.parent, "make"):

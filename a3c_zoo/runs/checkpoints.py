@@ -20,7 +20,7 @@ from typing import Annotated, Any, Generic
 from pydantic import Field
 
 from a3c_zoo.errors import DivergedError, RunDirectoryError, printable
-from a3c_zoo.files import MAX_TABLE, open_file, shown
+from a3c_zoo.files import MAX_TABLE, open_file, shown, why_closed
 from a3c_zoo.records import Evaluation
 from a3c_zoo.runs.checkpoint_bytes import may_be_whole, read_content, to_bytes
 from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
@@ -155,7 +155,9 @@ def write_checkpoint(path: Path, agent: Mapping[str, Any], state: RunState | Pol
 
 
 def checkpoint_steps(directory: RunDirectory) -> list[int]:
-    """Steps at which there is a checkpoint, rising."""
+    """Steps at which there is a checkpoint, rising. Raises RunDirectoryError if the user may not look."""
+    if closed := why_closed(directory.checkpoints):
+        raise RunDirectoryError(closed)
     matches = (_NAME.fullmatch(path.name) for path in directory.checkpoints.glob("step-*.pt"))
     return sorted(int(match[1]) for match in matches if match)
 
@@ -295,8 +297,7 @@ def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[
 
 def _only_for_acting(directory: RunDirectory, step: int) -> None:
     """Training no longer goes on from a best policy that is later than a step: the rows that it counts will be cut."""
-    best = directory.best_file
-    if best.exists() and (policy := read_policy(best)).state.steps > step and policy.state.run:
+    if (best := directory.best_file).exists() and (policy := read_policy(best)).state.steps > step and policy.state.run:
         write_checkpoint(best, policy.agent, replace(policy.state, run=None))
 
 
@@ -313,8 +314,7 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
         The folder; None if no checkpoint and no film is later, and best.pt is not damaged.
     """
     later = [step_file(directory, each) for each in checkpoint_steps(directory) if each >= step + (not also_at)]
-    best = directory.best_file
-    if best.exists():
+    if (best := directory.best_file).exists():
         try:
             is_void = read_policy(best).state.steps > step and bool(later)
         except DamagedCheckpointError:

@@ -6,6 +6,7 @@ A picture is `[H, W, 3]`, uint8, RGB.
 from __future__ import annotations
 
 import math
+import os
 import re
 import subprocess
 import tempfile
@@ -97,7 +98,7 @@ class VideoFile:
         self._path, self._name, self._encoding = path, f"{option} {path}", encoding
         if path.suffix.lower() not in ENCODING:
             raise ZooError(f"{self._name}: must end in .mp4 or .gif")
-        if path.exists():
+        if os.path.exists(path):
             raise ZooError(f"{self._name}: exists already; delete it, or choose another name")
         self._program = ffmpeg_program(option)
         self._shape: tuple[int, ...] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -102,7 +103,7 @@ def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
                     raise ZooError(f"--storage {where} keeps nothing: name a file, such as sqlite:///tuning.db")
                 return optuna.storages.get_storage(RDBStorage(storage))
             path = Path(where)
-            if not is_new and not path.exists():
+            if not is_new and not os.path.exists(path):
                 raise ZooError(f"there is no study {where}. See: a3c-zoo list studies")
             with disk_errors(path, "write", "--storage"):
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ A trial is added with all of its values at once, and its score on a rung is one 
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -213,7 +214,7 @@ def list_studies() -> list[dict[str, Any]]:
     """A row for each study that this folder knows; one that is damaged has its fault. No database is asked."""
     rows = []
     for folder in sorted(path for path in STUDIES_DIR.glob("*") if path.is_dir()):
-        if (folder / JOURNAL).exists():
+        if os.path.exists(folder / JOURNAL):
             rows.append(_row(folder.name))
         try:
             rows += [_row(folder.name, place, about) for place, about in elsewhere(folder.name).items()]

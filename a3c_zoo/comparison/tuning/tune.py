@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def tune(
         ended: dict[str, Any] | None = study.attribute(RESULT)
         if ended and trials <= ended["trials"]:
             return ended
-        if out is not None and out.exists():
+        if out is not None and os.path.exists(out):
             raise ZooError(f"--out {out} exists already, and is not overwritten; choose another")
         study.attribute(OPTIONS, {"trials": trials, "timeout": timeout_s, "final_seeds": final_seeds})
         if trials > (study.attribute(SEARCHED) or 0):
