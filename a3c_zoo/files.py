@@ -85,7 +85,7 @@ def why_closed(folder: Path) -> str:
         os.scandir(folder).close()
         (folder / "meta.json").lstat()
     except PermissionError as error:
-        return f"{folder} cannot be read: {error.strerror}"
+        return f"{shown(folder)} cannot be read: {error.strerror}"
     except (OSError, ValueError):  # a name that no folder can have
         pass
     return ""
