@@ -132,7 +132,7 @@ def printable_lines(text: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns `" Did you mean 'x'?"` for the nearest of `known`, or `""` if no name is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, [each for each in known if each != name], n=1, cutoff=0.5)
     return f" Did you mean '{near[0]}'?" if near else ""
 
 

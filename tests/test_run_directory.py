@@ -92,6 +92,12 @@ def test_a_run_is_found_by_path_or_name(tmp_path: Path) -> None:
             find_run(impossible, tmp_path)
 
 
+def test_the_name_itself_is_not_suggested(tmp_path: Path) -> None:
+    (tmp_path / "mine/meta.json").mkdir(parents=True)
+    with pytest.raises(RunDirectoryError, match=r"^no run 'mine' here or in \S+ See: "):
+        find_run("mine", tmp_path)
+
+
 def test_a_run_that_is_closed_to_the_user(tmp_path: Path) -> None:
     run = create(tmp_path, "mine").path
     told = f"^{run} cannot be read: Permission denied$"
