@@ -223,6 +223,31 @@ def test_push_names_the_damaged_folder_of_the_user(hub: Hub, capsys: Captured) -
     assert err.startswith("Error: mine/parameters.safetensors is not the file that meta.json was written with")
 
 
+def link(path: Path) -> None:
+    path.symlink_to("meta.json")
+
+
+def grow(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(module.LIMITS[path.name] + 1)  # sparse: it takes no room
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "reason"),
+    [
+        ("outcome.json", Path.unlink, "No such file or directory"),
+        ("README.md", link, "it is a link, and links are not followed"),
+        ("replay.mp4", grow, "it is larger than 64 MiB"),
+    ],
+)
+def test_push_names_the_file_that_cannot_be_sent(
+    name: str, harm: Callable[[Path], None], reason: str, hub: Hub, capsys: Captured
+) -> None:
+    harm(Path(shutil.copytree(AGENT, "mine")) / name)
+    err = refused(capsys, 2, "push", "mine", "alice/again", "--no-film", "--dry-run", "look")
+    assert err == f"Error: mine/{name} cannot be sent: {reason}\n"
+
+
 def edit(folder: Path, **texts: tuple[str, str]) -> None:
     for name, (old, new) in texts.items():
         path = next(folder.glob(f"{name}.*"))

@@ -109,7 +109,10 @@ def write_folder(directory: RunDirectory, folder: Path) -> RunDirectory:
         is_own = not os.path.lexists(directory.path / PULLED)
         kept = [name for name in (CARD, FILM) if is_own and os.path.lexists(directory.path / name)]
         for name in (*AGENT, *kept):
-            replace_file(folder / name, read_bytes(directory.path / name, LIMITS[name]))
+            try:
+                replace_file(folder / name, read_bytes(directory.path / name, LIMITS[name]))
+            except OSError as error:
+                raise ZooError(f"{directory.path / name} cannot be sent: {error.strerror or error}") from error
     else:
         save_folder(directory, folder)
     try:
