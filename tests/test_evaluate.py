@@ -16,7 +16,7 @@ import pytest
 
 import a3c_zoo
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.errors import EnvironmentContractError, RunDirectoryError
+from a3c_zoo.errors import EnvironmentContractError, RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
 from a3c_zoo.runs.checkpoints import checkpoint_steps
@@ -230,8 +230,27 @@ def test_predict(run: Path) -> None:
             policy.predict(wrong)
 
 
-def test_load_agent_refuses(run: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_is_named_by_its_number_of_steps(run: Path) -> None:
+    step = steps_of(run)[1]
+    assert a3c_zoo.load_agent(run, checkpoint=step).steps == a3c_zoo.load_agent(run, checkpoint=str(step)).steps == step
+    by_number, by_text = (a3c_zoo.evaluate(run, checkpoint=which, episodes=2) for which in (step, str(step)))
+    assert by_number.mean_return == by_text.mean_return
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"episodes": 0}, "--episodes 0: give 1 or more"), ({"seed": -1}, "--seed -1: give 0 or more")],
+)
+def test_numbers_that_are_too_small(given: dict[str, Any], message: str, run: Path) -> None:
+    with pytest.raises(ZooError, match=f"^{message}$"):
+        a3c_zoo.evaluate(run, **given)
+    with pytest.raises(ZooError, match=f"^{message}$"):
+        next(api.play(run, **given))
+
+
+@pytest.mark.parametrize("checkpoint", ["9", 9])
+def test_load_agent_refuses(checkpoint: str | int, run: Path, tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match="has no checkpoint '9'"):
-        a3c_zoo.load_agent(run, checkpoint="9")
+        a3c_zoo.load_agent(run, checkpoint=checkpoint)
     with pytest.raises(RunDirectoryError, match="'x' is no run "):
         a3c_zoo.load_agent("x", runs_dir=tmp_path)

@@ -152,7 +152,7 @@ def load_agent(
     *,
     agent: str | None = None,
     env: EnvEntry | EnvFunction | None = None,
-    checkpoint: str = "final",
+    checkpoint: str | int = "final",
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
 ) -> LoadedAgent:
@@ -179,20 +179,24 @@ def load_agent(
     return LoadedAgent(policy, directory.path, setup.entry.name, setup.agent.name, state.steps, returns)
 
 
-def _load(directory: RunDirectory, checkpoint: str) -> tuple[Policy, RunSetup, PolicyState]:
+def _load(directory: RunDirectory, checkpoint: str | int) -> tuple[Policy, RunSetup, PolicyState]:
     registry = get_registry()
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
     from a3c_zoo.runs.evaluation import load_policy  # imports torch: a wrong name is known before
 
-    saved = policy_state(directory, checkpoint)
+    saved = policy_state(directory, str(checkpoint))
     policy = load_policy(setup.agent.load, setup.entry, setup.network, setup.config, saved.agent)
     return policy, setup, saved.state
 
 
 def load_from(
-    directory: RunDirectory, checkpoint: str = "final", episodes: int = 1, seed: int | None = None
+    directory: RunDirectory, checkpoint: str | int = "final", episodes: int = 1, seed: int | None = None
 ) -> tuple[Policy, EpisodesToPlay]:
-    """Loads a policy, and says which episodes it plays; arguments as in `evaluate`."""
+    """Loads a policy, and says which episodes it plays; arguments as in `evaluate`. Raises ZooError as `load_agent`."""
+    if episodes < 1:
+        raise ZooError(f"--episodes {episodes}: give 1 or more")
+    if seed is not None and seed < 0:
+        raise ZooError(f"--seed {seed}: give 0 or more")
     policy, setup, _ = _load(directory, checkpoint)
     from a3c_zoo.runs.evaluation import EpisodesToPlay
 
@@ -208,7 +212,7 @@ def evaluate(
     env: EnvEntry | EnvFunction | None = None,
     episodes: int = 100,
     deterministic: bool = False,
-    checkpoint: str = "final",
+    checkpoint: str | int = "final",
     seed: int | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
@@ -237,7 +241,7 @@ def play(
     agent: str | None = None,
     episodes: int = 1,
     deterministic: bool = False,
-    checkpoint: str = "final",
+    checkpoint: str | int = "final",
     seed: int | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
