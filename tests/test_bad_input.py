@@ -92,7 +92,10 @@ def refused(capsys: Captured, *arguments: object, status: int = 2) -> str:
         (["cartpole", "--time-limit", "1e3s"], r"'1e3s' is no duration"),
         (["cartpole", "--name", "../x"], r"--name '\.\./x': letters, digits and"),
         (["cartpole", "--runs-dir", "file"], r"'file' is a file"),
-        (["cartpole", "--runs-dir", "file/deeper"], r"cannot make file/deeper: Not a directory\. Free space, or"),
+        (
+            ["cartpole", "--runs-dir", "file/deeper"],
+            r"cannot make file/deeper: Not a directory\. Choose another: --runs-dir DIR$",
+        ),
         (["cartpole", "--runs-dir", "/proc/runs"], r"cannot make /proc/runs: No such file or directory\."),
         (["cartpole", "--resume", "nothing"], r"no run 'nothing' here or in runs"),
         (["cartpole", "--no-such-flag"], r"No such option"),
@@ -413,11 +416,11 @@ def test_a_name_that_exists(run: Path, capsys: Captured) -> None:
     assert contents(run) == before
 
 
-def assert_a_full_disk_is_survived(running: Running, run: Path, steps: int) -> None:
+def assert_a_full_disk_is_survived(running: Running, run: Path, steps: int, cure: str) -> None:
     assert running.exit_status() == 2
     assert running.stderr.startswith("Error: cannot write runs/x/")
     assert running.stderr.count("\n") == 1, running.stderr
-    assert "Free space, or choose another: --runs-dir DIR" in running.stderr
+    assert running.stderr.endswith(f". {cure} another: --runs-dir DIR\n")
     assert checkpoint(run)["session"]["steps"] == steps
     assert not list(run.rglob(".*.tmp"))
     running.assert_nothing_left()
@@ -434,7 +437,7 @@ def test_files_that_may_not_grow(size: int, run: Path, tmp_path: Path) -> None:
 
     options = ["--steps", 3000, "--quiet"]
     with Running("train", "--resume", run.relative_to(tmp_path), *options, folder=tmp_path, preexec=limit) as running:
-        assert_a_full_disk_is_survived(running, run, steps)
+        assert_a_full_disk_is_survived(running, run, steps, "Choose")
     assert a3c_zoo.train(resume=run).reason == "steps"  # there is room again
     assert episodes(run)[-1]["step"] <= checkpoint(run)["session"]["steps"]
 
@@ -454,7 +457,7 @@ def test_a_disk_that_fills_up(trained: Path, tmp_path: Path) -> None:
         free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
         (place / "filler").write_bytes(bytes(free - 30_000))
         with Running("train", "--resume", "runs/x", "--steps", 5000, "--quiet", folder=tmp_path) as running:
-            assert_a_full_disk_is_survived(running, run, steps)
+            assert_a_full_disk_is_survived(running, run, steps, "Free space, or choose")
         (place / "filler").unlink()
         assert a3c_zoo.train(resume=run, steps=1000).steps >= 1000
         with Running("train", "cartpole", "--name", "y", folder=tmp_path) as running:

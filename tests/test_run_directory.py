@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, RunConfig
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Evaluation, Outcome
-from a3c_zoo.runs.directory import RunDirectory, describe_host, find_run, list_runs, write_atomically
+from a3c_zoo.runs.directory import RunDirectory, describe_host, disk_errors, find_run, list_runs, write_atomically
 from a3c_zoo.runs.trained import find_policy
 from tests.shared import closed
 from tests.test_recorder import file_size_limit
@@ -71,13 +72,28 @@ def test_a_name_that_cannot_be(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["file", "file/runs", "/proc/runs"])
 def test_a_place_that_cannot_be_made(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunDirectoryError, match=r"^cannot make .*Free space, or choose another: --runs-dir DIR$"):
+    with pytest.raises(RunDirectoryError, match=r"^cannot make .*\. Choose another: --runs-dir DIR$"):
         create(tmp_path / place)
 
 
 def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
     with file_size_limit(50), pytest.raises(RunDirectoryError, match=r"cannot write .*File too large"):
         create(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.ENOSPC, "Free space, or choose another: --out FILE"),
+        (errno.EDQUOT, "Free space, or choose another: --out FILE"),
+        (errno.EISDIR, "Choose another: --out FILE"),
+        (errno.EACCES, "Choose another: --out FILE"),
+    ],
+)
+def test_space_is_the_cure_for_a_full_disk_only(number: int, cure: str) -> None:
+    message = f"^cannot write best.yml: {os.strerror(number)}. {cure}$"
+    with pytest.raises(RunDirectoryError, match=message), disk_errors(Path("best.yml"), "write", "--out FILE"):
+        raise OSError(number, os.strerror(number))
 
 
 def test_a_run_is_found_by_path_or_name(tmp_path: Path) -> None:

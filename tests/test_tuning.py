@@ -250,7 +250,7 @@ REFUSED = {
     ("cartpole", "--storage", "redis://localhost"): "Optuna keeps pickles in Redis, which are not read",
     ("cartpole", "--storage", "postgresql://me:secret@localhost/x"): "--storage postgresql://me:***@localhost/x needs",
     ("cartpole", "--storage", "s.yml"): "--storage s.yml is no journal of Optuna, or damaged; name another",
-    ("cartpole", "--storage", "."): "cannot write .: Is a directory",
+    ("cartpole", "--storage", "."): "cannot write .: Is a directory. Choose another: --storage FILE",
     ("--resume", "nobody"): "there is no study studies/nobody/journal.jsonl. See: a3c-zoo list studies",
     ("--resume", "x" * 300): f"there is no study studies/{'x' * 300}/journal.jsonl. See: a3c-zoo list studies",
     ("cartpole", "--resume", "mine"): "--resume goes on with a study as it was made; leave out env",

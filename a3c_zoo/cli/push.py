@@ -59,7 +59,7 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
         if dry_run is None:
             click.echo(f"sent to  {hub.push(made.path, repo, private)}\nnext     a3c-zoo pull {repo}")
             return
-        with disk_errors(dry_run, "write", "--dry-run"):
+        with disk_errors(dry_run, "write", "--dry-run DIR"):
             shutil.copytree(made.path, dry_run)
     click.echo(f"nothing was sent; it is in {dry_run}")
 

@@ -185,7 +185,7 @@ def _claim(out: Path) -> Path:
     for folder in (out, *(Path(f"{wanted}-{number}") for number in range(2, 10_000))):
         if any(os.path.exists(folder / name) for name in REPORT_FILES):
             continue
-        with disk_errors(folder, "write", "--out"), suppress(FileExistsError):
+        with disk_errors(folder, "write", "--out DIR"), suppress(FileExistsError):
             folder.mkdir(parents=True, exist_ok=True)
             with (folder / REPORT_FILES[0]).open("x"):
                 return folder

@@ -47,7 +47,7 @@ COLUMNS: Final[Mapping[str, str]] = {
 def write_report(results: Results, page: ReportPage, out: Path) -> None:
     """Writes the report's files into a directory: curves, page, runs.csv and results.json."""
     plain = to_json(results)
-    with disk_errors(out, "write", "--out"):
+    with disk_errors(out, "write", "--out DIR"):
         out.mkdir(parents=True, exist_ok=True)
         curves = drawing.draw_grid(page.curves)
         for suffix in (".png", ".svg"):

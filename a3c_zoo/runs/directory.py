@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -58,13 +59,13 @@ class RunSummary:
 
 
 @contextmanager
-def disk_errors(path: Path, doing: str, option: str = "--runs-dir") -> Iterator[None]:
+def disk_errors(path: Path, doing: str, option: str = "--runs-dir DIR") -> Iterator[None]:
     """Turns an OSError into one line: what could not be done where, and why. option: how to name another place."""
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        text = f"cannot {doing} {shown(path)}: {reason}. Free space, or choose another: {option} DIR"
+        cure = "Free space, or choose" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Choose"
+        text = f"cannot {doing} {shown(path)}: {error.strerror or error}. {cure} another: {option}"
         raise RunDirectoryError(text) from error
 
 

@@ -177,7 +177,7 @@ def _write(path: Path, evidence: Sequence[str], cost: dict[str, int], config: Co
     """Writes the set with its evidence and its cost into a new file."""
     values = {TUNING: cost, **set_of(config)}
     text = "\n".join(f"# {printable(line)}" for line in evidence) + "\n" + yaml.dump(values)
-    with disk_errors(path, "write", "--out"):
+    with disk_errors(path, "write", "--out FILE"):
         path.parent.mkdir(parents=True, exist_ok=True)
         others = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
         free = next(each for each in (path, *itertools.islice(others, 10_000)) if not each.exists())

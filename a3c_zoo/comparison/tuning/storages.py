@@ -85,7 +85,7 @@ def keep_elsewhere(name: str, storage: str, about: dict[str, Any]) -> None:
     """Keeps that a storage has a study of this name."""
     path, place = STUDIES_DIR / name / ELSEWHERE, place_of(storage, name)
     if (known := elsewhere(name)).get(place) != about:
-        with disk_errors(path, "write", "--study"):
+        with disk_errors(path, "write", "--study NAME"):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, json.dumps({**known, place: about}, indent=2).encode())
 
@@ -105,7 +105,7 @@ def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
             path = Path(where)
             if not is_new and not os.path.exists(path):
                 raise ZooError(f"there is no study {where}. See: a3c-zoo list studies")
-            with disk_errors(path, "write", "--storage"):
+            with disk_errors(path, "write", "--storage FILE"):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.open("ab").close()
                 return JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path)))
