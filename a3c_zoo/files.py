@@ -184,6 +184,13 @@ def valid_name(name: str, option: str = "--name") -> str:
     raise RunDirectoryError(f"{option} {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
 
 
+def refuse_place(out: Path) -> None:
+    """Raises ZooError unless `--out`, and the folders above it that are missing, can be made."""
+    there = next(path for path in (out, *out.absolute().parents) if os.path.exists(path))
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise ZooError(f"--out {out}: {there} is no directory in which you may write; choose another")
+
+
 def refuse_out(out: Path, suffixes: Sequence[str], force: bool) -> None:
     """Raises ZooError for a file that a command shall not write: of another ending, or one that exists."""
     if out.suffix.lower() not in suffixes:

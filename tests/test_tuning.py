@@ -535,6 +535,8 @@ def test_studies_in_other_storages_are_listed_without_a_password(
 def test_an_existing_file_is_not_overwritten(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert command_line(*COMMAND, "--study", "other", "--out", "best.yml") == 2
     assert "--out best.yml exists already, and is not overwritten" in capfd.readouterr().err
+    assert command_line(*COMMAND, "--study", "other", "--out", "best.yml/second.yml") == 2
+    assert "best.yml is no directory in which you may write" in capfd.readouterr().err
 
 
 def test_ctrl_c_keeps_trials_and_says_how_to_go_on(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:

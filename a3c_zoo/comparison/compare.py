@@ -25,6 +25,7 @@ from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.comparison.turns import turn
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ZooError
+from a3c_zoo.files import refuse_place
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
@@ -173,9 +174,7 @@ def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
     exists = os.path.exists  # False, too, where the user may not look, and for a name that is too long
     if exists(folder) and (not folder.is_dir() or any(exists(folder / name) for name in REPORT_FILES)):
         raise ZooError(f"--out {folder}: a report is there already, and is not overwritten; choose another")
-    there = next(path for path in (folder, *folder.absolute().parents) if exists(path))
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        raise ZooError(f"--out {folder}: {there} is no directory in which you may write; choose another")
+    refuse_place(folder)
     return folder
 
 

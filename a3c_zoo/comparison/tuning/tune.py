@@ -18,6 +18,7 @@ from a3c_zoo.comparison.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySe
 from a3c_zoo.config.search import search_space
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ZooError
+from a3c_zoo.files import refuse_place
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.runs.signals import stop_on_signals
 
@@ -67,8 +68,10 @@ def tune(
         ended: dict[str, Any] | None = study.attribute(RESULT)
         if ended and trials <= ended["trials"]:
             return ended
-        if out is not None and os.path.exists(out):
-            raise ZooError(f"--out {out} exists already, and is not overwritten; choose another")
+        if out is not None:
+            if os.path.exists(out):
+                raise ZooError(f"--out {out} exists already, and is not overwritten; choose another")
+            refuse_place(out)
         study.attribute(OPTIONS, {"trials": trials, "timeout": timeout_s, "final_seeds": final_seeds})
         if trials > (study.attribute(SEARCHED) or 0):
             began_s = time.monotonic()
