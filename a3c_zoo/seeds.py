@@ -11,13 +11,14 @@ All branches are named here. A seed's path is the number of its branch and what 
 | `SEED_EVALUATION` | evaluation's number | environments of an evaluation |
 | `SEED_CHECK` | number of the check, number of the part | a tree of its own for a part of a solved check |
 | `SEED_PROCESS` | evaluation's number | the global generators of a process that plays an evaluation |
+| `SEED_PASSES` | how many updates there have been | what Dropout draws for the next update of a learner |
 
 The path of a worker that was never replaced has no last number.
 """
 
 from __future__ import annotations
 
-SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION, SEED_CHECK, SEED_PROCESS = range(6)
+SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION, SEED_CHECK, SEED_PROCESS, SEED_PASSES = range(7)
 
 #: An evaluation's number is the first number of its kind plus how many of this kind the run has had before. The kinds
 #: are: whether the run is solved, asked for by a user, by the evaluator beside training, by a comparison. A part of a

@@ -23,7 +23,7 @@ from a3c_zoo.errors import ConfigError, RunDirectoryError
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.buffers import Buffers, check_saved
 from a3c_zoo.learning.model import ModelPolicy
-from a3c_zoo.learning.networks import ActorCritic, OnDevice
+from a3c_zoo.learning.networks import ActorCritic, OnDevice, in_training, seed_passes
 from a3c_zoo.learning.objective import Objective, differentiate
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.samples import differentiate_samples, samples_of
@@ -279,6 +279,37 @@ def test_a_resumed_run_equals_one_without_a_break(agent: str, runs: Path) -> Non
     whole = train(runs, "normed", 1600, agent, serial=True)
     resumed = a3c_zoo.train(resume=train(runs, "normed", 800, agent, serial=True), steps=1600).run
     assert_same_training(checkpoint(resumed), checkpoint(whole))
+
+
+@pytest.mark.parametrize("agent", ["a3c", "a3c-data", "a3c-grad"])
+def test_each_pass_drops_other_units(agent: str, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They depend on the run's seed, and not on the caller's generator."""
+    drawn: list[tuple[float, ...]] = []
+
+    def forward(dropout: nn.Dropout, x: Tensor) -> Tensor:
+        if dropout.training:
+            drawn.append(tuple(torch.rand(4).tolist()))
+        return x
+
+    monkeypatch.setattr(nn.Dropout, "forward", forward)
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        train(runs, "normed", 640, agent, serial=True)
+    half = len(drawn) // 2
+    assert drawn[:half] == drawn[half:]
+    assert len(set(drawn)) == half >= 5
+
+
+def test_passes_without_a_seed_go_on_drawing() -> None:
+    """As those of an agent that learns several times from what it pulled, or pulls in its own way."""
+    network = recorder()
+    seed_passes(network, 3)
+    drawn = []
+    for _ in range(3):
+        with in_training(network):
+            drawn.append(float(torch.rand(())))
+    torch.manual_seed(3)
+    assert drawn == torch.rand(3).tolist()
 
 
 def test_a_serial_run_leaves_the_callers_generator_as_it_was(runs: Path) -> None:

@@ -234,7 +234,11 @@ def optimizer_findings(entry: OptimizerEntry) -> list[Finding]:
     return findings.found
 
 
-@pytest.mark.parametrize("entry", [OptimizerEntry("toy", f"{TOYS}:Ball"), *zoo_optimizers()], ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    "entry",
+    [*(OptimizerEntry(each, f"{TOYS}:{each}") for each in ("Ball", "WarmsUp")), *zoo_optimizers()],
+    ids=lambda e: e.name,
+)
 def test_a_sound_optimizer(entry: OptimizerEntry) -> None:
     assert [finding.status for finding in optimizer_findings(entry)] == ["ok"]
 
@@ -242,8 +246,8 @@ def test_a_sound_optimizer(entry: OptimizerEntry) -> None:
 @pytest.mark.parametrize(
     ("kind", "fault"),
     [
-        ("OutOfPlace", "10 updates do not change the parameters that it got"),
-        ("OtherMemory", "10 updates do not change the parameters that it got"),
+        ("OutOfPlace", "300 updates do not change the parameters that it got"),
+        ("OtherMemory", "300 updates do not change the parameters that it got"),
         ("DividesByZero", "an update gives parameters that are not finite"),
         ("OtherMoments", "a new optimizer with the same moments makes another update"),
         ("OtherMomentsByName", "a new optimizer with the same moments makes another update"),
@@ -352,7 +356,7 @@ def test_what_else_a_plugin_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "command dig: it is no click.Command",
         "environment caves: 'json:resolve': module 'json' h",
         "entry: factory 'json:__name__' is not callable",
-        "optimizer still: 10 updates do not change the para",
+        "optimizer still: 300 updates do not change the par",
         "run hook watch: run hook 'watch' of plugin 'mine-p",
     }
     assert plugin_findings("mine-plugin", "warning") == ["requirement: mine-plugin does not require a3c-zoo"]

@@ -30,6 +30,11 @@ class LeftRight(EnvConfig):
     mode: str = "NextStep"
 
 
+class Draws(gymnasium.Wrapper[Any, Any, Any, Any]):
+    def render(self) -> Any:
+        return np.zeros((2, 2, 3), np.uint8)
+
+
 class TestFactory:
     def test_arguments(self) -> None:
         env = make_vector_env(toy_entry(action_start=3), EnvConfig(), 4, 0)
@@ -115,6 +120,13 @@ class TestRegisteredId:
         env: Any = make_vector_env(entry, EnvConfig(), 1, 0, "rgb_array")
         env.reset(seed=0)
         assert env.envs[0].render().shape == (4, 4, 3)
+
+    @pytest.mark.filterwarnings("ignore:.*not in the possible render_modes")
+    def test_a_wrapper_may_draw_what_the_environment_does_not(self) -> None:
+        entry = EnvEntry("toy", env_id="tests.toys_checks:DrawnHouse-v0")
+        config = EnvConfig(wrappers=[f"{__name__}:Draws"])
+        env: Any = make_vector_env(entry, config, 1, 0, "rgb_array")
+        assert env.envs[0].render().shape == (2, 2, 3)
 
     def test_an_unknown_id_names_the_environment(self) -> None:
         with pytest.raises(PluginError, match=r"^environment 'toy' cannot be made: .*NoSuchThing"):

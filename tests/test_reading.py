@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -168,6 +169,16 @@ def test_what_cannot_be_compared(run: Path, file: str, change: Any, message: str
 def test_files_that_are_missing(run: Path, file: str, reason: str) -> None:
     (run / file).unlink()
     assert read_runs([run]) == ([], {run: reason})
+
+
+def test_a_fault_is_told_without_the_path(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    meta = json.loads((run / "meta.json").read_text())
+    (run / "meta.json").write_text(json.dumps(meta | {"seed": "a"}))
+    for folder in (run.parent, Path("/")):
+        monkeypatch.chdir(folder)
+        for path in (run, Path(os.path.relpath(run))):
+            with pytest.raises(RunDirectoryError, match=r"^meta.json is damaged: its seed is no int$"):
+                read_run(path)
 
 
 @pytest.mark.parametrize("text", ["", "run: [", "a: 1\n", "run: {x: !!python/name:os.system }\n"])

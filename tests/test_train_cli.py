@@ -152,8 +152,10 @@ def test_the_command_that_goes_on_has_a_budget_left(
     elsewhere = summary(replace(outcome, run=Path("/data/runs/x"))).splitlines()[-1]
     command = command.replace("runs/x", "/data/runs/x --runs-dir /data/runs")
     assert elsewhere == f"  next        a3c-zoo {command}"
-    monkeypatch.setattr(MODULE_FILES, "has_typed", True)
-    assert summary(outcome).splitlines()[-1].startswith("  next        PYTHONPATH=. a3c-zoo ")
+    for has_typed, folders in (True, ""), (False, "."):  # as the first command found a module here, or one that goes on
+        monkeypatch.setattr(MODULE_FILES, "has_typed", has_typed)
+        monkeypatch.setenv("PYTHONPATH", folders)
+        assert summary(outcome).splitlines()[-1].startswith("  next        PYTHONPATH=. a3c-zoo ")
 
 
 def test_the_command_that_goes_on_replaces_every_spent_limit(

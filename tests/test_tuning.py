@@ -256,7 +256,7 @@ REFUSED = {
     ("cartpole", "--resume", "mine"): "--resume goes on with a study as it was made; leave out env",
     ("cartpole", "-o", "run.steps=480"): "-o run.steps: this command sets it for every run; use --steps",
     ("cartpole", "-o", "run.time_limit_s=5"): "-o run.time_limit_s: this command sets it for every run; use --steps",
-    ("cartpole", "-o", "seed=7"): "-o run.seed: this command sets it for every run; use --seeds",
+    ("cartpole", "-o", "seed=7"): "-o run.seed: this command sets it for every run; leave it out",
     ("cartpole", "-o", "run.stop_when_solved=false"): "this command sets it for every run; leave it out",
     ("cartpole", "-o", "run.film_every=2"): "this command sets it for every run; leave it out",
     (): "name an environment, or a study to --resume",

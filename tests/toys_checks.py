@@ -302,6 +302,18 @@ class Ball:
         self.parameters.add_(self.velocity, alpha=-learning_rate)
 
 
+class WarmsUp(Ball):
+    """Its first hundred updates move nothing."""
+
+    @staticmethod
+    def moments(parameters: Any, config: Any) -> Any:
+        return {"velocity": torch.zeros_like(parameters), "count": torch.zeros(1)}
+
+    def apply(self, gradient: Any, learning_rate: float) -> None:
+        count = self.moments_given["count"].add_(1)
+        super().apply(gradient, learning_rate if count > 100 else 0.0)
+
+
 class OutOfPlace(Ball):
     def apply(self, gradient: Any, learning_rate: float) -> None:
         self.parameters = self.parameters - learning_rate * gradient

@@ -24,11 +24,12 @@ from a3c_zoo.agents.training import agent_config, train
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
-from a3c_zoo.learning.networks import in_training
+from a3c_zoo.learning.networks import in_training, seed_passes
 from a3c_zoo.learning.objective import Loss, actor_critic_loss, descend, forward
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
 from a3c_zoo.saved_state import fitting, loading
+from a3c_zoo.seeds import SEED_PASSES, seed_for
 
 
 def hand_over_micro_batch(worker: HandoverWorker) -> None:
@@ -105,6 +106,8 @@ class DataLearner(Learner):
         batch, self._taken = self._samples, 0
         self.model.pull(self.context.parameters, self.context.observation_statistics, self.context.buffers)
         self.model.flat.zero_gradients()
+        if self.model.network.has_modes:
+            seed_passes(self.model.network, seed_for(self.context.config.run.seed, SEED_PASSES, self.counters.updates))
         with in_training(self.model.network):
             logits, values = self._evaluate()
         known = values.detach().numpy()

@@ -22,6 +22,7 @@ from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.counters import EPISODES, REPLACED, STEPS, UPDATES, Counters
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import Model
+from a3c_zoo.learning.networks import seed_passes
 from a3c_zoo.learning.objective import Objective
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import (
@@ -178,8 +179,8 @@ class RolloutWorker(Member):
 
     def pull(self) -> None:
         """Copies the shared parameters, observation statistics and buffers into the worker's own network."""
-        if self.model.network.has_modes:  # Dropout draws from torch's own generator, which no checkpoint holds
-            self.model.network.pass_seed = int(torch.randint(2**62, (), generator=self.collector.generator))
+        if self.model.network.has_modes:
+            seed_passes(self.model.network, int(torch.randint(2**62, (), generator=self.collector.generator)))
         if self.agent.acts_live:
             self.model.pull_statistics(self.context.observation_statistics)
             self.model.buffers.pull(self.context.buffers)

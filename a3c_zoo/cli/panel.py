@@ -278,7 +278,8 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
 def _next_command(outcome: Outcome, limits: RunConfig | None) -> str:
     """Returns the next command. A limit counts from the run's start, so each spent one is replaced by twice its use."""
     run = " ".join([run_argument(outcome.run), *(f"--plugin {shlex.quote(file)}" for file in cli.plugin_files)])
-    program = "PYTHONPATH=. a3c-zoo" if MODULE_FILES.has_typed else "a3c-zoo"  # a run's own name finds no module here
+    is_here = MODULE_FILES.has_typed or os.environ.get("PYTHONPATH") == "."  # a run's own name finds no module here
+    program = "PYTHONPATH=. a3c-zoo" if is_here else "a3c-zoo"
     if outcome.solved or outcome.reason == "stop-return":
         return f"{program} play {run}"
     budgets = (limits.steps, limits.episodes, limits.time_limit_s) if limits else (None, None, None)

@@ -21,7 +21,7 @@ MAX_SEEDS: Final = 1000
 #: A shorter training leaves nothing to evaluate.
 MIN_TIME_LIMIT_S: Final = 1.0
 #: The options to use in place of `-o KEY=VALUE`, for keys that a plan sets.
-INSTEAD: Final = {"run.seed": "--seeds", **dict.fromkeys(("run.steps", "run.episodes", "run.time_limit_s"), "--steps")}
+INSTEAD: Final = dict.fromkeys(("run.steps", "run.episodes", "run.time_limit_s"), "--steps")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from a3c_zoo.comparison.foreign_runs import ForeignRun, is_foreign_run, read_for
 from a3c_zoo.comparison.timing import Timing, timing_of, torch_threads_of
 from a3c_zoo.config.yaml import read_document
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
-from a3c_zoo.files import why_closed
+from a3c_zoo.files import absolute, shown, why_closed
 from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, RunSummary, summary_of, why_not_own
@@ -189,7 +189,9 @@ def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) 
             raise RunDirectoryError(closed)
         return _theirs(path, read_foreign_run(path, strict, frame_skip))
     except RunDirectoryError as error:
-        text = str(error).removeprefix(f"{path}/").removeprefix(f"{path} ")
+        text = str(error)
+        for each in (path, absolute(path), shown(absolute(path))):
+            text = text.removeprefix(f"{each}/").removeprefix(f"{each} ")
         raise RunDirectoryError(text) from error
 
 

@@ -134,7 +134,8 @@ def _make_registered(
         return gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     env = SyncVectorEnv([lambda: wrap_all(gymnasium.make(env_id, **kwargs), wrappers)] * num_envs)
     modes = env.metadata.get("render_modes")
-    if is_drawn and modes is not None and "rgb_array" not in modes and not spec.disable_env_checker:  # as it fails then
+    draws_not = modes is not None and "rgb_array" not in modes and not spec.disable_env_checker  # Gymnasium refuses it
+    if is_drawn and draws_not and not wrappers:  # which may draw by themselves
         env.close()
         raise ZooError(f"environment '{entry.name}' cannot be drawn: its metadata['render_modes'] has no 'rgb_array'")
     return env

@@ -46,11 +46,11 @@ class ActorCritic(nn.Module):
 
     Attributes:
         normalizes: whether the network takes observation statistics (`take_statistics`).
-        pass_seed: what torch's global generator, from which Dropout draws, is seeded with in `in_training`.
+        pass_state: of torch's global generator, from which Dropout draws, for the next pass `in_training`.
     """
 
     normalizes: bool = False
-    pass_seed: int | None = None
+    pass_state: Tensor | None = None
 
     @functools.cached_property
     def has_modes(self) -> bool:
@@ -227,12 +227,17 @@ def check_device(device: str) -> None:
     )
 
 
+def seed_passes(network: ActorCritic, seed: int) -> None:
+    """Seeds what Dropout draws in the next passes. No checkpoint holds it: each rollout or update has a seed."""
+    network.pass_state = torch.Generator().manual_seed(seed).get_state()
+
+
 @contextmanager
 def in_training(network: ActorCritic) -> Iterator[None]:
     """Within the context, a network is in torch's training mode; it is in evaluation mode at all other times.
 
     Only the pass that is differentiated is within: Dropout drops units there, and BatchNorm normalises by the batch.
-    Without gradients the mode stays as it is.
+    Without gradients the mode stays as it is. Dropout draws from numbers of the network's own (`seed_passes`).
     """
     if not (torch.is_grad_enabled() and network.has_modes):
         yield
@@ -240,9 +245,10 @@ def in_training(network: ActorCritic) -> Iterator[None]:
     network.train()
     try:
         with lent_generator():
-            if network.pass_seed is not None:
-                torch.default_generator.manual_seed(network.pass_seed)
+            if network.pass_state is not None:
+                torch.default_generator.set_state(network.pass_state)
             yield
+            network.pass_state = torch.default_generator.get_state()
     finally:
         network.eval()
 
@@ -256,7 +262,7 @@ class OnDevice:
 
     def __init__(self, module: nn.Module, device: str) -> None:
         self._module, self._device = module, torch.device(device)
-        self.pass_seed: int | None = None
+        self.pass_state: Tensor | None = None
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._module, name)

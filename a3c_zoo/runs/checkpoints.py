@@ -198,9 +198,9 @@ def resumable_checkpoint(directory: RunDirectory, which: str = FINAL) -> Checkpo
     if which == BEST:
         best = read_policy(checkpoint_file(directory, BEST))
         if best.state.run is None:
-            raise RunDirectoryError(
-                f"training cannot go on from {directory.best_file}: it does not say where the run stood. Choose a step"
-            )
+            best_file = shown(directory.best_file)
+            text = f"training cannot go on from {best_file}: it does not say where the run stood. Choose a step"
+            raise RunDirectoryError(text)
         return Checkpoint(best.agent, best.state.run, is_acting=True)
     path = checkpoint_file(directory, which)
     if which != FINAL:
@@ -289,7 +289,7 @@ def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[
     saved = resumable_checkpoint(directory, which)
     events = [("checkpoint_damaged", reason) for reason in saved.damaged]
     if folder := set_aside(directory, saved.state.steps, also_at=which == BEST):
-        where = f"later checkpoints, later films and a copy of the rows are in {folder}"
+        where = f"later checkpoints, later films and a copy of the rows are in {shown(folder)}"
         events.append(("set_aside", f"going on from step {saved.state.steps:,}: {where}"))
     _only_for_acting(directory, saved.state.steps)
     return saved, events

@@ -156,13 +156,13 @@ class RunDirectory:
         except (OSError, ValueError, KeyError) as error:
             raise RunDirectoryError(f"{self.path} is no run directory: {self.meta_file.name} cannot be read") from error
         if missing := [key for key in ("env", "agent", "serial") if key not in meta]:
-            raise RunDirectoryError(f"{self.meta_file} is damaged: it has no {' and no '.join(missing)}")
+            raise RunDirectoryError(f"{shown(self.meta_file)} is damaged: it has no {' and no '.join(missing)}")
         if run_format != RUN_FORMAT:
             raise RunDirectoryError(f"{self.path} has run format {run_format!r:.20}; this version reads {RUN_FORMAT}")
         for key, kind in _META_TYPES.items():
             if not isinstance(meta.get(key, kind()), kind):
-                raise RunDirectoryError(f"{self.meta_file} is damaged: its {key} is no {kind.__name__}")
-        for folder in (self.checkpoints, self.films, self.path / "tensorboard"):
+                raise RunDirectoryError(f"{shown(self.meta_file)} is damaged: its {key} is no {kind.__name__}")
+        for folder in map(shown, (self.checkpoints, self.films, self.home / "tensorboard")):
             if folder.is_symlink():
                 raise RunDirectoryError(f"{folder} is a link, and links are not followed; put the folder itself there")
             if os.path.lexists(folder) and not folder.is_dir():

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.files import open_file
+from a3c_zoo.files import open_file, shown
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import EvaluatorResult, Snapshot
@@ -175,7 +175,7 @@ class Evaluator:
             if fault is None:
                 keep_film(self._directory, step)
         except OSError as error:
-            fault = f"{self._directory.films}: {error.strerror}"
+            fault = f"{shown(self._directory.films)}: {error.strerror}"
         if fault is not None and self._film_fault is None:
             self._on_event("film_lost", f"training goes on, but a film is lost: {fault}", error=fault)
         self._film_fault = fault

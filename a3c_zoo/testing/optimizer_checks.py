@@ -13,8 +13,8 @@ from a3c_zoo.learning.optimizers import new_moments, new_optimizer, without_deno
 from a3c_zoo.plugins.entries import OptimizerEntry
 from a3c_zoo.testing.findings import Findings
 
-#: Numbers of updates and of parameters, and the learning rate.
-UPDATES, P, RATE = 10, 100, 0.01
+#: Numbers of updates and of parameters, and the learning rate. Its first updates may move nothing, as in a warm-up.
+UPDATES, P, RATE = 300, 100, 0.01
 
 CURE_PARAMETERS = "change the tensor that __init__ got: parameters.add_(step, alpha=-learning_rate)"
 CURE_MOMENTS = "keep all in the tensors that moments() returns, and change them in place: moment.mul_(), moment.copy_()"
