@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import a3c_zoo
+from a3c_zoo.runs.videos import VideoFile
 from tests.toys_runs import episodes
 
 
@@ -50,3 +51,12 @@ def test_a_run_keeps_its_place(agent: str, serial: bool, tmp_path: Path, monkeyp
     assert len(episodes(run)) == more.episodes >= outcome.episodes
     monkeypatch.chdir(tmp_path)
     assert a3c_zoo.load_agent("one", env=Moving).predict([0.0])[0] in (0, 1)
+
+
+def test_a_video_keeps_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    video = VideoFile(Path("a.gif"))
+    monkeypatch.chdir("/usr")
+    video.show(np.zeros((16, 16, 3), np.uint8), 10.0)
+    video.close()
+    assert (tmp_path / "a.gif").read_bytes().startswith(b"GIF8")

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from a3c_zoo.errors import ZooError, first_line
+from a3c_zoo.files import absolute
 
 #: Smaller pictures are enlarged to about this height, in pixels, for videos and windows.
 HEIGHT = 420
@@ -95,7 +96,7 @@ class VideoFile:
     """
 
     def __init__(self, path: Path, option: str = "--video", encoding: Sequence[str] = ()) -> None:
-        self._path, self._name, self._encoding = path, f"{option} {path}", encoding
+        self._path, self._name, self._encoding = absolute(path), f"{option} {path}", encoding
         if path.suffix.lower() not in ENCODING:
             raise ZooError(f"{self._name}: must end in .mp4 or .gif")
         if os.path.exists(path):
