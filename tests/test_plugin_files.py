@@ -234,12 +234,18 @@ def zoo_optimizers(): return [OptimizerEntry("lost", "file_parts:NoSuchClass")]
 """
 
 
+def refusal(choice: str, plugin: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a training with a choice of a plugin file's parts says of them."""
+    options = ("--serial", "--quiet", "--runs-dir", plugin.with_name("runs"), "--plugin", plugin)
+    assert command_line("train", "cartpole", *choice.split(), *options) == 2
+    return capsys.readouterr().err
+
+
 def test_an_import_string_that_leads_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(PLUGIN_FILES, "")
     (tmp_path / "file_parts.py").write_text(PARTS)
-    options = ("--serial", "--quiet", "--runs-dir", tmp_path / "runs", "--plugin", tmp_path / "file_parts.py")
     no_module = "ModuleNotFoundError: No module named 'no_such_module'"
     no_class = "'file_parts:NoSuchClass': module 'file_parts' has no attribute 'NoSuchClass'"
     for choice, part, why in (
@@ -249,8 +255,7 @@ def test_an_import_string_that_leads_nowhere(
         ("-onetwork.name=number", "network 'number'", "'file_parts:NUMBER' is not callable"),
         ("-ooptimizer.name=lost", "optimizer 'lost'", no_class),
     ):
-        assert command_line("train", "cartpole", choice, *options) == 2
-        assert capsys.readouterr().err == f"Error: {part} cannot be loaded: {why}\n"
+        assert refusal(choice, tmp_path / "file_parts.py", capsys) == f"Error: {part} cannot be loaded: {why}\n"
     get_registry.cache_clear()
 
 
@@ -295,7 +300,6 @@ def test_what_a_network_or_an_optimizer_does_wrong(
 ) -> None:
     monkeypatch.setenv(PLUGIN_FILES, "")
     (tmp_path / "file_unfit.py").write_text(UNFIT)
-    options = ("--serial", "--quiet", "--runs-dir", tmp_path / "runs", "--plugin", tmp_path / "file_unfit.py")
     no_dict = "moments must return a dict of tensors by name"
     for choice, error in (
         ("network.name=raises", "network 'raises' cannot be built: ValueError: no layers (in file_unfit.py, line 8)"),
@@ -308,8 +312,7 @@ def test_what_a_network_or_an_optimizer_does_wrong(
         ("optimizer.name=number", f"optimizer 'number': {no_dict}; 't' is of type int"),
         ("optimizer.name=two", "optimizer 'two' cannot be built: TypeError: NoMoments.__init__() takes 3 positional"),
     ):
-        assert command_line("train", "cartpole", "-o", *choice.split(), *options) == 2
-        text = capsys.readouterr().err
+        text = refusal(f"-o {choice}", tmp_path / "file_unfit.py", capsys)
         assert text.startswith(f"Error: {error}")
         assert text.count("\n") == 1
     get_registry.cache_clear()
