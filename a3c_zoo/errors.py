@@ -87,6 +87,10 @@ class CrewLostError(WorkerError):
     """A failure of workers that no new worker cures. The run can go on from its newest checkpoint."""
 
 
+class ServersLostError(CrewLostError):
+    """What a run keeps on other machines is gone, as when all of them are taken away. Nothing is wrong with the run."""
+
+
 def type_and_message(error: BaseException) -> str:
     """Returns the error's type and message in one line. An AssertionError quotes the line that asserts."""
     message = " ".join(f"{type(error).__name__}: {error}".split())

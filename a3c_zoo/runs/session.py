@@ -87,6 +87,11 @@ class Session:
         """Training episodes recorded so far, in all sessions."""
         return self._progress.episodes
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether a checkpoint has all that the run has learned."""
+        return self._progress.steps == self._saved_steps
+
     def started(self, snapshot: Snapshot) -> None:
         """Starts the training clock; from now on a signal is obeyed at the next rollout boundary."""
         self._watch.stop.interrupts, self._snapshot = False, snapshot
@@ -154,7 +159,7 @@ class Session:
             raise DivergedError(f"{error}. The last good checkpoint: {last}") from error
         if snapshot.counts:
             self._progress.add([snapshot.counts()], [])
-        if self._progress.steps == self._saved_steps:  # that checkpoint has the workers' states, which are lost by now
+        if self.is_saved:  # that checkpoint has the workers' states, which are lost by now
             return
         if isinstance(error, RunDirectoryError):  # a checkpoint could not be written, or monitor.csv
             return

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.config.sets import dump_config
-from a3c_zoo.errors import CrewLostError, RunDirectoryError, ZooError, first_line
+from a3c_zoo.errors import CrewLostError, RunDirectoryError, ServersLostError, ZooError, first_line
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
@@ -196,11 +196,14 @@ def _run_agent(setup: RunSetup, session: Session, stop: StopRequest) -> Outcome:
         reason, detail = "interrupted", f"{stop.detail or 'Ctrl-C'}, at once"
     except Exception as error:
         stop.is_over = True
-        try:
-            session.finish("error", first_line(error))
-        except ZooError as second:  # the first error matters more
-            error.add_note(f"(and the run could not be ended properly: {second})")
-        raise
+        if not (stop.detail and isinstance(error, ServersLostError) and session.is_saved):
+            try:
+                session.finish("error", first_line(error))
+            except ZooError as second:  # the first error matters more
+                error.add_note(f"(and the run could not be ended properly: {second})")
+            raise
+        # Who ends a job on a cluster may end all its machines at once. The run has what the nodes had.
+        reason, detail = "interrupted", f"{stop.detail}; {first_line(error)}"
     stop.is_over = True
     return session.finish(reason, detail)
 

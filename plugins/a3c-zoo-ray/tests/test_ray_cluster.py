@@ -83,12 +83,29 @@ def test_a_server_dies(cluster: Any, environ: dict[str, str], tmp_path: Path) ->
     os.kill(server, signal.SIGKILL)
     wait_until(lambda: run.events("restarted"))
     (event,) = run.events("restarted")
-    assert "a parameter server was lost" in event["text"]
+    assert "a parameter server was lost (ActorDiedError: The actor is dead because its worker process" in event["text"]
     run.wait_for_episodes(len(run.episodes()) + 100)
     run.process.send_signal(signal.SIGINT)
     outcome = run.outcome()
     assert outcome["reason"] == "interrupted"
     assert outcome["steps"] > event["step"]
+
+
+def test_a_server_dies_after_ctrl_c(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
+    """As when all machines of a job are ended at once."""
+    here = environ | {"RAY_ADDRESS": cluster.address}
+    run = Run(tmp_path, here, *options(2, 10_000_000))
+    run.wait_for_episodes(100)
+    (server,) = servers()
+    os.kill(server, signal.SIGSTOP)  # so that no standstill can end before the server does
+    run.process.send_signal(signal.SIGINT)
+    os.kill(server, signal.SIGKILL)
+    outcome = run.outcome()
+    assert run.process.returncode == 130
+    assert (outcome["reason"], run.events("restarted")) == ("interrupted", [])
+    assert outcome["detail"].startswith("Ctrl-C; a parameter server was lost (ActorDiedError: ")
+    resumed = Run(tmp_path, here, "--resume", str(run.path), "--steps", str(outcome["steps"] + 5000)).outcome()
+    assert (resumed["reason"], resumed["episodes"] > outcome["episodes"]) == ("steps", True)
 
 
 def test_the_driver_dies(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from textwrap import shorten
 
 import ray
 from a3c_zoo.errors import ConfigError, WorkerError, first_line, type_and_message
 from ray._private import ray_constants as constants
 from ray._private import services
+from ray.exceptions import RayError
 
 from a3c_zoo_ray.owner import owned_folder
 
@@ -31,6 +33,8 @@ STORE_BYTES = 200_000_000
 #: The longest folder in which Ray's sockets have room: their names have 107 bytes at most.
 LONGEST_FOLDER = 40
 LOOPBACK = "127.0.0.1"
+#: How much of the reason why an actor died is told, in characters: Ray goes on with what it may have been.
+MOST_OF_REASON = 200
 #: With the value 0, Ray listens on loopback and nowhere else. Ray reads the variable when it is imported.
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 #: Environment variables of a Ray of this machine.
@@ -89,6 +93,12 @@ def _join(address: str, folder: str | None, num_cpus: int) -> None:
                 raise ConfigError(f"the cluster at '{address}' refuses this program: {first_line(error)}") from error
             raise ConfigError(f"no cluster answers at '{address}': {CURE}") from error
     _keep_quiet()
+
+
+def why_lost(error: RayError) -> str:
+    """Returns the type of Ray's error, and what it says of how an actor died."""
+    lines = [line for line in str(error).splitlines() if line.startswith("The actor is dead")]
+    return ": ".join([type(error).__name__, *(shorten(line, MOST_OF_REASON, placeholder="…") for line in lines[:1])])
 
 
 def _check_address(address: str) -> None:

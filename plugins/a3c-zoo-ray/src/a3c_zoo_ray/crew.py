@@ -14,11 +14,12 @@ from typing import Any
 
 import ray
 from a3c_zoo.agents import MODULE_FILES, State, WorkerContext, WorkerFactory
-from a3c_zoo.errors import ConfigError, CrewLostError, WorkerError, ZooError, type_and_message
+from a3c_zoo.errors import ConfigError, ServersLostError, WorkerError, ZooError, type_and_message
 from a3c_zoo.records import Report, RunContext
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from a3c_zoo_ray.cluster import why_lost
 from a3c_zoo_ray.exchange import Answer, Floats, Message, Shard
 from a3c_zoo_ray.node import Node, NodePlan, NodeReport
 from a3c_zoo_ray.nodes import Mirror, shards_of
@@ -47,7 +48,7 @@ def ask(shards: Sequence[Any], messages: Sequence[Message]) -> list[Answer]:
     try:
         answers: list[Answer] = ray.get(refs, timeout=EXCHANGE_LIMIT_S)
     except RayError as error:
-        raise ConnectionError(type(error).__name__) from error
+        raise ConnectionError(why_lost(error)) from error
     return answers
 
 
@@ -128,7 +129,7 @@ class _Member:
                 raise error.cause from None
             raise WorkerError(f"node {self.plan.index} failed: {type_and_message(error.cause)}\n\n{error}") from None
         except RayError as error:
-            raise _LostError(f"was lost ({type(error).__name__})") from error
+            raise _LostError(f"was lost ({why_lost(error)})") from error
 
 
 class _LostError(Exception):
@@ -255,12 +256,12 @@ class RayNodes:
                 raise _LostError(f"does not reach the parameter servers ({told.lost})")  # its machine may be dying
 
     def _values_of_servers(self, why: str) -> list[Floats]:
-        """Raises CrewLostError if a parameter server does not answer the driver. why: what is known of that."""
+        """Raises ServersLostError if a parameter server does not answer the driver. why: what is known of that."""
         try:
             values: list[Floats] = ray.get([shard.values.remote() for shard in self._shards], timeout=CALL_LIMIT_S)
             return values
         except RayError as error:
-            raise CrewLostError(f"a parameter server was lost ({why})") from error
+            raise ServersLostError(f"a parameter server was lost ({why})") from error
 
     def _replace(self, member: _Member, why: str) -> _Member:
         """A new node takes the place of one that is lost, as soon as the cluster has room for it."""
