@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train demo test test-slow test-ray bench-ray plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
+.PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -28,8 +28,11 @@ test: lint ## lint, types, layers and the fast tests
 test-slow: .venv/.installed-dev ## the slow tests
 	@$(BIN)/python -m pytest -q -m slow
 
-test-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray on clusters of several Ray nodes, in an environment of its own: 4 minutes
+test-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray on clusters of several Ray nodes, in an environment of its own: 2 minutes
 	@.venv-ray/bin/python -m pytest -q plugins/a3c-zoo-ray/tests
+
+test-ray-slow: .venv-ray/.installed ## the slow tests of plugins/a3c-zoo-ray: 3 minutes
+	@.venv-ray/bin/python -m pytest -q -m slow plugins/a3c-zoo-ray/tests
 
 bench-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray with nodes and commands that are killed at random moments: an hour
 	@PYTHONPATH=$(CURDIR)/plugins/a3c-zoo-ray/src .venv-ray/bin/python plugins/a3c-zoo-ray/faults.py --solve 10 --compare 6 --leftovers 50

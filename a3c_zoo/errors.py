@@ -7,6 +7,7 @@ an error of a3c-zoo, as a traceback.
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import traceback
 from collections.abc import Iterable
@@ -89,6 +90,11 @@ class CrewLostError(WorkerError):
 
 class ServersLostError(CrewLostError):
     """What a run keeps on other machines is gone, as when all of them are taken away. Nothing is wrong with the run."""
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk, or what the user may have of it, is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def type_and_message(error: BaseException) -> str:

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, is_full
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -48,8 +48,8 @@ class _NamedFile(io.FileIO):
             raise
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # Python flushes it once more at its end
-            reason = error.strerror or str(error)
-            raise ZooError(f"stdout cannot be written: {reason}. Free space, or send it to another place") from error
+            reason, cure = error.strerror or str(error), "Free space, or send" if is_full(error) else "Send"
+            raise ZooError(f"stdout cannot be written: {reason}. {cure} it to another place") from error
 
 
 def open_closed_streams() -> None:

@@ -146,6 +146,8 @@ def test_a_folder_that_was_looked_at_is_sent_as_it_is(hub: Hub, capsys: Captured
     Path("look/replay.mp4").write_bytes(b"film")
     assert command_line("push", "look", "alice/swinger", "--dry-run", "again") == 0
     assert files_of(Path("again")) == files_of(Path("look"))
+    with open("look/replay.mp4", "r+b") as film:
+        film.truncate(module.LIMITS[module.FILM] + 1)  # too large to be sent
     assert command_line("push", "look", "alice/swinger", "--dry-run", "without", "--no-film") == 0
     assert {*os.listdir("without")} == NAMES | {"README.md"}
     assert "README.md is sent as it is: it does not name alice/swinger\n" in capsys.readouterr().out
@@ -244,7 +246,7 @@ def test_push_names_the_file_that_cannot_be_sent(
     name: str, harm: Callable[[Path], None], reason: str, hub: Hub, capsys: Captured
 ) -> None:
     harm(Path(shutil.copytree(AGENT, "mine")) / name)
-    err = refused(capsys, 2, "push", "mine", "alice/again", "--no-film", "--dry-run", "look")
+    err = refused(capsys, 2, "push", "mine", "alice/again", "--dry-run", "look")
     assert err == f"Error: mine/{name} cannot be sent: {reason}\n"
 
 

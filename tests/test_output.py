@@ -204,6 +204,12 @@ def test_other_commands_say_that_their_output_is_lost(command: list[str], python
     )
 
 
+def test_only_a_full_disk_has_too_little_space(tmp_path: Path) -> None:
+    assert shell('"$@" 1< /dev/null 2> stderr.txt', "list", "envs", folder=tmp_path) == 2
+    line = "Error: stdout cannot be written: Bad file descriptor. Send it to another place\n"
+    assert (tmp_path / "stderr.txt").read_text() == line
+
+
 def nohup() -> None:
     """What `nohup a3c-zoo train … &` in a script inherits."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -258,6 +258,7 @@ REFUSED = {
     ("cartpole", "-o", "run.time_limit_s=5"): "-o run.time_limit_s: this command sets it for every run; use --steps",
     ("cartpole", "-o", "seed=7"): "-o run.seed: this command sets it for every run; leave it out",
     ("cartpole", "-o", "run.stop_when_solved=false"): "this command sets it for every run; leave it out",
+    ("cartpole", "-o", "optimizer.schedule_steps=99"): "-o optimizer.schedule_steps: this command sets it for",
     ("cartpole", "-o", "run.film_every=2"): "this command sets it for every run; leave it out",
     (): "name an environment, or a study to --resume",
 }
@@ -529,7 +530,10 @@ def test_studies_in_other_storages_are_listed_without_a_password(
     assert "secret" not in file.read_text()
     file.write_text("[")
     assert command_line("list", "studies") == 0
-    assert "mine: studies/mine/storages.json" in capfd.readouterr().out
+    assert "mine: studies/mine/storages.json is damaged" in capfd.readouterr().out
+    with closed(file):
+        assert command_line("list", "studies") == 0
+    assert "mine: cannot read studies/mine/storages.json: Permission denied" in capfd.readouterr().out
 
 
 def test_an_existing_file_is_not_overwritten(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:

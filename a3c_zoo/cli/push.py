@@ -44,11 +44,9 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
     if not no_film:
         ffmpeg_program("the film (leave it out: --no-film)")
     with tempfile.TemporaryDirectory() as place:
-        made = hub.write_folder(source := find_policy(run, **options), Path(place) / "agent")
+        made = hub.write_folder(source := find_policy(run, **options), Path(place) / "agent", not no_film)
         film = made.path / hub.FILM
-        if no_film:
-            film.unlink(missing_ok=True)
-        elif not film.exists():
+        if not no_film and not film.exists():
             _film(made, film)
         if not (made.path / hub.CARD).exists():
             hub.write_card(made, repo, source)

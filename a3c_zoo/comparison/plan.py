@@ -227,7 +227,7 @@ def plan_run(
     schedules = _schedules(usual, budget)
     ends = {key: budget.steps or length for key, length in schedules.items()}
     settings = _settings(usual, method, budget)
-    _refuse_ineffective(usual, [*settings, "run.seed", "run.steps"])
+    _refuse_ineffective(usual, [*settings, *schedules, "run.seed", "run.steps"])
     overrides = given + [
         f"{key}={'null' if value is None else str(value).lower()}" for key, value in (settings | ends).items()
     ]

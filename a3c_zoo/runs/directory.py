@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import filelock
 
-from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean
+from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, is_full
 from a3c_zoo.files import absolute, fields_of, read_json, replace_file, shown, valid_name, why_closed
 from a3c_zoo.hardware import available_cores, cpu_model
 from a3c_zoo.records import Evaluation, Outcome
@@ -64,7 +63,7 @@ def disk_errors(path: Path, doing: str, option: str = "--runs-dir DIR") -> Itera
     try:
         yield
     except OSError as error:
-        cure = "Free space, or choose" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Choose"
+        cure = "Free space, or choose" if is_full(error) else "Choose"
         text = f"cannot {doing} {shown(path)}: {error.strerror or error}. {cure} another: {option}"
         raise RunDirectoryError(text) from error
 

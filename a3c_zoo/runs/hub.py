@@ -99,15 +99,16 @@ def check_repo(repo: str, sends: bool) -> None:
         raise ZooError("push needs a token that may write: hf auth login, or HF_TOKEN=…; --dry-run DIR needs none")
 
 
-def write_folder(directory: RunDirectory, folder: Path) -> RunDirectory:
+def write_folder(directory: RunDirectory, folder: Path, with_film: bool) -> RunDirectory:
     """Writes the files of an agent into a new folder, and checks them as `pull` does. Raises ZooError.
 
-    An agent of the user's own, as `push --dry-run` writes it, keeps its card and its film.
+    An agent of the user's own, as `push --dry-run` writes it, keeps its card and, if that is wanted, its film.
     """
     if os.path.lexists(directory.path / PARAMETERS):
         folder.mkdir()
         is_own = not os.path.lexists(directory.path / PULLED)
-        kept = [name for name in (CARD, FILM) if is_own and os.path.lexists(directory.path / name)]
+        names = (CARD, FILM) if with_film else (CARD,)
+        kept = [name for name in names if is_own and os.path.lexists(directory.path / name)]
         for name in (*AGENT, *kept):
             try:
                 replace_file(folder / name, read_bytes(directory.path / name, LIMITS[name]))

@@ -76,8 +76,9 @@ def elsewhere(name: str) -> dict[str, Any]:
     """The other storages with a study of this name: place → what is known of the study there."""
     path = STUDIES_DIR / name / ELSEWHERE
     try:
-        return read_json(path) if path.exists() else {}
-    except (OSError, ValueError) as error:
+        with disk_errors(path, "read", "--study NAME"):
+            return read_json(path) if path.exists() else {}
+    except ValueError as error:
         raise ZooError(f"{path} is damaged ({error}); delete it") from error
 
 

@@ -59,6 +59,7 @@ def test_nodes_find_the_modules_of_plugin_files(cluster: Any, environ: dict[str,
     assert Run(tmp_path, environ | {"RAY_ADDRESS": cluster.address}, *words).outcome()["reason"] == "steps"
 
 
+@pytest.mark.slow
 def test_a_node_dies_and_another_takes_its_place(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
     run = Run(tmp_path, environ | {"RAY_ADDRESS": cluster.address}, *options(3, 2_000_000, "run.time_limit_s=60"))
     run.wait_for_episodes(100)
@@ -91,6 +92,7 @@ def test_a_server_dies(cluster: Any, environ: dict[str, str], tmp_path: Path) ->
     assert outcome["steps"] > event["step"]
 
 
+@pytest.mark.slow
 def test_a_server_dies_after_ctrl_c(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
     """As when all machines of a job are ended at once."""
     here = environ | {"RAY_ADDRESS": cluster.address}
@@ -108,6 +110,7 @@ def test_a_server_dies_after_ctrl_c(cluster: Any, environ: dict[str, str], tmp_p
     assert (resumed["reason"], resumed["episodes"] > outcome["episodes"]) == ("steps", True)
 
 
+@pytest.mark.slow
 def test_the_driver_dies(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
     here = environ | {"RAY_ADDRESS": cluster.address}
     run = Run(tmp_path, here, *options(2, 10_000_000))
@@ -152,6 +155,7 @@ def children_of(run: Run) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 def test_without_a_cluster_a_ray_of_this_machine_begins_and_ends(environ: dict[str, str], tmp_path: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))  # names of Ray's sockets must be short
     here = environ | {"TMPDIR": str(folder)}

@@ -54,6 +54,7 @@ def figures(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(1000)
+@pytest.mark.slow
 def test_a_comparison_on_a_cluster_has_the_figures_of_this_machine(
     cluster: Any, environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_run_stays_as_it_was_if_its_job_is_stopped_while_it_arrives(
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_on_a_machine_that_has_not_begun_it(
     cluster: Any, environ: dict[str, str], tmp_path: Path
 ) -> None:
