@@ -31,7 +31,7 @@ test-slow: .venv/.installed-dev ## the slow tests
 test-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray on clusters of several Ray nodes, in an environment of its own: 2 minutes
 	@.venv-ray/bin/python -m pytest -q plugins/a3c-zoo-ray/tests
 
-test-ray-slow: .venv-ray/.installed ## the slow tests of plugins/a3c-zoo-ray: 3 minutes
+test-ray-slow: .venv-ray/.installed ## the slow tests of plugins/a3c-zoo-ray: 6 minutes
 	@.venv-ray/bin/python -m pytest -q -m slow plugins/a3c-zoo-ray/tests
 
 bench-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray with nodes and commands that are killed at random moments: an hour
