@@ -6,6 +6,7 @@ A link is not followed, a FIFO or a device is not opened, and a file over its li
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -89,6 +90,18 @@ def why_closed(folder: Path) -> str:
     except (OSError, ValueError):  # a name that no folder can have
         pass
     return ""
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a file. This one need not be allowed to write to it. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
 
 
 def read_bytes(path: Path, limit: int) -> bytes:

@@ -464,9 +464,9 @@ def terminal() -> Iterator[tuple[int, int]]:
     os.close(ours)
 
 
-def start(terminal: tuple[int, int], *arguments: object) -> subprocess.Popen[bytes]:
+def start(terminal: tuple[int, int], *arguments: object, **more: str) -> subprocess.Popen[bytes]:
     environ = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
-    environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"} | more
     command = [sys.executable, "-m", "a3c_zoo", "play", *map(str, arguments)]
     running = subprocess.Popen(command, stdin=terminal[1], stdout=terminal[1], stderr=terminal[1], env=environ)
     os.close(terminal[1])
@@ -488,15 +488,24 @@ LEAVE_PAGE, SHOW_CURSOR = "\x1b[?1049l", "\x1b[?25h"
 
 
 def test_a_game_in_the_terminal(terminal: tuple[int, int], pong: Path) -> None:
-    running = start(terminal, pong, "--fps", 200)  # no display: the terminal by default
+    # Without a display, the terminal is the default. A picture is nothing but colours.
+    running = start(terminal, pong, "--fps", 200, NO_COLOR="1")
     text = read(terminal[0])
     assert running.wait(LIMIT_S) == 0
     *pages, last = re.split(r"\x1b\[H", text)
     assert len(pages) >= LIMIT
     assert "▀" in pages[-1]
+    assert len(set(re.findall(r"48;2;[0-9;]+m", pages[-1]))) > 5
     assert LEAVE_PAGE in last
     assert SHOW_CURSOR in last
     assert "episode 1: return" in last.partition(LEAVE_PAGE)[2]
+
+
+def test_a_dumb_terminal_draws_nothing(terminal: tuple[int, int], pong: Path) -> None:
+    running = start(terminal, pong, "--terminal", TERM="dumb")
+    text = read(terminal[0])
+    assert running.wait(LIMIT_S) == 2
+    assert "--terminal: a terminal with TERM=dumb draws nothing; --video FILE.mp4 needs none" in " ".join(text.split())
 
 
 def test_ctrl_c_leaves_the_terminal_as_it_was(terminal: tuple[int, int], pong: Path) -> None:

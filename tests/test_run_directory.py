@@ -170,6 +170,9 @@ def test_a_lock_is_held_by_one_process_and_ends_with_it(tmp_path: Path) -> None:
         running.wait_until(lambda: "locked" in running.stdout)
         assert directory.is_running()
         assert [run.status for run in list_runs(tmp_path)] == ["running"]
+        for closed_one, mode in ((directory.path, 0o555), (directory.path / "run.lock", 0o444)):  # to a colleague
+            with closed(closed_one, mode):
+                assert [run.status for run in list_runs(tmp_path)] == ["running"]
         with pytest.raises(RunDirectoryError, match="run mine is still running; stop it first"):
             directory.lock()
         running.process.kill()

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from a3c_zoo.cli.common import MOST_EPISODES, complete_policy, playing_options, runs_dir_option, trust_option
+from a3c_zoo.output import take_stdout
 from a3c_zoo.records import score
 
 
@@ -35,6 +36,8 @@ def command(run: str, episodes: int, deterministic: bool, as_json: bool, **optio
     """
     from a3c_zoo.runs import api
 
+    if as_json:
+        take_stdout()
     bar = click.progressbar(length=episodes, label="episodes", file=sys.stderr, hidden=not sys.stderr.isatty())
     with ExitStack() as stack:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from a3c_zoo.errors import (
 )
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import CommandEntry, load_object
+from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.version import __version__
 
 _BUILTIN = {entry.name: entry for entry in builtins.COMMANDS}
@@ -213,6 +215,13 @@ _PLUGIN_OPTION = click.Option(
     callback=_name_plugin_files,
     help="Load a plugin from a file; can be repeated.",
 )
+
+
+def next_command(words: str) -> str:
+    """A command to type next, `words` after the program's name. It finds the plugin files and modules of this one."""
+    is_here = MODULE_FILES.has_typed or os.environ.get("PYTHONPATH") == "."  # a run's own name finds no module here
+    program = "PYTHONPATH=. a3c-zoo" if is_here else "a3c-zoo"
+    return " ".join([program, words, *(f"--plugin {shlex.quote(file)}" for file in cli.plugin_files)])
 
 
 cli = ZooGroup(

@@ -6,7 +6,6 @@ rich is imported with the first figures, not before: until then the fork server 
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import time
 from collections import deque
@@ -16,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from a3c_zoo.cli.main import cli
+from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import printable, printable_lines
-from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.records import Outcome, Progress, score
 from a3c_zoo.runs.directory import run_argument
 
@@ -277,11 +275,9 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
 
 def _next_command(outcome: Outcome, limits: RunConfig | None) -> str:
     """Returns the next command. A limit counts from the run's start, so each spent one is replaced by twice its use."""
-    run = " ".join([run_argument(outcome.run), *(f"--plugin {shlex.quote(file)}" for file in cli.plugin_files)])
-    is_here = MODULE_FILES.has_typed or os.environ.get("PYTHONPATH") == "."  # a run's own name finds no module here
-    program = "PYTHONPATH=. a3c-zoo" if is_here else "a3c-zoo"
+    run = run_argument(outcome.run)
     if outcome.solved or outcome.reason == "stop-return":
-        return f"{program} play {run}"
+        return next_command(f"play {run}")
     budgets = (limits.steps, limits.episodes, limits.time_limit_s) if limits else (None, None, None)
     used = ("steps", outcome.steps, ""), ("episodes", outcome.episodes, ""), ("time-limit", outcome.training_s, "s")
     spent = [
@@ -289,7 +285,7 @@ def _next_command(outcome: Outcome, limits: RunConfig | None) -> str:
         for (name, amount, unit), budget in zip(used, budgets, strict=True)
         if name == outcome.reason or (budget is not None and amount >= budget)
     ]
-    return f"{program} train --resume {run}{''.join(spent)}"
+    return next_command(f"train --resume {run}{''.join(spent)}")
 
 
 def _twice(amount: float) -> str:

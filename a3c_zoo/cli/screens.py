@@ -87,12 +87,15 @@ class Terminal:
     def __init__(self) -> None:
         if not sys.stdout.isatty():
             raise ZooError("--terminal: stdout is no terminal; --video FILE.mp4 needs none")
+        if os.environ.get("TERM") == "dumb":
+            raise ZooError("--terminal: a terminal with TERM=dumb draws nothing; --video FILE.mp4 needs none")
         self._live: Live | None = None
         self._pace = Pace()
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
         if self._live is None:
-            self._live = Live(screen=True, auto_refresh=False)
+            console = Console(no_color=False)  # the picture is nothing but colours: NO_COLOR is not meant for it
+            self._live = Live(console=console, screen=True, auto_refresh=False)
             self._live.start()
         self._live.update(HalfBlocks(picture), refresh=True)
         self._pace.wait(fps)

@@ -81,9 +81,9 @@ def command(env: str | None, time_limit: float | None, quiet: bool, as_json: boo
     if as_json:
         take_stdout()
     drop_lost_output("stdout")
-    warn_about_faults()
     panel = RunPanel(quiet or (as_json and not sys.stderr.isatty()), to_stderr=as_json)
     try:
+        warn_about_faults()
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
             outcome = api.train(env, time_limit_s=time_limit, observer=panel, **options)
         panel.ended(outcome)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ from a3c_zoo.cli.common import (
     warn_about_faults,
 )
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
+from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.files import valid_name
 from a3c_zoo.output import drop_lost_output, has_lost_output
@@ -133,8 +135,9 @@ def _tell(result: dict[str, Any] | None, as_json: bool) -> int:
     else:
         values = [f"  {key}={text}" for key, text in result["values"].items()]
         files = [f"  {path}" for path in (result["file"], f"{result['report']}/report.html")]
-        train = f"a3c-zoo train {result['env']} --agent {result['agent']} --hyperparams {result['file']}"
+        words = ["train", result["env"], "--agent", result["agent"], "--hyperparams", result["file"]]
+        words += [word for text in result.get("options", []) for word in ("-o", text)]
         click.echo(printable_lines("\n".join([f"trial {result['trial']} is chosen:", *values])))
         print_sentences("\n".join(result["verdict"]))
-        click.echo(printable_lines("\n".join([*files, f"next: {train}"])))
+        click.echo(printable_lines("\n".join([*files, f"next: {next_command(shlex.join(words))}"])))
     return 1 if result["failed"] or (as_json and has_lost_output()) else 0

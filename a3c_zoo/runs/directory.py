@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import filelock
 
 from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, is_full
-from a3c_zoo.files import absolute, fields_of, read_json, replace_file, shown, valid_name, why_closed
+from a3c_zoo.files import absolute, fields_of, is_locked, read_json, replace_file, shown, valid_name, why_closed
 from a3c_zoo.hardware import available_cores, cpu_model
 from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.runs.needed_plugins import what_is_missing
@@ -132,13 +132,9 @@ class RunDirectory:
 
     def is_running(self) -> bool:
         """Whether a process holds the lock. The operating system frees it when that process ends."""
-        if not os.path.lexists(self.path / "run.lock") or not os.access(self.path, os.W_OK):
-            return False
+        lock = self.path / "run.lock"
         try:
-            with filelock.FileLock(self.path / "run.lock").acquire(LOCK_PATIENCE_S, poll_interval=LOCK_PATIENCE_S / 10):
-                return False
-        except filelock.Timeout:
-            return True
+            return os.path.lexists(lock) and is_locked(lock)
         except OSError as error:
             raise RunDirectoryError(f"cannot lock {self.path}: {error.strerror or error}") from error
 

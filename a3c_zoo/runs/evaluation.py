@@ -227,7 +227,7 @@ def play_episodes(
 
     Raises:
         RunDirectoryError: the policy is of other spaces than the environment.
-        EnvironmentContractError: an observation is not finite. What a policy does then says nothing.
+        EnvironmentContractError: an observation or a reward is not finite. What a policy does then says nothing.
     """
     check_policy(policy, env, to_play.entry.name)
     autoreset, is_over, threads = autoreset_of(env), episode_over(env), torch.get_num_threads()
@@ -244,7 +244,9 @@ def play_episodes(
             raise EnvironmentContractError(
                 f"environment '{to_play.entry.name}' returned an observation that is not finite"
             )
-        running += np.where(ignored, 0, reward)
+        if not is_finite(rewards := np.where(ignored, 0, reward)):
+            raise EnvironmentContractError(f"environment '{to_play.entry.name}' returned a reward that is not finite")
+        running += rewards
         length += ~ignored
         ended = np.asarray(is_over(terminated, truncated, info), np.bool_)  # some environments return 0 and 1
         played = [PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))]

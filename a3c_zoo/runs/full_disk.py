@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.errors import RunDirectoryError, is_full
 from a3c_zoo.runs.signals import StopRequest
 
 #: How often a checkpoint that the disk has refused is tried again, in seconds. A shorter patience has five tries.
@@ -29,6 +29,11 @@ def may_pass(error: RunDirectoryError) -> bool:
     """
     cause = error.__cause__
     return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | NotADirectoryError)
+
+
+def lacks_room(error: RunDirectoryError) -> bool:
+    """Whether deleting older files can help."""
+    return isinstance(error.__cause__, OSError) and is_full(error.__cause__)
 
 
 class FullDisk:

@@ -24,7 +24,7 @@ from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.card import for_others
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS, PART, STATISTICS
 from a3c_zoo.runs.checkpoints import CHECKPOINT_FORMAT, load_policy_state
-from a3c_zoo.runs.directory import RunDirectory, find_run, write_atomically
+from a3c_zoo.runs.directory import RunDirectory, find_run, run_argument, write_atomically
 from a3c_zoo.saved_state import to_plain
 
 
@@ -45,7 +45,8 @@ def save(run: str | Path, folder: Path, episodes: int = 100) -> None:
 def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100) -> None:
     """As `save`, of a run directory. What the folder tells of the machine is fit for others to read."""
     if (outcome := directory.outcome()) is None:
-        raise ZooError(f"run {directory.path} has not ended; go on with it: a3c-zoo train --resume {directory.path}")
+        again = f"a3c-zoo train --resume {run_argument(directory.path)}"
+        raise ZooError(f"run {directory.path} has not ended; go on with it: {again}")
     saved = load_policy_state(directory)
     session = to_plain(replace(saved.state, run=None))
     network = directory.config(get_registry()).network

@@ -27,7 +27,7 @@ from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.evaluation_files import bytes_until
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
-from a3c_zoo.runs.full_disk import FullDisk
+from a3c_zoo.runs.full_disk import FullDisk, lacks_room
 from a3c_zoo.runs.progress import RunProgress, Stopping
 from a3c_zoo.runs.recorder import Publisher
 from a3c_zoo.runs.setup import RunSetup, Watch
@@ -214,7 +214,8 @@ class Session:
             self._save(snapshot)
         except RunDirectoryError as fault:
             self._disk.refused(fault)
-            self._prune(1)
+            if lacks_room(fault):
+                self._prune(1)
             self._next_checkpoint_s = time.monotonic() + self._disk.retry_s
             self._next_pause = self.config.run.next_pause(self._progress.steps)
         else:
@@ -231,10 +232,12 @@ class Session:
         self._next_pause = self.config.run.next_pause(self._progress.steps)
 
     def _save_making_room(self, snapshot: Snapshot) -> None:
-        """Saves; if the disk refuses the checkpoint, once more without older ones."""
+        """Saves; if there is no room for the checkpoint, once more without older ones."""
         try:
             self._save(snapshot)
-        except RunDirectoryError:
+        except RunDirectoryError as fault:
+            if not lacks_room(fault):
+                raise
             self._prune(1)
             self._save(snapshot)
 

@@ -76,7 +76,7 @@ def play_finale(
     file = _write(out or folder / "tuned.yml", evidence, cost, plan.runs[0].config)
     ended = {"study": study.name, "env": settings.env, "agent": settings.agent, "trial": chosen}
     ended |= {"values": dict(contenders[chosen].texts), "choice": {str(each): value for each, value in choice.items()}}
-    ended |= {"file": str(file), "report": str(comparison.out)}
+    ended |= {"file": str(file), "options": options_beside_set(settings), "report": str(comparison.out)}
     return ended | {"verdict": verdict, "failed": list(comparison.failed)}
 
 
@@ -163,6 +163,16 @@ def set_of(config: Config) -> dict[str, dict[str, Any]]:
         if row.key == "run.workers" or not (is_settled or is_others):
             found.setdefault(section, {})[key] = row.value
     return found
+
+
+def options_beside_set(settings: StudySettings) -> list[str]:
+    """The values of a study's `-o` that `set_of` leaves out, as `KEY=VALUE`: they are to be given again."""
+    registry = get_registry()
+    entries = registry.env(settings.env), registry.agent(settings.agent)
+    config = resolve_config(registry, *entries, hyperparams=settings.hyperparams, overrides=settings.overrides)
+    kept = {f"{section}.{key}" for section, values in set_of(config).items() for key in values}
+    rows = [row for row in describe(config) if row.source == "-o" and row.key not in kept]
+    return [f"{row.key}={yaml.display(row.value, 0)}" for row in rows]
 
 
 def _cost(settings: StudySettings, contenders: Sequence[Contender], finalists: int) -> dict[str, int]:
