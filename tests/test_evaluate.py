@@ -117,10 +117,12 @@ def test_an_evaluation_can_be_stopped() -> None:
         evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 10, 0, 0, num_envs=2), on_step=stop)
 
 
-@pytest.mark.parametrize("fault", ["nan", "inf"])
-def test_an_observation_that_is_not_finite_ends_it(fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "what"), [("nan", "an observation"), ("inf", "an observation"), ("reward-nan", "a reward")]
+)
+def test_what_is_not_finite_ends_it(fault: str, what: str) -> None:
     entry = EnvEntry("toy", "tests.toys:make_faulty", kwargs={"scripts": [SHORT], "fault": fault, "after": 3})
-    with pytest.raises(EnvironmentContractError, match="environment 'toy' returned an observation that is not finite"):
+    with pytest.raises(EnvironmentContractError, match=f"environment 'toy' returned {what} that is not finite"):
         evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 10, 0, 0, num_envs=2))
 
 

@@ -115,6 +115,11 @@ def test_json_is_alone_on_stdout(chatty: Path, tmp_path: Path) -> None:
     assert (status, printed["run"], printed["reason"]) == (2, None, "error")
     assert stderr == f"Error: {printed['detail']}\n"
     assert "runs/x exists already; nothing is overwritten" in stderr
+    status, printed, stderr = told("cartpole", "--plugin", "missing.py")
+    assert (status, printed["run"], printed["reason"]) == (2, None, "error")
+    with Running("evaluate", "--json", "runs/x", "--episodes", "1", folder=tmp_path, path=chatty) as running:
+        assert (running.exit_status(), json.loads(running.stdout)["episodes"]) == (0, 1)
+        assert "a step" in running.stderr
 
 
 def test_an_error_without_output_keeps_its_exit_status(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import statistics
@@ -17,10 +18,10 @@ import numpy as np
 import pytest
 
 import a3c_zoo
-from a3c_zoo.errors import PluginError
+from a3c_zoo.errors import PluginError, RunDirectoryError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome, Progress, Report
-from a3c_zoo.runs.checkpoints import checkpoint_steps, read_policy
+from a3c_zoo.runs.checkpoints import checkpoint_steps, read_policy, write_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.session import Session
 from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK, SEED_ENV, SEED_EVALUATION, seed_for
@@ -248,6 +249,25 @@ def test_checkpoints_come_in_time_and_at_the_end(tmp_path: Path) -> None:
     assert min(steps) == 0  # the first is written when training begins
     assert 4 <= len(steps) <= outcome.training_s / 0.3 + 2
     assert max(steps) == outcome.steps
+
+
+def test_older_checkpoints_are_deleted_for_lack_of_room_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[Path] = []
+
+    def write(path: Path, *content: Any) -> None:
+        if int(path.stem.removeprefix("step-")) > 6000:
+            failed.append(path)
+            if len(failed) == 1:  # a second signal would end it at once
+                signal_self()
+            raise RunDirectoryError("no checkpoint") from OSError(errno.EIO, "Input/output error")
+        write_checkpoint(path, *content)
+
+    monkeypatch.setattr("a3c_zoo.runs.session.write_checkpoint", write)
+    overrides = {"run.checkpoint_every_steps": 1000}
+    with pytest.raises(RunDirectoryError, match="no checkpoint"):
+        a3c_zoo.train("cartpole", serial=True, stop_return=1e6, runs_dir=tmp_path, name="x", overrides=overrides)
+    assert len(list(tmp_path.glob("x/checkpoints/step-*.pt"))) == 5  # as many as are kept
+    assert len(failed) >= 2  # one while it trains, one at its end
 
 
 @pytest.mark.parametrize("agent", ["a3c", "sb3-a2c", "random"])

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,14 +22,14 @@ import filelock
 import optuna
 import pytest
 
-from a3c_zoo.cli.tune import _announce, command
+from a3c_zoo.cli.tune import _announce, _tell, command
 from a3c_zoo.cli.tuning_board import TuningBoard
 from a3c_zoo.comparison.claims import seeds_needed
 from a3c_zoo.comparison.evaluations import evaluations_of
 from a3c_zoo.comparison.tuning import finale, racing, storages, studies
 from a3c_zoo.comparison.tuning import tune as tuning
 from a3c_zoo.comparison.tuning.contenders import Contender
-from a3c_zoo.comparison.tuning.finale import _compared, finalists, set_of
+from a3c_zoo.comparison.tuning.finale import _compared, finalists, options_beside_set, set_of
 from a3c_zoo.comparison.tuning.racing import (
     CHOICE_SEEDS,
     REPORT_SEEDS,
@@ -534,6 +535,22 @@ def test_studies_in_other_storages_are_listed_without_a_password(
     with closed(file):
         assert command_line("list", "studies") == 0
     assert "mine: cannot read studies/mine/storages.json: Permission denied" in capfd.readouterr().out
+
+
+def test_the_next_command_has_what_a_set_leaves_out(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without its wrapper, a set trains on another environment without a word."""
+    Path("walls.py").write_text("import gymnasium\nclass Walls(gymnasium.Wrapper): pass\n")
+    given = ["env.wrappers=[walls:Walls]", "agent.gamma=0.9", "env.num_envs=2"]
+    options = options_beside_set(settings(overrides=given))
+    assert options == ["env.wrappers=['walls:Walls']"]
+    told = {"study": "mine", "env": "cartpole", "agent": "a3c", "trial": 1, "values": {}, "file": "my sets/best.yml"}
+    told |= {"report": "out", "verdict": [], "failed": [], "options": options}
+    assert _tell(told, as_json=False) == 0
+    last = capfd.readouterr().out.splitlines()[-1]
+    assert last.startswith("next: a3c-zoo train cartpole --agent a3c --hyperparams 'my sets/best.yml' -o ")
+    assert shlex.split(last)[-1] == options[0]
+    del told["options"]  # of an older version
+    assert _tell(told, as_json=False) == 0
 
 
 def test_an_existing_file_is_not_overwritten(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -122,11 +123,12 @@ def test_training_and_evaluation_have_them(agent: str, tmp_path: Path) -> None:
 def test_a_file_chooses_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.delitem(sys.modules, "evilmod", raising=False)  # other tests trust a module of this name
     (tmp_path / "evilmod.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'mark')!r}).touch()\n")
-    (tmp_path / "set.yml").write_text("env:\n  wrappers: [evilmod:Wrapper]\n")
+    (tmp_path / "set.yml").write_text("env:\n  wrappers: [evilmod:Wrapper, {it's.a:B: {}}]\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert command_line("train", "gym:CartPole-v1", "--hyperparams", str(tmp_path / "set.yml")) == 2
     message = capsys.readouterr().err
     assert "set.yml:2 env.wrappers: a file may not choose what is imported. Name them yourself: -o" in message
+    assert shlex.split(message.partition(" -o ")[2]) == ["env.wrappers=['evilmod:Wrapper', {'it''s.a:B': {}}]"]
     assert "evilmod" not in sys.modules
 
 

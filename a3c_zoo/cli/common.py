@@ -280,7 +280,7 @@ def print_fitted(
 ) -> None:
     """Prints a table that fits the terminal; long cells are wrapped between words, except in the column `unbroken`.
 
-    A cell is a text, or a text and its style.
+    The last columns are left out where even the longest words have no room. A cell is a text, or a text and its style.
     """
     from rich.console import Console
     from rich.table import Table
@@ -289,10 +289,15 @@ def print_fitted(
     console, texts = Console(), [[Text(printable(text), style) for text, style in map(_styled, row)] for row in rows]
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns = [[name, *(row[n].plain for row in texts)] for n, name in enumerate(header)]
-    for name, width in zip(header, fitted_widths(columns, header.index(unbroken), console.width), strict=True):
+    place = header.index(unbroken)
+    widths = fitted_widths(columns, place, console.width)
+    while sum(widths) + 2 * len(widths) > console.width and len(columns) > place + 2:
+        columns.pop()
+        widths = fitted_widths(columns, place, console.width)
+    for name, width in zip(header, widths, strict=False):
         table.add_column(name, overflow="fold", width=width)
     for row in texts:
-        table.add_row(*row)
+        table.add_row(*row[: len(widths)])
     console.print(table)
 
 

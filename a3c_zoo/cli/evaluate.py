@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
@@ -39,7 +39,7 @@ def command(run: str, episodes: int, deterministic: bool, as_json: bool, **optio
     if as_json:
         take_stdout()
     bar = click.progressbar(length=episodes, label="episodes", file=sys.stderr, hidden=not sys.stderr.isatty())
-    with ExitStack() as stack:
+    with redirect_stdout(sys.stderr if as_json else sys.stdout), ExitStack() as stack:
 
         def on_step(played: int) -> None:
             if not bar.entered:  # what stderr says of the name, and errors, come before the bar

@@ -8,6 +8,7 @@ faults are collected and reported together.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module, resources
@@ -175,7 +176,7 @@ def resolve_config(
     if config.env.wrappers and hyperparams is not None and source.startswith(f"{hyperparams}:"):
         raise ConfigError(
             f"{source} env.wrappers: a file may not choose what is imported. Name them yourself: "
-            f"-o 'env.wrappers={yaml.display(list(config.env.wrappers), 0)}'"
+            f"-o {shlex.quote(f'env.wrappers={yaml.display(list(config.env.wrappers), 0)}')}"
         )
     return config
 

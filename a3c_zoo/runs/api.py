@@ -143,7 +143,7 @@ def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: Environ
     directory = find_run(resume, runs_dir, trust)
     env_name, started_as = _name_of(env), directory.meta()["env"]
     if env_name not in (None, started_as):
-        raise ZooError(f"run {directory.path.name} trains '{started_as}', not '{env_name}'")
+        raise ZooError(f"run {directory.home.name} trains '{started_as}', not '{env_name}'")
     return directory
 
 

@@ -172,14 +172,14 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
     if which == BEST and best.exists():
         return best
     if not known:
-        raise RunDirectoryError(f"run {directory.path.name} has no checkpoint{' but best' if best.exists() else ''}")
+        raise RunDirectoryError(f"run {directory.home.name} has no checkpoint{' but best' if best.exists() else ''}")
     if which == FINAL:
         return step_file(directory, known[-1])
     if which.isdecimal() and int(which) in known:
         return step_file(directory, int(which))
     names = [FINAL, *([BEST] if best.exists() else []), *(str(step) for step in known[-8:])]
     hint = " (best: of a run with run.evaluation_every_s or _steps)" if which == BEST else ""
-    raise RunDirectoryError(f"run {directory.path.name} has no checkpoint '{which}'; it has: {', '.join(names)}{hint}")
+    raise RunDirectoryError(f"run {directory.home.name} has no checkpoint '{which}'; it has: {', '.join(names)}{hint}")
 
 
 def step_file(directory: RunDirectory, step: int) -> Path:

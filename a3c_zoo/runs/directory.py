@@ -122,7 +122,7 @@ class RunDirectory:
         try:
             self._lock.acquire(LOCK_PATIENCE_S, poll_interval=LOCK_PATIENCE_S / 10)
         except filelock.Timeout:
-            raise RunDirectoryError(f"run {self.path.name} is still running; stop it first") from None
+            raise RunDirectoryError(f"run {self.home.name} is still running; stop it first") from None
         except OSError as error:
             raise RunDirectoryError(f"cannot lock {self.path}: {error.strerror or error}") from error
 
@@ -182,7 +182,7 @@ class RunDirectory:
         try:
             return load_config(self.config_file, registry, flags, self.is_trusted, self.doubt, with_hooks)
         except ZooError as error:
-            if missing := what_is_missing(self.path.name, meta, registry, self.is_trusted):
+            if missing := what_is_missing(self.home.name, meta, registry, self.is_trusted):
                 raise missing from error
             raise
 

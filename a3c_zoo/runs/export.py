@@ -155,7 +155,7 @@ def export(directory: RunDirectory, out: Path, checkpoint: str = "final", force:
             **facts(directory, entry_of(registry, directory)),
             **({} if is_last else {"training_s": saved.state.seconds.get("training")}),
             **{"evaluation": evaluation and asdict(evaluation)},
-            **{"network": config.network.name, "run": directory.path.name, "steps": saved.state.steps},
+            **{"network": config.network.name, "run": directory.home.name, "steps": saved.state.steps},
             **{"squash_actions": config.agent.squashes_actions},
             **{"observation_space": str(env.single_observation_space), "action_space": str(env.single_action_space)},
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust
     with loading(NOT_INITIAL):
         check_spaces(Spaces.from_state_dict(model.spaces), spaces, setup.entry.name)
     numbers = model.parameters.flatten().contiguous().view(torch.uint8).numpy().tobytes()
-    told = {"name": directory.path.name, "env": directory.meta()["env"], "steps": saved.state.steps}
+    told = {"name": directory.home.name, "env": directory.meta()["env"], "steps": saved.state.steps}
     told["parameters_sha256"] = hashlib.sha256(numbers).hexdigest()
     return replace(setup, initial=Initial({"model": saved.agent["model"]}, told))
 
@@ -57,5 +58,5 @@ def _compare(name: str, theirs: NetworkConfig | None, ours: NetworkConfig | None
             value, ours_here = display(there[key], 0), display(here[key], 0) if key in here else "no key"
             raise ConfigError(
                 f"--init-from {printable(name)}: network.{key} is {value} there, {ours_here} here. "
-                f"For the network there: -o 'network.{key}={value}'"
+                f"For the network there: -o {shlex.quote(f'network.{key}={value}')}"
             )

@@ -94,7 +94,7 @@ def _refuse_without_checkpoint(directory: RunDirectory) -> None:
                 "is a trained agent without its run",
                 f"a3c-zoo train {env} --init-from {name} begins one with it",
             )
-        raise RunDirectoryError(f"{directory.path.name} {what}, and has no checkpoint: {cure}")
+        raise RunDirectoryError(f"{directory.home.name} {what}, and has no checkpoint: {cure}")
 
 
 def _warm_up(setup: RunSetup) -> None:
