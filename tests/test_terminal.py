@@ -75,11 +75,12 @@ def outcome(reason: Reason = "solved", **changes: Any) -> Outcome:
     return replace(ended, **changes)
 
 
-@pytest.mark.parametrize("width", [40, 56, 72])
+@pytest.mark.parametrize("width", [40, 56, 80])
 def test_a_narrow_terminal_shows_whole_values(width: int, tmp_path: Path) -> None:
     status, text = in_terminal(tmp_path, "show", "hyperparams", "cartpole", variables={"COLUMNS": str(width)})
     assert status == 0
     assert re.search(r"^  gamma +0\.98", plain(text), re.MULTILINE)
+    assert ("meaning" in text, "source" in text) == (width == 80, width >= 56)
 
 
 @pytest.mark.parametrize("width", [50, 80, 140])

@@ -32,6 +32,8 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 INTERRUPTED = 130
 #: Most episodes of `evaluate` and `play`. A command must come to an end.
 MOST_EPISODES = 1_000_000
+#: No column of a table gets narrower than this, or than its longest word if that is shorter.
+NARROWEST = 16
 
 
 def parse_seconds(text: str) -> float:
@@ -280,7 +282,7 @@ def print_fitted(
 ) -> None:
     """Prints a table that fits the terminal; long cells are wrapped between words, except in the column `unbroken`.
 
-    The last columns are left out where even the longest words have no room. A cell is a text, or a text and its style.
+    The last columns are left out where they have no room. A cell is a text, or a text and its style.
     """
     from rich.console import Console
     from rich.table import Table
@@ -302,12 +304,12 @@ def print_fitted(
 
 
 def fitted_widths(columns: Sequence[Sequence[str]], unbroken: int, width: int) -> list[int]:
-    """Widths of a table's columns: the widest ones shrink until all fit, down to their longest words.
+    """Widths of a table's columns: the widest ones shrink until all fit, down to their longest words or `NARROWEST`.
 
     unbroken: the column that keeps its width. width: of the terminal; each column is followed by two blanks.
     """
     widths = [max(map(len, cells)) for cells in columns]
-    least = [max(len(word) for cell in cells for word in (*cell.split(), "")) for cells in columns]
+    least = [min(NARROWEST, max(len(word) for cell in cells for word in (*cell.split(), ""))) for cells in columns]
     least[unbroken] = widths[unbroken]
     room = width - 2 * len(columns)
     while sum(widths) > room and (loose := [n for n, size in enumerate(widths) if size > least[n]]):
