@@ -123,6 +123,15 @@ def test_runs_of_different_machines_are_pointed_out() -> None:
     assert notes(found) == [note, nothing]
 
 
+def test_runs_of_other_programs_alone_say_nothing_of_seconds() -> None:
+    """Nothing is known of the machines that made them, so they may be different ones."""
+    runs = [record(name, seed, settings={}, host={}) for name in ("a2c", "ppo") for seed in range(1, 6)]
+    found = together(runs)
+    assert found.no_seconds == "the machine of the other programs' runs is not known"
+    assert {claim.question.measure for claim in found.claims} == {"final_return", "steps_to_threshold"}
+    assert not any("steps/s" in line or "less time" in line for line in verdict(found))
+
+
 def noisy(slowest_s: float, runs: int = 10) -> Results:
     """Five runs each of two methods. The fixed loop took 0.2 s before all runs but one."""
     records = [record(method, seed, final=480.0 + seed) for method in ("a3c", "nstep") for seed in range(1, 6)]

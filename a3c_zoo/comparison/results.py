@@ -186,8 +186,8 @@ class Results:
             return (
                 f"the fixed loop took up to {times:.2f} times its shortest time, and the limit is {NOISE_LIMIT:g} times"
             )
-        is_mixed = bool(self.machines) and not all(run.record.is_ours for run in self.runs)
-        return "the machine of the other programs' runs is not known" if is_mixed else ""
+        is_known = all(run.record.is_ours for run in self.runs)
+        return "" if is_known else "the machine of the other programs' runs is not known"
 
     @property
     def shown_runs(self) -> list[MeasuredRun]:
