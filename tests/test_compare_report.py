@@ -31,6 +31,7 @@ from a3c_zoo.comparison.verdict import notes, verdict
 from a3c_zoo.records import Evaluation, Outcome
 from tests.waits import LIMIT_S
 
+ENVS = ("cartpole", "pong")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -271,6 +272,19 @@ def test_several_environments_are_put_on_one_scale() -> None:
     assert found["methods"]["a3c"]["mean"]["value"] == pytest.approx((0.5 + 1 + 1 + 1) / 4)
     assert found["methods"]["random"]["mean"]["value"] == pytest.approx((0 + 0 + 1 / 3 + 0) / 4)
     assert found["against"][0]["final_return"]["value"] == 1
+
+
+def test_environments_together_are_no_question_if_few_runs_of_one_have_a_score() -> None:
+    """Holm would count it as one of the claims, and the others would need more."""
+    whole = [record(m, s, final=400.0 + s, env=e) for m in ("a3c", "random") for s in range(1, 6) for e in ENVS]
+    assert [claim.question.env for claim in together(whole).claims].count(None) == 1
+    few = [replace(run, evaluations=()) if run.env == "pong" and (run.seed or 0) > 1 else run for run in whole]
+    found = together(few)
+    assert None not in [claim.question.env for claim in found.claims]
+    assert found.claims
+    assert found.overall is not None
+    assert found.overall.methods.keys() == {"a3c", "random"}
+    assert "All environments" in markdown(page_of(found))
 
 
 def test_settings_side_by_side() -> None:

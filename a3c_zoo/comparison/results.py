@@ -279,19 +279,23 @@ def _spread(values: Floats) -> Spread:
 
 
 def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> PairResults:
-    """If both methods have five runs or more, a score that fewer than five runs of a method have is left out."""
     runs, others = methods[method].runs, methods[other].runs
-    needed = min(statistics.MIN_SEEDS, len(runs), len(others))
     scores, times = {}, {}
     differences: dict[str, Estimate | MeanDifference] = {}
     for name in SCORES:
-        mine, theirs = values_of(runs, name)[:, None], values_of(others, name)[:, None]
-        if min(len(mine), len(theirs)) >= needed:
+        if _is_comparable(name, runs, others):
+            mine, theirs = values_of(runs, name)[:, None], values_of(others, name)[:, None]
             scores[name], differences[name] = improvement(mine, theirs), statistics.difference(mine, theirs)
     for name, (end, _) in DURATIONS.items() if methods[method].times and methods[other].times else ():
         both = _durations(runs, name, end), _durations(others, name, end)
         times[name], differences[name] = earlier(*both), mean_difference(*both)
     return PairResults(method, other, scores, times, differences)
+
+
+def _is_comparable(name: str, runs: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> bool:
+    """If both methods have five runs or more, a score that fewer than five runs of a method have is left out."""
+    needed = min(statistics.MIN_SEEDS, len(runs), len(others))
+    return min(len(values_of(each, name)) for each in (runs, others)) >= needed
 
 
 def _methods(environments: Mapping[str, EnvironmentResults]) -> list[str]:
@@ -303,6 +307,9 @@ def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
     scores = {method: matrix for method, matrix in matrices if matrix is not None}
     name, pairs = "final_return", []
     for one, other in itertools.combinations(scores, 2):
+        found = (each.methods for each in environments.values())
+        if not all(_is_comparable(name, methods[one].runs, methods[other].runs) for methods in found):
+            continue
         both = scores[one], scores[other]
         chance, gap = improvement(*both), statistics.difference(*both)
         pairs.append(PairResults(one, other, {name: chance}, {}, {name: gap}))
