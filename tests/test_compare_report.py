@@ -333,6 +333,13 @@ def test_a_new_statistic_is_one_function_and_one_line(monkeypatch: pytest.Monkey
     assert page.count("| median of means | best run |") == 1
 
 
+def test_few_runs_have_times_without_intervals() -> None:
+    found = together([record("a3c", seed) for seed in (1, 2)])
+    time = to_json(found)["environments"]["cartpole"]["methods"]["a3c"]["seconds_to_threshold"]
+    assert (time["median"], time["low"], time["high"]) == (29.5, None, None)
+    assert "| 2 of 2 | 22 % | 29.5 s (–) | 36.9 s (–) | 2,950 (–) |" in markdown(page_of(found))
+
+
 # Words
 
 

@@ -72,6 +72,17 @@ def test_the_interval_of_a_median_time() -> None:
     assert time_to_threshold(ten)[:2] == (10, 10)
     assert time_to_threshold(ten)[3:] == (5.0, 1.0, 8.0)
     assert time_to_threshold(durations(3.0)).median == 3.0
+    assert time_to_threshold(durations(1.0, 2.0, 3.0, 4.0, 5.0))[3:] == (3.0, 1.0, None)  # five have a lower end
+
+
+def test_the_median_of_fewer_than_five_runs_has_no_interval() -> None:
+    for count in range(1, 5):
+        found = time_to_threshold(durations(*[float(n) for n in range(1, count + 1)]))
+        assert found.median is not None
+        assert found[4:] == (None, None)
+
+
+def test_the_share_of_one_run_has_no_upper_end() -> None:
     assert survival(durations(3.0))[1].high.tolist() == [1.0]
 
 

@@ -45,7 +45,7 @@ class TimeToThreshold(NamedTuple):
         reached: how many runs reached it. runs: how many there are.
         at_least: the lower bound of the chance that a run reaches it, see `least_chance`.
         median: the first moment at which half of the runs or more have reached it; None if there is none.
-        low, high: its interval; None for an end that these runs do not determine.
+        low, high: its interval; None for an end that these runs do not determine, and both with fewer than five runs.
     """
 
     reached: int
@@ -90,9 +90,10 @@ def time_to_threshold(durations: Durations) -> TimeToThreshold:
     """
     times, share = survival(durations)
     halves = (np.flatnonzero(curve <= 0.5 + 1e-9) for curve in (share.value, share.low, share.high))
-    ends = (float(times[below[0]]) if len(below) else None for below in halves)
+    median, low, high = (float(times[below[0]]) if len(below) else None for below in halves)
     reached, runs = int(durations.reached.sum()), len(durations.values)
-    return TimeToThreshold(reached, runs, least_chance(reached, runs), *ends)
+    ends = (low, high) if runs >= MIN_SEEDS else (None, None)
+    return TimeToThreshold(reached, runs, least_chance(reached, runs), median, *ends)
 
 
 def survival(durations: Durations) -> tuple[Floats, Band]:

@@ -138,19 +138,19 @@ def times(found: EnvironmentResults) -> list[TextTable]:
         rows.append([name, f"{time.reached} of {time.runs}", least, *figures])
     caption = (
         f"To a mean return of {found.threshold:g} over 100 training episodes: medians with 95 % intervals. Runs "
-        f"that never reached it count as censored at their end; {NONE} stands for an end that was not reached. At "
-        "least: the lower bound of the chance that a run reaches it (95 %, one-sided). CPU time is an estimate: the "
-        "share of a run's CPU seconds that its training until then has in all of its training."
+        f"that never reached it count as censored at their end; {NONE} stands for an end that was not reached, and for "
+        "the interval of fewer than five runs. At least: the lower bound of the chance that a run reaches it (95 %, "
+        "one-sided). CPU time is an estimate: the share of a run's CPU seconds that its training until then has in all "
+        "of its training."
     )
     columns = ("method", "reached by", "at least", "seconds of training", "CPU seconds", "agent steps")
     return [TextTable(columns, rows, caption)]
 
 
 def _median(time: TimeToThreshold, show: Callable[[float], str]) -> str:
-    ends = time.median, time.low, time.high
-    if ends == (None, None, None):
-        return NONE
-    median, low, high = (shown(each, show) for each in ends)
+    median, low, high = (shown(each, show) for each in (time.median, time.low, time.high))
+    if (time.low, time.high) == (None, None):
+        return NONE if time.median is None else f"{median} ({NONE})"
     return f"{median} ({low} to {high})"
 
 
