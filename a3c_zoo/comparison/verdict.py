@@ -58,11 +58,28 @@ def notes(results: Results) -> list[str]:
         for name, method in each.methods.items()
         if any(run.record.settings_but_seed != method.runs[0].record.settings_but_seed for run in method.runs)
     ]
+    found += _about_budgets(results)
     if len(results.machines) > 1:
         found.append(f"The runs were made on different machines: {listed(results.machines)}.")
     found += results.making.engine_notes if results.making else ()
     if results.no_seconds:
         found.append(f"Nothing is said here of seconds and speed, because {results.no_seconds}.")
+    return found
+
+
+def _about_budgets(results: Results) -> list[str]:
+    """A sentence for each environment whose methods had different budgets. Runs of other programs tell none."""
+    found = []
+    for env, each in results.environments.items():
+        budgets: dict[str, dict[str, None]] = {}  # method → its budgets in words, in order
+        for name, method in each.methods.items():
+            for settings in (run.record.settings for run in method.runs if run.record.is_ours):
+                steps, limit_s = settings.get("run.steps"), settings.get("run.time_limit_s")
+                words = [f"{steps:,} steps" if steps else "", f"{limit_s:g} s" if limit_s else ""]
+                budgets.setdefault(name, {})[" and ".join(filter(None, words)) or "none"] = None
+        if len({frozenset(words) for words in budgets.values()}) > 1:
+            told = "; ".join(f"{name}: {' or '.join(words)}" for name, words in budgets.items())
+            found.append(f"{env}: methods had different budgets ({told}), which alone can make a difference.")
     return found
 
 
