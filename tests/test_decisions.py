@@ -12,6 +12,7 @@ from a3c_zoo.comparison import decisions
 from a3c_zoo.comparison.compare import make_plan_and_rule
 from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.sequential import Pair, SequentialTest
+from a3c_zoo.errors import ZooError
 from tests.toys_runs import command_line
 
 PAIR = Pair("cartpole", "a3c", "random")
@@ -20,7 +21,7 @@ METHODS: dict[str, Any] = {"envs": ["cartpole"], "agents": ["a3c"], "baselines":
 
 def planned(folder: Path, **changes: Any) -> Any:
     options: dict[str, Any] = {"seeds": range(1, 6), "max_seeds": 10, "steps": 5000, "time_limit": None, "reuse": True}
-    return make_plan_and_rule(True, **options, runs_dir=folder, **(METHODS | changes))
+    return make_plan_and_rule(True, **(options | METHODS | changes), runs_dir=folder)
 
 
 def test_a_block_has_the_next_seeds_of_methods_in_open_pairs(tmp_path: Path) -> None:
@@ -51,6 +52,12 @@ def test_a_block_has_the_next_seeds_of_methods_in_open_pairs(tmp_path: Path) -> 
     assert plain["rule"]["looks"] == 2
     assert plain["open"] == [{"env": "cartpole", "method": "a3c", "other": "nstep"}]
     assert [pair["decision"] for pair in plain["looks"][0]["pairs"]] == [None, "lower", "lower"]
+
+
+def test_seeds_that_would_not_be_trained_are_refused(tmp_path: Path) -> None:
+    for seeds in (range(5, 15), range(1, 10, 2), [1, 2, 3, 4, 5]):
+        with pytest.raises(ZooError, match="it is the number of seeds in a block, from seed 1 on, not a list"):
+            planned(tmp_path, seeds=seeds)
 
 
 @pytest.mark.parametrize(

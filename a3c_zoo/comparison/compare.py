@@ -154,8 +154,8 @@ def make_plan_and_rule(
         if max_seeds is not None:
             raise ZooError("--max-seeds is of comparisons that go on until they are decided: add --until-decided")
         return make_plan(seeds=seeds, **options), None
-    if not isinstance(seeds, range):
-        raise ZooError("--seeds: with --until-decided it is the number of seeds in a block, not a list")
+    if not isinstance(seeds, range) or seeds != range(1, len(seeds) + 1):  # others would not be trained
+        raise ZooError("--seeds: with --until-decided it is the number of seeds in a block, from seed 1 on, not a list")
     plan = make_plan(seeds=range(1, (DEFAULT_MAX_SEEDS if max_seeds is None else max_seeds) + 1), **options)
     return plan, decisions.rule_of(plan, len(seeds))
 
