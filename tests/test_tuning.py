@@ -232,6 +232,17 @@ def test_what_matters_is_found(folder: Path) -> None:
     assert sum(found.values()) == pytest.approx(1)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("better", "is_told"), [(0, False), (4, False), (5, True)])
+def test_ties_tell_nothing_of_what_matters(folder: Path, better: int, is_told: bool) -> None:
+    """The best quarter of 20 trials are five; where the fifth is as good as the last, all trials are among the best."""
+    study = TuningStudy("mine", None, Path("runs"), settings(sampler="random"))
+    for number in range(20):
+        study.add(KEYS)
+        study.report(number, 160, {1: float(number < better)})
+    assert bool(study.importances()) == is_told
+
+
 REFUSED = {
     ("cartpole", "--agent", "nstep", "--steps", "480"): "was made with another agent: a3c, not nstep; name a new one",
     ("gym:Acrobot-v1", "--steps", "480"): "was made with another env: cartpole, not gym:Acrobot-v1",
@@ -393,8 +404,10 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "s.yml").write_text(SPACE)
     with installed_here(path), pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(studies, "MIN_SCORES", 3)  # so that the report has the importance of keys
-        assert command_line(*COMMAND, "--trials", 3, "--out", "best.yml") == 0
+        shares = {"agent.gamma": 0.7, "optimizer.learning_rate": 0.3}
+        with pytest.MonkeyPatch.context() as told:
+            told.setattr(TuningStudy, "importances", lambda _: shares)  # three scores, perhaps equal, tell none
+            assert command_line(*COMMAND, "--trials", 3, "--out", "best.yml") == 0
         yield folder
 
 

@@ -5,6 +5,7 @@ A trial is added with all of its values at once, and its score on a rung is one 
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
@@ -45,6 +46,8 @@ PLACE, RUNS, MARK = "place", "runs", "mark"
 SAMPLERS: Final = {"tpe": "TPESampler", "random": "RandomSampler", "gp": "GPSampler"}
 #: Fewer scores than this tell nothing of what matters.
 MIN_SCORES: Final = 10
+#: The part of the trials whose values are set against those of all trials.
+BEST_PART: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +185,18 @@ class TuningStudy:
         return optuna.Trial(self._study, self._trials()[number]._trial_id)
 
     def importances(self) -> dict[str, float]:
-        """How much each key mattered on the first rung, which all trials reach; shares of 1. Empty for few scores."""
+        """How much each key mattered on the first rung, which all trials reach; shares of 1.
+
+        Empty for few scores, and if the best quarter is all trials, because its worst one is as good as the last.
+        """
         rung, first = self.settings.rungs[0], optuna.create_study(direction="maximize")
         scored = [trial for trial in self._trials() if rung in trial.intermediate_values]
+        values = sorted(trial.intermediate_values[rung] for trial in scored)
+        if len(values) < MIN_SCORES or values[-math.ceil(BEST_PART * len(values))] == values[0]:
+            return {}
         first.add_trials([_copy(trial, value=trial.intermediate_values[rung]) for trial in scored])
-        evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
-        is_enough = len(scored) >= MIN_SCORES
-        return optuna.importance.get_param_importances(first, evaluator=evaluator) if is_enough else {}
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=BEST_PART)
+        return optuna.importance.get_param_importances(first, evaluator=evaluator)
 
 
 def _copy(trial: FrozenTrial, **values: Any) -> FrozenTrial:
