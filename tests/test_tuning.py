@@ -505,6 +505,26 @@ def test_a_study_that_has_ended_only_tells(tuned: Path, capfd: pytest.CaptureFix
     assert trained() == before
 
 
+def test_a_study_that_has_ended_refuses_another_comparison(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The same command again only tells, whatever the default of an option that it does not give."""
+    at = COMMAND.index("--final-seeds")
+    for again in ([*COMMAND, "--out", "./best.yml"], [*COMMAND[:at], *COMMAND[at + 2 :]]):
+        assert command_line(*again, "--trials", 3) == 0
+    capfd.readouterr()
+    for words, given in {
+        ("--out", "new.yml"): "--out new.yml",
+        ("--final-seeds", 2): "--final-seeds 2",
+        ("--final-seeds", 2, "--out", "new.yml"): "--final-seeds 2 and --out new.yml",
+    }.items():
+        assert command_line("tune", "--resume", "cartpole-a3c", *words, "--engine", "inline") == 2
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert len(err.splitlines()) == 1
+        assert f"study 'cartpole-a3c' has ended, with its set in best.yml: {given} comes too late; copy that" in err
+        assert "or give --trials 4 or more, or another --study" in err
+    assert not Path("new.yml").exists()
+
+
 def test_studies_are_listed(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("studies/broken").mkdir(exist_ok=True)
     Path("studies/broken/journal.jsonl").write_text("hello\nworld\n")

@@ -92,6 +92,7 @@ def command(
     name = study or f"{settings.env}-{settings.agent}".replace(":", "_").replace("/", "_")
     with chosen_engine(options) as engine:
         opened = TuningStudy(valid_name(name, "--study"), storage, runs_dir, settings)
+        _refuse_if_ended(opened, **{name: options[name] for name in ("trials", "final_seeds", "out")})
         print_sentences(_announce(opened, options["trials"]), to_stderr=as_json)
         options["timeout_s"] = options.pop("timeout")
         try:
@@ -107,6 +108,24 @@ def _refuse_beside_resume() -> None:
     params = [param for param in click.get_current_context().command.params if param.name in (*KEPT, "pruner", "study")]
     if given := [param.opts[0] for param in params if _is_typed(str(param.name))]:
         raise ZooError(f"--resume goes on with a study as it was made; leave out {', '.join(given)}")
+
+
+def _refuse_if_ended(study: TuningStudy, trials: int, final_seeds: int, out: Path | None) -> None:
+    """Raises ZooError for options of the comparison and the set of a study that has both already."""
+    from a3c_zoo.comparison.tuning.storages import storage_errors
+    from a3c_zoo.comparison.tuning.studies import RESULT
+
+    with storage_errors(f"--storage {study.where}"):
+        ended = study.attribute(RESULT)
+    if not ended or trials > ended["trials"]:
+        return
+    is_other = final_seeds != ended.get("final_seeds", final_seeds)  # a study that ended long ago does not say
+    given = [f"--final-seeds {final_seeds}"] * (is_other and _is_typed("final_seeds"))
+    if out is not None and str(out) != ended["file"]:
+        given.append(f"--out {out}")
+    if given:
+        text = f"study '{study.name}' has ended, with its set in {ended['file']}: {' and '.join(given)} comes too late"
+        raise ZooError(f"{text}; copy that file, or give --trials {ended['trials'] + 1} or more, or another --study")
 
 
 def _is_typed(name: str) -> bool:

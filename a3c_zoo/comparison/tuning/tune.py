@@ -86,8 +86,8 @@ def tune(
             if not _has_ended(study, race, timeout_s, time.monotonic() - began_s):
                 return None
             study.attribute(SEARCHED, trials)
-        ended = play_finale(study, final_seeds, out, timeout_s, watcher, engine) | {"trials": trials}
-        return study.attribute(RESULT, ended)  # type: ignore[no-any-return]
+        ended = play_finale(study, final_seeds, out, timeout_s, watcher, engine)
+        return study.attribute(RESULT, ended | {"trials": trials, "final_seeds": final_seeds})  # type: ignore[no-any-return]
 
 
 def _has_ended(study: TuningStudy, race: Race, timeout_s: float | None, took_s: float) -> bool:
