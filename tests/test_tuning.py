@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import random
 import re
 import shlex
@@ -689,6 +690,37 @@ def test_a_trial_of_another_process_is_left_to_it(tuned: Path) -> None:
     assert tune(study, Inline(), TuningWatcher(), trials=1, timeout_s=None, final_seeds=1, out=None) is None
     assert study.contenders()[number].state == "RUNNING"
     lock.release()
+
+
+def test_a_study_with_trials_of_another_place_says_which_and_can_be_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The folder of runs was moved, or the container has another name: nobody can go on with these trials here."""
+    study = TuningStudy("moved", None, Path("old"), settings(hyperparams="s.yml"))
+    here, place = TuningStudy("moved", None, Path("runs")), f"{platform.node()}:{folder.resolve() / 'old'}"
+    for number in range(2):
+        study.add(KEYS[:1])
+        study.report(number, 160, {1: 5.0})
+    words = ["tune", "--resume", "moved", "--trials", 2]
+    assert command_line(*words) == 0
+    first, then = capfd.readouterr().err.splitlines()
+    assert first == f"Nothing is left to train here. The study has not ended, because of trials 0 and 1 of {place}."
+    assert then.endswith("For a place that is gone, see docs/how-to/tune.md.")
+    here.end(0)
+    assert command_line(*words) == 0
+    assert f"because of trial 1 of {place}." in capfd.readouterr().err
+    here.end(1)
+    number = here.add(KEYS[:1])
+    lock = TuningStudy("moved", None, Path("runs")).take(number)
+    assert command_line(*words) == 0
+    assert "Other processes still train trials of this study; the last of them ends it." in capfd.readouterr().err
+    assert lock is not None
+    lock.release()
+    here.end(number)
+    monkeypatch.setattr(tuning, "play_finale", lambda study, *_: {"scores": [each.rank for each in study.contenders()]})
+    ended = tune(here, Inline(), TuningWatcher(), trials=2, timeout_s=None, final_seeds=1, out=None)
+    assert ended is not None
+    assert ended["scores"] == [[160, 5.0], [160, 5.0], [0, 0.0]]  # they are kept
 
 
 def test_the_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

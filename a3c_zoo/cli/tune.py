@@ -101,7 +101,7 @@ def command(
         except KeyboardInterrupt:
             click.echo("Stopped. All trials are kept; the same command goes on.", err=True)
             return INTERRUPTED
-    return _tell(result, as_json)
+    return _tell(opened, result, as_json)
 
 
 def _refuse_beside_resume() -> None:
@@ -145,9 +145,26 @@ def _announce(study: TuningStudy, trials: int) -> str:
     return f"{title}\nfrom {start}, searching {', '.join(made.space)}\nstudy {study.name}: {study.where}"
 
 
-def _tell(result: dict[str, Any] | None, as_json: bool) -> int:
+def _why_open(study: TuningStudy) -> str:
+    """Why a study has not ended, although nothing of it is left to train here."""
+    from a3c_zoo.comparison.known_runs import listed
+    from a3c_zoo.comparison.tuning.storages import storage_errors
+
+    with storage_errors(f"--storage {study.where}"):
+        places = study.open_elsewhere()
+    if not places:
+        return "Other processes still train trials of this study; the last of them ends it."
+    trials = (f"trial{'s' * (len(each) > 1)} {listed(map(str, each))} of {place}" for place, each in places.items())
+    return (
+        f"Nothing is left to train here. The study has not ended, because of {listed(trials)}.\n"
+        "If processes there still train, the last of them ends it. If none does, give the same command there: on a "
+        "machine of that name, with that --runs-dir. For a place that is gone, see docs/how-to/tune.md."
+    )
+
+
+def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> int:
     if result is None:
-        click.echo("Other processes still train trials of this study; the last of them ends it.", err=True)
+        print_sentences(_why_open(study), to_stderr=True)
         return 0
     if as_json:
         click.echo(json.dumps(result, indent=2))

@@ -127,6 +127,14 @@ class TuningStudy:
         is_here = trial.user_attrs.get(PLACE) == self._place
         return Contender(trial.number, texts, trial.intermediate_values, trial.state.name, is_here)
 
+    def open_elsewhere(self) -> dict[str, list[int]]:
+        """Machine and folder of runs, other than those here → the numbers of their trials that have not ended."""
+        found: dict[str, list[int]] = {}
+        for trial in self._trials():
+            if trial.state is TrialState.RUNNING and trial.user_attrs.get(PLACE) != self._place:
+                found.setdefault(str(trial.user_attrs.get(PLACE)), []).append(trial.number)
+        return found
+
     def lock(self, what: str) -> filelock.BaseFileLock:
         """A lock among the processes that train into this folder of runs. The kernel frees it when its holder ends."""
         folder = self.runs_dir / TURNS_DIR
