@@ -575,16 +575,17 @@ def test_the_next_command_has_what_a_set_leaves_out(folder: Path, capfd: pytest.
     """Without its wrapper, a set trains on another environment without a word."""
     Path("walls.py").write_text("import gymnasium\nclass Walls(gymnasium.Wrapper): pass\n")
     given = ["env.wrappers=[walls:Walls]", "agent.gamma=0.9", "env.num_envs=2"]
-    options = options_beside_set(settings(overrides=given))
+    study = TuningStudy("mine", None, Path("runs"), settings(overrides=given))
+    options = options_beside_set(study.settings)
     assert options == ["env.wrappers=['walls:Walls']"]
     told = {"study": "mine", "env": "cartpole", "agent": "a3c", "trial": 1, "values": {}, "file": "my sets/best.yml"}
     told |= {"report": "out", "verdict": [], "failed": [], "options": options}
-    assert _tell(told, as_json=False) == 0
+    assert _tell(study, told, as_json=False) == 0
     last = capfd.readouterr().out.splitlines()[-1]
     assert last.startswith("next: a3c-zoo train cartpole --agent a3c --hyperparams 'my sets/best.yml' -o ")
     assert shlex.split(last)[-1] == options[0]
     del told["options"]  # of an older version
-    assert _tell(told, as_json=False) == 0
+    assert _tell(study, told, as_json=False) == 0
 
 
 def test_an_existing_file_is_not_overwritten(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
