@@ -243,6 +243,15 @@ def test_what_was_learned_before_a_failure_is_saved(toys: None, tmp_path: Path) 
     assert json.loads((tmp_path / "failed" / "outcome.json").read_text())["reason"] == "error"
 
 
+def test_a_failure_within_a_rollout_keeps_the_episodes_before_it(toys: None, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"runs_dir": tmp_path, "name": "failed", "overrides": {"env.num_envs": 1, "n_steps": 64}}
+    with pytest.raises(RuntimeError, match="the toy broke"):
+        a3c_zoo.train("raising", agent="sb3-a2c", **options)
+    episodes, outcome = load_results(str(tmp_path / "failed")), (tmp_path / "failed" / "outcome.json").read_text()
+    assert len(episodes) == json.loads(outcome)["episodes"] > 20
+    assert json.loads(outcome)["steps"] - episodes.l.sum() < 3  # an episode has three steps at most
+
+
 # Acting
 
 

@@ -73,7 +73,7 @@ class RunCallback(BaseCallback):
         updates: the optimizer steps of earlier sessions. resumes: how often the run was resumed.
 
     Attributes:
-        snapshot: the state that the run saves and evaluates.
+        snapshot: the state that the run saves and evaluates. episodes: those that have ended since the last report.
     """
 
     def __init__(self, context: RunContext, model: BaseAlgorithm, updates: int, resumes: int) -> None:
@@ -85,7 +85,7 @@ class RunCallback(BaseCallback):
         )
         model.policy.optimizer.register_step_post_hook(self._count_update)
         self._next_pause = 0
-        self._episodes: list[Episode] = []
+        self.episodes: list[Episode] = []
         self._lengths = np.zeros(context.config.env.num_envs, np.int64)  # agent steps of the unfinished episodes
         self._next_report_s = 0.0
 
@@ -103,7 +103,7 @@ class RunCallback(BaseCallback):
             for n, info in enumerate(self.locals["infos"]):
                 if (episode := info.get("episode")) is not None:  # from the monitors below the wrappers: raw
                     # Their lengths are in steps of the innermost environment: on Atari, in emulator frames.
-                    self._episodes.append(Episode(float(episode["r"]), int(self._lengths[n]), steps, now, 0))
+                    self.episodes.append(Episode(float(episode["r"]), int(self._lengths[n]), steps, now, 0))
                     self._lengths[n] = 0
         return True
 
@@ -111,9 +111,9 @@ class RunCallback(BaseCallback):
         """Called after the update from a rollout and before the next rollout, when counts and parameters agree."""
         now, steps = time.monotonic(), self.model.num_timesteps
         # A rollout that can end the run is reported at once, so runs of one seed end at the same step.
-        if self._episodes or steps >= self._next_pause or now >= self._next_report_s:
+        if self.episodes or steps >= self._next_pause or now >= self._next_report_s:
             self._next_report_s = now + REPORT_EVERY_S
-            episodes, self._episodes = self._episodes, []
+            episodes, self.episodes = self.episodes, []
             self._context.record([Report(0, steps, self._updates, episodes, self._metrics())])
             self._next_pause = self._context.config.run.next_pause(steps)
         if self._context.due() and not self._context.settle(self.snapshot):
@@ -155,7 +155,7 @@ def run(context: RunContext) -> None:
         except RunOverError:
             return
         except (Exception, KeyboardInterrupt) as error:
-            context.rescue(callback.snapshot, error)
+            context.rescue(callback.snapshot, error, [Report(0, episodes=callback.episodes)])
             raise
     finally:
         env.close()
