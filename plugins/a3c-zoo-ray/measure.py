@@ -21,8 +21,8 @@ import numpy as np
 import psutil
 import ray
 
+from a3c_zoo_ray.actors import ask
 from a3c_zoo_ray.cluster import joined_cluster
-from a3c_zoo_ray.crew import ask
 from a3c_zoo_ray.exchange import Exchange, Rows, Shard, slices_of
 
 NODES = 2

@@ -3,137 +3,31 @@
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
-from functools import partial
+from contextlib import suppress
 from typing import Any
 
 import ray
 from a3c_zoo.agents import MODULE_FILES, State, WorkerContext, WorkerFactory
-from a3c_zoo.errors import ConfigError, ServersLostError, WorkerError, ZooError, type_and_message
+from a3c_zoo.errors import ConfigError, ServersLostError, WorkerError, ZooError
 from a3c_zoo.records import Report, RunContext
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from a3c_zoo_ray.cluster import why_lost
-from a3c_zoo_ray.exchange import Answer, Floats, Message, Shard
-from a3c_zoo_ray.node import Node, NodePlan, NodeReport
+from a3c_zoo_ray.actors import CALL_LIMIT_S, LostError, Member, NodeActor
+from a3c_zoo_ray.exchange import Floats, Shard
+from a3c_zoo_ray.node import NodePlan, NodeReport
 from a3c_zoo_ray.nodes import Mirror, shards_of
-from a3c_zoo_ray.owner import owned_folder
 
 #: How long the driver waits for nodes at a time, in seconds.
 POLL_S = 0.2
-#: How long an exchange may take, in seconds.
-EXCHANGE_LIMIT_S = 60.0
-#: How long nodes have for a short call, or to end, in seconds.
-CALL_LIMIT_S = 30.0
 #: How long the start waits for the last nodes, in seconds.
 PLACE_LIMIT_S = 30.0
 #: How often the driver copies the servers' parameters, in seconds: an evaluator beside training plays with them.
 MIRROR_EVERY_S = 5.0
 HOUR_S = 3600.0
-
-
-def ask(shards: Sequence[Any], messages: Sequence[Message]) -> list[Answer]:
-    """Sends each shard its message; returns the answers.
-
-    Raises:
-        ConnectionError: a parameter server has ended, or does not answer.
-    """
-    refs = [shard.exchange.remote(message) for shard, message in zip(shards, messages, strict=True)]
-    try:
-        answers: list[Answer] = ray.get(refs, timeout=EXCHANGE_LIMIT_S)
-    except RayError as error:
-        raise ConnectionError(why_lost(error)) from error
-    return answers
-
-
-class NodeActor:
-    """A node, as an actor. Only `cut` may be called beside another call."""
-
-    def __init__(self, files: Any, plan: NodePlan, shards: Sequence[Any], folder: str) -> None:
-        del files  # `MODULE_FILES` of the driver: what has unpickled it finds the modules of plugin files
-        # Workers would import this process's main module, which is Ray's.
-        vars(sys.modules["__main__"]).pop("__file__", None)
-        if os.path.isdir(folder):
-            os.chdir(folder)
-        # Whether the actor is killed or its machine's Ray: it could not tidy up.
-        self._stack = ExitStack()
-        tempfile.tempdir = self._stack.enter_context(owned_folder("a3c-node-"))
-        self._plan, self._shards = plan, shards
-        self._node: Node
-
-    def start(self) -> float:
-        self._node = Node(self._plan, partial(ask, self._shards))
-        return self._node.start()
-
-    def resume(self, left: int) -> None:
-        self._node.resume(left)
-
-    def poll(self) -> NodeReport:
-        return self._node.poll()
-
-    def park(self) -> NodeReport:
-        return self._node.park()
-
-    def cut(self) -> None:
-        self._node.cut()
-
-    def stop(self) -> NodeReport:
-        return self._node.stop()
-
-
-class _Member:
-    """The driver's side of one node.
-
-    Attributes:
-        plan: the node's. actor: the node.
-        call: the outstanding call, None without one. method: its name. began_s: when it began.
-        is_ready: whether its workers are ready. offset_s: what to add to its times.
-        parked: what it has told of the present standstill.
-    """
-
-    def __init__(self, plan: NodePlan, actor: Any) -> None:
-        self.plan, self.actor = plan, actor
-        self.call, self.method, self.began_s = None, "", 0.0
-        self.is_ready, self.offset_s = False, 0.0
-        self.parked: NodeReport | None = None
-
-    call: Any
-
-    def ask(self, method: str, *args: Any) -> None:
-        """Begins a call."""
-        self.call, self.method = getattr(self.actor, method).remote(*args), method
-        self.began_s = time.monotonic()
-
-    def is_late(self, patience_s: float) -> bool:
-        """Whether the outstanding call lasts too long. `park` may: it ends with a rollout, which the node watches."""
-        return self.call is not None and self.method != "park" and time.monotonic() - self.began_s > patience_s
-
-    def answer(self) -> Any:
-        """The answer to the outstanding call, which is there.
-
-        Raises:
-            _LostError: the node has ended.
-            ZooError: what the node raised.
-        """
-        call, self.call = self.call, None
-        try:
-            return ray.get(call, timeout=CALL_LIMIT_S)
-        except RayTaskError as error:
-            if isinstance(error.cause, ZooError):
-                raise error.cause from None
-            raise WorkerError(f"node {self.plan.index} failed: {type_and_message(error.cause)}\n\n{error}") from None
-        except RayError as error:
-            raise _LostError(f"was lost ({why_lost(error)})") from error
-
-
-class _LostError(Exception):
-    """Within this module: a node has ended."""
 
 
 class RayNodes:
@@ -145,7 +39,7 @@ class RayNodes:
         self._mirror, self._context = Mirror(context, factory, shared, states), context
         self._timeout_s = context.config.run.worker_timeout_s
         self._shards: list[Any] = []
-        self._members: list[_Member] = []
+        self._members: list[Member] = []
         self._reports: list[Report] = []
         self._losses: deque[float] = deque()
         self._is_working, self._last_ready_s = False, time.monotonic()
@@ -173,10 +67,10 @@ class RayNodes:
             if seconds > PLACE_LIMIT_S + self._timeout_s:
                 raise ConfigError(f"no node has begun for {seconds:.0f} s: are the cluster's CPUs in use?")
 
-    def _begin(self, plan: NodePlan) -> _Member:
+    def _begin(self, plan: NodePlan) -> Member:
         kind = ray.remote(num_cpus=len(plan.ranks), max_restarts=0, max_concurrency=2)(NodeActor)
         actor = kind.options(scheduling_strategy="SPREAD").remote(MODULE_FILES, plan, self._shards, os.getcwd())
-        member = _Member(plan, actor)
+        member = Member(plan, actor)
         member.ask("start")
         return member
 
@@ -187,12 +81,12 @@ class RayNodes:
         for member in self._ready():
             self._resume(member)
 
-    def _resume(self, member: _Member) -> None:
+    def _resume(self, member: Member) -> None:
         """Lets a node work. With several, each may make all the steps that are left: the driver ends them in time."""
         member.parked = None
         member.ask("resume", self._mirror.left)
 
-    def _ready(self) -> list[_Member]:
+    def _ready(self) -> list[Member]:
         return [member for member in self._members if member.is_ready]
 
     def poll(self) -> list[Report]:
@@ -225,7 +119,7 @@ class RayNodes:
             self._mirror.take_values(ray.get(list(calls), timeout=CALL_LIMIT_S))
         return []
 
-    def _look(self, members: Sequence[_Member]) -> None:
+    def _look(self, members: Sequence[Member]) -> None:
         """Waits a short time for answers of these nodes, takes them in, and replaces the nodes that are lost."""
         calls = [member.call for member in members if member.call is not None]
         if not calls:
@@ -238,11 +132,11 @@ class RayNodes:
                 if member.call in ready:
                     self._receive(member)
                 elif member.is_ready and member.is_late(patience_s):
-                    raise _LostError(f"has not answered for {patience_s:g} s")
-            except _LostError as error:
+                    raise LostError(f"has not answered for {patience_s:g} s")
+            except LostError as error:
                 self._members[index] = self._replace(member, str(error))
 
-    def _receive(self, member: _Member) -> None:
+    def _receive(self, member: Member) -> None:
         told = member.answer()
         if member.method == "start":
             member.is_ready, member.offset_s = True, time.monotonic() - told
@@ -253,7 +147,7 @@ class RayNodes:
             member.parked = told if member.method == "park" else None
             if told.lost:
                 self._values_of_servers(told.lost)
-                raise _LostError(f"does not reach the parameter servers ({told.lost})")  # its machine may be dying
+                raise LostError(f"does not reach the parameter servers ({told.lost})")  # its machine may be dying
 
     def _values_of_servers(self, why: str) -> list[Floats]:
         """Raises ServersLostError if a parameter server does not answer the driver. why: what is known of that."""
@@ -263,7 +157,7 @@ class RayNodes:
         except RayError as error:
             raise ServersLostError(f"a parameter server was lost ({why})") from error
 
-    def _replace(self, member: _Member, why: str) -> _Member:
+    def _replace(self, member: Member, why: str) -> Member:
         """A new node takes the place of one that is lost, as soon as the cluster has room for it."""
         with suppress(RayError):
             ray.kill(member.actor)
@@ -317,14 +211,14 @@ class RayNodes:
         self._shards = []
         return self._new_reports()
 
-    def _finish(self, members: Sequence[_Member]) -> list[NodeReport]:
+    def _finish(self, members: Sequence[Member]) -> list[NodeReport]:
         """Takes in and returns the last answers of nodes that begin to end. A node that gives none is killed."""
         found = []
         calls = [member.call for member in members if member.is_ready and member.call is not None]
         ready = ray.wait(calls, num_returns=len(calls), timeout=CALL_LIMIT_S)[0] if calls else []
         for member in members:
             if member.call in ready:
-                with suppress(_LostError, ZooError):  # the first error matters more
+                with suppress(LostError, ZooError):  # the first error matters more
                     if isinstance(told := member.answer(), NodeReport):
                         self._reports += self._mirror.take(told, member.offset_s)
                         found.append(told)
