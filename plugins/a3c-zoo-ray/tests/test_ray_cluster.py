@@ -76,6 +76,33 @@ def test_a_node_dies_and_another_takes_its_place(cluster: Any, environ: dict[str
     assert outcome["reason"] == "interrupted"
 
 
+PAUSE = """
+import time
+import psutil
+from a3c_zoo import hookimpl
+
+pauses = [21.0]
+
+
+@hookimpl
+def zoo_should_stop(progress):
+    if progress.steps > 1000 and pauses:
+        for process in psutil.process_iter():
+            if "ray::NodeActor" in " ".join(process.cmdline()):
+                process.kill()
+        time.sleep(pauses.pop())
+"""
+
+
+@pytest.mark.slow
+def test_the_only_node_dies_while_the_driver_is_busy(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
+    """For longer than the run waits for nodes, as in a long standstill."""
+    (tmp_path / "pause.py").write_text(PAUSE)
+    words = [*options(1, 20_000, "run.worker_timeout_s=20"), "--plugin", "pause.py"]
+    run = Run(tmp_path, environ | {"RAY_ADDRESS": cluster.address}, *words)
+    assert (run.outcome()["reason"], len(run.events("node_replaced"))) == ("steps", 1)
+
+
 def test_a_server_dies(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
     # On a fast machine a run of 60,000 steps had ended before its server was looked for: this one ends when told to.
     run = Run(tmp_path, environ | {"RAY_ADDRESS": cluster.address}, *options(2, 10_000_000))

@@ -77,7 +77,7 @@ class RayNodes:
     def resume(self) -> None:
         if self._is_working:
             return
-        self._is_working = True
+        self._is_working, self._last_ready_s = True, time.monotonic()  # a standstill may last longer than the patience
         for member in self._ready():
             self._resume(member)
 
@@ -91,13 +91,12 @@ class RayNodes:
 
     def poll(self) -> list[Report]:
         for member in self._ready():
+            self._last_ready_s = time.monotonic()  # before it may turn out to be lost: the last poll may be long ago
             if member.call is None:
                 member.ask("poll")
         self._look(self._members)
         self._follow()
-        now = time.monotonic()
-        self._last_ready_s = now if self._ready() else self._last_ready_s
-        if now - self._last_ready_s > self._timeout_s:
+        if not self._ready() and time.monotonic() - self._last_ready_s > self._timeout_s:
             raise WorkerError(f"no node has been left for {self._timeout_s:g} s (limit: run.worker_timeout_s)")
         return self._new_reports()
 
