@@ -168,13 +168,18 @@ def test_an_address_that_nobody_answers_at(environ: dict[str, str], tmp_path: Pa
 
 
 def test_too_few_cpus(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
-    run = Run(tmp_path, environ | {"RAY_ADDRESS": cluster.address}, *options(4, 1000))
-    errors = run.process.communicate(timeout=LIMIT_S)[1].splitlines()
+    """Also for a new run that begins with the parameters of another."""
+    here = environ | {"RAY_ADDRESS": cluster.address}
+    first = Run(tmp_path / "first", here, *options(1, 1000), "--serial")
+    assert first.outcome()["reason"] == "steps"
     line = (
         "Error: the cluster has 3 CPUs, 1 on its largest machine; 4 nodes with 1 workers each need 4: lower --workers, "
         "or change agent.nodes"
     )
-    assert (run.process.returncode, errors[-1]) == (2, line)
+    for name, more in ("new", ()), ("trained", ("--init-from", str(first.path))):
+        run = Run(tmp_path / name, here, *options(4, 1000), *more)
+        errors = run.process.communicate(timeout=LIMIT_S)[1].splitlines()
+        assert (run.process.returncode, errors[-1]) == (2, line)
 
 
 def children_of(run: Run) -> list[psutil.Process]:

@@ -47,7 +47,8 @@ class RayNodes:
         self._values_s = time.monotonic()
 
     def start(self) -> None:
-        if self._context.checkpoint is None:  # a run that goes on may have lost machines: it goes on with the rest
+        # A run that goes on may have lost machines: it goes on with the rest. One with another's parameters is new.
+        if self._context.checkpoint is None or self._context.acting_counts == Report():
             check_cpus([len(plan.ranks) for plan in self._mirror.plans])
         self._shards = shards_of(self._mirror, _server(self._mirror.agent.shards).remote)
         for plan in self._mirror.plans:
