@@ -177,7 +177,28 @@ same(local["optimizer"], node["optimizer"])
 same(local["model"], node["model"])
 assert local["optimizer"]["exp_avg"].any()
 """
-PROGRAMS = {"failure": FAILURE, "same bits as a3c": SAME_BITS, "several nodes": SEVERAL_NODES, "buffers": BUFFERS}
+#: What a node tells at its end is what its servers have: the run has it if they end a moment later.
+LAST_WORDS = """
+from a3c_zoo_ray import nodes
+
+told = []
+
+class Listened(nodes.Node):
+    def stop(self):
+        told.append(super().stop())
+        return told[-1]
+
+nodes.Node = Listened
+state = train(exchange_updates=50, steps=2000)[1]
+assert told[-1].parameters.tobytes() == state["model"]["parameters"].numpy().tobytes()
+"""
+PROGRAMS = {
+    "failure": FAILURE,
+    "same bits as a3c": SAME_BITS,
+    "several nodes": SEVERAL_NODES,
+    "buffers": BUFFERS,
+    "last words": LAST_WORDS,
+}
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())

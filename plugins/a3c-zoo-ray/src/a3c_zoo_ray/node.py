@@ -63,7 +63,7 @@ class NodeReport:
     Attributes:
         reports: of its workers. rows: of its workers. buffers: of its network. traffic: since the last report.
         events: arguments of `RunContext.event`: kind, text, facts. lost: why its servers do not answer, or "".
-        states: at a standstill. moments: then, and at the end. parameters: at the end, if the servers do not answer.
+        states: at a standstill. moments: then, and at the end. parameters: at the end; the servers may end earlier.
     """
 
     reports: list[Report]
@@ -169,8 +169,7 @@ class Node:
         self._ended.set()
         reports = self._crew.stop()
         self._settle()
-        parameters = self.context.parameters.numpy().copy() if self._lost else None
-        moments = _copies(self.context.moments or {})
+        moments, parameters = _copies(self.context.moments or {}), self.context.parameters.numpy().copy()
         return replace(self._report(reports), moments=moments, parameters=parameters)
 
     # The exchange
