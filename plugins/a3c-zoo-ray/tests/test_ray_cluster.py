@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -149,6 +151,35 @@ def test_the_driver_dies(cluster: Any, environ: dict[str, str], tmp_path: Path) 
     wait_until(lambda: not pids_of(*names) and not folders("a3c-node-"), GONE_LIMIT_S)
     resumed = Run(tmp_path, here, "--resume", str(run.path), "--steps", "50000")
     assert resumed.outcome()["steps"] >= 50_000
+
+
+LATE = """
+import sys, time
+import ray
+from a3c_zoo_ray.actors import Member
+from a3c_zoo_ray.node import NodeReport
+
+class Ahead:
+    def poll(self):
+        return NodeReport([], None, {}, None, now_s=time.monotonic() + 1000)
+
+ray.init(sys.argv[1], log_to_driver=False, logging_level="ERROR")
+member = Member(None, ray.remote(num_cpus=0)(Ahead).remote())
+for seconds in (2, 0, 2):
+    member.ask("poll")
+    ray.wait([member.call])
+    time.sleep(seconds)
+    member.answer()
+assert -1000 < member.offset_s < -999, member.offset_s
+"""
+
+
+def test_the_clock_of_a_node_is_known_though_answers_are_read_late(
+    cluster: Any, environ: dict[str, str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-P", "-c", LATE, cluster.address]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_address_that_nobody_answers_at(environ: dict[str, str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import tempfile
@@ -55,9 +56,9 @@ class NodeActor:
         self._plan, self._shards = plan, shards
         self._node: Node
 
-    def start(self) -> float:
+    def start(self) -> None:
         self._node = Node(self._plan, partial(ask, self._shards))
-        return self._node.start()
+        self._node.start()
 
     def resume(self, left: int) -> None:
         self._node.resume(left)
@@ -81,14 +82,15 @@ class Member:
     Attributes:
         plan: the node's. actor: the node.
         call: the outstanding call, None without one. method: its name. began_s: when it began.
-        is_ready: whether its workers are ready. offset_s: what to add to its times.
+        is_ready: whether its workers are ready. offset_s: what to add to its times; the
+            smallest of all answers, because some are read late.
         parked: what it has told of the present standstill.
     """
 
     def __init__(self, plan: NodePlan, actor: Any) -> None:
         self.plan, self.actor = plan, actor
         self.call, self.method, self.began_s = None, "", 0.0
-        self.is_ready, self.offset_s = False, 0.0
+        self.is_ready, self.offset_s = False, math.inf
         self.parked: NodeReport | None = None
 
     call: Any
@@ -111,13 +113,16 @@ class Member:
         """
         call, self.call = self.call, None
         try:
-            return ray.get(call, timeout=CALL_LIMIT_S)
+            told = ray.get(call, timeout=CALL_LIMIT_S)
         except RayTaskError as error:
             if isinstance(error.cause, ZooError):
                 raise error.cause from None
             raise WorkerError(f"node {self.plan.index} failed: {type_and_message(error.cause)}\n\n{error}") from None
         except RayError as error:
             raise LostError(f"was lost ({why_lost(error)})") from error
+        if isinstance(told, NodeReport):
+            self.offset_s = min(self.offset_s, time.monotonic() - told.now_s)
+        return told
 
 
 class LostError(Exception):

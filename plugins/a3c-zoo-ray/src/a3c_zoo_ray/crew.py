@@ -139,7 +139,7 @@ class RayNodes:
     def _receive(self, member: Member) -> None:
         told = member.answer()
         if member.method == "start":
-            member.is_ready, member.offset_s = True, time.monotonic() - told
+            member.is_ready = True
             if self._is_working:
                 self._resume(member)
         elif isinstance(told, NodeReport):

@@ -64,6 +64,7 @@ class NodeReport:
         reports: of its workers. rows: of its workers. buffers: of its network. traffic: since the last report.
         events: arguments of `RunContext.event`: kind, text, facts. lost: why its servers do not answer, or "".
         states: at a standstill. moments: then, and at the end. parameters: at the end; the servers may end earlier.
+        now_s: this machine's `time.monotonic()`.
     """
 
     reports: list[Report]
@@ -75,6 +76,7 @@ class NodeReport:
     states: list[State] = field(default_factory=list)
     moments: dict[str, Tensor] = field(default_factory=dict)
     parameters: Floats | None = None
+    now_s: float = field(default_factory=time.monotonic)
 
 
 def build_worker(
@@ -130,12 +132,11 @@ class Node:
 
     # What the driver calls, one call at a time
 
-    def start(self) -> float:
-        """Builds the workers; returns this machine's `time.monotonic()`."""
+    def start(self) -> None:
+        """Builds the workers."""
         self._crew.start()
         if not self._plan.is_serial:
             threading.Thread(target=self._exchange_when_due, name="exchange", daemon=True).start()
-        return time.monotonic()
 
     def resume(self, left: int) -> None:
         """Takes the newest parameters, and lets the workers make at most so many steps, all together."""
