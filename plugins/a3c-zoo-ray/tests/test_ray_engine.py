@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -155,6 +156,35 @@ def test_a_run_stays_as_it_was_if_its_job_is_stopped_while_it_arrives(
     command = [sys.executable, "-P", "-c", STOP, cluster.address]
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
+
+
+DAMAGED = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from a3c_zoo.engines import TrainingJob
+from a3c_zoo_ray import engine as module
+from a3c_zoo_ray.config import RayEngineConfig
+
+class Writer(module.PieceWriter):
+    def __call__(self, piece):
+        super().__call__(module.Piece(piece.name, piece.data, "0"))
+
+module.PieceWriter = Writer
+one_worker = SimpleNamespace(run=SimpleNamespace(workers=1))
+with module.make(RayEngineConfig(address=sys.argv[1], max_retries=0)) as engine:
+    words = ("cartpole", "--serial", "--steps", "1000")
+    print(engine.train(TrainingJob(one_worker, Path("runs"), "one", words, False), lambda told: None))
+"""
+
+
+def test_a_job_that_is_given_up_says_why(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-c", DAMAGED, cluster.address]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    line = r"1 machines in a row were lost while it trained; the last: checkpoints/\S+ has arrived damaged"
+    assert re.fullmatch(line, done.stdout.strip()), done.stdout
+    wait_until(lambda: not folders(JOBS), GONE_LIMIT_S)
 
 
 @pytest.mark.slow

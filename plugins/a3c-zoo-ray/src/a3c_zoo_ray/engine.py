@@ -126,24 +126,28 @@ class RayEngine(Engine):
 
     def train(self, job: TrainingJob, tell: Callable[[JobProgress | None], None]) -> str | None:
         """See `Engine`. A job takes a whole machine if none has a CPU for each worker, as on `local`."""
+        why = ""
         for _ in range(self._settings.max_retries + 1):
             machine, cpus = self._take(job.config.run.workers, tell)
             if machine is None:
                 return STOPPED
             try:
                 return self._run(job, machine, cpus, tell)
-            except _LostError:
+            except _LostError as error:
+                why = str(error)
                 self._shunned_s[machine.node_id] = time.monotonic() + SHUN_S
             finally:
                 with self._changed:
                     self._used[machine.node_id] -= cpus
                     self._changed.notify_all()
-        return f"{self._settings.max_retries + 1} machines in a row were lost while it trained"
+        return f"{self._settings.max_retries + 1} machines in a row were lost while it trained; the last: {why}"
 
     def _run(
         self, job: TrainingJob, machine: Machine, cpus: int, tell: Callable[[JobProgress | None], None]
     ) -> str | None:
         from ray.exceptions import RayError, RayTaskError
+
+        from a3c_zoo_ray.cluster import why_lost
 
         stream = _on(machine, carry_out, cpus, num_returns="streaming").remote(order_of(job))
         folder = Path(tempfile.mkdtemp(prefix=f".{job.name}-", dir=_made(job.runs_dir)))
@@ -156,8 +160,11 @@ class RayEngine(Engine):
             return STOPPED
         except RayTaskError as error:
             return f"it failed on {machine.address}: {type_and_message(error.cause)}"
-        except (RayError, WorkerError) as error:
-            raise _LostError from error
+        except RayError as error:
+            raise _LostError(why_lost(error)) from error
+        except WorkerError as error:
+            _cancel(stream)
+            raise _LostError(str(error)) from error
         except BaseException:
             _cancel(stream)
             raise
