@@ -24,6 +24,7 @@ import yaml
 
 import a3c_zoo
 from a3c_zoo.cli.compare import _announce
+from a3c_zoo.comparison import local_engine
 from a3c_zoo.comparison.compare import DEFAULT_SEEDS, choose_out
 from a3c_zoo.comparison.evaluations import (
     DEFAULT_EPISODES,
@@ -390,6 +391,20 @@ def test_a_run_that_cannot_be_trained_says_why(tmp_path: Path) -> None:
     (trained,) = train_plan(Plan((broken,), tmp_path, reuse=True), ComparisonWatcher(), engine)
     assert trained.fault is not None
     assert trained.fault.startswith("-o env.nonsense: unknown key.")
+
+
+def test_a_run_that_is_stopped_before_it_begins_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a job of another machine whose command ends while the loop is timed."""
+    engine = LocalEngine()
+
+    def stopped_meanwhile() -> float:
+        engine.stop()
+        return 0.1
+
+    monkeypatch.setattr(local_engine, "calibrate", stopped_meanwhile)
+    (trained,) = train_plan(Plan((plan(runs_dir=tmp_path).runs[0],), tmp_path, reuse=True), ComparisonWatcher(), engine)
+    assert trained.fault == "it was stopped before it began"
+    assert not trained.path.exists()
 
 
 @pytest.mark.slow

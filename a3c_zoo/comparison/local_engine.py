@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,7 @@ class LocalEngine(Engine):
 
     def __init__(self, settings: EngineConfig | None = None) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._starting, self._is_stopped = threading.Lock(), False
 
     @property
     def slots(self) -> int:
@@ -47,7 +49,9 @@ class LocalEngine(Engine):
         """Trains in a process of its own, which ends with this call, also if the call raises."""
         calibration_s, start_s = calibrate(), time.monotonic()
         with tempfile.TemporaryFile() as output:
-            with handlers_wait():  # a Ctrl-C meanwhile would leave it without an owner
+            with handlers_wait(), self._starting:  # a Ctrl-C meanwhile would leave it without an owner
+                if self._is_stopped:
+                    return "it was stopped before it began"
                 self._process = process = _start(job, output)
             try:
                 while process.poll() is None:
@@ -56,7 +60,7 @@ class LocalEngine(Engine):
                     except subprocess.TimeoutExpired:
                         tell(progress_of(job.path / "monitor.csv"))
             except BaseException:
-                self.stop()
+                self._end()
                 raise
             wall_s, fault = time.monotonic() - start_s, _fault(process.returncode, job.path, output)
         if fault is None and not job.resumes:  # the seconds of two halves are not those of a whole run
@@ -65,7 +69,12 @@ class LocalEngine(Engine):
         return fault
 
     def stop(self) -> None:
-        """Lets the run save its state, and kills it if that takes too long."""
+        """Lets the run save its state, and kills it if that takes too long. No other run begins."""
+        with self._starting:
+            self._is_stopped = True
+        self._end()
+
+    def _end(self) -> None:
         if (process := self._process) is None:
             return
         process.send_signal(signal.SIGTERM)
