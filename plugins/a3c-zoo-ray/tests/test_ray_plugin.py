@@ -161,21 +161,28 @@ def make(num_envs, seed):
 FAILURE = """
 from pathlib import Path
 
-def failed(agent, **keys):
+def failed(agent, name=None, **keys):
+    name = name or agent
     if "breaks" in sys.modules:
         sys.modules["breaks"].Breaks.count = 0
     try:
-        options = BASE | keys | {"run.workers": 1, "env.num_envs": 4}
-        a3c_zoo.train("breaks", name=agent, agent=agent, seed=3, steps=4000, serial=True, overrides=options)
+        options = BASE | {"run.workers": 1, "env.num_envs": 4} | keys
+        a3c_zoo.train("breaks", name=name, agent=agent, seed=3, steps=4000, serial=True, overrides=options)
     except Exception as error:
         assert "it broke" in str(error), error
-    newest = sorted(Path("runs", agent, "checkpoints").glob("*.pt"))[-1]
+    newest = sorted(Path("runs", name, "checkpoints").glob("*.pt"))[-1]
     return torch.load(newest, weights_only=True)["agent"]
 
 local, node = failed("a3c"), failed("a3c-ray", **{"agent.exchange_updates": 1})
 same(local["optimizer"], node["optimizer"])
 same(local["model"], node["model"])
 assert local["optimizer"]["exp_avg"].any()
+
+# The second node fails in its third rollout: what the first one has told in the same turn is kept.
+two = failed("a3c-ray", "two", **{"agent.nodes": 2, "run.workers": 2, "agent.n_steps": 64})
+rows = Path("runs/two/monitor.csv").read_text().splitlines()[2:]
+assert two["counters"][:, 0].tolist() == [3 * 256, 2 * 256]
+assert len(rows) == two["counters"][:, 3].sum() > 20
 """
 #: What a node tells at its end is what its servers have: the run has it if they end a moment later.
 LAST_WORDS = """

@@ -154,6 +154,7 @@ class SerialNodes:
         self._shards = shards_of(self._mirror, Shard)
         self._nodes = [Node(plan, self._exchange, context.cuts_rollouts) for plan in self._mirror.plans]
         self._stands = True
+        self._reports: list[Report] = []  # that nobody has got
 
     def _exchange(self, messages: Sequence[Message]) -> list[Answer]:
         return [shard.exchange(message) for shard, message in zip(self._shards, messages, strict=True)]
@@ -169,7 +170,13 @@ class SerialNodes:
         self._stands = False
 
     def poll(self) -> list[Report]:
-        return [report for node in self._nodes for report in self._mirror.take(node.poll())]
+        for node in self._nodes:
+            self._reports += self._mirror.take(node.poll())
+        return self._new_reports()
+
+    def _new_reports(self) -> list[Report]:
+        reports, self._reports = self._reports, []
+        return reports
 
     def park(self, cuts: Callable[[], bool] = lambda: False) -> list[Report]:
         told = [node.park() for node in self._nodes]
@@ -189,7 +196,9 @@ class SerialNodes:
         if told:
             self._mirror.take_values([shard.values() for shard in self._shards])
             self._mirror.take_moments([each.moments for each in told])
-        return [report for each in told for report in self._mirror.take(each)]
+        for each in told:
+            self._reports += self._mirror.take(each)
+        return self._new_reports()
 
 
 def shards_of(mirror: Mirror, make: Callable[..., Any]) -> list[Any]:
