@@ -24,9 +24,12 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Evaluation
 from a3c_zoo.runs.api import evaluate as evaluate_run
+from a3c_zoo.runs.checkpoints import checkpoint_file
+from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.setup import SilentObserver
 from a3c_zoo.runs.solved_check import SolvedCheck
 from tests.toys_baselines import BASELINES, Watcher, agent_state, one_thread, toys_installed, train
+from tests.toys_runs import checkpoint, toy_installed, write_content
 
 
 @pytest.fixture(autouse=True)
@@ -179,6 +182,19 @@ def test_a_run_can_be_gone_on_with(agent: str, tmp_path: Path) -> None:
         assert state["updates"] == state["steps"] * per_step
         assert state["session"] == 1
         assert not torch.equal(*(each["policy"]["action_net.weight"] for each in (before, state)))
+
+
+def test_a_resumed_random_run_without_its_worker_draws_other_actions(tmp_path: Path) -> None:
+    """After a failure a checkpoint has no states of workers. The rewards of these environments are the actions."""
+    with toy_installed(tmp_path / "toy"):
+        run = train(tmp_path, "random", 256, env="coin", overrides={"env.num_envs": 1})
+        saved = checkpoint(run)
+        saved["agent"]["workers"] = []
+        write_content(checkpoint_file(RunDirectory(run), "final"), saved)
+        a3c_zoo.train(resume=run, steps=512)
+    actions = load_results(str(run)).r.tolist()
+    assert len(actions) >= 512
+    assert actions[:200] != actions[256:456]
 
 
 def test_a_resumed_run_goes_on_with_the_optimizer_and_the_schedule(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def run(context: RunContext) -> None:
             spaces.actions,
             num_steps,
             seed_for(seed, SEED_ENV, rank, resumes),
-            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank)),
+            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank, resumes)),
             on_tick,
         )
         if state:
