@@ -80,6 +80,15 @@ def test_time(agent: str, tmp_path: Path) -> None:
     assert 0.5 <= outcome.training_s < 50
 
 
+@pytest.mark.parametrize("agent", ["a3c", "sb3-a2c", "sb3-ppo", pytest.param("recurrent-ppo", marks=pytest.mark.slow)])
+def test_time_is_over_within_a_rollout(agent: str, tmp_path: Path) -> None:
+    """That rollout is lost: here the first one, which takes seconds."""
+    overrides = {"run.workers": 1, "env.num_envs": 8, "agent.n_steps": 5000, "run.stop_when_solved": False}
+    outcome = train(agent, tmp_path, time_limit_s=0.2, overrides=overrides)
+    assert (outcome.reason, outcome.steps, outcome.episodes, outcome.updates) == ("time-limit", 0, 0, 0)
+    assert a3c_zoo.train(resume=outcome.run, time_limit_s=0.3).reason == "time-limit"
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_return(agent: str, tmp_path: Path) -> None:
     """Random actions on CartPole are worth about 22: both the window and an evaluation are above 12."""

@@ -1,7 +1,7 @@
 """Trains stable-baselines3's algorithms by their own `learn`, and reports to the run.
 
 One callback joins SB3 to a run. After each environment step it collects ended episodes. Between two rollouts it reports
-and lets the run evaluate, save or end. SB3 runs in the calling process.
+and lets the run evaluate, save or end. After the time limit it drops the rollout. SB3 runs in the calling process.
 
 Raises:
     ZooError: at import, stable-baselines3 is missing or broken.
@@ -61,7 +61,7 @@ METRICS = {
 
 
 class RunOverError(Exception):
-    """Ends SB3's `learn` before a rollout, which only an exception can do."""
+    """Ends SB3's `learn`; before a rollout only an exception can do that."""
 
 
 class RunCallback(BaseCallback):
@@ -84,7 +84,7 @@ class RunCallback(BaseCallback):
             counts=lambda: Report(steps=model.num_timesteps, updates=self._updates),
         )
         model.policy.optimizer.register_step_post_hook(self._count_update)
-        self._next_pause = 0
+        self._first_step = self._next_pause = 0  # steps before the rollout; steps at which the run may have to act
         self.episodes: list[Episode] = []
         self._lengths = np.zeros(context.config.env.num_envs, np.int64)  # agent steps of the unfinished episodes
         self._next_report_s = 0.0
@@ -105,18 +105,30 @@ class RunCallback(BaseCallback):
                     # Their lengths are in steps of the innermost environment: on Atari, in emulator frames.
                     self.episodes.append(Episode(float(episode["r"]), int(self._lengths[n]), steps, now, 0))
                     self._lengths[n] = 0
+        if self._context.cuts_rollouts():
+            self.model.num_timesteps, self.episodes = self._first_step, []  # the rollout is lost, as with all agents
+            self._report()
+            self._settle()
         return True
 
     def _on_rollout_start(self) -> None:
         """Called after the update from a rollout and before the next rollout, when counts and parameters agree."""
         now, steps = time.monotonic(), self.model.num_timesteps
+        self._first_step = steps
         # A rollout that can end the run is reported at once, so runs of one seed end at the same step.
         if self.episodes or steps >= self._next_pause or now >= self._next_report_s:
             self._next_report_s = now + REPORT_EVERY_S
-            episodes, self.episodes = self.episodes, []
-            self._context.record([Report(0, steps, self._updates, episodes, self._metrics())])
+            self._report()
             self._next_pause = self._context.config.run.next_pause(steps)
-        if self._context.due() and not self._context.settle(self.snapshot):
+        if self._context.due():
+            self._settle()
+
+    def _report(self) -> None:
+        episodes, self.episodes = self.episodes, []
+        self._context.record([Report(0, self.model.num_timesteps, self._updates, episodes, self._metrics())])
+
+    def _settle(self) -> None:
+        if not self._context.settle(self.snapshot):
             raise RunOverError
 
     def _metrics(self) -> dict[str, float]:

@@ -79,7 +79,9 @@ def test_a_node_dies_and_another_takes_its_place(cluster: Any, environ: dict[str
 
 
 PAUSE = """
+import os
 import time
+from contextlib import suppress
 import psutil
 from a3c_zoo import hookimpl
 
@@ -90,8 +92,9 @@ pauses = [21.0]
 def zoo_should_stop(progress):
     if progress.steps > 1000 and pauses:
         for process in psutil.process_iter():
-            if "ray::NodeActor" in " ".join(process.cmdline()):
-                process.kill()
+            with suppress(psutil.Error):
+                if "ray::NodeActor" in " ".join(process.cmdline()) and process.cwd() == os.getcwd():
+                    process.kill()  # a node of this run: it works in the run's folder
         time.sleep(pauses.pop())
 """
 
