@@ -97,7 +97,10 @@ def is_locked(path: Path) -> bool:
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError as error:
+        # As for filelock. ENOSYS: a file system without locks, where the file is there only while it is held.
+        if error.errno not in (errno.EAGAIN, errno.EACCES, errno.ENOSYS):
+            raise
         return True
     finally:
         os.close(file)

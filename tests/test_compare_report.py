@@ -158,8 +158,8 @@ def test_a_noisy_machine_says_nothing_of_seconds() -> None:
 
 
 def test_methods_with_different_budgets_are_pointed_out() -> None:
-    def budget(steps: int | None, limit_s: float | None = None) -> dict[str, Any]:
-        return {"settings": {"run.steps": steps, "run.time_limit_s": limit_s}}
+    def budget(steps: int | None, limit_s: float | None = None, episodes: int | None = None) -> dict[str, Any]:
+        return {"settings": {"run.steps": steps, "run.time_limit_s": limit_s, "run.episodes": episodes}}
 
     def noted(*runs: RunRecord) -> list[str]:
         return [note for note in notes(together(list(runs))) if "budget" in note]
@@ -167,6 +167,10 @@ def test_methods_with_different_budgets_are_pointed_out() -> None:
     few, many, timed = budget(10_000), budget(1_000_000), budget(None, 60.0)
     assert noted(record("a3c", 1, **few), record("a3c", 2, **many), record("nstep", 1, env="pong", **timed)) == []
     assert noted(record("a3c", 1, **few), record("nstep", 1, **few), record("ppo", 1, settings={}, host={})) == []
+    assert (
+        "(a3c: 9,000 episodes; nstep: 10,000 steps)"
+        in noted(record("a3c", 1, **budget(None, episodes=9000)), record("nstep", 1, **few))[0]
+    )
     assert noted(record("a3c", 1, **few), record("nstep", 1, **many), record("nstep", 2, **timed)) == [
         "cartpole: methods had different budgets (a3c: 10,000 steps; nstep: 1,000,000 steps or 60 s), "
         "which alone can make a difference."

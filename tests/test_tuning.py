@@ -705,11 +705,14 @@ def test_a_study_with_trials_of_another_place_says_which_and_can_be_ended(
     words = ["tune", "--resume", "moved", "--trials", 2]
     assert command_line(*words) == 0
     first, then = capfd.readouterr().err.splitlines()
-    assert first == f"Nothing is left to train here. The study has not ended, because of trials 0 and 1 of {place}."
+    assert first == (
+        f"Nothing is left for this process. The study has not ended, because of trials 0 and 1 of {place}, "
+        "and perhaps of trials that other processes train here."
+    )
     assert then.endswith("For a place that is gone, see docs/how-to/tune.md.")
     here.end(0)
     assert command_line(*words) == 0
-    assert f"because of trial 1 of {place}." in capfd.readouterr().err
+    assert f"because of trial 1 of {place}, and" in capfd.readouterr().err
     here.end(1)
     number = here.add(KEYS[:1])
     lock = TuningStudy("moved", None, Path("runs")).take(number)

@@ -280,7 +280,7 @@ def _styled(cell: str | tuple[str, str]) -> tuple[str, str]:
 def print_fitted(
     header: Sequence[str], rows: Iterable[Sequence[str | tuple[str, str]]], unbroken: str, title: str | None = None
 ) -> None:
-    """Prints a table that fits the terminal; long cells are wrapped between words, except in the column `unbroken`.
+    """Prints a table that fits the terminal; long cells are wrapped, mostly between words, except in `unbroken`.
 
     The last columns are left out where they have no room. A cell is a text, or a text and its style.
     """

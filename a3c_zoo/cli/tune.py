@@ -156,8 +156,9 @@ def _why_open(study: TuningStudy) -> str:
         return "Other processes still train trials of this study; the last of them ends it."
     trials = (f"trial{'s' * (len(each) > 1)} {listed(map(str, each))} of {place}" for place, each in places.items())
     return (
-        f"Nothing is left to train here. The study has not ended, because of {listed(trials)}.\n"
-        "If processes there still train, the last of them ends it. If none does, give the same command there: on a "
+        f"Nothing is left for this process. The study has not ended, because of {listed(trials)}, "
+        "and perhaps of trials that other processes train here.\n"
+        "If processes there still train, the last of all ends it. If none does, give the same command there: on a "
         "machine of that name, with that --runs-dir. For a place that is gone, see docs/how-to/tune.md."
     )
 

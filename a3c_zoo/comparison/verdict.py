@@ -74,8 +74,9 @@ def _about_budgets(results: Results) -> list[str]:
         budgets: dict[str, dict[str, None]] = {}  # method → its budgets in words, in order
         for name, method in each.methods.items():
             for settings in (run.record.settings for run in method.runs if run.record.is_ours):
-                steps, limit_s = settings.get("run.steps"), settings.get("run.time_limit_s")
-                words = [f"{steps:,} steps" if steps else "", f"{limit_s:g} s" if limit_s else ""]
+                steps, episodes, limit_s = (settings.get(f"run.{key}") for key in ("steps", "episodes", "time_limit_s"))
+                words = [f"{steps:,} steps" if steps else "", f"{episodes:,} episodes" if episodes else ""]
+                words.append(f"{limit_s:g} s" if limit_s else "")
                 budgets.setdefault(name, {})[" and ".join(filter(None, words)) or "none"] = None
         if len({frozenset(words) for words in budgets.values()}) > 1:
             told = "; ".join(f"{name}: {' or '.join(words)}" for name, words in budgets.items())
