@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
@@ -92,19 +93,27 @@ def why_closed(folder: Path) -> str:
     return ""
 
 
-def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of a file. This one need not be allowed to write to it. Raises OSError."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+def is_locked(path: Path, patience_s: float) -> bool:
+    """Whether a process holds the lock of a file for `patience_s` or longer. Raises OSError.
+
+    This process need not be allowed to write to the file.
+    """
+    file, end_s = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), time.monotonic() + patience_s
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        # As for filelock. ENOSYS: a file system without locks, where the file is there only while it is held.
-        if error.errno not in (errno.EAGAIN, errno.EACCES, errno.ENOSYS):
-            raise
-        return True
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError as error:
+                # As for filelock. ENOSYS: a file system without locks, where the file is there only while it is held.
+                if error.errno not in (errno.EAGAIN, errno.EACCES, errno.ENOSYS):
+                    raise
+            else:
+                return False
+            if time.monotonic() >= end_s:
+                return True
+            time.sleep(patience_s / 10)
     finally:
         os.close(file)
-    return False
 
 
 def read_bytes(path: Path, limit: int) -> bytes:

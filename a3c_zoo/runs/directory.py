@@ -134,7 +134,7 @@ class RunDirectory:
         """Whether a process holds the lock. The operating system frees it when that process ends."""
         lock = self.path / "run.lock"
         try:
-            return os.path.lexists(lock) and is_locked(lock)
+            return os.path.lexists(lock) and is_locked(lock, LOCK_PATIENCE_S)
         except OSError as error:
             raise RunDirectoryError(f"cannot lock {self.path}: {error.strerror or error}") from error
 
