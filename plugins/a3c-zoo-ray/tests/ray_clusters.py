@@ -64,6 +64,12 @@ class Run:
         return found
 
 
+def run_program(program: str, cluster: Any, folder: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs the text of a program in a process of its own, with the cluster's address as its argument."""
+    command = [sys.executable, "-P", "-c", program, cluster.address]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+
+
 def wait_until(is_true: Callable[[], object], limit_s: float = LIMIT_S) -> None:
     deadline_s = time.monotonic() + limit_s
     while not is_true():

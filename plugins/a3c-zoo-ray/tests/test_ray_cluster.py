@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,19 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed: make test-ray")
 
-from ray_clusters import GONE_LIMIT_S, LIMIT_S, STORE, Run, folders, kill_a_node, living, pids_of, servers, wait_until
+from ray_clusters import (
+    GONE_LIMIT_S,
+    LIMIT_S,
+    STORE,
+    Run,
+    folders,
+    kill_a_node,
+    living,
+    pids_of,
+    run_program,
+    servers,
+    wait_until,
+)
 
 
 def options(nodes: int, steps: int, *more: str) -> list[str]:
@@ -196,8 +206,7 @@ assert -1000 < member.offset_s < -999, member.offset_s
 def test_the_clock_of_a_node_is_known_though_answers_are_read_late(
     cluster: Any, environ: dict[str, str], tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-P", "-c", LATE, cluster.address]
-    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    done = run_program(LATE, cluster, tmp_path, environ)
     assert done.returncode == 0, done.stderr
 
 

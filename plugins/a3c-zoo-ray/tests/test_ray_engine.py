@@ -18,7 +18,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed: make test-ray")
 
-from ray_clusters import GONE_LIMIT_S, LIMIT_S, STORE, folders, kill_a_node, pids_of, start, wait_until
+from ray_clusters import GONE_LIMIT_S, LIMIT_S, STORE, folders, kill_a_node, pids_of, run_program, start, wait_until
 
 IN_TURN = Path(__file__).parents[1] / "in_turn.py"
 #: How the folders of jobs begin, and what command lines of trainings have.
@@ -153,8 +153,7 @@ with module.make(RayEngineConfig(address=sys.argv[1])) as engine:
 def test_a_run_stays_as_it_was_if_its_job_is_stopped_while_it_arrives(
     cluster: Any, environ: dict[str, str], tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-P", "-c", STOP, cluster.address]
-    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    done = run_program(STOP, cluster, tmp_path, environ)
     assert done.returncode == 0, done.stderr
 
 
@@ -179,10 +178,9 @@ with module.make(RayEngineConfig(address=sys.argv[1], max_retries=0)) as engine:
 
 
 def test_a_job_that_is_given_up_says_why(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-c", DAMAGED, cluster.address]
-    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    done = run_program(DAMAGED, cluster, tmp_path, environ)
     assert done.returncode == 0, done.stderr
-    line = r"1 machines in a row were lost while it trained; the last: checkpoints/\S+ has arrived damaged"
+    line = r"its machine was lost while it trained: checkpoints/\S+ has arrived damaged"
     assert re.fullmatch(line, done.stdout.strip()), done.stdout
     wait_until(lambda: not folders(JOBS), GONE_LIMIT_S)
 
@@ -192,8 +190,7 @@ def test_a_job_goes_on_on_a_machine_that_has_not_begun_it(
     cluster: Any, environ: dict[str, str], tmp_path: Path
 ) -> None:
     variables = environ | {"A3C_ZOO_PLUGIN_FILES": str(IN_TURN)}
-    command = [sys.executable, "-P", "-c", RESUME, cluster.address]
-    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=LIMIT_S)
+    done = run_program(RESUME, cluster, tmp_path, variables)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "ray/one/outcome.json").read_text())["steps"] >= 4000
     assert rows_of(tmp_path / "ray/one") == rows_of(tmp_path / "local/one")
@@ -219,8 +216,7 @@ module.make(RayEngineConfig(address=sys.argv[1]))
 
 
 def test_a_machine_that_cannot_be_examined_is_named(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-c", BROKEN, cluster.address]
-    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    done = run_program(BROKEN, cluster, tmp_path, environ)
     last = done.stderr.splitlines()[-1]
     assert "got no job: it cannot be examined (ModuleNotFoundError: No module named 'torch'). Install the same" in last
 

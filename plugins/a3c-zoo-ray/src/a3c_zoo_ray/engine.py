@@ -140,6 +140,8 @@ class RayEngine(Engine):
                 with self._changed:
                     self._used[machine.node_id] -= cpus
                     self._changed.notify_all()
+        if not self._settings.max_retries:
+            return f"its machine was lost while it trained: {why}"
         return f"{self._settings.max_retries + 1} machines in a row were lost while it trained; the last: {why}"
 
     def _run(
