@@ -13,7 +13,7 @@ SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 .PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 21
 
 train: .venv/.installed ## train CartPole-v1 until it is solved
 	@$(BIN)/a3c-zoo train cartpole
@@ -90,7 +90,7 @@ dist: .venv/.installed-dev ## build the wheel and the sdist into dist/, and chec
 	$(BIN)/twine check --strict dist/*
 
 clean: ## remove .venv, caches and builds; runs/ stays
-	rm -rf .venv .venv-ray build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .venv-ray build dist site *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A virtual environment has a command with its version. If .venv has another version, it is made again.

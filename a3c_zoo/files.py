@@ -205,7 +205,9 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
 def valid_name(name: str, option: str = "--name") -> str:
     """Returns a name that `option` gives to a folder. Raises RunDirectoryError if no folder may have it."""
     if re.fullmatch(r"[\w.+=@-]+", name) and not name.startswith("."):
-        return name
+        if len(os.fsencode(name)) <= 200:  # most disks: 255, with what is added to it
+            return name
+        raise RunDirectoryError(f"{option} {name[:20]}...: at most 200 letters")
     raise RunDirectoryError(f"{option} {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
 
 

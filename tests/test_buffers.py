@@ -33,7 +33,7 @@ from a3c_zoo.plugins.entries import NetworkEntry, load_object
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.saved_state import not_finite
 from a3c_zoo.testing import plugin_distribution
-from tests.test_objective import rollout
+from tests.test_objective import approx, rollout
 from tests.toys_runs import assert_same_training, checkpoint, environ, write_content
 from tests.waits import LIMIT_S
 
@@ -99,16 +99,59 @@ class TestBuffers:
         mine.push(shared)
         assert shared["running_mean"].tolist() == [1.0]
         theirs.push(shared)
-        assert shared["running_mean"].tolist() == [3.0]  # 0 + 0.1 · 10 + 0.1 · 20
+        assert shared["running_mean"].tolist() == approx(2.9)  # 0.9 · 1 + 0.1 · 20
         assert int(shared["num_batches_tracked"]) == 2
         mine.push(shared)  # nothing has changed since
-        assert shared["running_mean"].tolist() == [3.0]
+        assert shared["running_mean"].tolist() == approx(2.9)
         mine.pull(shared)
         assert one.running_mean is not None
-        assert one.running_mean.tolist() == [3.0]
+        assert one.running_mean.tolist() == approx(2.9)
+        one(batch(13.0))
         one(batch(13.0))
         mine.push(shared)
-        assert shared["running_mean"].tolist() == [4.0]  # 3 + 0.1 · (13 − 3)
+        assert shared["running_mean"].tolist() == approx(4.819)  # 0.9 · (0.9 · 2.9 + 1.3) + 1.3
+        assert int(shared["num_batches_tracked"]) == 4
+
+    def test_an_average_of_all_batches_stays_one(self) -> None:
+        one, other = nn.BatchNorm1d(1, momentum=None), nn.BatchNorm1d(1, momentum=None)
+        mine, theirs, shared = Buffers(one, "cpu"), Buffers(other, "cpu"), shared_buffers(one)
+        one(batch(10.0))
+        mine.push(shared)
+        assert shared["running_mean"].tolist() == [10.0]
+        for each in (mine, theirs):
+            each.pull(shared)
+        one(batch(16.0))
+        other(batch(20.0))
+        mine.push(shared)
+        assert shared["running_mean"].tolist() == [13.0]
+        theirs.push(shared)
+        assert shared["running_mean"].tolist() == [16.5]  # ½ · 13 + ½ · 20: half of what it pulled was left
+
+    def test_other_changes_of_two_workers_add_up(self) -> None:
+        one, other = nn.Module(), nn.Module()
+        for module in (one, other):
+            module.register_buffer("total", torch.tensor([1.0, -torch.inf]))
+        mine, theirs, shared = Buffers(one, "cpu"), Buffers(other, "cpu"), shared_buffers(one)
+        one.get_buffer("total")[0] += 2
+        other.get_buffer("total")[0] += 4
+        mine.push(shared)
+        theirs.push(shared)
+        assert shared["total"].tolist() == [7.0, -torch.inf]
+
+    @pytest.mark.parametrize(("workers", "momentum"), [(2, 0.1), (16, 0.1), (64, 0.1), (4, 0.5)])
+    def test_running_statistics_of_many_workers_stay_positive_and_near(self, workers: int, momentum: float) -> None:
+        """Workers in turn, each as stale as there are others. Batches have the mean 0.5 and the variance 0.05."""
+        norms = [nn.BatchNorm1d(1, momentum=momentum) for _ in range(workers)]
+        all_buffers, shared = [Buffers(norm, "cpu") for norm in norms], shared_buffers(norms[0])
+        spread = 0.05**0.5 * torch.tensor([[-1.0], [1.0]]) / 2**0.5  # the variance of a sample of two
+        for _ in range(30):
+            for norm, buffers in zip(norms, all_buffers, strict=True):
+                norm(0.5 + spread)
+                buffers.push(shared)
+                assert shared["running_var"].item() > 0
+                buffers.pull(shared)
+        assert shared["running_mean"].tolist() == pytest.approx([0.5], rel=0.05)
+        assert shared["running_var"].tolist() == pytest.approx([0.05], rel=0.2)
 
     def test_a_flag_is_copied(self) -> None:
         module = nn.Module()

@@ -214,9 +214,10 @@ class TestMask:
         assert gradients(objective, ignored) == [0, 0, 0]
         assert all(np.isfinite(value) for value in statistics(objective, ignored).values())
 
-    def test_one_valid_sample_is_normalised_to_nothing(self) -> None:
+    def test_one_valid_sample_stays_as_it_is(self) -> None:
+        # A = 1 + ½·2 − 1 = 1: −1·(1 − ½). Its own mean and deviation would leave nothing to learn from.
         normalized = replace(self.OBJECTIVE, normalize_advantages=True)
-        assert gradients(normalized, rollout([[1], [2]], [[0]], [[1]]))[:2] == approx(0, 0)
+        assert gradients(normalized, rollout([[1], [2]], [[0]], [[1]]))[:2] == approx(-0.5, 0.5)
 
 
 class TestClipping:
@@ -326,6 +327,12 @@ class TestNormalize:
 
     def test_all_equal(self) -> None:
         assert normalize(np.full((2, 2), 7, np.float32), np.ones((2, 2), np.bool_)).tolist() == [[0, 0], [0, 0]]
+
+    @pytest.mark.parametrize(("count", "value"), [(7, 99.7), (80, 0.1), (160, 1.3)])
+    def test_equal_numbers_whose_mean_in_float32_is_another(self, count: int, value: float) -> None:
+        equal = np.full((count, 1), value, np.float32)
+        assert equal.mean() != equal[0, 0]
+        assert np.abs(normalize(equal, np.ones((count, 1), np.bool_))).max() < 1e-3
 
 
 def test_probabilities_that_vanish_are_no_nan() -> None:

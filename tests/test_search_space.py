@@ -71,6 +71,26 @@ def test_a_plugin_offers_the_space_of_its_agent_and_a_set_goes_before(make_packa
     assert search_space(registry_of(make_package(own)), CARTPOLE, A3C, None, [])[0].values == (0.3,)
 
 
+def test_a_default_space_has_the_rollouts_that_the_updates_of_a_set_split(registry: Registry) -> None:
+    """8 environments, and updates of 40, 64 or all samples: n_steps × k, where k divides 8."""
+    choices = {}
+    for env in ("pong", "breakout", "atari:space_invaders", "gym:Pendulum-v1", "cartpole"):
+        entry = registry.env(env)
+        choices[env] = {each.key: each for each in search_space(registry, entry, A3C, None, [])}["agent.n_steps"].values
+    assert choices["pong"] == choices["breakout"] == choices["atari:space_invaders"] == (5, 10, 20, 40)
+    assert choices["gym:Pendulum-v1"] == (8, 16, 32)
+    assert choices["cartpole"] == (5, 8, 10, 16, 20, 32, 40)
+    for number in choices["pong"]:
+        resolve_config(registry, registry.env("pong"), A3C, overrides=[f"n_steps={number}"])
+    with pytest.raises(ConfigError, match="update_samples: 40 — a rollout of n_steps 8 × num_envs 8 splits into"):
+        resolve_config(registry, registry.env("pong"), A3C, overrides=["n_steps=8"])
+
+
+def test_a_key_with_one_value_left_is_not_searched(registry: Registry) -> None:
+    few = search_space(registry, registry.env("pong"), A3C, None, ["num_envs=1", "update_samples=20"])
+    assert "agent.n_steps" not in {each.key for each in few}  # of the choices, 20 alone
+
+
 def test_numbers_have_few_digits_and_stay_in_their_range() -> None:
     key = SearchedKey("agent.gamma", "uniform", (0.9, 0.99999))
     assert [key.text_of(value) for value in (0.912345, 0.99998, 0.9)] == ["0.9123", "0.99999", "0.9"]

@@ -90,25 +90,10 @@ def _has_samples(rollout: Rollout, batch: slice | Samples) -> bool:
 
 
 def update_columns(config: LossConfig, num_envs: int) -> list[slice]:
-    """Returns the environments that each update of a rollout learns from; none if updates are made of shuffled samples.
-
-    Raises:
-        ConfigError: `agent.update_samples` does not split the rollout: between environments, if it is not shuffled.
-    """
-    per_update = config.samples_per_update(num_envs)
+    """Returns the environments that each update of a rollout learns from; none if samples are shuffled."""
     if config.keeps_outputs:
-        if config.n_steps * num_envs % per_update:
-            raise ConfigError(
-                f"agent.update_samples: {per_update} — must divide a rollout: n_steps {config.n_steps} × num_envs "
-                f"{num_envs} = {config.n_steps * num_envs} samples"
-            )
         return []
-    width, rest = divmod(per_update, config.n_steps)
-    if rest or width > num_envs or num_envs % width:
-        raise ConfigError(
-            f"agent.update_samples: {per_update} — a rollout of n_steps {config.n_steps} × num_envs {num_envs} splits "
-            f"into updates of n_steps × k samples, where k divides num_envs"
-        )
+    width = config.samples_per_update(num_envs) // config.n_steps  # `A3CConfig.check`: nothing is left over
     return [slice(start, start + width) for start in range(0, num_envs, width)]
 
 
@@ -120,7 +105,6 @@ def run_a3c(context: RunContext, loss: Loss = actor_critic_loss, crew: CrewFacto
     """
     config = agent_config(context, LossConfig)
     assert context.config.network is not None
-    update_columns(config, context.config.env.num_envs)
     if config.keeps_outputs and context.config.network.has_core:
         cure = ", or the clip ratio (-o agent.clip_ratio=null)" if type(config) is A3CConfig else ""
         raise ConfigError(

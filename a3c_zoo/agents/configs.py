@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from a3c_zoo.config import AgentConfig
+from a3c_zoo.errors import ConfigError
 
 
 class LossConfig(AgentConfig):
@@ -108,6 +109,18 @@ class A3CConfig(LossConfig):
         if self.update_samples is None or (self.keeps_outputs and self.update_samples > rollout):
             return rollout
         return self.update_samples
+
+    def check(self, num_envs: int) -> None:
+        """Raises ConfigError if `update_samples` does not split a rollout: if not shuffled, between environments."""
+        per_update = self.samples_per_update(num_envs)
+        samples = self.n_steps * num_envs
+        rollout = f"agent.update_samples: {per_update} — {{}} n_steps {self.n_steps} × num_envs {num_envs}"
+        if self.keeps_outputs:
+            if samples % per_update:
+                raise ConfigError(f"{rollout.format('must divide a rollout:')} = {samples} samples")
+        elif per_update % self.n_steps or samples % per_update:
+            text = "splits into updates of n_steps × k samples, where k divides num_envs"
+            raise ConfigError(f"{rollout.format('a rollout of')} {text}")
 
 
 class HandoverConfig(LossConfig):

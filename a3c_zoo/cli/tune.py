@@ -23,7 +23,7 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import ZooError, printable_lines
-from a3c_zoo.files import valid_name
+from a3c_zoo.files import absolute, valid_name
 from a3c_zoo.output import drop_lost_output, has_lost_output
 from a3c_zoo.plugins.registry import get_registry
 
@@ -121,7 +121,7 @@ def _refuse_if_ended(study: TuningStudy, trials: int, final_seeds: int, out: Pat
         return
     is_other = final_seeds != ended.get("final_seeds", final_seeds)  # a study that ended long ago does not say
     given = [f"--final-seeds {final_seeds}"] * (is_other and _is_typed("final_seeds"))
-    if out is not None and str(out) != ended["file"]:
+    if out is not None and absolute(out) != absolute(Path(ended["file"])):
         given.append(f"--out {out}")
     if given:
         text = f"study '{study.name}' has ended, with its set in {ended['file']}: {' and '.join(given)} comes too late"

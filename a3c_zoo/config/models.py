@@ -183,6 +183,9 @@ class AgentConfig(Section):
         """Steps per environment between two points at which the run can evaluate, save or stop."""
         return 1
 
+    def check(self, num_envs: int) -> None:
+        """Raises ConfigError if these values do not fit the number of environments of a worker."""
+
 
 class NetworkConfig(Section):
     """Base of the models of networks, which redefine the properties that differ."""

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 from pydantic import ValidationError
 
+from a3c_zoo.config.models import Config
 from a3c_zoo.config.sets import documents_of, search_file
 from a3c_zoo.config.settings import SEARCH, Settings, cite, explain, faulty
 from a3c_zoo.config.yaml import Document, display, read_document
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry
 
@@ -57,15 +59,31 @@ def search_space(
                 f"agent '{agent.name}' has no default search space; give a file with `search:`: --hyperparams"
             )
         space = read_document(default.file, default.source)
-    given = {label for label, source in settings.config().sources.items() if source == "-o"}
+    config = settings.config()
+    given = {label for label, source in config.sources.items() if source == "-o"}
     keys = list(_keys(settings, space))
     faults = [*(cite(space, fault) for fault in space.faults), *(each for each in keys if isinstance(each, str))]
     if faults:
         raise faulty(faults)
     found = tuple(each for each in keys if isinstance(each, SearchedKey) and each.key not in given)
+    if settings.search is None:
+        found = tuple(each for key in found for each in _fitting(config, key))
     if not found:
         raise ZooError(f"{space.source} leaves nothing to search: name keys below `search:`")
     return found
+
+
+def _fitting(config: Config, key: SearchedKey) -> list[SearchedKey]:
+    """A key of a default space with the choices that fit a set; none if these leave nothing to choose."""
+    section, _, name = key.key.partition(".")
+    if section != "agent" or key.kind != "choice":
+        return [key]
+    values = []
+    for value in key.values:
+        with suppress(ConfigError):
+            config.agent.model_copy(update={name: value}).check(config.env.num_envs)
+            values.append(value)
+    return [replace(key, values=tuple(values))] * (len(values) > 1)
 
 
 def _keys(settings: Settings, space: Document) -> Iterator[SearchedKey | str]:

@@ -140,6 +140,7 @@ class Settings:
         self._fit_to_agent(sections)
         if self.faults:
             raise faulty([text for _, text in sorted(self.faults)])
+        sections["agent"].check(sections["env"].num_envs)
         sources = {f"{name}.{key}": each.source for name, keys in self.settings.items() for key, each in keys.items()}
         own = {name: section for name, section in sections.items() if name in SECTIONS}
         hooks = {name.partition(".")[2]: sections[name] for name in sorted(sections.keys() - own.keys())}

@@ -3,6 +3,10 @@
 Buffers are not trained. A pass in training mode changes them in place. A worker adds its changes to the shared buffers
 when it hands over or applies a gradient, and copies the shared ones with each pull. As with parameters, nothing is
 locked: a change may be lost when two workers add at the same moment.
+
+BatchNorm's running statistics are moving averages: a pass sets r to (1 − m)·r + m·v, where v is that of the batch. Such
+a change is no sum, since it depends on r: with many workers the sum would be of another sign than r, or grow without
+limit. So the passes of a worker are repeated on the shared statistics, see `Buffers.push`.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from a3c_zoo.errors import ConfigError, RunDirectoryError
 from a3c_zoo.saved_state import fitting
@@ -30,6 +35,11 @@ class Buffers:
         self._module = module
         self.initial = {name: buffer.to("cpu", copy=True) for name, buffer in buffers_of(module).items()}
         self._pulled = {name: buffer.clone() for name, buffer in self.initial.items()}
+        self._norms = {
+            f"{name}.".removeprefix("."): norm
+            for name, norm in module.named_modules()
+            if isinstance(norm, _BatchNorm) and norm.track_running_stats
+        }
         for buffer in module.buffers():
             buffer.data = buffer.data.to(device)
 
@@ -40,12 +50,32 @@ class Buffers:
             self._module.get_buffer(name).copy_(pulled)
 
     def push(self, shared: Mapping[str, Tensor]) -> None:
-        """Adds to the shared buffers what the network has changed since the last pull or push; copies changed flags."""
+        """Adds to the shared buffers what the network has changed since the last pull or push; copies changed flags.
+
+        Of running statistics, k passes have left the part w = (1 − m)^k: now = w·pulled + u. Shared ones become
+        w·shared + u = now + w·(shared − pulled).
+        """
+        left = self._left()
         for name, pulled in self._pulled.items():
             now = self._module.get_buffer(name).to("cpu")
-            changed = now if now.dtype == torch.bool else shared[name] + (now - pulled)
+            if now.dtype == torch.bool:
+                changed = now
+            elif name in left:
+                changed = now + left[name] * (shared[name] - pulled)
+            else:
+                changed = shared[name] + (now - pulled)
             shared[name].copy_(torch.where(now == pulled, shared[name], changed))  # −inf − (−inf) is no number
             pulled.copy_(now)
+
+    def _left(self) -> dict[str, float]:
+        """The part of each running statistic that the passes since the last pull or push have left, by name."""
+        left: dict[str, float] = {}
+        for prefix, norm in self._norms.items():
+            assert norm.num_batches_tracked is not None
+            before, after = float(self._pulled[f"{prefix}num_batches_tracked"]), float(norm.num_batches_tracked)
+            part = before / max(after, 1) if norm.momentum is None else (1 - norm.momentum) ** (after - before)
+            left |= {f"{prefix}{name}": part for name in ("running_mean", "running_var")}
+        return left
 
     def check_precision(self, dtype: torch.dtype, network: str) -> None:
         """Raises ConfigError for running statistics in float32 beside parameters in bfloat16, which torch refuses."""

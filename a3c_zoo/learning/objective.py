@@ -171,11 +171,14 @@ def to_unit_length(returns: Floats, valid: Bools) -> Floats:
 
 
 def normalize(advantages: Floats, valid: Bools) -> Floats:
-    """Shifts and scales advantages to mean 0 and standard deviation 1 over the valid samples."""
-    chosen = advantages[valid]
-    if not chosen.size:  # a short update may hold ignored steps only; the mean of an empty array is NaN
+    """Shifts and scales advantages to mean 0 and standard deviation 1 over the valid samples; one stays as it is.
+
+    In float64: the float32 mean of equal numbers may be another number. Divided by the deviation it would be large.
+    """
+    chosen = advantages[valid].astype(np.float64)
+    if chosen.size < 2:  # a short update may hold one sample, or ignored steps only
         return advantages
-    result: Floats = (advantages - chosen.mean()) / (chosen.std() + 1e-8)
+    result: Floats = ((advantages - chosen.mean()) / (chosen.std() + 1e-8)).astype(np.float32)
     return result
 
 

@@ -74,7 +74,8 @@ def _others(registry: Registry) -> str:
 def where_from(registry: Registry) -> str:
     """`" …"`: how to get the trained agents of this project, or `""` if they are installed."""
     is_there = any(each.package == PACKAGE for each in registry.trained.values())
-    return "" if is_there else f" {DISTRIBUTION} brings some: pip install {DISTRIBUTION}"
+    command = f"pip install {DISTRIBUTION}, in a checkout ./plugins/{DISTRIBUTION}"
+    return "" if is_there else f" {DISTRIBUTION} brings some: {command}"
 
 
 def _unknown(name: str, runs_dir: Path, registry: Registry) -> str:
