@@ -156,7 +156,7 @@ def test_a_name_without_run_and_agent(
 
 
 def test_without_the_distribution_it_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    brings = r"a3c-zoo-trained brings some: pip install a3c-zoo-trained, in a checkout \./plugins/a3c-zoo-trained"
+    brings = "a3c-zoo-trained brings some: pip install a3c-zoo-trained, in a checkout ./plugins/a3c-zoo-trained"
     with pytest.raises(ZooError, match=f"a3c-zoo train pong. Or name .* a3c-zoo list trained. {brings}$"):
         found("pong", tmp_path)
     make_run(tmp_path / "mine", "2026-01-01T12:00:00+0000")
