@@ -98,6 +98,15 @@ def keep_metrics(kept: list[dict[str, float]], progress: Any) -> None:
     kept.append({**progress.metrics})
 
 
+def test_a_network_larger_than_its_checkpoint_is_not_built(tmp_path: Path) -> None:
+    """config.yml may be a stranger's: 36 million parameters in a few bytes."""
+    run = train(tmp_path, "sb3-a2c", 40, overrides=["net_arch=[8]"])
+    text = (run / "config.yml").read_text()
+    (run / "config.yml").write_text(text.replace("net_arch: [8]", "net_arch: [6000, 6000]"))
+    with pytest.raises(RunDirectoryError, match=r"the checkpoint is of a smaller network: it has \d+ numbers$"):
+        a3c_zoo.load_agent(run)
+
+
 # The same as SB3 alone
 
 

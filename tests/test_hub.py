@@ -18,7 +18,9 @@ import pytest
 
 import a3c_zoo
 from a3c_zoo.cli import common
+from a3c_zoo.config.sets import dump_config, resolve_config
 from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import evaluate
 from a3c_zoo.runs.directory import find_run, list_runs
 from a3c_zoo.runs.trained import find_policy
@@ -257,6 +259,15 @@ def edit(folder: Path, **texts: tuple[str, str]) -> None:
         path.write_text(path.read_text().replace(old, new))
 
 
+def baseline(folder: Path) -> None:
+    """The agent of another library, with a network of 36 million parameters."""
+    registry, widths = get_registry(), "agent.net_arch=[6000, 6000]"
+    config = resolve_config(registry, registry.env("cartpole"), registry.agent("sb3-a2c"), overrides=[widths])
+    (folder / "config.yml").write_text(dump_config(config))
+    edit(folder, meta=("gym:Acrobot-v1", "cartpole"))
+    edit(folder, meta=('"agent": "a3c"', '"agent": "sb3-a2c"'))
+
+
 #: What was done to the four files, and what is said of them.
 HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     name: (HARM[name][0], message)
@@ -273,6 +284,10 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "of other spaces": (
         lambda folder: edit(folder, meta=("Acrobot-v1", "MountainCar-v0"), config=("Acrobot-v1", "MountainCar-v0")),
         "the policy has other observations than environment 'gym:MountainCar-v0': vector [6] of float32, not ",
+    ),
+    "no network": (
+        baseline,
+        "agent 'sb3-a2c' keeps no model as the zoo's own agents do",
     ),
     "two environments": (
         lambda folder: edit(folder, meta=("gym:Acrobot-v1", "cartpole")),

@@ -493,3 +493,17 @@ def test_describe_has_every_value() -> None:
 @pytest.mark.parametrize("model", [RunConfig, A3CConfig, MLPConfig, EnvConfig])
 def test_every_value_has_a_meaning(model: type[Any]) -> None:
     assert [name for name, info in model.model_fields.items() if not info.description] == []
+
+
+def test_a_network_has_at_most_a_hundred_layers() -> None:
+    """A file of strangers can name more in a few bytes than a machine can build."""
+    registry = load_registry()
+    for agent, override in (
+        ("a3c", "network.hidden_sizes={}"),
+        ("sb3-a2c", "agent.net_arch={}"),
+        ("sb3-ppo", "agent.net_arch={{pi: {}}}"),
+    ):
+        arguments = (registry, registry.env("cartpole"), registry.agent(agent))
+        resolve_config(*arguments, overrides=[override.format([8] * 100)])
+        with pytest.raises(ConfigError, match="at most 100 items"):
+            resolve_config(*arguments, overrides=[override.format([8] * 101)])

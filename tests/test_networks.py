@@ -288,6 +288,14 @@ class TestModel:
         with pytest.raises(RunDirectoryError, match="2 parameters there, 8 here"):
             Model.load(replace(saved, shapes=saved.shapes[:2]), MLP_ENTRY, config())
 
+    def test_a_network_that_needs_numbers_is_built_no_larger_than_its_checkpoint(self) -> None:
+        entry = NetworkEntry("asking", "tests.toys:build_asking")
+        saved = saved_model(model := Model.create(self.SPACES, entry, config()), model.flat.values, None, {})
+        assert torch.equal(Model.load(saved, entry, config()).flat.values, model.flat.values)
+        spaces = saved.spaces | {"observation": ["vector", [200_000], "<f4", 0]}
+        with pytest.raises(RunDirectoryError, match="the checkpoint is of a smaller network: it has 116 numbers"):
+            Model.load(replace(saved, spaces=spaces), entry, config())
+
 
 def test_torch_gets_its_threads_back_with_the_last_user_of_one_thread() -> None:
     before = torch.get_num_threads()

@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from a3c_zoo.errors import ObservationError, UnsupportedSpaceError, ZooError
+from a3c_zoo.errors import ObservationError, RunDirectoryError, UnsupportedSpaceError, ZooError
 from a3c_zoo.learning.actions import Categorical, action_distribution
 from a3c_zoo.learning.model import Spaces
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec, row_of
@@ -234,3 +234,23 @@ def test_saved_spaces_come_back(observations: Any, actions: Any) -> None:
     state = before.state_dict()
     assert state["action"] == ["Discrete", int(actions.n), int(actions.start)]
     assert Spaces.from_state_dict(state) == before
+
+
+@pytest.mark.parametrize(
+    ("observation", "action"),
+    [
+        (["vector", [500_000], "<f4", 0], ["Discrete", -5, 0]),
+        (["vector", [500_000], "<f4", 0], ["Discrete", 0, 0]),
+        (["vector", [4], "<f4", 0], ["Discrete", 2.5, 0]),
+        (["vector", [4], "<f4", 0], ["MultiDiscrete", [9, -5], [0, 0], [2]]),
+        (["vector", [4], "<f4", 0], ["MultiBinary", [-2, -2]]),
+        (["vector", [-4], "<f4", 0], ["Discrete", 2, 0]),
+        (["vector", [4.0], "<f4", 0], ["Discrete", 2, 0]),
+        (["vector", [], "<i8", -3], ["Discrete", 2, 0]),
+        (["vector", [9], "<f4", 0, [[["a"], [], [9, True], [0, 0]]]], ["Discrete", 2, 0]),
+        (["vector", [9], "<f4", 0, [[["a"], [-9], [], []]]], ["Discrete", 2, 0]),
+    ],
+)
+def test_sizes_that_no_space_has_are_refused(observation: Any, action: Any) -> None:
+    with pytest.raises(RunDirectoryError, match=r"the checkpoint's spaces cannot be read: ValueError: no space has"):
+        Spaces.from_state_dict({"observation": observation, "action": action})

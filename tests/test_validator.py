@@ -218,8 +218,9 @@ def test_lists_within_lists_cost_no_time(tmp_path: Path) -> None:
             read_policy(path)
 
 
-def test_a_file_too_large_for_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "large.pt"
+@pytest.mark.parametrize("name", ["large.pt", "parameters.safetensors"])
+def test_a_file_too_large_for_the_memory(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / name
     path.write_bytes(bytes(1000))
     monkeypatch.setattr(checkpoint_bytes, "available_memory", lambda: 1999)
     with pytest.raises(RunDirectoryError, match=r"it has 1,000 bytes, and 1,999 bytes of memory are free"):

@@ -29,6 +29,7 @@ from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
 from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.mlp import build_mlp
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.spaces import ObservationSpec
 from a3c_zoo.plugins.builtins import zoo_optimizers
@@ -323,6 +324,12 @@ def build_slope(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -
 
 def build_constant(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> ActorCritic:
     return ConstantNetwork()
+
+
+def build_asking(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> ActorCritic:
+    """It asks a tensor for its number, so torch cannot build it without memory."""
+    torch.ones(1).item()
+    return build_mlp(spec, num_logits, config)
 
 
 TINY = NetworkEntry("tiny", "tests.toys:build_tiny")

@@ -13,7 +13,7 @@ from pydantic import Field
 from a3c_zoo.config import AgentConfig
 
 Schedule = Literal["constant", "linear"]
-Widths = list[Annotated[int, Field(ge=1, le=65_536)]]
+Widths = Annotated[list[Annotated[int, Field(ge=1, le=65_536)]], Field(max_length=100)]
 
 
 class SB3Config(AgentConfig):

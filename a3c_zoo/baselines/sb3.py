@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ZooError, type_and_message
-from a3c_zoo.learning.memory import check_fits, check_memory
+from a3c_zoo.learning.memory import SizeLimit, check_fits, check_memory
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import REPORT_EVERY_S
@@ -220,7 +220,8 @@ def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: M
     config = replace(config, agent=config.agent.model_copy(update=least))
     env = make_stack(entry, config, 1, 0)
     try:
-        model = build_model(entry, config, env, seed=None)
+        with SizeLimit(state):
+            model = build_model(entry, config, env, seed=None)
         restore(model, state)
         return SB3Policy(model, config.run.seed)
     finally:

@@ -22,7 +22,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
 from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3DQNConfig
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
-from a3c_zoo.errors import ConfigError, ObservationError, ZooError
+from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError, ZooError
 from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.wrappers import load_wrappers, wrap_all
 from a3c_zoo.plugins.entries import EnvEntry, load_object
@@ -161,6 +161,8 @@ def build_model(entry: EnvEntry, config: Config, env: VecEnv, seed: int | None, 
         raise ConfigError(f"agent.{needs_steps[0]} — needs agent.schedule_steps, or a budget: --steps N")
     try:
         model = algorithm(env=env, policy_kwargs=_policy_kwargs(agent), seed=seed, device=device, **arguments)
+    except RunDirectoryError:
+        raise
     except Exception as error:  # SB3 raises many kinds of errors if a policy does not fit the spaces
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(

@@ -1,16 +1,22 @@
-"""Checks that a run fits into memory, before anything large is made."""
+"""Checks that a run fits into memory, and that a network is of its checkpoint's size, before anything large is made."""
 
 from __future__ import annotations
 
 from math import prod
+from typing import Any
+
+from torch.overrides import TorchFunctionMode
 
 from a3c_zoo import hardware
-from a3c_zoo.errors import ConfigError
+from a3c_zoo.errors import ConfigError, RunDirectoryError
 from a3c_zoo.hardware import giga
 from a3c_zoo.learning.spaces import ObservationSpec
+from a3c_zoo.saved_state import tensors_of
 
 #: Memory of an environment with images beside its observations, in bytes (an Atari emulator of ale-py 0.12).
 IMAGE_ENVIRONMENT_BYTES = 1_400_000
+#: Numbers that any network may make, whatever its size.
+FREE_NUMBERS = 1_000_000
 
 
 def check_memory(
@@ -52,3 +58,24 @@ def check_fits(subject: str, needed: int, parts: str, cures: str) -> None:
     available = hardware.available_memory()
     if needed > available:
         raise ConfigError(f"{subject} {giga(needed)} of memory, {giga(available)} are free ({parts}). Lower {cures}")
+
+
+class SizeLimit(TorchFunctionMode):
+    """Within the context torch makes at most about as many numbers as a checkpoint holds (see `FREE_NUMBERS`).
+
+    A stranger's checkpoint may name a network of any size. It is not built if its numbers are not there.
+    """
+
+    def __init__(self, content: Any) -> None:
+        super().__init__()
+        self._there = sum(tensor.numel() for _, tensor in tensors_of(content, 10**9))
+        self._left = 2 * self._there + FREE_NUMBERS
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Raises RunDirectoryError for a new tensor, such as `torch.empty(sizes)` makes, that is too large."""
+        sizes = args[0] if args and isinstance(args[0], tuple | list) else args
+        if sizes and all(isinstance(size, int) for size in sizes):
+            self._left -= prod(sizes)
+            if self._left < 0:
+                raise RunDirectoryError(f"the checkpoint is of a smaller network: it has {self._there:,} numbers")
+        return func(*args, **(kwargs or {}))

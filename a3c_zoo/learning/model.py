@@ -30,6 +30,7 @@ from a3c_zoo.learning.background import background_of
 from a3c_zoo.learning.buffers import Buffers, check_saved
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.generators import lent_generator
+from a3c_zoo.learning.memory import SizeLimit
 from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
@@ -81,9 +82,19 @@ class Spaces:
     def from_state_dict(cls, state: dict[str, Any]) -> Spaces:
         """Rebuilds the spaces from a `state_dict`. Raises RunDirectoryError if it is none."""
         try:
-            return cls(ObservationSpec.from_state_dict(state["observation"]), distribution_from(state["action"]))
+            found = cls(ObservationSpec.from_state_dict(state["observation"]), distribution_from(state["action"]))
+            found._check_sizes()
         except Exception as error:
             raise RunDirectoryError(f"the checkpoint's spaces cannot be read: {type_and_message(error)}") from error
+        return found
+
+    def _check_sizes(self) -> None:
+        """Raises ValueError for sizes that no space has."""
+        seen, acts, logits = self.observations, vars(self.actions), self.actions.num_logits
+        sizes = [seen.one_hot, *seen.shape, *(size for leaf in seen.leaves for size in (*leaf.shape, *leaf.sizes))]
+        sizes += [*acts.get("sizes", ()), *acts.get("space_shape", ()), logits]
+        if not all(type(size) is int and size >= 0 for size in sizes) or logits < 1:
+            raise ValueError("no space has such sizes")
 
 
 def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
@@ -140,7 +151,7 @@ class SavedModel:
         Raises:
             RunDirectoryError: the checkpoint is of another network.
         """
-        module = sketch(spaces, entry, config)
+        module = sketch(spaces, entry, config, [self.parameters, self.buffers])
         shapes = shapes_of(module)
         for theirs, ours in itertools.zip_longest(self.shapes, shapes):
             if theirs is None or ours is None:
@@ -241,16 +252,17 @@ def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCr
     return WithDeviations(module, num_logits) if is_gaussian else module
 
 
-def sketch(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCritic:
+def sketch(spaces: Spaces, entry: NetworkEntry, config: Config, saved: Any) -> ActorCritic:
     """Builds a network on torch's device "meta", where parameters have shapes, but no numbers and no memory.
 
-    A network that cannot be built without numbers is built in the CPU's memory.
+    A network that cannot be built without numbers is built in the CPU's memory, within the size of what is `saved`.
     """
     try:
         with torch.device("meta"):
             return build_module(spaces, entry, config)
     except Exception:
-        return build_module(spaces, entry, config)
+        with SizeLimit(saved):
+            return build_module(spaces, entry, config)
 
 
 def shapes_of(module: ActorCritic) -> list[list[Any]]:

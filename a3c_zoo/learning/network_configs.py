@@ -28,7 +28,9 @@ class CoreConfig(NetworkConfig):
 class MLPConfig(CoreConfig):
     """Fully connected layers for vector observations."""
 
-    hidden_sizes: tuple[Width, ...] = Field((64, 64), description="units of each hidden layer, first to last")
+    hidden_sizes: tuple[Width, ...] = Field(
+        (64, 64), max_length=100, description="units of each hidden layer, first to last"
+    )
     activation: Activation = Field("tanh", description="activation after each hidden layer")
     separate: bool = Field(True, description="separate bodies for policy and value")
     normalize_observations: bool = Field(

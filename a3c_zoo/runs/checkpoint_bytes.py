@@ -22,7 +22,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.files import MAX_CHECKPOINT, MAX_TABLE, open_file, read_bytes
+from a3c_zoo.files import MAX_CHECKPOINT, MAX_TABLE, open_file
 from a3c_zoo.hardware import available_memory
 from a3c_zoo.saved_state import tensors_of
 
@@ -97,13 +97,14 @@ def read_content(path: Path) -> tuple[Any, bool]:
     """
     import torch
 
-    if path.name == PARAMETERS:
-        return read_parameters(path), True
-    with open_file(path, limit=MAX_CHECKPOINT) as file:
+    is_trained = path.name == PARAMETERS
+    with open_file(path, limit=MAX_TABLE if is_trained else MAX_CHECKPOINT) as file:
         size = os.fstat(file.fileno()).st_size
         if 2 * size > (free := available_memory()):  # the bytes, and the tensors that are made of them
             raise MemoryError(f"it has {size:,} bytes, and {free:,} bytes of memory are free")
         data = file.read(size)
+    if is_trained:
+        return read_parameters(data), True
     has_digest = data[-_DIGEST_SIZE - len(_MARK) : -_DIGEST_SIZE] == _MARK
     whole = memoryview(data)
     if has_digest and hashlib.sha256(whole[:-_DIGEST_SIZE]).hexdigest().encode() != whole[-_DIGEST_SIZE:]:
@@ -117,15 +118,14 @@ def read_content(path: Path) -> tuple[Any, bool]:
     return content, has_digest
 
 
-def read_parameters(path: Path) -> dict[str, Any]:
-    """What a checkpoint holds for acting, from the file of a trained agent: tensors by name, and JSON as metadata.
+def read_parameters(data: bytes) -> dict[str, Any]:
+    """What a checkpoint holds for acting, from a trained agent's file: tensors by name, and JSON as metadata.
 
     Parameters in bfloat16 become float32, as every network begins with.
     """
     import torch
     from safetensors.torch import load
 
-    data = read_bytes(path, MAX_TABLE)
     tensors = load(data)
     told = json.loads(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["a3c_zoo"])
     parts = {name: tensors.pop(PART + name) for name in told["order"]}

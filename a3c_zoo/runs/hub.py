@@ -219,11 +219,14 @@ def check_agent(directory: RunDirectory) -> None:
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
     if (meta["env"], meta["agent"]) != (setup.config.env_name, setup.config.agent_name):
         raise ZooError(f"meta.json is of {meta['agent']} on {meta['env']}, and config.yml is not")
+    no_model = f"agent '{setup.agent.name}' keeps no model as the zoo's own agents do"
+    if setup.network is None:  # nor would it compare sizes with those of config.yml
+        raise ZooError(no_model)
     policy, _ = load_from(directory)
     from a3c_zoo.learning.model import ModelPolicy, probe_spaces  # imports torch, as load_from does
     from a3c_zoo.learning.space_check import check_spaces
 
     spaces = probe_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces)
     if not isinstance(policy, ModelPolicy):
-        raise ZooError(f"agent '{setup.agent.name}' keeps no model as the zoo's own agents do")
+        raise ZooError(no_model)
     check_spaces(policy.spaces, spaces, setup.entry.name)
