@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import shutil
 import sys
@@ -21,7 +22,7 @@ from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
-from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
+from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy, play_episodes
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import CHECK_EVALUATIONS
 from tests.toys import MODES, SCRIPT, Script, ToyVectorEnv
@@ -124,6 +125,33 @@ def test_what_is_not_finite_ends_it(fault: str, what: str) -> None:
     entry = EnvEntry("toy", "tests.toys:make_faulty", kwargs={"scripts": [SHORT], "fault": fault, "after": 3})
     with pytest.raises(EnvironmentContractError, match=f"environment 'toy' returned {what} that is not finite"):
         evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 10, 0, 0, num_envs=2))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("call", [0, 1, 2, 4])  # the first reset, steps, and the first observation of a later episode
+@pytest.mark.parametrize("place", [lambda bad: bad, lambda bad: {"a": (np.zeros(1), bad)}], ids=["array", "parts"])
+def test_every_part_of_every_observation_is_finite(place: Callable[[Any], Any], call: int, mode: str) -> None:
+    env = ToyVectorEnv(1, scripts=[SHORT], mode=mode)
+    calls, shown = itertools.count(), []
+
+    def spoiled(method: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **options: Any) -> Any:
+            observation, *others = method(*arguments, **options)
+            return place(observation * np.nan if next(calls) == call else observation), *others
+
+        return called
+
+    class Policy(FirstAction):
+        def predict(self, observation: Any, state: Any = None, *others: Any) -> tuple[np.ndarray, Any]:
+            shown.append(observation)
+            return np.zeros(1, np.int64), state
+
+    env.reset, env.step = spoiled(env.reset), spoiled(env.step)  # type: ignore[method-assign]
+    to_play = EpisodesToPlay(EnvEntry("toy", "tests.toys:make"), EnvConfig(), 5, 0, 0)
+    with pytest.raises(EnvironmentContractError, match="environment 'toy' returned an observation that is not finite"):
+        list(play_episodes(Policy(), env, to_play, deterministic=True))
+    assert len(shown) <= call
+    assert "nan" not in str(shown)
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,10 @@ class CheckedEnvironment:
         )
 
 
-def is_finite(array: NDArray[Any]) -> bool:
-    """Whether all numbers of an array are finite."""
+def is_finite(found: Any) -> bool:
+    """Whether all numbers of an array are finite, or of the arrays in dictionaries and tuples."""
+    if not isinstance(found, np.ndarray):
+        parts = found.values() if isinstance(found, dict) else found if isinstance(found, tuple) else ()
+        return all(map(is_finite, parts))
     # The sum is finite if every number is, unless it overflows: then each number is looked at.
-    return array.dtype.kind != "f" or bool(np.isfinite(array.sum()) or np.isfinite(array).all())
+    return found.dtype.kind != "f" or bool(np.isfinite(found.sum()) or np.isfinite(found).all())

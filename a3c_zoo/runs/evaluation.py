@@ -231,7 +231,7 @@ def play_episodes(
     """
     check_policy(policy, env, to_play.entry.name)
     autoreset, is_over, threads = autoreset_of(env), episode_over(env), torch.get_num_threads()
-    observation, _ = env.reset(seed=to_play.env_seed)
+    observation = _finite(env.reset(seed=to_play.env_seed)[0], "an observation", to_play)
     state, starts = None, np.ones(env.num_envs, np.bool_)
     left, running = np.full(env.num_envs, to_play.count // env.num_envs), np.zeros(env.num_envs, np.float64)
     left[: to_play.count % env.num_envs] += 1
@@ -240,22 +240,25 @@ def play_episodes(
         restore_threads(threads)  # if the environment has set their number
         actions, state = policy.predict(observation, state, starts, deterministic)
         observation, reward, terminated, truncated, info = env.step(actions)
-        if isinstance(observation, np.ndarray) and not is_finite(observation):
-            raise EnvironmentContractError(
-                f"environment '{to_play.entry.name}' returned an observation that is not finite"
-            )
-        if not is_finite(rewards := np.where(ignored, 0, reward)):
-            raise EnvironmentContractError(f"environment '{to_play.entry.name}' returned a reward that is not finite")
-        running += rewards
+        _finite(observation, "an observation", to_play)
+        running += _finite(np.where(ignored, 0, reward), "a reward", to_play)
         length += ~ignored
         ended = np.asarray(is_over(terminated, truncated, info), np.bool_)  # some environments return 0 and 1
         played = [PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))]
         left -= ended & (left > 0)
         yield played, ended, running
         running[ended], length[ended] = 0, 0
-        observation = autoreset.restart(observation, ended)
+        if ended.any():
+            observation = _finite(autoreset.restart(observation, ended), "an observation", to_play)
         # An episode starts with this observation, or with the one after the ignored step.
         starts, ignored = (ignored, ended) if autoreset.ignores_a_step else (ended, ignored)
+
+
+def _finite(found: Any, what: str, to_play: EpisodesToPlay) -> Any:
+    """Returns what an environment gave. Raises EnvironmentContractError if it is not finite."""
+    if not is_finite(found):
+        raise EnvironmentContractError(f"environment '{to_play.entry.name}' returned {what} that is not finite")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
