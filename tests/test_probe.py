@@ -21,6 +21,7 @@ from a3c_zoo.config import OptimizerConfig
 from a3c_zoo.errors import ConfigError, PluginError, WorkerError, ZooError
 from a3c_zoo.learning.model import probe_spaces
 from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.plugins.variants import variant_of
 from a3c_zoo.processes.probe import probe_in_child
 from tests.toys import TINY, ToyVectorEnv, toy_config
 from tests.toys_runs import environ
@@ -141,6 +142,32 @@ def test_a_constructor_that_hangs_is_ended() -> None:
         "environment 'probed' was not made within 1 s: does it hang? (limit: run.worker_timeout_s)"
     )
     assert time.monotonic() - start_s < LIMIT_S
+
+
+class OwnBox(spaces.Box):
+    pass
+
+
+class OwnDiscrete(spaces.Discrete):
+    pass
+
+
+def make_own(num_envs: int, seed: int) -> ToyVectorEnv:
+    env = ToyVectorEnv(num_envs)
+    env.single_action_space = OwnDiscrete(2)
+    return env
+
+
+def test_a_subclass_of_a_space_is_that_space() -> None:
+    config = toy_config(A3CConfig(), OptimizerConfig())
+    found = probe_spaces(entry(make_own), TINY, config, ("Discrete", "Box"))
+    assert found == probe_spaces(entry(make_discrete), TINY, config, ("Discrete", "Box"))
+    assert variant_of(spaces.Discrete(2), OwnBox(-1, 1, (2,))) == "continuous"
+    assert variant_of(OwnBox(-1, 1, (2,)), OwnDiscrete(2)) == ""
+
+
+def make_discrete(num_envs: int, seed: int) -> ToyVectorEnv:
+    return ToyVectorEnv(num_envs)
 
 
 def test_actions_that_the_agent_does_not_support() -> None:

@@ -37,6 +37,7 @@ from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, as_batch, observation_spec
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, building, load_factory
+from a3c_zoo.plugins.variants import class_names
 from a3c_zoo.saved_state import fitting
 from a3c_zoo.seeds import SEED_NETWORK, seed_for
 
@@ -106,7 +107,7 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, 
     env = make_vector_env(entry, config.env, 1, 0)
     try:
         action_space, observation_space = env.single_action_space, env.single_observation_space
-        if type(action_space).__name__ not in supported:
+        if class_names(action_space).isdisjoint(supported):
             raise ConfigError(
                 f"agent '{config.agent_name}' acts in {', '.join(supported)} spaces; "
                 f"environment '{entry.name}' has {action_space}"

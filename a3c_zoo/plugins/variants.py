@@ -18,7 +18,12 @@ def variant_of(observation_space: Any, action_space: Any) -> str:
     if sizes := [sorted(image.shape)[1] for image in _images(observation_space)]:
         is_alone = bool(observation_space.shape)
         return "image" if is_alone and observation_space.dtype == "uint8" and sizes[0] >= FRAME else "mixed"
-    return "continuous" if type(action_space).__name__ == "Box" else ""
+    return "continuous" if "Box" in class_names(action_space) else ""
+
+
+def class_names(space: Any) -> set[str]:
+    """The names of a space's class and of those above it: what a name says of Box holds for a subclass of Box."""
+    return {kind.__name__ for kind in type(space).__mro__}
 
 
 def _images(space: Any) -> list[Any]:
