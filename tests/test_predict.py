@@ -172,6 +172,13 @@ def test_batches_of_observations_without_axes() -> None:
         as_batch(spec, [[3]])
 
 
+@pytest.mark.parametrize("numbers", [[300, 1], [-1, 1], [2**70, 1]])
+def test_numbers_that_the_dtype_does_not_hold(numbers: list[int]) -> None:
+    spec = observation_spec(gymnasium.spaces.Box(0, 255, (2,), np.uint8))
+    with pytest.raises(ObservationError, match=r"^an observation has shape \[2\], several \[N, 2\]; got list: "):
+        as_batch(spec, numbers)
+
+
 def test_sb3s_own_evaluation_accepts_an_agent(policy: Policy) -> None:
     registry = get_registry()
     entry = registry.env("cartpole")

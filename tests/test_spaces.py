@@ -146,6 +146,7 @@ class TestSeveralParts:
             ({"a": np.array([0, 9]), "b": np.zeros((2, 4), np.float32)}, "a number outside of its space"),
             ({"a": np.array([0, 3]), "b": np.zeros((2, 4), np.float32)}, "a number outside of its space"),
             ({"a": np.array([-1, 0]), "b": np.zeros((2, 4), np.float32)}, "a number outside of its space"),
+            ({"a": [[1], [1, 2]], "b": np.zeros((2, 4), np.float32)}, "an observation has the parts a, b; got"),
             (7, "an observation has the parts a, b; got 7"),
         ],
     )
@@ -153,6 +154,24 @@ class TestSeveralParts:
         spec = observation_spec(spaces.Dict({"a": spaces.Discrete(3), "b": BOX}))
         with pytest.raises(ObservationError, match=message):
             spec.flatten(observation)
+
+    def test_a_number_where_an_array_is_expected(self) -> None:
+        with pytest.raises(ObservationError, match=r"part a .* has shape \[4\]; got int64 \[\] for 1"):
+            observation_spec(spaces.Dict({"a": BOX})).flatten({"a": 7})
+
+    def test_unsigned_numbers_by_hand(self) -> None:
+        """Gymnasium's own `flatten` cannot take the first one."""
+        both = observation_spec(spaces.MultiDiscrete([3, 2], dtype=np.uint64))
+        assert both.flatten(np.array([[2, 0], [0, 1]], np.uint64))[0].tolist() == [[0, 0, 1, 1, 0], [1, 0, 0, 0, 1]]
+        one = observation_spec(spaces.Discrete(3, start=5, dtype=np.uint64))
+        assert one.flatten(np.array([7, 5], np.uint64))[0].tolist() == [[0, 0, 1], [1, 0, 0]]
+
+    @pytest.mark.parametrize("start", [-1, 0, 1])
+    @pytest.mark.parametrize("number", [4, 2**63 - 1, 2**63, 2**64 - 1])  # as int64 the last two are negative
+    def test_unsigned_numbers_outside_of_their_space(self, number: int, start: int) -> None:
+        spec = observation_spec(spaces.Dict({"a": spaces.Discrete(3, start=start), "b": BOX}))
+        with pytest.raises(ObservationError, match="a number outside of its space"):
+            spec.flatten({"a": np.array([number], np.uint64), "b": np.zeros((1, 4), np.float32)})
 
 
 class TestActions:

@@ -56,6 +56,8 @@ class Leaf:
         if not self.sizes:
             target[...] = flat
             return
+        if flat.dtype == np.uint64:  # it would become floating point; the largest int64 is in no space
+            flat = np.minimum(flat, np.uint64(np.iinfo(np.int64).max)).astype(np.int64)
         classes = flat - np.asarray(self.start, np.int64)
         if (classes < 0).any() or (classes >= self.sizes).any():  # they would mean values of another integer
             raise IndexError
@@ -134,13 +136,13 @@ class ObservationSpec:
         """
         try:
             arrays = [leaf.of(observations) for leaf in self.leaves]
-        except (KeyError, IndexError, TypeError) as error:
+        except (KeyError, IndexError, TypeError, ValueError) as error:
             paths = ", ".join("/".join(map(str, leaf.path)) for leaf in self.leaves)
             raise ObservationError(f"an observation has the parts {paths}; got {observations!r}"[:500]) from error
         is_single = arrays[0].shape == self.leaves[0].shape
         if is_single:
             arrays = [array[None] for array in arrays]
-        vectors, at = np.empty((len(arrays[0]), *self.shape), np.float32), 0
+        vectors, at = np.empty((len(np.atleast_1d(arrays[0])), *self.shape), np.float32), 0
         for leaf, array in zip(self.leaves, arrays, strict=True):
             if array.shape != (len(vectors), *leaf.shape) or array.dtype.kind not in ("biu" if leaf.sizes else "biuf"):
                 part = f"part {'/'.join(map(str, leaf.path))} of an observation" if leaf.path else "an observation"
@@ -260,7 +262,7 @@ def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], boo
         raise ObservationError(f"{wanted}; got what a Gymnasium reset() returns: (observation, info)")
     try:
         batch = np.ascontiguousarray(observation, spec.dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ObservationError(f"{wanted}; got {type(observation).__name__}: {error}") from error
     shape = np.shape(observation)  # ascontiguousarray makes a number an array of one
     if shape != given and (len(shape) != len(given) + 1 or shape[1:] != given):
