@@ -136,6 +136,13 @@ def make_registered() -> Any:
     return gymnasium.make("CartPole-v1")
 
 
+def make_without_end() -> Any:
+    """One whose threshold no return reaches."""
+    env = make_registered()
+    env.unwrapped.spec.reward_threshold = float("inf")
+    return env
+
+
 class Pictures(gymnasium.Env[Any, Any]):
     """Images as observations, and Box actions."""
 
@@ -162,6 +169,7 @@ def test_the_entry_of_a_function() -> None:
     cart, registered = entry_of(make_cart), entry_of(make_registered)
     assert (cart.name, cart.family, cart.variant, cart.threshold) == ("make_cart", "gym", "", None)
     assert registered.threshold == 475.0
+    assert entry_of(make_without_end).threshold is None
     assert [entry_of(each).variant for each in (Pictures, Arm, Holder.Inner)] == ["image", "continuous", ""]
     assert entry_of(Holder.Inner).name == "inner"
 

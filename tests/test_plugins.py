@@ -158,10 +158,18 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
             "[AgentEntry('x', 'm:f', 'm:f', spaces='Discrete')]",
             "zoo_agents() offers AgentEntry 'x' with spaces='Discrete', which must be a tuple of strings",
         ),
-        (
-            "zoo_envs",
-            "[EnvEntry('maze', 'm:f', threshold='9')]",
-            "zoo_envs() offers EnvEntry 'maze' with threshold='9', which must be a number or None",
+        *(
+            (
+                "zoo_envs",
+                f"[EnvEntry('maze', 'm:f', threshold={given})]",
+                f"zoo_envs() offers EnvEntry 'maze' with threshold={shown}, which must be a finite number or None",
+            )
+            for given, shown in (
+                ("'9'", "'9'"),
+                ("True", "True"),
+                ("float('nan')", "nan"),
+                ("-float('inf')", "-inf"),
+            )
         ),
         (
             "zoo_agents",

@@ -113,6 +113,9 @@ def test_gym_family_imports_the_module_that_registers(
     monkeypatch.syspath_prepend(tmp_path)
     entry = first_party.env("gym:registering_module:RegistryTest-v0")
     assert (entry.env_id, entry.threshold) == ("registering_module:RegistryTest-v0", 3.0)
+    for no_threshold in (float("inf"), float("nan"), None):
+        gymnasium.spec("RegistryTest-v0").reward_threshold = no_threshold
+        assert first_party.env("gym:registering_module:RegistryTest-v0").threshold is None
     with pytest.raises(UnknownNameError, match="Did you mean 'gym:registering_module:RegistryTest-v0'"):
         first_party.env("gym:registering_module:RegistryTst-v0")
 

@@ -5,6 +5,7 @@ Workers import the function by its name; nothing is pickled.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -47,7 +48,7 @@ def entry_of(function: EnvFunction) -> EnvEntry:
         path.rpartition(":")[2].rpartition(".")[2].lower(),
         factory=f"{__name__}:make",
         kwargs={"function": path},
-        threshold=spec.reward_threshold if spec else None,
+        threshold=spec.reward_threshold if spec and math.isfinite(spec.reward_threshold or 0) else None,
         family="gym",
         variant=variant,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -59,7 +60,10 @@ _FIELD_TYPES: dict[str, tuple[str, Callable[[Any], object]]] = {
     ),
     "bool": ("true or false", lambda value: isinstance(value, bool)),
     "int": ("a whole number", lambda value: type(value) is int),
-    "float": ("a number", lambda value: isinstance(value, int | float)),
+    "float": (
+        "a finite number",
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf,
+    ),
     "tuple[str, ...]": (
         "a tuple of strings",
         lambda value: isinstance(value, tuple) and all(isinstance(item, str) for item in value),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import select
 import signal
@@ -53,7 +54,7 @@ def resolve(env_id: str) -> EnvEntry:
         name=f"gym:{env_id}",
         env_id=env_id,
         config="a3c_zoo_envs.env_configs:GymConfig",
-        threshold=spec.reward_threshold,
+        threshold=spec.reward_threshold if math.isfinite(spec.reward_threshold or 0) else None,
         description=f"{name}, as registered with Gymnasium",
         variant=_variant(name),
     )
