@@ -13,8 +13,8 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -42,6 +42,17 @@ def shown(path: Path) -> Path:
     with suppress(OSError, ValueError):
         return path.relative_to(Path.cwd())
     return path
+
+
+@contextmanager
+def same_folder() -> Iterator[None]:
+    """An environment that lives within the context may change the current folder. Afterwards it is as before."""
+    folder = absolute(Path())
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # it has been deleted
+            os.chdir(folder)
 
 
 def open_file(path: Path, mode: str = "rb", limit: int | None = None, follow: bool = False) -> IO[bytes]:

@@ -1,4 +1,4 @@
-"""An environment that changes the current folder, as some do to find their files: its run keeps its place."""
+"""An environment that changes the current folder, as some do to find their files: what is written keeps its place."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 import a3c_zoo
+from a3c_zoo.files import same_folder
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.videos import VideoFile
-from tests.toys_runs import episodes
+from tests.hub_server import Repository, running_hub
+from tests.toys_runs import command_line, episodes
 
 
 class Moving(gymnasium.Env[Any, Any]):
@@ -21,7 +25,7 @@ class Moving(gymnasium.Env[Any, Any]):
     observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self) -> None:
+    def __init__(self, render_mode: str | None = None) -> None:
         os.chdir("/usr")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -32,6 +36,9 @@ class Moving(gymnasium.Env[Any, Any]):
         os.chdir("/usr/lib")
         return np.zeros(1, np.float32), 1.0, True, False, {}
 
+    def render(self) -> Any:
+        return np.zeros((32, 32, 3), np.uint8)
+
 
 OVERRIDES = {"run.stop_return": 0.5, "run.evaluation_every_steps": 50, "run.evaluator_episodes": 1}
 
@@ -39,18 +46,68 @@ OVERRIDES = {"run.stop_return": 0.5, "run.evaluation_every_steps": 50, "run.eval
 @pytest.mark.parametrize(("agent", "serial"), [("a3c", False), ("a3c", True), ("random", True), ("sb3-a2c", True)])
 def test_a_run_keeps_its_place(agent: str, serial: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    options: dict[str, Any] = {"agent": agent, "serial": serial, "seed": 1, "overrides": OVERRIDES}
+    options: dict[str, Any] = {"agent": agent, "serial": serial, "seed": 1, "film_every": 1, "overrides": OVERRIDES}
     outcome = a3c_zoo.train(Moving, steps=2000, name="one", **options)
     run = tmp_path / "runs/one"
     assert outcome.reason == "stop-return"
     assert outcome.evaluator_fault is None
     assert (run / "outcome.json").exists()
     assert len(episodes(run)) == outcome.episodes
-    monkeypatch.chdir(tmp_path)
+    assert Path.cwd() == tmp_path
     more = a3c_zoo.train(Moving, resume="one", steps=outcome.steps + 100)
     assert len(episodes(run)) == more.episodes >= outcome.episodes
-    monkeypatch.chdir(tmp_path)
     assert a3c_zoo.load_agent("one", env=Moving).predict([0.0])[0] in (0, 1)
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the run `one`."""
+    monkeypatch.chdir(tmp_path)
+    a3c_zoo.train(Moving, serial=True, workers=1, steps=50, name="one")
+    return tmp_path
+
+
+def test_a_run_that_begins_with_another_keeps_its_place(trained: Path) -> None:
+    a3c_zoo.train(Moving, serial=True, workers=1, steps=50, name="two", init_from="one")
+    assert (trained / "runs/two/outcome.json").exists()
+
+
+def test_an_exported_agent_keeps_its_place(trained: Path) -> None:
+    pytest.importorskip("onnxscript")
+    assert command_line("export", "one", "--out", "one.onnx") == 0
+    assert (trained / "one.onnx").stat().st_size > 0
+
+
+def test_a_sent_agent_and_a_fetched_one_keep_their_places(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    from tests.test_hub import files_of, use
+
+    assert command_line("push", "one", "alice/moving", "--dry-run", "look") == 0
+    assert {"outcome.json", "replay.mp4"} <= files_of(trained / "look").keys()
+    with running_hub() as server:
+        server.repositories = {"alice/moving": Repository()}
+        server.repositories["alice/moving"].commit(files_of(trained / "look"))
+        use(server.address, monkeypatch)
+        assert command_line("pull", "alice/moving", "--trust") == 0
+    assert sorted(os.listdir(trained / "runs")) == ["moving", "one"]
+    assert a3c_zoo.evaluate("moving", episodes=1, trust=True).mean_return == 1.0
+    assert Path.cwd() == trained
+
+
+def test_looking_up_an_environment_keeps_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(gymnasium.registry, "Moving-v0", EnvSpec("Moving-v0", f"{__name__}:Moving"))
+    assert get_registry().env("gym:Moving-v0").env_id == "Moving-v0"
+    assert Path.cwd() == tmp_path
+
+
+def test_a_folder_that_is_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    with same_folder():
+        os.chdir(tmp_path)
+        os.rmdir("gone")
+    assert Path.cwd() == tmp_path
 
 
 def test_a_video_keeps_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

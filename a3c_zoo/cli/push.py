@@ -13,7 +13,7 @@ import click
 
 from a3c_zoo.cli.common import agent_of_env_option, complete_policy, need_extra, runs_dir_option, trust_option
 from a3c_zoo.errors import ZooError
-from a3c_zoo.files import MAX_TEXT, read_bytes
+from a3c_zoo.files import MAX_TEXT, read_bytes, same_folder
 
 
 @click.command(epilog="Example: a3c-zoo push runs/cartpole-a3c-s1-20260101-120000 alice/cartpole --dry-run look")
@@ -70,7 +70,7 @@ def _film(directory: Any, path: Path) -> None:
 
     try:
         video, scenes = VideoFile(path, "film", FILM_ENCODING), play_scenes(*load_from(directory), False)
-        with closing(video), closing(scenes):
+        with same_folder(), closing(video), closing(scenes):
             for number, scene in enumerate(scenes):
                 if number >= FILM_S * scene.fps:
                     break

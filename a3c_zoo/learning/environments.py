@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -62,20 +60,6 @@ def make_vector_env(
             f"environments, not {found}"
         )
     return env
-
-
-@contextmanager
-def same_folder() -> Iterator[None]:
-    """An environment that lives within the context may change the current folder. Afterwards it is as before."""
-    try:
-        folder = os.getcwd()
-    except OSError:  # it was deleted
-        yield
-        return
-    try:
-        yield
-    finally:
-        os.chdir(folder)
 
 
 def restore_threads(number: int) -> None:

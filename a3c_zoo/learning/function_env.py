@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from a3c_zoo.errors import PluginError, ZooError, one_line
-from a3c_zoo.learning.environments import same_folder
+from a3c_zoo.files import same_folder
 from a3c_zoo.plugins.entries import EnvEntry, ImportString, load_object
 from a3c_zoo.plugins.variants import variant_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, cast
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError, ObservationError, PluginError, RunDirectoryError, type_and_message
+from a3c_zoo.files import same_folder
 from a3c_zoo.learning.actions import (
     ActionDistribution,
     Gaussian,
@@ -104,8 +105,7 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, 
     Raises:
         ConfigError: the agent cannot act in the action space, or the network cannot take the observations.
     """
-    env = make_vector_env(entry, config.env, 1, 0)
-    try:
+    with same_folder(), closing(make_vector_env(entry, config.env, 1, 0)) as env:
         action_space, observation_space = env.single_action_space, env.single_observation_space
         if class_names(action_space).isdisjoint(supported):
             raise ConfigError(
@@ -120,8 +120,6 @@ def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, 
             )
         if spec.kind == "image" and config.network is not None and config.network.needs_background:
             spec = replace(spec, background=background_of(env, entry.name, spec))
-    finally:
-        env.close()
     return Spaces(
         spec, action_distribution(action_space, squash=config.agent.squashes_actions, uniform=network is None)
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ZooError
+from a3c_zoo.files import same_folder
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.processes.start import refuse_unguarded
@@ -74,7 +75,7 @@ def train(
     refuse_unguarded()
     limits = {"steps": steps, "episodes": episodes, "time_limit_s": time_limit_s, "stop_return": stop_return}
     given = _run_settings(workers=workers, device=device, seed=seed, film_every=film_every, **limits)
-    with watched(observer) as watcher:
+    with same_folder(), watched(observer) as watcher:
         if resume is not None:
             others: dict[str, Any] = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name}
             others |= {"--serial": serial, "--init-from": init_from}

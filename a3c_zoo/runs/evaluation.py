@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from a3c_zoo.config import Config, EnvConfig
 from a3c_zoo.errors import EnvironmentContractError, ZooError
+from a3c_zoo.files import same_folder
 from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import is_finite
@@ -207,7 +208,13 @@ def evaluate_policy(
     start_s = time.monotonic()
     played: list[PlayedEpisode] = []
     mode = "rgb_array" if film else None
-    with _silent_sdl(), closing(film or ExitStack()), one_torch_thread(), closing(to_play.make_env(mode)) as env:
+    with (
+        same_folder(),
+        _silent_sdl(),
+        closing(film or ExitStack()),
+        one_torch_thread(),
+        closing(to_play.make_env(mode)) as env,
+    ):
         for episodes, ended, _ in play_episodes(policy, env, to_play, deterministic):
             played += episodes
             on_step(len(played))
@@ -291,7 +298,7 @@ def refuse_films(entry: EnvEntry, config: EnvConfig) -> None:
     """Raises ZooError if no film can be made: ffmpeg is missing, or the environment cannot be drawn."""
     try:
         ffmpeg_program("a film")
-        with _silent_sdl(), closing(make_vector_env(entry, config, 1, 0, "rgb_array")) as env:
+        with same_folder(), _silent_sdl(), closing(make_vector_env(entry, config, 1, 0, "rgb_array")) as env:
             env.reset(seed=0)
             _picture(env, entry.name)
     except ZooError as error:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from a3c_zoo.errors import DifferentOutputError, ZooError, printable, type_and_message
-from a3c_zoo.files import write_out
+from a3c_zoo.files import same_folder, write_out
 from a3c_zoo.learning.actions import Bernoulli, Categorical, Gaussian
 from a3c_zoo.learning.model import ModelPolicy, core_state, one_torch_thread
 from a3c_zoo.learning.space_check import check_policy
@@ -148,7 +148,7 @@ def export(directory: RunDirectory, out: Path, checkpoint: str = "final", force:
     is_last = outcome is not None and outcome.steps == saved.state.steps
     evaluation = outcome.last_evaluation if outcome and is_last else None
     to_play = EpisodesToPlay(setup.entry, config.env, OBSERVATIONS, config.run.seed, USER_EVALUATIONS, NUM_ENVS)
-    with closing(to_play.make_env()) as env, one_torch_thread():
+    with same_folder(), closing(to_play.make_env()) as env, one_torch_thread():
         check_policy(policy, env, setup.entry.name)
         told = {
             **{key: directory.meta()[key] for key in ("env", "agent")},

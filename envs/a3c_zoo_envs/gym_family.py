@@ -14,6 +14,7 @@ from typing import Any
 
 from a3c_zoo import EnvEntry, ZooError, variant_of
 from a3c_zoo.errors import UnknownNameError, did_you_mean, type_and_message
+from a3c_zoo.files import same_folder
 
 #: How long an environment may take to be made, in seconds; the default of `run.worker_timeout_s`.
 LIMIT_S = 300
@@ -88,7 +89,8 @@ def _variant(name: str) -> str:
     is not safe; then this process reads the variant.
     """
     if not hasattr(os, "fork") or threading.active_count() > 1 or "torch" in sys.modules:
-        return _read_variant(name)
+        with same_folder():
+            return _read_variant(name)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
