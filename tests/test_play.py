@@ -28,8 +28,8 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
-from a3c_zoo.runs.evaluation import EpisodesToPlay, Scene, play_scenes
-from a3c_zoo.runs.videos import VideoFile, enlarge
+from a3c_zoo.runs.evaluation import DEFAULT_FPS, EpisodesToPlay, Scene, evaluate_policy, play_scenes
+from a3c_zoo.runs.videos import EpisodeFilm, VideoFile, enlarge
 from tests.shared import closed
 from tests.test_evaluate import FirstAction
 from tests.toys import ToyVectorEnv
@@ -338,17 +338,20 @@ def test_without_pygame_cartpole_cannot_be_drawn(
 
 
 class Drawn(ToyVectorEnv):
-    """`render` returns one array of `pictures` pictures."""
+    """`render` returns one array of `pictures` pictures, and raises for fewer than none."""
 
-    pictures = 0
+    pictures, width = 0, 2
 
     def render(self) -> Any:
-        return np.full((self.pictures, 1, 2, 3), 7, np.uint8)
+        return np.full((self.pictures, 1, self.width, 3), 7, np.uint8)
 
 
-def make_drawn(num_envs: int, seed: int, pictures: int, render_mode: str | None = None) -> ToyVectorEnv:
+def make_drawn(
+    num_envs: int, seed: int, pictures: int, width: int = 2, fps: Any = None, render_mode: str | None = None
+) -> ToyVectorEnv:
     env = Drawn(num_envs)
-    env.pictures = pictures
+    env.pictures, env.width = pictures, width
+    env.metadata = {**env.metadata, "render_fps": fps}
     return env
 
 
@@ -367,6 +370,42 @@ def test_pictures_in_one_array() -> None:
     assert [scene.picture.tolist() for scene in scenes] == [[[[7, 7, 7]] * 2]] * 2  # an episode of two steps
     with pytest.raises(ZooError, match=r"environment 'toy' cannot be drawn: its render\(\) returns no pictures"):
         play_toy("tests.test_play:make_drawn", pictures=0)
+    with pytest.raises(ZooError, match=r"environment 'toy' cannot be drawn: its render\(\) returns no pictures"):
+        play_toy("tests.test_play:make_drawn", pictures=1, width=0)
+
+
+@pytest.mark.parametrize(
+    "fps", ["fast", float("nan"), float("inf"), -30, 0, None, [30], pytest.param(10**400, id="huge")]
+)
+def test_a_speed_that_is_none(fps: Any, tmp_path: Path) -> None:
+    scenes = play_toy("tests.test_play:make_drawn", pictures=1, fps=fps)
+    assert {scene.fps for scene in scenes} == {DEFAULT_FPS}
+    entry = EnvEntry("toy", "tests.test_play:make_drawn", kwargs={"pictures": 1, "fps": fps})
+    film = EpisodeFilm(tmp_path / "a.mp4")
+    evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 1, seed=0, number=0), film=film)
+    assert film.fault is None
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["play", "x", "--video", "a.gif"], ""),
+        (["push", "x", "a/b", "--dry-run", "look"], ". Without a film: --no-film"),
+    ],
+)
+def test_an_environment_that_cannot_draw(
+    words: list[str], hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if words[0] == "push":
+        pytest.importorskip("huggingface_hub")
+    monkeypatch.chdir(tmp_path)
+    toy = EnvEntry("undrawn", "tests.test_play:make_drawn", kwargs={"pictures": -1})
+    a3c_zoo.train(toy, serial=True, workers=1, steps=50, name="x")
+    assert command_line(*words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    what = "ValueError: negative dimensions are not allowed (in numeric.py, line "
+    assert re.fullmatch(rf"Error: environment 'undrawn' cannot be drawn: {re.escape(what)}\d+\){re.escape(hint)}", line)
+    assert os.listdir() == ["runs"]
 
 
 # The terminal

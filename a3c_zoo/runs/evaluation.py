@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from a3c_zoo.config import Config, EnvConfig
-from a3c_zoo.errors import EnvironmentContractError, ZooError
+from a3c_zoo.errors import EnvironmentContractError, PluginError, ZooError, one_line
 from a3c_zoo.files import same_folder
 from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
@@ -306,7 +306,11 @@ def refuse_films(entry: EnvEntry, config: EnvConfig) -> None:
 
 
 def _fps(env: VectorEnv[Any, Any, Any]) -> float:
-    return float(env.metadata.get("render_fps") or DEFAULT_FPS)
+    """Pictures a second as the environment says; it may say anything."""
+    with suppress(KeyError, TypeError, ValueError, OverflowError):
+        if 0 < (fps := float(env.metadata["render_fps"])) < np.inf:
+            return fps
+    return DEFAULT_FPS
 
 
 def _silent_sdl() -> AbstractContextManager[None]:
@@ -322,9 +326,11 @@ def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
 
     try:
         pictures: Any = [env.envs[0].render()] if isinstance(env, SyncVectorEnv) else env.render()
+        picture: Any = pictures[0] if pictures is not None and len(pictures) and np.size(pictures[0]) else None
     except DependencyNotInstalled as error:
         raise ZooError(f"environment '{name}' cannot be drawn: {error}. Or: pip install 'a3c-zoo[play]'") from error
-    picture: Any = pictures[0] if pictures is not None and len(pictures) else None
+    except Exception as error:
+        raise PluginError(f"environment '{name}' cannot be drawn: {one_line(error)}") from error
     if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.shape[2:] != (3,):
         raise ZooError(f"environment '{name}' cannot be drawn: its render() returns no pictures (rgb_array)")
     return picture
