@@ -65,10 +65,13 @@ def test_every_start_method(method: str, options: str, tmp_path: Path) -> None:
         running.assert_nothing_left()
 
 
-@pytest.mark.parametrize("method", ["auto", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_without_the_guard(method: str, tmp_path: Path) -> None:
+SPAWN = pytest.param("overrides=['run.start_method=spawn']", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("options", ["", "film_every=1", SPAWN])
+def test_without_the_guard(options: str, tmp_path: Path) -> None:
     """Each worker would train in turn: an error that names the cure, and no hang."""
-    source = UNGUARDED.format(options=f"workers=1, overrides=['run.start_method={method}']")
+    source = UNGUARDED.format(options=f"workers=1, {options}")
     with run_script(tmp_path, source) as running:
         assert running.exit_status(55) == 2
         assert running.stderr == f"Error: {MissingGuardError.LINE}\n"

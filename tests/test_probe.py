@@ -119,7 +119,7 @@ def test_its_threads_do_not_keep_anything_alive() -> None:
         (
             make_clinging,
             WorkerError,
-            "the spaces of environment 'probed' cannot be read: RuntimeError: it cannot be closed\n\nTraceback",
+            "environment 'probed' cannot be tried: RuntimeError: it cannot be closed\n\nTraceback",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Reads the spaces of an environment in a child process.
+"""Tries an environment in a child process: reads its spaces, or draws it.
 
 A constructor may end its process, start threads that never end, or hang. None of this reaches the parent.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from typing import Any
 
 from a3c_zoo import errors
-from a3c_zoo.config import Config
+from a3c_zoo.config import Config, RunConfig
 from a3c_zoo.errors import PluginError, WorkerError, ZooError, type_and_message
 from a3c_zoo.learning.model import Spaces, probe_spaces
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
@@ -28,44 +29,54 @@ def read_spaces(
 
 
 def probe_in_child(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
-    """Does what `probe_spaces` does, in a child process.
+    """Does what `probe_spaces` does, in a child process. Raises as `in_child`."""
+    args = (entry, network, config, tuple(supported))
+    return Spaces.from_state_dict(in_child(config.run, entry.name, "made", _spaces, *args))
+
+
+def _spaces(*args: Any) -> dict[str, Any]:
+    return probe_spaces(*args).state_dict()
+
+
+def in_child(run: RunConfig, env_name: str, done: str, function: Callable[..., Any], *args: Any) -> Any:
+    """What a function returns that tries an environment in a child process: plain data.
+
+    Args:
+        done: what the function does to the environment, for messages: "made", "drawn".
 
     Raises:
-        ZooError: what `probe_spaces` raises.
+        ZooError: what the function raises.
         PluginError: the process of the environment has ended, or hangs.
         WorkerError: anything else was raised, for example by `close`; or the process cannot be started.
     """
-    run, name = config.run, f"environment '{entry.name}'"
-    limit_s, args = run.worker_timeout_s, (entry, network, config, tuple(supported))
+    limit_s, name = run.worker_timeout_s, f"environment '{env_name}'"
     try:
-        child = ChildProcess(run.start_method, "a3c-zoo probe", probe_main, *args)
+        child = ChildProcess(run.start_method, "a3c-zoo probe", probe_main, name, function, *args)
     except (EOFError, OSError) as error:
-        raise WorkerError(f"the process that reads the spaces of {name} cannot be started: {error}") from error
+        raise WorkerError(f"the process that tries {name} cannot be started: {error}") from error
     try:
         if not child.pipe.poll(limit_s):
-            raise PluginError(f"{name} was not made within {limit_s:g} s: does it hang? (limit: run.worker_timeout_s)")
+            hint = "does it hang? (limit: run.worker_timeout_s)"
+            raise PluginError(f"{name} was not {done} within {limit_s:g} s: {hint}")
         message = json.loads(child.pipe.recv_bytes())
     except (EOFError, OSError):
-        raise PluginError(f"{name} cannot be made: its process {child.how_it_ended()}") from None
+        raise PluginError(f"{name} cannot be {done}: its process {child.how_it_ended()}") from None
     finally:
         end_children([child], grace_s=0.0)  # its environment is closed
-    if "spaces" in message:
-        return Spaces.from_state_dict(message["spaces"])
+    if "found" in message:
+        return message["found"]
     fault: ZooError = getattr(errors, message["kind"])(message["text"])
     for note in message["notes"]:
         fault.add_note(note)
-    raise fault from WorkerError(f"in the process that reads its spaces:\n\n{message['trace'].rstrip()}")
+    raise fault from WorkerError(f"in the process that tries {name}:\n\n{message['trace'].rstrip()}")
 
 
-def probe_main(
-    pipe: Connection, entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]
-) -> None:
-    """What runs in the child: sends the spaces, or the error, as JSON. The parent unpickles nothing of it."""
+def probe_main(pipe: Connection, name: str, function: Callable[..., Any], *args: Any) -> None:
+    """What runs in the child: sends what the function returns, or the error, as JSON. The parent unpickles nothing."""
     try:
-        spaces = probe_spaces(entry, network, config, supported).state_dict()
-        content = json.dumps({"spaces": spaces}, default=lambda number: number.item())  # a number of NumPy
+        content = json.dumps({"found": function(*args)}, default=lambda number: number.item())  # a number of NumPy
     except BaseException as error:
-        content = json.dumps(_described(error, entry.name))
+        content = json.dumps(_described(error, name))
     sys.stdout.flush()  # the parent ends this process at once
     with suppress(BrokenPipeError):
         pipe.send_bytes(content.encode())
@@ -77,5 +88,5 @@ def _described(error: BaseException, name: str) -> dict[str, object]:
     text, trace = str(error), traceback.format_exc()
     if not isinstance(error, ZooError):
         line, kind = type_and_message(error), WorkerError.__name__
-        text = f"the spaces of environment '{name}' cannot be read: {line}\n\n{trace.rstrip()}"
+        text = f"{name} cannot be tried: {line}\n\n{trace.rstrip()}"
     return {"kind": kind, "text": text, "notes": getattr(error, "__notes__", []), "trace": trace}

@@ -33,7 +33,7 @@ from a3c_zoo.processes.start import environment
 from a3c_zoo.records import Evaluation, Policy
 from a3c_zoo.runs.checkpoints import read_policy
 from a3c_zoo.runs.setup import RunSetup
-from a3c_zoo.runs.videos import RUN_FILM, EpisodeFilm, FilmLimits, ffmpeg_program
+from a3c_zoo.runs.videos import RUN_FILM, EpisodeFilm, FilmLimits
 from a3c_zoo.saved_state import loading
 from a3c_zoo.seeds import SEED_EVALUATION, SEED_PROCESS, seed_for
 
@@ -294,15 +294,16 @@ def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) ->
             yield Scene(_picture(env, to_play.entry.name), _fps(env), episodes, float(returns[0]))
 
 
-def refuse_films(entry: EnvEntry, config: EnvConfig) -> None:
-    """Raises ZooError if no film can be made: ffmpeg is missing, or the environment cannot be drawn."""
+def draw_once(entry: EnvEntry, config: EnvConfig) -> None:
+    """Raises ZooError if an environment cannot be made, begun, drawn or closed."""
     try:
-        ffmpeg_program("a film")
         with same_folder(), _silent_sdl(), closing(make_vector_env(entry, config, 1, 0, "rgb_array")) as env:
             env.reset(seed=0)
             _picture(env, entry.name)
-    except ZooError as error:
-        raise ZooError(f"--film-every (run.film_every): {error}") from error
+    except ZooError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"environment '{entry.name}' cannot be drawn: {one_line(error)}") from error
 
 
 def _fps(env: VectorEnv[Any, Any, Any]) -> float:

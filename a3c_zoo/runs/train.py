@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.config.sets import dump_config
-from a3c_zoo.errors import CrewLostError, RunDirectoryError, ServersLostError, ZooError, first_line
+from a3c_zoo.errors import CrewLostError, MissingGuardError, RunDirectoryError, ServersLostError, ZooError, first_line
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
@@ -101,9 +101,29 @@ def _warm_up(setup: RunSetup) -> None:
     """As `RunSetup.warm_up`; also refuses films that cannot be made."""
     setup.warm_up()
     if setup.config.run.film_every:
-        from a3c_zoo.runs.evaluation import refuse_films
+        _refuse_films(setup)
 
-        refuse_films(setup.entry, setup.config.env)
+
+def _refuse_films(setup: RunSetup) -> None:
+    """Raises ZooError if no film can be made: ffmpeg is missing, or the environment cannot be drawn.
+
+    It is drawn in a child process, as its spaces are read, unless the run is serial.
+    """
+    from a3c_zoo.processes.probe import in_child
+    from a3c_zoo.runs.evaluation import draw_once
+    from a3c_zoo.runs.videos import ffmpeg_program
+
+    entry, config = setup.entry, setup.config
+    try:
+        ffmpeg_program("a film")
+        if setup.serial:
+            draw_once(entry, config.env)
+        else:
+            in_child(config.run, entry.name, "drawn", draw_once, entry, config.env)
+    except MissingGuardError:
+        raise
+    except ZooError as error:
+        raise ZooError(f"--film-every (run.film_every): {error}") from error
 
 
 def _solved_before(directory: RunDirectory, steps: int) -> int | None:
