@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from gymnasium import spaces
 
@@ -24,8 +26,8 @@ from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.variants import variant_of
 from a3c_zoo.processes.probe import probe_in_child
 from tests.toys import TINY, ToyVectorEnv, toy_config
-from tests.toys_runs import environ
-from tests.waits import LIMIT_S
+from tests.toys_runs import Running, environ
+from tests.waits import LIMIT_S, wait_until
 
 
 def entry(factory: Callable[..., object]) -> EnvEntry:
@@ -191,6 +193,28 @@ def test_a_registered_environment_that_ends_its_process(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environ(tmp_path), capture_output=True, text=True, timeout=LIMIT_S)
     line = "environment 'gym:own_envs:Ending-v0' cannot be made: its process ended by itself with exit status 0"
     assert (done.returncode, done.stderr) == (2, f"Error: {line}\n")
+
+
+@pytest.mark.parametrize("last", ["time.sleep(600)", "os._exit(0)", "super().__init__()"])
+def test_what_a_registered_environment_starts_ends_with_its_child(last: str, tmp_path: Path) -> None:
+    source = (
+        "import os, subprocess, time, gymnasium\nfrom gymnasium.envs.classic_control.pendulum import PendulumEnv\n"
+        "from a3c_zoo_envs import gym_family\ngym_family.LIMIT_S = 1\n"
+        "class Simulated(PendulumEnv):\n    def __init__(self):\n"
+        "        program = subprocess.Popen(['sleep', '600'])\n"
+        f"        print(program.pid, flush=True)\n        {last}\n"
+        "gymnasium.register('Simulated-v0', Simulated)\ngym_family.resolve('Simulated-v0')\n"
+    )
+    with Running(folder=tmp_path, program=("-c", source)) as running:
+        assert running.exit_status() == 0, running.stderr
+        program = int(running.stdout)
+
+        def has_ended() -> bool:
+            with suppress(psutil.NoSuchProcess):
+                return bool(psutil.Process(program).status() == psutil.STATUS_ZOMBIE)
+            return True
+
+        wait_until(has_ended)
 
 
 def test_the_variant_of_a_registered_environment_is_read_in_a_child(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def _variant(name: str) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        os.setsid()  # it leads a process group, and no terminal stops it
         for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)  # each ends this process without a word
         signal.alarm(LIMIT_S)  # also if the parent is killed
@@ -104,7 +105,9 @@ def _variant(name: str) -> str:
     try:
         select.select([reading], [], [], LIMIT_S)
     finally:
-        os.kill(child, signal.SIGKILL)
+        for kill in (os.kill, os.killpg):  # it, and what its environment has started
+            with suppress(ProcessLookupError):  # it led no group yet
+                kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     os.set_blocking(reading, False)  # what the environment has started may hold the other end
     with open(reading, "rb", buffering=0) as file:
