@@ -122,6 +122,24 @@ def test_json_is_alone_on_stdout(chatty: Path, tmp_path: Path) -> None:
         assert "a step" in running.stderr
 
 
+@pytest.mark.parametrize(
+    "line", [["show", "hyperparams", "gym:noisy:Noisy-v0"], ["list", "envs", "--plugin", "noisy.py"]], ids=" ".join
+)
+def test_programs_that_speak_do_not_damage_json(line: list[str], tmp_path: Path) -> None:
+    source = (
+        "import os, gymnasium\nfrom gymnasium.envs.classic_control.cartpole import CartPoleEnv\n"
+        "from a3c_zoo import hookimpl\nos.system('echo imported')\n"
+        "class Noisy(CartPoleEnv):\n    def __init__(self):\n        os.system('echo made')\n        super().__init__()\n"
+        "gymnasium.register('Noisy-v0', Noisy)\n"
+        "@hookimpl\ndef zoo_envs():\n    return []\n"
+    )
+    (tmp_path / "noisy.py").write_text(source)
+    with Running(*line, "--json", folder=tmp_path) as running:
+        assert running.exit_status() == 0, running.stderr
+        assert len(json.loads(running.stdout)) > 3
+        assert running.stderr.split() == ["imported", *(["made"] if line[0] == "show" else [])]
+
+
 def test_an_error_without_output_keeps_its_exit_status(tmp_path: Path) -> None:
     for line in ('"$@" > /dev/full 2>&1', '"$@" >&- 2>&-'):
         assert shell(line, "train", "cartpol", folder=tmp_path) == 2

@@ -24,6 +24,7 @@ from a3c_zoo.cli.common import (
     warn_about_faults,
 )
 from a3c_zoo.errors import ZooError, printable, unknown_name
+from a3c_zoo.output import take_stdout
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.records import score
 
@@ -195,6 +196,8 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
 
     The options from --agent to --since select runs.
     """
+    if as_json:
+        take_stdout()
     wanted = {name: value for name, value in filters.items() if value is not None}
     if requirements and as_json:
         raise ZooError("--requirements and --json are two formats: give one")

@@ -19,6 +19,7 @@ from a3c_zoo.cli.common import (
     warn_about_faults,
 )
 from a3c_zoo.errors import printable, printable_lines, unknown_name
+from a3c_zoo.output import take_stdout
 from a3c_zoo.plugins.entries import CommandEntry, Entry, HyperparamEntry
 from a3c_zoo.plugins.loading import PluginInfo, Selection
 from a3c_zoo.plugins.offers import kind_of, name_of
@@ -47,6 +48,8 @@ def hyperparams(
     from a3c_zoo.config.sets import describe, resolve_config
     from a3c_zoo.config.yaml import display
 
+    if as_json:
+        take_stdout()
     warn_about_faults()
     registry = get_registry()
     find_typed_module(env)
