@@ -22,19 +22,14 @@ _STREAMS = {"stdin": (0, "r"), "stdout": (1, "w"), "stderr": (2, "w")}
 
 
 class _LosableFile(io.FileIO):
-    """A file whose writes never fail. `has_lost` says whether any was dropped."""
-
-    has_lost = False
+    """A file whose writes never fail."""
 
     def write(self, data: ReadableBuffer) -> int:
         """Returns the number of bytes, also if they were dropped."""
         written: int | None = None  # also what FileIO returns for a pipe that does not wait and is full
         with suppress(OSError):
             written = super().write(data)
-        if written is None:
-            self.has_lost = True
-            return memoryview(data).nbytes
-        return written
+        return memoryview(data).nbytes if written is None else written
 
 
 class _NamedFile(io.FileIO):
@@ -105,13 +100,6 @@ def _replace(name: str, kind: type[io.FileIO], target: int | None = None) -> Non
     )
     setattr(sys, name, replaced)
     setattr(sys, f"__{name}__", replaced)
-
-
-def has_lost_output() -> bool:
-    """Whether stdout has dropped something."""
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
-    sys.stdout.flush()
-    return isinstance(raw, _LosableFile) and raw.has_lost
 
 
 def _descriptor_of(stream: TextIO) -> int | None:

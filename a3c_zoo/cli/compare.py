@@ -28,7 +28,7 @@ from a3c_zoo.cli.common import (
 )
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.errors import ZooError
-from a3c_zoo.output import drop_lost_output, has_lost_output
+from a3c_zoo.output import drop_lost_output, take_stdout
 
 if TYPE_CHECKING:
     from a3c_zoo.comparison.compare import Comparison
@@ -130,7 +130,10 @@ def command(
     from a3c_zoo.comparison.compare import carry_out, choose_out, make_plan_and_rule, read
     from a3c_zoo.runs.directory import refuse_trust
 
-    drop_lost_output("stdout")
+    if as_json:
+        take_stdout()
+    else:
+        drop_lost_output("stdout")
     warn_about_faults()
     if sources:
         more, options["envs"] = _folders_apart(options["envs"])
@@ -227,4 +230,4 @@ def _tell(comparison: Comparison, as_json: bool) -> int:
         click.echo(json.dumps(comparison.results, indent=2))
     else:
         print_sentences(comparison.summary())
-    return 1 if comparison.failed or (as_json and has_lost_output()) else 0  # half a JSON is no result
+    return 1 if comparison.failed else 0

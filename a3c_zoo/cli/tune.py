@@ -24,7 +24,7 @@ from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.files import absolute, valid_name
-from a3c_zoo.output import drop_lost_output, has_lost_output
+from a3c_zoo.output import drop_lost_output, take_stdout
 from a3c_zoo.plugins.registry import get_registry
 
 if TYPE_CHECKING:
@@ -77,7 +77,10 @@ def command(
     from a3c_zoo.comparison.tuning.studies import OPTIONS, TuningStudy
     from a3c_zoo.comparison.tuning.tune import make_settings, tune
 
-    drop_lost_output("stdout")
+    if as_json:
+        take_stdout()
+    else:
+        drop_lost_output("stdout")
     warn_about_faults()
     made = {name: options.pop(name) for name in (*KEPT, "pruner")}
     if resume is not None:
@@ -177,4 +180,4 @@ def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> i
         click.echo(printable_lines("\n".join([f"trial {result['trial']} is chosen:", *values])))
         print_sentences("\n".join(result["verdict"]))
         click.echo(printable_lines("\n".join([*files, f"next: {next_command(shlex.join(words))}"])))
-    return 1 if result["failed"] or (as_json and has_lost_output()) else 0
+    return 1 if result["failed"] else 0
