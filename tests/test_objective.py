@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 import torch
 
+from a3c_zoo.agents.configs import A3CConfig, LossConfig, MonteCarloConfig, NStepConfig, TextbookConfig
+from a3c_zoo.agents.worker import objective_of
 from a3c_zoo.errors import PluginError
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.objective import (
@@ -348,6 +350,33 @@ def test_the_entropy_bonus_falls_with_the_schedule_if_asked_to() -> None:
     assert constant.at(0.25) is constant
     assert [falling.at(left).entropy_coefficient for left in (1.0, 0.25, 0.0)] == [0.04, 0.01, 0.0]
     assert falling.at(0.25).value_coefficient == 0.5
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (A3CConfig(gamma=0.9), {"gamma": 0.9}),
+        (A3CConfig(gae_lambda=0.8), {"gae_lambda": 0.8}),
+        (A3CConfig(entropy_coefficient=0.2), {"entropy_coefficient": 0.2}),
+        (A3CConfig(value_coefficient=0.3), {"value_coefficient": 0.3}),
+        (A3CConfig(normalize_advantages=True), {"normalize_advantages": True}),
+        (A3CConfig(clip_rewards=True), {"clip_rewards": True}),
+        (A3CConfig(reward_scale=0.4), {"reward_scale": 0.4}),
+        (A3CConfig(loss_reduction="sum"), {"loss_sum": True}),
+        (A3CConfig(entropy_schedule="linear"), {"anneal_entropy": True}),
+        (A3CConfig(clip_ratio=0.1), {"clip_ratio": 0.1}),
+        (NStepConfig(loss_reduction="mean"), {"loss_sum": False}),
+        (NStepConfig(termination_reward=-10.0), {"termination_reward": -10.0}),
+        (NStepConfig(normalize_returns=True), {"normalize_returns": True}),
+        (MonteCarloConfig(termination_reward=0.0), {"termination_reward": 0.0, "whole_episodes": True}),
+    ],
+)
+def test_each_key_of_the_loss_reaches_it(config: LossConfig, expected: dict[str, Any]) -> None:
+    """The others are the defaults of the agent."""
+    usual = Objective(gamma=0.99, gae_lambda=1.0, entropy_coefficient=0.01, value_coefficient=0.5)
+    if isinstance(config, TextbookConfig):
+        usual = Objective(gamma=0.95, gae_lambda=1.0, entropy_coefficient=0.0, value_coefficient=0.1, loss_sum=True)
+    assert objective_of(config) == replace(usual, **expected)
 
 
 def test_rewards_are_scaled_and_then_clipped() -> None:

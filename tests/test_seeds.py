@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import a3c_zoo
 from a3c_zoo import seeds
+from a3c_zoo.agents.a3c import A3CWorker
+from a3c_zoo.agents.configs import NStepConfig
+from a3c_zoo.learning.counters import REPLACED
+from tests.test_textbook_agents import make_context
 from tests.toys_runs import toy_installed
 
 
@@ -35,3 +40,21 @@ def test_a_solved_check_samples_its_actions_from_the_runs_seed(tmp_path: Path) -
         first = mean_of_check(1, "a")
         assert mean_of_check(1, "b") == first
         assert mean_of_check(2, "c") != first
+
+
+def test_a_resumed_and_a_replaced_worker_begin_with_other_seeds() -> None:
+    """Else they would play the episodes once more that the run has learned from, or in which a worker failed."""
+
+    def begin(resumes: int, replaced: int) -> tuple[int, tuple[float, ...]]:
+        context = replace(make_context(NStepConfig()), resumes=resumes)
+        context.counters[0, REPLACED] = replaced
+        worker = A3CWorker(context, 0, None, lambda: None)
+        sampling, first = worker.collector.generator.initial_seed(), worker.collector.rollout.observations[-1]
+        worker.close()
+        return sampling, tuple(first.flatten().tolist())
+
+    sessions = [(0, 0), (1, 0), (0, 1), (1, 1)]
+    begun = [begin(*each) for each in sessions]
+    assert begun == [begin(*each) for each in sessions]
+    sampling, first = map(set, zip(*begun, strict=True))
+    assert len(sampling) == len(first) == len(sessions)

@@ -196,6 +196,25 @@ def test_an_interrupted_evaluation_is_played_first_after_the_resume(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("_toy")
+def test_an_evaluation_that_the_disk_refuses_is_put_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By 100 episodes; then it is played."""
+    tried: list[Path] = []
+
+    def write(path: Path, *content: Any) -> None:
+        tried.append(path)
+        if len(tried) == 1:
+            raise RunDirectoryError("no room") from OSError(errno.ENOSPC, "No space left on device")
+        write_checkpoint(path, *content)
+
+    monkeypatch.setattr("a3c_zoo.runs.solved_check.write_checkpoint", write)
+    outcome, listener = train(tmp_path)
+    assert listener.messages.count("the evaluation is put off: no room") == 1
+    assert outcome.reason == "solved"
+    assert 200 <= outcome.episodes < 300
+    assert checkpoint(outcome.run)["session"]["evaluations"] == 1
+
+
+@pytest.mark.usefixtures("_toy")
 @pytest.mark.parametrize(
     ("options", "reason", "detail"),
     [
@@ -268,6 +287,44 @@ def test_older_checkpoints_are_deleted_for_lack_of_room_only(tmp_path: Path, mon
         a3c_zoo.train("cartpole", serial=True, stop_return=1e6, runs_dir=tmp_path, name="x", overrides=overrides)
     assert len(list(tmp_path.glob("x/checkpoints/step-*.pt"))) == 5  # as many as are kept
     assert len(failed) >= 2  # one while it trains, one at its end
+
+
+@pytest.mark.parametrize(
+    ("number", "keep", "makes_room"),
+    [(errno.ENOSPC, 5, True), (errno.EDQUOT, 5, True), (errno.ENOSPC, None, False), (errno.EFBIG, 5, False)],
+    ids=["space", "quota", "all-are-kept", "file-size"],
+)
+def test_older_checkpoints_make_room_for_a_new_one(
+    number: int, keep: int | None, makes_room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk has room for four. It refuses one while the run trains, and the one at its end."""
+    stopped: list[Path] = []
+
+    def there() -> list[int]:
+        return checkpoint_steps(RunDirectory(tmp_path / "x"))
+
+    def write(path: Path, *content: Any) -> None:
+        if not (is_full := len(there()) == 4):
+            write_checkpoint(path, *content)
+        if len(there()) == 4 and int(path.stem.removeprefix("step-")) > 6000 and not stopped:
+            stopped.append(path)
+            signal_self()
+        if is_full:
+            raise RunDirectoryError("no checkpoint") from OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("a3c_zoo.runs.session.write_checkpoint", write)
+    overrides = {"run.checkpoint_every_steps": 1000, "run.keep_checkpoints": keep}
+    options: dict[str, Any] = {"serial": True, "stop_return": 1e6, "runs_dir": tmp_path, "name": "x"}
+    if makes_room:
+        outcome = a3c_zoo.train("cartpole", overrides=overrides, **options)
+        assert outcome.reason == "interrupted"
+        before, last = there()  # the newest of four stays until the last one is written
+        assert before > 6000
+        assert last == outcome.steps
+    else:
+        with pytest.raises(RunDirectoryError, match="no checkpoint"):
+            a3c_zoo.train("cartpole", overrides=overrides, **options)
+        assert [step // 1000 for step in there()] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("agent", ["a3c", "sb3-a2c", "random"])

@@ -12,9 +12,10 @@ import a3c_zoo
 from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import MonteCarloConfig, NStepConfig, TextbookConfig
 from a3c_zoo.agents.context import WorkerContext
+from a3c_zoo.agents.worker import Member
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning.counters import Counters
+from a3c_zoo.learning.counters import STEPS, Counters
 from a3c_zoo.learning.model import Model, probe_spaces
 from a3c_zoo.learning.optimizers import Adam
 from a3c_zoo.learning.parameters import share
@@ -32,10 +33,12 @@ CLASSIC: dict[str, Any] = {"termination_reward": -10.0, "normalize_returns": Tru
 AGENTS = [NStepConfig(n_steps=10, **CLASSIC), MonteCarloConfig(n_steps=500, **CLASSIC)]
 
 
-def make_context(agent: TextbookConfig, is_shared: bool = False, private: bool = False) -> WorkerContext:
+def make_context(
+    agent: TextbookConfig, is_shared: bool = False, private: bool = False, steps: int | None = None
+) -> WorkerContext:
     """The context of a run without the run."""
     optimizer = OptimizerConfig(learning_rate=1e-3, max_grad_norm=None, shared_statistics=not private)
-    run, env = RunConfig(workers=WORKERS, seed=5), EnvConfig(num_envs=1)
+    run, env = RunConfig(workers=WORKERS, seed=5, steps=steps), EnvConfig(num_envs=1)
     config = Config("cartpole", "nstep", run, env, agent, NetworkConfig(name="textbook"), optimizer)
     spaces = probe_spaces(CARTPOLE, None, config, ("Discrete",))
     parameters = Model.create(spaces, NETWORK, config).flat.initial.clone()
@@ -72,6 +75,16 @@ def test_a_worker_acts_on_what_others_do_at_once() -> None:
     first, second = (torch.cat([p.flatten() for p in worker.model.module.parameters()]) for worker in workers)
     assert torch.equal(first, context.parameters)
     assert torch.equal(second, context.parameters)
+
+
+@pytest.mark.parametrize(("schedule", "left"), [("constant", 0.04), ("linear", 0.01)])
+def test_the_entropy_bonus_falls_with_the_steps_of_all_workers(schedule: Any, left: float) -> None:
+    """After 75 of 100 steps a quarter of it is left."""
+    context = make_context(NStepConfig(entropy_coefficient=0.04, entropy_schedule=schedule), steps=100)
+    member = Member(context, 0, lambda: None)
+    assert member.objective().entropy_coefficient == 0.04
+    context.counters[:, STEPS] = torch.tensor([50, 25])
+    assert member.objective().entropy_coefficient == pytest.approx(left)
 
 
 def train(agent: str, folder: Path, **options: Any) -> Any:
