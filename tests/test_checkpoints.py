@@ -327,6 +327,32 @@ def test_a_file_that_may_be_whole_stays(
     assert not list(directory.checkpoints.glob("set-aside-*"))
 
 
+def test_a_file_over_four_gib_is_damaged(directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of just four may be whole, and is too large for this memory."""
+    path = save(directory, 7)
+    monkeypatch.setattr(checkpoint_bytes, "available_memory", lambda: 1 << 30)
+    os.truncate(path, 4 << 30)  # sparse: it takes no room
+    with pytest.raises(RunDirectoryError, match="it has 4,294,967,296 bytes, and 1,073,741,824 bytes of memory are"):
+        read_policy(path)
+    os.truncate(path, (4 << 30) + 1)
+    with pytest.raises(DamagedCheckpointError, match=r"step-000000000007.pt cannot be read: .*larger than 4,096 MiB"):
+        read_policy(path)
+
+
+def test_a_file_over_half_of_the_free_memory_is_not_read(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be whole, so training does not go on from the one before it."""
+    save(directory, 5)
+    free = 2 * save(directory, 7, data=torch.arange(1000)).stat().st_size
+    monkeypatch.setattr(checkpoint_bytes, "available_memory", lambda: free)
+    assert len(resumable_checkpoint(directory).agent["data"]) == 1000
+    free -= 1
+    with pytest.raises(RunDirectoryError, match=f"it has .* bytes, and {free:,} bytes of memory are free") as raised:
+        resumable_checkpoint(directory)
+    assert not isinstance(raised.value, DamagedCheckpointError)
+
+
 def test_training_goes_on_from_no_policy_whose_rows_are_cut(directory: RunDirectory) -> None:
     """The best policy may be later than the newest checkpoint, as after kill -9."""
     save(directory, 5)

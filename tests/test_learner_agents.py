@@ -125,6 +125,24 @@ class TestByHand:
             learner.finish()
             assert self.applied(context) == [expected]
 
+    @pytest.mark.parametrize("kind", ["microbatches", "transitions", "gradients"])
+    def test_rewards_are_scaled_and_then_clipped(self, kind: Any) -> None:
+        # Rewards of 10 and 20, scaled: 0.75 and 1.5; clipped: 0.75 and 1. An update has half of each, or adds both up.
+        for keys, total in (
+            ({"reward_scale": 0.075}, 2.25),
+            ({"clip_rewards": True}, 2.0),
+            ({"reward_scale": 0.075, "clip_rewards": True}, 1.75),
+        ):
+            shared: dict[str, Any] = {"n_steps": 1, "reward_steps": 1, **VALUE_LOSS, **keys}
+            agent: HandoverConfig = A3CGradConfig(gradients_per_update=2, **shared)
+            if kind != "gradients":
+                agent = A3CDataConfig(batch_size=4, transfer=kind, **shared)
+            context, (one, other, learner) = self.crew(agent)
+            one.work()
+            other.work()
+            learner.finish()
+            assert self.applied(context) == pytest.approx([-total if kind == "gradients" else -total / 2])
+
     def test_gradients_are_clipped_added_up_and_clipped(self) -> None:
         agent = A3CGradConfig(n_steps=1, reward_steps=1, gradients_per_update=2, **VALUE_LOSS)
         for limit, expected in ((None, -30.0), (15.0, -15.0), (12.5, -12.5)):

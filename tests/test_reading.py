@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from a3c_zoo.comparison.reading import read_run, read_runs
 from a3c_zoo.comparison.timing import timing_of, write_timing
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Evaluation
+from a3c_zoo.runs.evaluation_files import read_played
 from tests.test_run_directory import LOCKER
 from tests.toys_runs import Running
 
@@ -303,6 +305,14 @@ def test_more_columns_with_commas_in_them(tmp_path: Path) -> None:
     assert read.curve.returns.tolist() == [1.5, 2.5]
     assert read.curve.steps.tolist() == [2, 5]
     assert (f"{read.method}_{read.seed}", read.env) == (tmp_path.name, "cartpole")
+
+
+@pytest.mark.parametrize(("name", "read"), [("monitor.csv", read_monitor), ("evaluations.csv", read_played)])
+def test_a_table_over_one_gib_is_not_read(name: str, read: Callable[[Path], object], tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    os.truncate(tmp_path / name, (1 << 30) + 1)  # sparse: it takes no room
+    with pytest.raises(RunDirectoryError, match=rf"{name} .*larger than 1,024 MiB"):
+        read(tmp_path / name)
 
 
 def test_monitors_of_different_environments(tmp_path: Path) -> None:

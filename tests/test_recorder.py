@@ -23,7 +23,7 @@ from tensorboard.plugins.hparams.list_session_groups import Handler as ListHandl
 
 import a3c_zoo
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.records import Episode
+from a3c_zoo.records import Episode, Report
 from a3c_zoo.runs import rows
 from a3c_zoo.runs.checkpoints import ResourceState, RunState, WindowState
 from a3c_zoo.runs.directory import RunDirectory
@@ -231,6 +231,17 @@ def test_the_window_covers_the_last_hundred_episodes() -> None:
     resumed = RunProgress(Clock(), RunState(150, 150, 0, 0, 100, window, 0, {}, ResourceState(None, None)))
     resumed.add([], [episode(150)])
     assert resumed.now().mean_return_100 == 100.5
+
+
+def test_the_speed_is_a_mean_over_the_last_five_seconds() -> None:
+    """Since the newest look before them; in the beginning, since the first look."""
+    clock, speeds = Clock(), []
+    progress = RunProgress(clock, None)
+    for training_s, steps in ((0, 0), (1, 100), (2, 300), (6, 1100), (9, 1700)):
+        clock.seconds["training"] = training_s
+        progress.add([Report(steps=steps)], [])
+        speeds.append(progress.now().steps_per_s)
+    assert speeds == [0, 100, 150, 1100 / 6, (1700 - 300) / (9 - 2)]
 
 
 def episode(number: int) -> Episode:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -15,13 +16,19 @@ import a3c_zoo
 from a3c_zoo.agents import a3c
 from a3c_zoo.agents.worker import Applier
 from a3c_zoo.comparison.reading import read_runs
+from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import DivergedError, RunDirectoryError, ZooError
 from a3c_zoo.learning import objective
 from a3c_zoo.learning.counters import EPISODES, STEPS, UPDATES
-from a3c_zoo.records import Outcome
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.records import Episode, Outcome, Report
 from a3c_zoo.runs import api
 from a3c_zoo.runs.checkpoints import checkpoint_steps, prune_checkpoints, step_file
 from a3c_zoo.runs.directory import RunDirectory, list_runs
+from a3c_zoo.runs.progress import RunProgress, Stopping
+from a3c_zoo.runs.setup import RunSetup, SilentObserver, Watch
+from a3c_zoo.runs.signals import StopRequest
+from a3c_zoo.runs.solved_check import SolvedCheck
 from a3c_zoo.runs.trained import find_policy
 from tests.test_files import plant
 from tests.toys import ToyVectorEnv
@@ -233,6 +240,34 @@ def test_a_run_keeps_few(tmp_path: Path) -> None:
     steps = checkpoint_steps(RunDirectory(train(tmp_path, steps=1000, overrides=overrides).run))
     assert len(steps) == 12
     assert [10 * step // 1000 for step in steps[:10]] == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        ({}, None),
+        ({"steps": 20_000}, 20_000),
+        ({"episodes": 200}, 20_000),
+        ({"time_limit_s": 100.0}, 12_500),
+        ({"steps": 40_000, "episodes": 200}, 20_000),
+        ({"steps": 20_000, "episodes": 200, "time_limit_s": 100.0}, 12_500),
+    ],
+)
+def test_the_steps_of_a_run_are_those_until_its_first_budget_is_spent(
+    budget: dict[str, Any], expected: float | None
+) -> None:
+    """5,000 steps and 50 episodes took 40 s: at 100 s the run will have 12,500 steps."""
+    registry = get_registry()
+    config = resolve_config(registry, registry.env("toy"), registry.agent("a3c"))
+    config = replace(config, run=config.run.model_copy(update=budget))
+    setup = RunSetup.of(registry, config, serial=True)
+    watch = Watch(SilentObserver(), StopRequest(), setup.run_hooks())
+    progress, check = RunProgress(watch.clock, None), cast(SolvedCheck, None)
+    stopping = Stopping(setup, watch, progress, check, None)
+    assert stopping.expected_steps() is None  # nothing is known before the first step
+    watch.clock.seconds["training"] = 40.0
+    progress.add([Report(steps=5000)], [Episode(1.0, 100, step=0, time_s=0.0, worker=0)] * 50)
+    assert stopping.expected_steps() == expected
 
 
 # Divergence
