@@ -235,6 +235,13 @@ def test_finished_runs_are_used_again(inside: Compared, capsys: pytest.CaptureFi
     assert "4 runs, 4 of them exist already" in printed.err
 
 
+def test_finished_runs_are_not_used_again_if_so_said(inside: Compared, capsys: pytest.CaptureFixture[str]) -> None:
+    before = snapshot(inside.folder / "runs")
+    assert command_line(*ARGUMENTS, "--no-reuse") == 2
+    assert capsys.readouterr().err == "Error: 4 runs must be trained, and there is no terminal to ask: give --yes\n"
+    assert snapshot(inside.folder / "runs") == before
+
+
 def test_the_plan_is_broken_between_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found, shown = plan(seeds=[1]), io.StringIO()

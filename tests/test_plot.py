@@ -85,6 +85,15 @@ def test_the_numbers_of_a_drawing(runs: Path) -> None:
     assert len(rows) == 1 + 3 * 60
 
 
+def test_frames_per_step_of_an_atari_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its monitor counts frames: an episode of 90 has 23 steps of four frames, or 45 of two."""
+    monkeypatch.chdir(tmp_path)
+    write_run(Path("a2c_1"), [90.0], "PongNoFrameskip-v4")
+    for words, steps in ((), 23), (("--frame-skip", 2), 45):
+        assert command_line("plot", "a2c_1", "--kind", "episode-length", "--out", "x.csv", "-f", *words) == 0
+        assert Path("x.csv").read_text().splitlines()[1:] == [f"a2c_1,a2c,1,{steps},{steps}"]
+
+
 def test_a_long_run_is_a_few_hundred_rows_from_its_first_episode_to_its_last(tmp_path: Path) -> None:
     write_run(tmp_path / "a2c_1", [float(n) for n in range(1000)])
     table = plot(tmp_path / "a2c_1", tmp_path / "x.csv", x="episodes", window=1).path.read_text().splitlines()

@@ -108,13 +108,15 @@ def test_statistics_of_another_shape_are_refused(tmp_path: Path) -> None:
         a3c_zoo.load_agent(run)
 
 
-def test_recurrent_ppo_is_sb3_contribs_to_the_bit(tmp_path: Path) -> None:
-    keys = LSTM_KEYS | {"lstm_hidden_size": 8, "learning_rate_schedule": "constant", "clip_range_schedule": "constant"}
-    run = train(tmp_path, "recurrent-ppo", 256, seed=4, overrides=keys)
+@pytest.mark.parametrize("lstm", [{}, {"n_lstm_layers": 2}, {"enable_critic_lstm": False, "shared_lstm": True}])
+def test_recurrent_ppo_is_sb3_contribs_to_the_bit(lstm: dict[str, Any], tmp_path: Path) -> None:
+    keys = LSTM_KEYS | {"learning_rate_schedule": "constant", "clip_range_schedule": "constant"}
+    lstm = {"lstm_hidden_size": 8, **lstm}
+    run = train(tmp_path, "recurrent-ppo", 256, seed=4, overrides=keys | lstm)
     network = {"net_arch": {"pi": [64], "vf": [64]}, "activation_fn": torch.nn.ReLU, "ortho_init": False}
     env = normalized(8, 4)
     model = RecurrentPPO("MlpLstmPolicy", env, gae_lambda=0.8, gamma=0.98, learning_rate=0.001, seed=4, device="cpu",
-                         policy_kwargs=network | {"lstm_hidden_size": 8}, **LSTM_KEYS)  # fmt: skip
+                         policy_kwargs=network | lstm, **LSTM_KEYS)  # fmt: skip
     model.learn(256)
     assert_same_policy(run, model)
     agent, state, theirs = a3c_zoo.load_agent(run), None, None

@@ -619,6 +619,16 @@ def test_a_resume_has_the_number_of_trials_that_the_study_had(tuned: Path, capfd
         assert kept == {"trials": trials, "timeout": 3600.0, "final_seeds": 1}
 
 
+def test_a_search_without_a_race_stays_one_when_it_goes_on(tuned: Path) -> None:
+    stopped = ["--engine", "inline", "--engine-option", "stops_in=1"]
+    words = ["--pruner", "none", "--sampler", "random", "--study", "whole"]
+    for line in ([*COMMAND, *words], ["tune", "--resume", "whole"]):
+        assert command_line(*line, *stopped) == 130
+        made = TuningStudy("whole", None, Path("runs")).settings
+        assert (made.rungs, made.sampler) == ([STEPS], "random")
+    assert trained()[f"whole-t000-s1000001 {STEPS} begins"] == 2  # each was stopped in it
+
+
 def race(name: str, trials: int, engine: Inline | None = None, watcher: TuningWatcher | None = None) -> TuningStudy:
     """The race alone, as the command has it, with one seed."""
     study = TuningStudy(name, None, Path("runs"), settings(hyperparams="s.yml"))
