@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
 
+__all__ = ["Engine", "JobProgress", "TrainingJob", "local_engine", "machine_and_versions", "new_run_name"]
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:

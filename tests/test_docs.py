@@ -14,6 +14,7 @@ import pytest
 import a3c_zoo
 import a3c_zoo.agents
 import a3c_zoo.config
+import a3c_zoo.engines
 import a3c_zoo.learning
 import a3c_zoo.testing
 from a3c_zoo import ZooError, errors, records
@@ -101,7 +102,7 @@ def test_the_gallery_is_what_its_program_makes() -> None:
 
 
 def public_names() -> list[str]:
-    modules = (a3c_zoo, a3c_zoo.agents, a3c_zoo.config, a3c_zoo.learning, a3c_zoo.testing)
+    modules = (a3c_zoo, a3c_zoo.agents, a3c_zoo.config, a3c_zoo.engines, a3c_zoo.learning, a3c_zoo.testing)
     found = [name for module in modules for name in module.__all__]
     found += [name for name, each in vars(errors).items() if inspect.isclass(each) and issubclass(each, ZooError)]
     return found + [name for name, each in vars(records).items() if getattr(each, "__module__", "") == records.__name__]

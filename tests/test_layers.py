@@ -35,6 +35,7 @@ LIGHT = [
     "a3c_zoo.__main__",
     "a3c_zoo.plugins.builtins",
     "a3c_zoo.config",
+    "a3c_zoo.engines",
     "a3c_zoo.plugins.entries",
     "a3c_zoo.plugins.hookspecs",
     "a3c_zoo.config.sets",
@@ -49,7 +50,7 @@ LIGHT = [
 ]
 
 
-MOST_LINES = 29_895
+MOST_LINES = 29_897
 #: The longest chain of imports between the root's packages and modules has at most this many of them.
 MOST_FLOORS = 9
 

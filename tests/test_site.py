@@ -15,6 +15,7 @@ import pytest
 import a3c_zoo
 import a3c_zoo.agents
 import a3c_zoo.config
+import a3c_zoo.engines
 import a3c_zoo.learning
 import a3c_zoo.testing
 from tests.waits import LIMIT_S
@@ -48,7 +49,7 @@ def source(tmp_path: Path) -> Path:
 
 def names_without_a_docstring(page: str) -> list[str]:
     """The public names that mkdocstrings has not put on the page, or without the first paragraph of their docstring."""
-    modules = (a3c_zoo, a3c_zoo.agents, a3c_zoo.config, a3c_zoo.learning, a3c_zoo.testing)
+    modules = (a3c_zoo, a3c_zoo.agents, a3c_zoo.config, a3c_zoo.engines, a3c_zoo.learning, a3c_zoo.testing)
     names = {f"{module.__name__}.{name}" for module in modules for name in module.__all__} - {"a3c_zoo.__version__"}
     text = r'<div class="doc doc-contents ">\s*(?:<p class="doc doc-class-bases">.*?</p>\s*)?<p>'
     sections = re.findall(r'<h3 id="([^"]+)"(.*?)(?=<h3 |\Z)', page, re.S)
