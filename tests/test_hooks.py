@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -191,8 +192,8 @@ def test_every_hook_has_an_effect_of_its_own(hook: str, tmp_path: Path, monkeypa
     head, *functions = LISTENER.split("@hookimpl\n")
     (function,) = (each for each in functions if each.startswith(f"def {hook}("))
     registry = registry_with(tmp_path, monkeypatch, single=f"{head}@hookimpl\n{function}")
-    offers = [registry.envs, registry.agents, registry.networks, registry.optimizers, registry.hyperparams]
-    offers += [registry.hooks, registry.trained, registry.engines, registry.commands]
+    offers: list[Iterable[str]] = [registry.envs, registry.agents, registry.networks, registry.optimizers]
+    offers += [registry.hyperparams, registry.hooks, registry.trained, registry.engines, registry.commands]
     effects: list[Any] = [name for offer in offers for name in offer if name.startswith("hooked")]
     hooks = registry.run_hooks({})
     hooks.run_start(RUN)
