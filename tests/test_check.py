@@ -480,7 +480,7 @@ def test_cartpole_in_little_time(tmp_path: Path) -> None:
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     before_s = time.process_time()
     sum(number * number for number in range(5_000_000))
-    assert cpu_s < 50 * (time.process_time() - before_s)  # 10 s where this takes 0.2 s; a check takes 5 s there
+    assert cpu_s < 150 * (time.process_time() - before_s)  # 30 s where this takes 0.2 s; a check takes 5 s there
     assert list(tmp_path.iterdir()) == []  # it makes no run directory
 
 

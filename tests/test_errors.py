@@ -67,7 +67,7 @@ def test_other_errors_are_as_they_are(statement: str, line: str) -> None:
 def test_an_environment_that_asserts(runner: str, tmp_path: Path) -> None:
     path = plugin_distribution(tmp_path / "maze", "asserting-maze", MAZE)
     with Running("train", "maze", runner, "--name", "x", folder=tmp_path, path=path) as running:
-        assert running.process.wait(60) == 1
+        assert running.exit_status() == 1
     outcome = json.loads((tmp_path / "runs/x/outcome.json").read_text())
     who = "" if runner == "--serial" else "worker 0 failed: "
     assert outcome["detail"] == f'{who}AssertionError: no way (assert action > 5, "no way")'

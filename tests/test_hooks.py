@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,19 @@ def test_a_run_hook_that_exits_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_every_hook_is_tested(hook: str) -> None:
-    tests = (path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
-    assert any(f"@hookimpl\ndef {hook}(" in text for text in tests)
+def test_every_hook_has_an_effect_of_its_own(hook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plugin with this hook of the listener alone offers an entry, or hears of one moment of a run."""
+    head, *functions = LISTENER.split("@hookimpl\n")
+    (function,) = (each for each in functions if each.startswith(f"def {hook}("))
+    registry = registry_with(tmp_path, monkeypatch, single=f"{head}@hookimpl\n{function}")
+    offers: list[Iterable[str]] = [registry.envs, registry.agents, registry.networks, registry.optimizers]
+    offers += [registry.hyperparams, registry.hooks, registry.trained, registry.engines, registry.commands]
+    effects: list[Any] = [name for offer in offers for name in offer if name.startswith("hooked")]
+    hooks = registry.run_hooks({})
+    hooks.run_start(RUN)
+    hooks.episode(RUN, EPISODE)
+    hooks.metrics(RUN, PROGRESS)
+    effects += [reason] if (reason := hooks.should_stop(RUN, PROGRESS)) else []
+    hooks.run_end(RUN, OUTCOME)
+    effects += importlib.import_module("single").heard
+    assert len(effects) == 1

@@ -28,6 +28,7 @@ from tests.hub_server import TOKEN, Handler, Hub, Repository, endless, nonsense,
 from tests.shared import closed
 from tests.test_trained import HARM
 from tests.toys_runs import command_line, environ, in_turn
+from tests.waits import LIMIT_S
 
 hf = pytest.importorskip("huggingface_hub")
 from a3c_zoo.runs import hub as module  # noqa: E402
@@ -322,9 +323,21 @@ def test_hostile_files(what: str, hub: Hub, capsys: Captured) -> None:
     assert ".pull-" not in shown
 
 
+def hold_to_an_answer(part: str, fault: Callable[[Handler], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub has two seconds for the answer that never comes, and as long as it needs for each other one."""
+    send = module._Client.send
+
+    def held(client: Any, request: Any, **options: Any) -> Any:
+        is_silent = fault is silence and part in request.url.path
+        monkeypatch.setattr(module, "ANSWER_S", 2.0 if is_silent else LIMIT_S)
+        return send(client, request, **options)
+
+    monkeypatch.setattr(module._Client, "send", held)
+
+
 BAD_HUBS: dict[str, tuple[str, Callable[[Handler], None], int, str]] = {
-    "silent": ("/revision/", silence, 1, "does not answer within 0.5 s; try again later"),
-    "silent at a file": ("/resolve/", silence, 1, "does not answer within 0.5 s"),
+    "silent": ("/revision/", silence, 1, "does not answer within 2 s; try again later"),
+    "silent at a file": ("/resolve/", silence, 1, "does not answer within 2 s"),
     "broken": ("/api/", status(500), 1, "answers with status 500; try again later"),
     "broken at a file": ("/resolve/", status(503), 1, "answers with status 503"),
     "busy": ("/api/", status(429), 1, "answers with status 429"),
@@ -340,8 +353,8 @@ BAD_HUBS: dict[str, tuple[str, Callable[[Handler], None], int, str]] = {
 def test_a_hub_that_does_not_do_its_work(
     what: str, hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ANSWER_S", 0.5)
     part, fault, code, message = BAD_HUBS[what]
+    hold_to_an_answer(part, fault, monkeypatch)
     hub.faults = {part: fault}
     assert message in refused(capsys, code, "pull", "alice/swinger", "--revision", "main")
     assert sum(part in request for request in hub.requests) == 1  # it is asked once
@@ -413,7 +426,7 @@ def test_no_network(hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("part", "fault", "code", "message"),
     [
-        ("/large/", silence, 1, "does not answer within 0.5 s"),
+        ("/large/", silence, 1, "does not answer within 2 s"),
         ("/large/", status(500), 1, "answers with status 500"),
         ("/commit/", status(503), 1, "answers with status 503"),
         ("/create", status(401), 2, "with status 401"),
@@ -423,7 +436,7 @@ def test_no_network(hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch)
 def test_a_push_that_the_hub_breaks_off(
     part: str, fault: Any, code: int, message: str, hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ANSWER_S", 0.5)
+    hold_to_an_answer(part, fault, monkeypatch)
     hub.faults = {part: fault}
     assert command_line("push", AGENT, "alice/new", "--no-film") == code
     shown = capsys.readouterr().err

@@ -216,7 +216,7 @@ def test_a_second_interrupt_leaves_the_film(tmp_path: Path, monkeypatch: pytest.
         patch.setattr(ffmpeg, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             video.close()
-    assert ffmpeg.wait(30) == 0
+    assert ffmpeg.wait(LIMIT_S) == 0
     assert len(frames_of(tmp_path / "a.mp4")) == 30
 
 

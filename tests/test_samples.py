@@ -16,6 +16,7 @@ import a3c_zoo
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.actions import Categorical
+from a3c_zoo.learning.counters import STEPS, UPDATES
 from a3c_zoo.learning.objective import Objective, divergence, policy_gain
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.samples import Samples, differentiate_samples, samples_of
@@ -23,6 +24,7 @@ from a3c_zoo.records import Progress
 from a3c_zoo.runs.setup import SilentObserver
 from tests.test_objective import rollout
 from tests.toys import TinyNetwork
+from tests.toys_runs import assert_same_training, checkpoint
 
 PPO = Objective(gamma=0.5, gae_lambda=1.0, entropy_coefficient=0.0, value_coefficient=0.0, clip_ratio=0.2)
 
@@ -203,9 +205,11 @@ def test_metrics_are_those_of_the_last_update_of_a_rollout(tmp_path: Path) -> No
 
 def test_a_resumed_run_shuffles_on(tmp_path: Path) -> None:
     """The permutations come from the saved generator of the worker."""
+    whole = train(tmp_path, steps=800, serial=True, workers=1)
     first = train(tmp_path, steps=400, serial=True, workers=1)
     resumed = a3c_zoo.train(resume=first.run, steps=800)
     assert resumed.updates == ceil(resumed.steps / 80) * 2 * 3
+    assert_same_training(checkpoint(resumed.run), checkpoint(whole.run))
 
 
 @pytest.mark.parametrize(
@@ -231,6 +235,17 @@ def test_a_short_rollout_is_one_update(num_envs: int, samples: int) -> None:
 
 
 def test_two_workers_learn_cartpole(tmp_path: Path) -> None:
-    outcome = train(tmp_path, steps=200_000, workers=2, stop_return=150)
+    """In turn, so that it is the same on each machine: three seeds took 18,000 to 27,000 steps."""
+    outcome = train(tmp_path, steps=80_000, workers=2, stop_return=150, serial=True)
     assert outcome.reason == "stop-return"
     assert np.isfinite(outcome.mean_return_100 or np.nan)
+
+
+def test_two_processes_make_whole_passes(tmp_path: Path) -> None:
+    """Each of their rollouts has 80 steps, of which some are ignored, and makes six updates."""
+    outcome = train(tmp_path, steps=2000, workers=2)
+    counters = checkpoint(outcome.run)["agent"]["counters"]
+    assert outcome.updates == int(counters[:, UPDATES].sum()) > 0
+    for steps, updates in zip(counters[:, STEPS].tolist(), counters[:, UPDATES].tolist(), strict=True):
+        assert updates % 6 == 0
+        assert updates // 6 * 40 <= steps <= updates // 6 * 80

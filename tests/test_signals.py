@@ -142,9 +142,18 @@ def interrupt_after(delay_s: float, folder: Path) -> None:
         assert outcome(folder)["reason"] == "interrupted"
 
 
-@pytest.mark.parametrize("delay_s", [0.9])
-def test_ctrl_c_during_the_start(delay_s: float, tmp_path: Path) -> None:
-    interrupt_after(delay_s, tmp_path)
+@pytest.mark.parametrize("event", ["run.lock", "config.yml", "a worker"])
+def test_ctrl_c_during_the_start(event: str, tmp_path: Path) -> None:
+    file = tmp_path / "runs/x" / ("config.yml" if event == "a worker" else event)
+    with Running("train", "cartpole", *LIMITS, folder=tmp_path) as running:
+        running.wait_until(file.exists)
+        if event == "a worker":
+            running.wait_until(running.workers)
+        running.signal_group(signal.SIGINT)
+        assert running.exit_status() == 130
+        running.assert_nothing_left()
+    assert "Traceback" not in running.stderr
+    assert outcome(tmp_path)["reason"] == "interrupted"
 
 
 DROPS_CTRL_C = """

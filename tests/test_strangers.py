@@ -30,6 +30,7 @@ from a3c_zoo.runs.api import evaluate, play
 from a3c_zoo.runs.directory import find_run, list_runs, why_not_own
 from tests.test_files import plant
 from tests.toys_runs import command_line
+from tests.waits import LIMIT_S
 
 Captured = pytest.CaptureFixture[str]
 ESCAPES = "\x1b]0;owned\x07\x9b31m\u202e"
@@ -74,14 +75,14 @@ def change(path: Path, **values: Any) -> None:
 
 
 @contextmanager
-def limit(seconds: int = 20) -> Iterator[None]:
+def limit() -> Iterator[None]:
     """A file that is waited for, such as a FIFO, fails the test."""
 
     def fail(number: int, frame: object) -> None:
         raise AssertionError("it waits")
 
     before = signal.signal(signal.SIGALRM, fail)
-    signal.alarm(seconds)
+    signal.alarm(int(LIMIT_S))
     try:
         yield
     finally:
@@ -193,21 +194,31 @@ def test_trust_without_a_run(arguments: tuple[str, ...], option: str, place: Pat
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder", "device"])
 @pytest.mark.parametrize(
-    "name", ["config.yml", "meta.json", "outcome.json", "monitor.csv", "timing.json", "evaluations.json"]
+    ("name", "listed", "status"),
+    [
+        ("config.yml", "steps", 2),
+        ("meta.json", "damaged", 2),
+        ("outcome.json", "damaged", 2),
+        ("monitor.csv", "steps", 2),
+        ("timing.json", "steps", 0),
+        ("evaluations.json", "steps", 0),
+    ],
 )
-def test_no_command_waits_for_a_file_or_follows_it(name: str, kind: str, place: Path, capsys: Captured) -> None:
+def test_no_command_waits_for_a_file_or_follows_it(
+    name: str, listed: str, status: int, kind: str, place: Path, capsys: Captured
+) -> None:
+    """listed: the status of the run in the list. status: that of `plot` and `compare`, which have no other run."""
     run = place / "inbox/run"
     (run / name).unlink(missing_ok=True)
     plant(run / name, kind)
     with limit():
-        assert command_line("list", "runs", "--runs-dir", "inbox") == 0
-        assert command_line("plot", "inbox") in (0, 2)
-        assert command_line("compare", "--from", "inbox") in (0, 2)
+        assert command_line("list", "runs", "--runs-dir", "inbox", "--json") == 0
+        assert [(row["name"], row["status"]) for row in json.loads(capsys.readouterr().out)] == [("run", listed)]
+        assert command_line("plot", "inbox") == status
+        assert command_line("compare", "--from", "inbox") == status
         if name in ("config.yml", "meta.json"):
             assert command_line("evaluate", run) == 2
-    captured = capsys.readouterr()
-    assert "run" in captured.out  # it is listed, damaged or not
-    assert "Traceback" not in captured.err
+    assert "Traceback" not in capsys.readouterr().err
     if kind == "link":
         assert (run / "victim").read_text() == "precious"
 
@@ -218,8 +229,9 @@ def test_a_resumed_run_writes_nowhere_else(name: str, kind: str, place: Path, ca
     run = place / "inbox/run"
     (run / name).unlink(missing_ok=True)
     plant(run / name, kind)
-    with limit(60):
-        assert command_line("train", "--resume", run, "--steps", 300, "--quiet") in (0, 2)
+    is_refused = name == "monitor.csv" or (name == "run.lock" and kind != "fifo")  # a FIFO can be locked
+    with limit():
+        assert command_line("train", "--resume", run, "--steps", 300, "--quiet") == (2 if is_refused else 0)
     assert "Traceback" not in capsys.readouterr().err
     if kind == "link":
         assert (run / "victim").read_text() == "precious"

@@ -108,6 +108,10 @@ def test_private_moments_are_in_each_workers_state(zoo: Callable[..., str], tmp_
     assert agent["optimizer"] == {}
 
 
-def test_without_the_plugin_its_name_is_unknown() -> None:
+def test_without_the_plugin_its_name_is_unknown(installed: Path) -> None:
+    with installed_here(installed):
+        assert load_registry().optimizer("heavy-ball").name == "heavy-ball"
+    with pytest.raises(UnknownNameError, match=r"unknown optimizer 'heavy-ball'.*list optimizers"):
+        load_registry().optimizer("heavy-ball")
     with pytest.raises(UnknownNameError, match=r"unknown optimizer 'adm'\. Did you mean 'adam'\? .*list optimizers"):
         load_registry().optimizer("adm")

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -58,8 +59,8 @@ def plain(value: Any) -> bool:
 
 def test_cartpole_is_solved(tmp_path: Path) -> None:
     """The main job of the project, as the README shows it, with its output in a pipe."""
-    with Running("train", "cartpole", "--seed", 1, "--time-limit", "40s", "--name", "x", folder=tmp_path) as running:
-        assert running.exit_status(55) == 0, running.stderr
+    with Running("train", "cartpole", "--seed", 1, "--time-limit", "5m", "--name", "x", folder=tmp_path) as running:
+        assert running.exit_status() == 0, running.stderr
         running.assert_nothing_left()
     assert running.stderr == ""
     run = tmp_path / "runs/x"
@@ -102,10 +103,10 @@ def test_cartpole_is_solved(tmp_path: Path) -> None:
 
     meta = json.loads((run / "meta.json").read_text())
     assert (meta["env"], meta["agent"], meta["seed"], meta["serial"]) == ("cartpole", "a3c", 1, False)
-    assert meta["versions"]["torch"] == torch.__version__.partition("+")[0] or "+" in meta["versions"]["torch"]
+    assert meta["versions"]["torch"] == version("torch")
     config = yaml.safe_load((run / "config.yml").read_text())
     assert config["run"]["seed"] == 1
-    assert config["run"]["time_limit_s"] == 40
+    assert config["run"]["time_limit_s"] == 300
     # The policy is what the outcome says, in another process, on other seeds.
     assert a3c_zoo.load_agent(run).predict([0.0, 0.0, 0.1, 1.0], deterministic=True)[0] == 1
 
@@ -202,14 +203,14 @@ def in_terminal(
         start_new_session=True,
     )
     os.close(child)
-    killer = threading.Timer(45, process.kill)
+    killer = threading.Timer(LIMIT_S, process.kill)
     killer.start()
     received = b""
     with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
         while data := os.read(parent, 65536):
             received += data
     os.close(parent)
-    status = process.wait(5)
+    status = process.wait(LIMIT_S)
     killer.cancel()
     return status, received.decode()
 

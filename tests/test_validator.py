@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import shutil
 import struct
@@ -96,14 +97,27 @@ def tensors(value: Any, place: str = "") -> dict[str, torch.Tensor]:
     return {name: each for key, part in pairs for name, each in tensors(part, f"{place}/{key}").items()}
 
 
+#: What no checkpoint of the agent can have.
+IMPOSSIBLE = {
+    ("sb3-a2c", "double"): "torch casts the tensors of its modules and optimizers",
+    ("random", "broadcast"): "it has no parameters",
+}
+
+
 @pytest.mark.parametrize("kind", ["one", "longer", "double", "none", "broadcast"])
 def test_tensors_of_another_shape_or_type(kind: str, run: Path) -> None:
     """Each of them; a tensor of one element was once copied into all."""
+    agent = json.loads((run / "meta.json").read_text())["agent"]
+    if (agent, kind) in IMPOSSIBLE:
+        pytest.skip(IMPOSSIBLE[agent, kind])
     path = checkpoint_file(RunDirectory(run), "final")
     whole = path.read_bytes()
     found = tensors(torch.load(path, weights_only=True)["agent"])
-    # An environment's own state is its own, and torch casts the tensors of its modules and optimizers.
+    # An environment's own state is its own.
     names = [name for name, each in found.items() if each.numel() > 1 and "/env/" not in name]
+    if kind == "broadcast":
+        names = [name for name in names if name.startswith(("/model", "/policy"))]
+    assert names
     for name in names[:: max(1, len(names) // 6)]:
 
         def change(content: dict[str, Any], name: str = name) -> None:
@@ -120,10 +134,6 @@ def test_tensors_of_another_shape_or_type(kind: str, run: Path) -> None:
                 "broadcast": lambda: tensor.reshape(-1)[0].clone().expand(10**12),
             }[kind]()
 
-        if kind == "broadcast" and not name.startswith(("/model", "/policy")):
-            continue
-        if kind == "double" and "/policy/features" not in name and any(each.startswith("/policy") for each in names):
-            continue
         changed(run, change)
         refused(run, act=name.startswith(("/model", "/policy")))
         path.write_bytes(whole)
