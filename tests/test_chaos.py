@@ -1,4 +1,4 @@
-"""Half a minute of the chaos program, or two, and what it refuses. Longer: `make chaos`."""
+"""A quarter of a minute of the chaos program, or two minutes, and what it refuses. Longer: `make chaos`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def chaos(temporary: Path, *arguments: str, limit_s: float = LIMIT_S) -> subproc
 
 
 @pytest.mark.timeout(120 + 5 * LIMIT_S)
-@pytest.mark.parametrize(("minutes", "fewest"), [(0.5, 1), pytest.param(2, 4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("minutes", "fewest"), [(0.25, 1), pytest.param(2, 4, marks=pytest.mark.slow)])
 def test_faults_do_no_damage(minutes: float, fewest: int, temporary: Path) -> None:
     done = chaos(temporary, "--seed", "1", "--minutes", str(minutes), "--json", limit_s=120 + 4 * LIMIT_S)
     assert done.returncode == 0, done.stderr
