@@ -213,12 +213,16 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
         raise
 
 
-def valid_name(name: str, option: str = "--name") -> str:
-    """Returns a name that `option` gives to a folder. Raises RunDirectoryError if no folder may have it."""
+def valid_name(name: str, option: str = "--name", most: int = 230) -> str:
+    """Returns a name that `option` gives to a folder. Raises RunDirectoryError if no folder may have it.
+
+    Args:
+        most: bytes. Most disks take 255, with what is added to the name.
+    """
     if re.fullmatch(r"[\w.+=@-]+", name) and not name.startswith("."):
-        if len(os.fsencode(name)) <= 200:  # most disks: 255, with what is added to it
+        if len(os.fsencode(name)) <= most:
             return name
-        raise RunDirectoryError(f"{option} {name[:20]}...: at most 200 letters")
+        raise RunDirectoryError(f"{option} {name[:20]}...: is too long; at most {most} bytes")
     raise RunDirectoryError(f"{option} {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
 
 

@@ -91,7 +91,7 @@ def refused(capsys: Captured, *arguments: object, status: int = 2) -> str:
         (["cartpole", "--time-limit", "-5s"], r"'-5s' is no duration"),
         (["cartpole", "--time-limit", "1e3s"], r"'1e3s' is no duration"),
         (["cartpole", "--name", "../x"], r"--name '\.\./x': letters, digits and"),
-        (["cartpole", "--name", "a" * 201], r"--name a{20}\.\.\.: at most 200 letters$"),
+        (["cartpole", "--name", "a" * 231], r"--name a{20}\.\.\.: is too long; at most 230 bytes$"),
         (["cartpole", "--runs-dir", "file"], r"'file' is a file"),
         (
             ["cartpole", "--runs-dir", "file/deeper"],

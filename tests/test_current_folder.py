@@ -57,6 +57,7 @@ def test_a_run_keeps_its_place(agent: str, serial: bool, tmp_path: Path, monkeyp
     more = a3c_zoo.train(Moving, resume="one", steps=outcome.steps + 100)
     assert len(episodes(run)) == more.episodes >= outcome.episodes
     assert a3c_zoo.load_agent("one", env=Moving).predict([0.0])[0] in (0, 1)
+    assert Path.cwd() == tmp_path
 
 
 @pytest.fixture

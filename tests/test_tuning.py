@@ -265,7 +265,7 @@ REFUSED = {
     ("cartpole", "--storage", "s.yml"): "--storage s.yml is no journal of Optuna, or damaged; name another",
     ("cartpole", "--storage", "."): "cannot write .: Is a directory. Choose another: --storage FILE",
     ("--resume", "nobody"): "there is no study studies/nobody/journal.jsonl. See: a3c-zoo list studies",
-    ("--resume", "x" * 300): "--resume xxxxxxxxxxxxxxxxxxxx...: at most 200 letters",
+    ("--resume", "x" * 300): "--resume xxxxxxxxxxxxxxxxxxxx...: is too long; at most 200 bytes",
     ("cartpole", "--resume", "mine"): "--resume goes on with a study as it was made; leave out env",
     ("cartpole", "-o", "run.steps=480"): "-o run.steps: this command sets it for every run; use --steps",
     ("cartpole", "-o", "run.time_limit_s=5"): "-o run.time_limit_s: this command sets it for every run; use --steps",

@@ -328,7 +328,7 @@ def build_constant(spec: ObservationSpec, num_logits: int, config: NetworkConfig
 
 def build_asking(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> ActorCritic:
     """It asks a tensor for its number, so torch cannot build it without memory."""
-    torch.ones(1).item()
+    assert torch.tensor([100, 100, 100, 100]).sum().item() == 400  # its values are no sizes
     return build_mlp(spec, num_logits, config)
 
 

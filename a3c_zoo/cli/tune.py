@@ -30,6 +30,8 @@ from a3c_zoo.plugins.registry import get_registry
 if TYPE_CHECKING:
     from a3c_zoo.comparison.tuning.studies import TuningStudy
 
+#: The most bytes of a study's name. Those of its runs have more behind it.
+MOST_BYTES: Final = 200
 #: What a study keeps of how it was made.
 KEPT: Final = ("env", "agent", "hyperparams", "overrides", "steps", "seeds", "episodes", "sampler")
 PRUNER: Final = (
@@ -85,7 +87,7 @@ def command(
     made = {name: options.pop(name) for name in (*KEPT, "pruner")}
     if resume is not None:
         _refuse_beside_resume()
-        resumed = TuningStudy(study := valid_name(resume, "--resume"), storage, runs_dir)
+        resumed = TuningStudy(study := valid_name(resume, "--resume", MOST_BYTES), storage, runs_dir)
         kept = resumed.settings
         made = {name: getattr(kept, name) for name in KEPT} | {"pruner": "halving" if len(kept.rungs) > 1 else "none"}
         options |= {name: value for name, value in (resumed.attribute(OPTIONS) or {}).items() if not _is_typed(name)}
@@ -94,7 +96,7 @@ def command(
     settings = make_settings(**made)
     name = study or f"{settings.env}-{settings.agent}".replace(":", "_").replace("/", "_")
     with chosen_engine(options) as engine:
-        opened = TuningStudy(valid_name(name, "--study"), storage, runs_dir, settings)
+        opened = TuningStudy(valid_name(name, "--study", MOST_BYTES), storage, runs_dir, settings)
         _refuse_if_ended(opened, **{name: options[name] for name in ("trials", "final_seeds", "out")})
         print_sentences(_announce(opened, options["trials"]), to_stderr=as_json)
         options["timeout_s"] = options.pop("timeout")

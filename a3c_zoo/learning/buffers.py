@@ -6,7 +6,7 @@ locked: a change may be lost when two workers add at the same moment.
 
 BatchNorm's running statistics are moving averages: a pass sets r to (1 − m)·r + m·v, where v is that of the batch. Such
 a change is no sum, since it depends on r: with many workers the sum would be of another sign than r, or grow without
-limit. So the passes of a worker are repeated on the shared statistics, see `Buffers.push`.
+limit. So what the batches of a worker add is mixed with the shared statistics, see `Buffers.push`.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import torch
 from torch.overrides import TorchFunctionMode
 
 from a3c_zoo import hardware
@@ -72,9 +73,9 @@ class SizeLimit(TorchFunctionMode):
         self._left = 2 * self._there + FREE_NUMBERS
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Raises RunDirectoryError for a new tensor, such as `torch.empty(sizes)` makes, that is too large."""
-        sizes = args[0] if args and isinstance(args[0], tuple | list) else args
-        if sizes and all(isinstance(size, int) for size in sizes):
+        """Raises RunDirectoryError for a tensor that is too large, of `torch.empty(sizes)`, as layers make theirs."""
+        sizes = (kwargs or {}).get("size", args[0] if args and isinstance(args[0], tuple | list) else args)
+        if sizes and func not in (torch.tensor, torch.as_tensor) and all(isinstance(size, int) for size in sizes):
             self._left -= prod(sizes)
             if self._left < 0:
                 raise RunDirectoryError(f"the checkpoint is of a smaller network: it has {self._there:,} numbers")

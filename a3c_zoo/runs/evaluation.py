@@ -187,7 +187,7 @@ def load_policy(
     """
     with lent_generator():  # a network draws initial weights before it gets the saved ones
         factory = load_factory("the agent's policy", load)
-        with loading():
+        with loading(), same_folder():  # a baseline makes an environment
             policy: Policy = factory(entry, network, config, agent_state)
     return policy
 
