@@ -100,11 +100,12 @@ def test_a_forgotten_seed_is_said_so(registry: Registry) -> None:
     assert not any("super()" in cure for cure in cures)
 
 
-def test_an_array_that_is_used_again_is_a_warning(registry: Registry) -> None:
+def test_an_array_that_is_used_again_and_a_mask_of_actions_are_warnings(registry: Registry) -> None:
     found = env_findings(registry, walk("OneBuffer"))
     assert told(found) == []
-    assert [line for line in told(found, "warning") if line.startswith("buffers")] == [
-        "buffers: step() returns the same array again; a3c-zoo copies it at once, other libraries keep it"
+    assert [line for line in told(found, "warning") if line.startswith(("buffers", "action mask"))] == [
+        "buffers: step() returns the same array again; a3c-zoo copies it at once, other libraries keep it",
+        "action mask: info has an 'action_mask', which no agent of a3c-zoo reads",
     ]
 
 

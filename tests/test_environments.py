@@ -129,8 +129,13 @@ class TestRegisteredId:
         assert env.envs[0].render().shape == (2, 2, 3)
 
     def test_an_unknown_id_names_the_environment(self) -> None:
-        with pytest.raises(PluginError, match=r"^environment 'toy' cannot be made: .*NoSuchThing"):
+        with pytest.raises(PluginError, match=r"^environment 'toy' cannot be made: .*NoSuchThing") as caught:
             make_vector_env(EnvEntry("toy", env_id="NoSuchThing-v7"), EnvConfig(), 1, 0)
+        assert str(caught.value).endswith(
+            'Name the module that registers it, too: EnvEntry(env_id="MODULE:NoSuchThing-v7")'
+        )
+        with pytest.raises(PluginError, match=r"Its traceback: --debug$"):  # the module is named
+            make_vector_env(EnvEntry("toy", env_id="tests.toys_checks:NoSuchThing-v7"), EnvConfig(), 1, 0)
 
     def test_a_module_that_is_missing(self) -> None:
         with pytest.raises(PluginError, match=r"^environment 'toy' cannot be made: .*no_such_module_here"):

@@ -44,7 +44,11 @@ class OneFlag(Walk):
 
 
 class OneBuffer(Walk):
-    """Returns the same array at each step."""
+    """Returns the same array at each step. Tells which actions are sensible."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, info = super().reset(seed=seed, options=options)
+        return observation, info | {"action_mask": np.ones((self.num_envs, 2), np.int8)}
 
     def observe(self) -> Any:
         if not hasattr(self, "buffer"):

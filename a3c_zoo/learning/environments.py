@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 import torch
-from gymnasium.error import DependencyNotInstalled
+from gymnasium.error import DependencyNotInstalled, UnregisteredEnv
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from a3c_zoo.config import EnvConfig
@@ -48,9 +48,10 @@ def make_vector_env(
     except Exception as error:
         if cure := missing_package(error):
             raise ZooError(f"environment '{entry.name}' needs a package that is not installed: {cure}") from error
-        raise PluginError(
-            f"environment '{entry.name}' cannot be made: {one_line(error)}. Its traceback: --debug"
-        ) from error
+        cure = "Its traceback: --debug"
+        if isinstance(error, UnregisteredEnv) and entry.env_id and ":" not in entry.env_id:
+            cure = f'Name the module that registers it, too: EnvEntry(env_id="MODULE:{entry.env_id}")'
+        raise PluginError(f"environment '{entry.name}' cannot be made: {one_line(error)}. {cure}") from error
     finally:
         restore_threads(threads)
     if not isinstance(env, VectorEnv) or env.num_envs != num_envs:

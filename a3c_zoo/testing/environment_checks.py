@@ -37,6 +37,7 @@ DECORATION = re.compile(r"\x1b\[\d+m|WARN: ")
 
 CURE_ENDLESS = "in a test, a3c_zoo.testing.check_env(entry, steps=...) plays longer; or add a time limit"
 PICTURE = "with 'rgb_array' render() returns [height, width, 3], uint8"
+CURE_MASK = "give an excluded action no effect or a low reward, so that agents learn to leave it; a wrapper can do so"
 CURE_RENDER = f"give the factory a parameter render_mode; {PICTURE}"
 CURE_RENDER_ONE = f"give __init__ a parameter render_mode, and metadata 'render_modes': ['rgb_array']; {PICTURE}"
 
@@ -66,12 +67,19 @@ def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings)
         findings.warn("episodes", message, CURE_ENDLESS)
     if findings.is_sound:
         findings.ok("contract", "spaces, steps, seeds, autoreset and state keep it")
+        _look_for_masks(setup, findings)
     cure = CURE_RENDER if entry.factory else CURE_RENDER_ONE
     with findings.during("render", cure):
         _check_render(setup, findings, cure)
     _run_other_checkers(setup, findings)
     with findings.during("in a worker", "correct the environment, or its default agent"):
         _measure(setup, findings)
+
+
+def _look_for_masks(setup: RunSetup, findings: Findings) -> None:
+    with closing(make_vector_env(setup.entry, setup.config.env, 1, seed=0)) as env:
+        if "action_mask" in env.reset(seed=0)[1]:
+            findings.warn("action mask", "info has an 'action_mask', which no agent of a3c-zoo reads", CURE_MASK)
 
 
 def _check_render(setup: RunSetup, findings: Findings, cure: str) -> None:
