@@ -183,6 +183,8 @@ class TestActions:
         for space in (spaces.Text(3), spaces.Tuple((BOX, BOX)), spaces.Box(0, 3, (2,), np.int64)):
             with pytest.raises(UnsupportedSpaceError, match=r"action space .* is not supported; supported: Disc"):
                 action_distribution(space)
+        with pytest.raises(UnsupportedSpaceError, match=r"^action space .* holds no number"):
+            action_distribution(spaces.Box(-1, 1, (2, 0)))
         assert issubclass(UnsupportedSpaceError, ZooError)  # one line, not a traceback
 
     def test_shifted_into_the_space(self) -> None:

@@ -254,9 +254,12 @@ def action_distribution(space: Space[Any], *, squash: bool = False, uniform: boo
         squash: bounds Box actions by tanh instead of clipping. uniform: for random actions, with all logits 0.
 
     Raises:
-        UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary and Box of floating point.
+        UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary and Box of floating point, and
+            for one without numbers.
         ConfigError: a bound is infinite, and `squash` or `uniform` needs finite ones.
     """
+    if 0 in (space.shape or ()):
+        raise UnsupportedSpaceError(f"action space {space} holds no number: there is nothing to learn")
     match space:
         case spaces.Discrete():
             return Categorical(int(space.n), int(space.start))
