@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -15,6 +16,7 @@ import a3c_zoo
 from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import MissingGuardError
 from a3c_zoo.records import Outcome
+from a3c_zoo.runs import api
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_runs import Running, environ
@@ -140,6 +142,16 @@ def test_overrides_in_either_form(tmp_path: Path) -> None:
         assert "n_steps: 7" in text
         assert "num_envs: 2" in text
         assert "max_grad_norm: null" in text  # 0.5 in the set
+
+
+def test_overrides_of_python_stay_what_they_are() -> None:
+    arguments = {"limit": None, "size": (1, 2), "name": "a #b", "number": "0123", "text": "", "half": np.float32(0.5)}
+    overrides = {"env.wrappers": [{"gymnasium.wrappers:TimeLimit": arguments}], "hidden_sizes": (np.int64(8),)}
+    config = api._config("cartpole", None, None, overrides, {})
+    (wrapper,) = config.env.wrappers
+    assert wrapper == {"gymnasium.wrappers:TimeLimit": {**arguments, "size": [1, 2], "half": 0.5}}
+    assert config.network is not None
+    assert config.network.model_dump()["hidden_sizes"] == (8,)
 
 
 @pytest.fixture(scope="module")

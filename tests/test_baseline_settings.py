@@ -87,6 +87,7 @@ def test_the_stack_is_settled_when_the_configuration_is(toys: None) -> None:
         ("sb3-a2c", "cartpole", ["batch_size=2"], "-o batch_size: unknown key"),
         ("sb3-a2c", "cartpole", ["torch_threads=none"], "-o agent.torch_threads: none — must be a valid integer"),
         ("sb3-dqn", "cartpole", ["n_steps=5"], "-o n_steps: unknown key"),
+        ("sb3-dqn", "cartpole", ["net_arch={pi: [64]}"], "-o agent.net_arch: {pi: [64]} — must be a valid list"),
         (
             "sb3-ppo",
             "cartpole",
@@ -104,6 +105,15 @@ def test_wrong_settings_are_refused_in_one_line(
         config(agent, env, *overrides)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+def test_a_fault_of_a_key_of_two_forms_names_the_key_alone() -> None:
+    with pytest.raises(ConfigError) as caught:
+        config("sb3-ppo", "cartpole", "net_arch=64")
+    assert str(caught.value).splitlines()[1:] == [
+        "  -o agent.net_arch: 64 — must be a valid dictionary",
+        "  -o agent.net_arch: 64 — must be a valid list",
+    ]
 
 
 def test_a_baseline_has_one_process() -> None:
@@ -154,6 +164,7 @@ def test_a_baseline_has_one_process() -> None:
             "agent.normalize: true — environment 'gym:FrozenLake-v1' has observations Discrete(16); VecNorm",
         ),
         ("gym-from-3", "sb3-a2c", [], "env.stack: own — the actions of environment 'gym-from-3' begin with 3"),
+        ("gym-broken", "sb3-a2c", [], "environment 'gym-broken' cannot be made: TypeError: "),
         ("poles", "sb3-a2c", ["max_episode_steps=9"], "env.max_episode_steps: CartPole-v1 doesn't know this key of"),
     ],
 )

@@ -314,10 +314,21 @@ def test_faults_of_sets_are_found_together(hill: Path) -> None:
     assert any("package data: the wheel will not hold" in line and "hill/a3c.yml" in line for line in found)
 
 
-def test_package_data_that_is_named(hill: Path) -> None:
-    data = '[tool.setuptools.package-data]\n"*" = ["*.yml"]\n'
+@pytest.mark.parametrize(
+    ("packages", "pattern", "is_held"),
+    [
+        ("", "*.yml", True),  # found by themselves: the folder of a set is a namespace package
+        ('packages = ["hill_sets"]', "*.yml", False),
+        ('packages = ["hill_sets", "hill_sets.hill", "hill_sets.hil"]', "*.yml", True),
+        ('packages = ["hill_sets"]', "**/*.yml", True),
+        ("packages.find = {namespaces = false}", "*.yml", False),
+        ('packages.find = {where = ["src"]}', "*.yml", True),
+    ],
+)
+def test_package_data_that_is_named(hill: Path, packages: str, pattern: str, is_held: bool) -> None:
+    data = f'[tool.setuptools]\n{packages}\n[tool.setuptools.package-data]\n"*" = ["{pattern}"]\n'
     (hill / "pyproject.toml").write_text(f'[build-system]\nrequires = ["setuptools"]\n{data}')
-    assert not any("package data" in line for line in plugin_findings("hill_sets"))
+    assert any("package data" in line for line in plugin_findings("hill_sets")) != is_held
 
 
 def test_a_set_by_its_name(hill: Path) -> None:

@@ -41,6 +41,10 @@ def test_every_autoreset_mode_passes(kind: str, random_start: bool, mode: str) -
     check_env(entry(kind, mode=mode, random_start=random_start), num_envs=(1, 2, 5), steps=100)
 
 
+def test_an_environment_whose_start_is_rarely_another_passes() -> None:
+    check_env(entry("RareStart"), num_envs=(1, 3), steps=1000)
+
+
 @pytest.mark.parametrize("mode", list(gymnasium.vector.AutoresetMode))
 def test_gymnasiums_own_vector_environment_passes(mode: gymnasium.vector.AutoresetMode) -> None:
     check_env(EnvEntry("pole", "tests.test_conformance:make_poles", kwargs={"mode": mode}), steps=100)

@@ -93,6 +93,14 @@ class TestRegisteredId:
         assert isinstance(env, CartPoleVectorEnv)
         assert env.max_episode_steps == expected
 
+    def test_ale_pys_own_vector_environment_is_another_task(self) -> None:
+        """It scales frames to 84×84, and clips rewards to their sign."""
+        env: Any = make_vector_env(EnvEntry("game", env_id="ale_py:ALE/MsPacman-v5"), EnvConfig(), 1, 0)
+        assert isinstance(env, SyncVectorEnv)
+        assert env.single_observation_space.shape == (210, 160, 3)
+        env.reset(seed=0)
+        assert max(env.step(env.action_space.sample())[1][0] for _ in range(200)) == 10  # points of a pill
+
     @pytest.mark.parametrize(("words", "cure"), [("Box2D is not", "a3c-zoo[box2d]"), ("MuJoCo", "gymnasium[mujoco]")])
     def test_a_missing_package_is_one_line_with_its_cure(self, words: str, cure: str) -> None:
         error = missing_package(gymnasium.error.DependencyNotInstalled(f"{words} installed"))

@@ -122,6 +122,16 @@ def test_run_hooks_reach_the_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert heard == [("start", RUN), ("episode", RUN, EPISODE), ("metrics", PROGRESS), ("end", RUN, OUTCOME)]
 
 
+@pytest.mark.parametrize("name", ["a_calm_one", "the_calm_one"])  # one is called before, one after
+@pytest.mark.parametrize("no_reason", ["", False, None])
+def test_no_reason_to_stop_keeps_no_other_plugin_from_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, no_reason: object
+) -> None:
+    calm = f"from a3c_zoo import hookimpl\n@hookimpl\ndef zoo_should_stop():\n    return {no_reason!r}\n"
+    hooks = registry_with(tmp_path, monkeypatch, listener=LISTENER, **{name: calm}).run_hooks({})
+    assert hooks.should_stop(RUN, PROGRESS) == "seen enough"
+
+
 def test_offering_hooks_fill_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = registry_with(tmp_path, monkeypatch, listener=LISTENER)
     assert {"hooked-env"} <= set(registry.envs)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from a3c_zoo import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.agents.configs import A3CConfig
@@ -30,6 +30,17 @@ class MazeConfig(EnvConfig):
 
     size: int = Field(ge=1, description="cells along an edge")
     walls: tuple[int, ...] = Field(default_factory=lambda: (1, 2), description="cells that are walls")
+
+
+class LevelConfig(EnvConfig):
+    """A key whose validator looks it up."""
+
+    level: int = Field(1, description="of the maze")
+
+    @field_validator("level")
+    @classmethod
+    def _known(cls, level: int) -> int:
+        return {1: 1}[level]
 
 
 class WideConfig(NetworkConfig):
@@ -270,6 +281,14 @@ def test_the_last_override_wins_with_or_without_its_section() -> None:
 def test_override_values(override: str, section: str, key: str, expected: Any) -> None:
     config = resolve_config(registry_of(), CARTPOLE, A3C, overrides=[override])
     assert getattr(config.sections()[section], key) == expected
+
+
+def test_a_validator_that_fails_is_named() -> None:
+    entry = EnvEntry("levels", "toy:make", config=f"{__name__}:LevelConfig")
+    with pytest.raises(PluginError) as caught:
+        resolve_config(registry_of(entries=(entry,)), entry, A3C, overrides=["level=2"])
+    text = f"the configuration model '{__name__}:LevelConfig' failed: KeyError: 2 (in test_hyperparams.py, line "
+    assert str(caught.value).startswith(text)
 
 
 def test_the_network_chooses_its_model() -> None:

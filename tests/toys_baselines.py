@@ -30,6 +30,7 @@ def zoo_envs():
         EnvEntry("from-3", factory="tests.toys:make", kwargs={"action_start": 3}),
         EnvEntry("raising", factory="tests.toys:make_faulty", kwargs={"fault": "raise", "after": 50}),
         EnvEntry("gym-from-3", env_id="tests.toys:ToyScript-v0", kwargs={"action_start": 3}),
+        EnvEntry("gym-broken", env_id="tests.toys:ToyScript-v0", kwargs={"no_such": 1}),
         EnvEntry("poles", factory="a3c_zoo_envs.cartpole:make", config="tests.toys_baselines:PolesConfig",
                  gym_id="CartPole-v1"),
     ]

@@ -235,6 +235,14 @@ class ResetsAtOnceUnpaid(ResetsAtOnce):
         return super().finish(np.where(terminated, rewards, 0), terminated, truncated)
 
 
+class RareStart(Walk):
+    """Starts at place 1 in one of twenty episodes."""
+
+    def begin(self, mask: np.ndarray) -> None:
+        super().begin(mask)
+        self.place[mask] = (self.np_random.random(self.num_envs) < 0.05)[mask]
+
+
 class StartsElsewhere(Walk):
     def begin_next(self, mask: np.ndarray) -> None:
         self.begin(mask)

@@ -23,6 +23,7 @@ from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3DQNCo
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError, ZooError
+from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.wrappers import load_wrappers, wrap_all
 from a3c_zoo.plugins.entries import EnvEntry, load_object
@@ -68,10 +69,12 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
     Raises:
         ConfigError: actions of `own` do not begin with 0, a key that SB3's environments do not have was changed, or
             there are observations that `agent.normalize` cannot scale.
-        ZooError: OpenCV is missing, which SB3's Atari wrappers need.
+        ZooError: OpenCV is missing, which SB3's Atari wrappers need, or a package of the environment.
+        PluginError: the environment cannot be made.
     """
     assert isinstance(config.agent, SB3Config)
-    env = _make_envs(entry, config, num_envs, seed)
+    with faults_of(entry):
+        env = _make_envs(entry, config, num_envs, seed)
     if not config.agent.normalize:
         return env
     try:

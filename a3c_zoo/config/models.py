@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
+
+from a3c_zoo.errors import PluginError, one_line
 
 SECTIONS = ("run", "env", "agent", "network", "optimizer")
 """The sections, in the order in which they are shown and saved."""
@@ -36,6 +38,24 @@ class Section(BaseModel):
         if _largest(validated) > LARGEST:
             raise ValueError(f"must be at most {LARGEST:,}")
         return validated
+
+
+def validated(model: type[Section], values: Mapping[str, Any]) -> Section:
+    """Returns a section with these values.
+
+    Raises:
+        ValidationError: the values are wrong.
+        PluginError: a validator, which may be a plugin's, raised something else.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError:
+        raise
+    except Exception as error:
+        name = f"{model.__module__}:{model.__qualname__}"
+        raise PluginError(
+            f"the configuration model '{name}' failed: {one_line(error)}. Its traceback: --debug"
+        ) from error
 
 
 def _largest(value: Any) -> int:

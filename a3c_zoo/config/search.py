@@ -13,7 +13,7 @@ from typing import Any, Literal, cast, get_args
 
 from pydantic import ValidationError
 
-from a3c_zoo.config.models import Config
+from a3c_zoo.config.models import Config, validated
 from a3c_zoo.config.sets import documents_of, search_file
 from a3c_zoo.config.settings import SEARCH, Settings, cite, explain, faulty
 from a3c_zoo.config.yaml import Document, display, read_document
@@ -143,7 +143,7 @@ def _refusal(settings: Settings, label: str, value: Any) -> str:
     section, _, key = label.partition(".")
     given = {name: each.value for name, each in settings.settings[section].items()}
     try:
-        settings.models[section].model_validate(given | {key: value})
+        validated(settings.models[section], given | {key: value})
     except ValidationError as error:
         faults = (detail for detail in error.errors(include_url=False) if detail["loc"][:1] == (key,))
         return next((explain(detail, section, settings.models) for detail in faults), "")

@@ -259,11 +259,11 @@ class Settings:
 
     def _validate(self, name: str, model: type[Section]) -> Section | None:
         try:
-            return model.model_validate({key: each.value for key, each in self.settings[name].items()})
+            return bases.validated(model, {key: each.value for key, each in self.settings[name].items()})
         except ValidationError as error:
             for detail in error.errors(include_url=False):
                 key, *inner = detail["loc"] or ("",)
-                label = f"{name}.{key}".rstrip(".") + "".join(f"[{part}]" for part in inner)
+                label = f"{name}.{key}".rstrip(".") + "".join(f"[{part}]" for part in inner if "[" not in str(part))
                 setting = self.settings[name].get(str(key), Setting(None))
                 self._fault(setting, label, explain(detail, name, self.models))
             return None
@@ -290,7 +290,7 @@ def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str
             faults.append(f"--engine-option {text}: {error}")
         sources.setdefault(key, f"--engine-option {key}")
     try:
-        settings = model.model_validate(values)
+        settings = bases.validated(model, values)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             key = str((detail["loc"] or ("",))[0])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -39,9 +40,26 @@ def make_vector_env(
         kwargs["render_mode"] = render_mode
     threads, wrappers = torch.get_num_threads(), load_wrappers(config)
     try:
-        inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
-        env = _make(entry, num_envs, seed, kwargs, inner, is_drawn=render_mode is not None)
-        env = wrap_all(env, [wrapper for wrapper in wrappers if wrapper.takes_vectors])
+        with faults_of(entry):
+            inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
+            env = _make(entry, num_envs, seed, kwargs, inner, is_drawn=render_mode is not None)
+            env = wrap_all(env, [wrapper for wrapper in wrappers if wrapper.takes_vectors])
+    finally:
+        restore_threads(threads)
+    if not isinstance(env, VectorEnv) or env.num_envs != num_envs:
+        found = f"{env.num_envs} environments" if isinstance(env, VectorEnv) else repr(type(env))
+        raise EnvironmentContractError(
+            f"the factory of environment '{entry.name}' must return a gymnasium.vector.VectorEnv of {num_envs} "
+            f"environments, not {found}"
+        )
+    return env
+
+
+@contextmanager
+def faults_of(entry: EnvEntry) -> Iterator[None]:
+    """While an environment is made: turns its errors into those of `make_vector_env`, which name it."""
+    try:
+        yield
     except ZooError as error:
         error.add_note(f"(raised while environment '{entry.name}' was made)")
         raise
@@ -52,15 +70,6 @@ def make_vector_env(
         if isinstance(error, UnregisteredEnv) and entry.env_id and ":" not in entry.env_id:
             cure = f'Name the module that registers it, too: EnvEntry(env_id="MODULE:{entry.env_id}")'
         raise PluginError(f"environment '{entry.name}' cannot be made: {one_line(error)}. {cure}") from error
-    finally:
-        restore_threads(threads)
-    if not isinstance(env, VectorEnv) or env.num_envs != num_envs:
-        found = f"{env.num_envs} environments" if isinstance(env, VectorEnv) else repr(type(env))
-        raise EnvironmentContractError(
-            f"the factory of environment '{entry.name}' must return a gymnasium.vector.VectorEnv of {num_envs} "
-            f"environments, not {found}"
-        )
-    return env
 
 
 def restore_threads(number: int) -> None:
@@ -110,6 +119,7 @@ def _make_registered(
             imported.register_envs()  # in packages such as MinAtar, which leave it to Gymnasium's former plugins
     spec = gymnasium.spec(name)
     is_vector = spec.vector_entry_point is not None and not (spec.additional_wrappers or wrappers)
+    is_vector &= not str(spec.vector_entry_point).startswith("ale_py.")  # another task: clipped rewards, other frames
     creator = spec.vector_entry_point if is_vector else spec.entry_point
     if is_drawn and creator is not None and not _takes_render_mode(creator):
         raise ZooError(f"environment '{entry.name}' cannot be drawn: it has no parameter render_mode")

@@ -91,7 +91,7 @@ def zoo_metrics(run: RunInfo, progress: Progress) -> None:
     """Called when new training figures are written, about once a second."""
 
 
-@_hookspec(firstresult=True)
+@_hookspec
 def zoo_should_stop(run: RunInfo, progress: Progress) -> str | None:
     """Called after `zoo_metrics`: returns why to end the run, or None to continue.
 

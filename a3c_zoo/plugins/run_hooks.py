@@ -53,7 +53,7 @@ class RunHooks:
         self._call("zoo_run_end", run=run, outcome=outcome)
 
     def _call(self, name: str, **arguments: Any) -> Any:
-        """Calls a hook of all plugins, then of each logger. Returns the first result that is not empty."""
+        """Calls a hook of all plugins, then of each logger. Returns the first result that is not empty, or None."""
         result = _call(getattr(self._manager.hook, name), arguments)
         for number, logger in enumerate(self._loggers):
             try:
@@ -68,7 +68,7 @@ class RunHooks:
 
 def _call(hook: pluggy.HookCaller, arguments: dict[str, Any]) -> Any:
     try:
-        return hook(**arguments)
+        return next(filter(None, hook(**arguments)), None)
     except (Exception, SystemExit) as error:
         passed = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
         codes = [(getattr(each.function, "__code__", None), each.plugin_name) for each in hook.get_hookimpls()]

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable
 from importlib import import_module, metadata
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -40,7 +41,7 @@ from a3c_zoo.testing.optimizer_checks import examine_optimizer
 #: A plugin whose import takes longer slows every command, in seconds.
 LONGEST_IMPORT_S = 0.1
 
-CURE_DATA = '[tool.setuptools.package-data] "*" = ["*.yml"] in pyproject.toml'
+CURE_DATA = '[tool.setuptools.package-data] "*" = ["**/*.yml"] in pyproject.toml'
 
 
 def examine_set(registry: Registry, chosen: HyperparamSet, findings: Findings) -> None:
@@ -103,13 +104,20 @@ def _left_out_of_the_wheel(sets: Iterable[HyperparamSet]) -> list[str]:
     build = content.get("build-system", {})
     if "setuptools" not in build.get("build-backend", "setuptools") or "setuptools-scm" in str(build.get("requires")):
         return []
-    data = content.get("tool", {}).get("setuptools", {}).get("package-data", {})
-    patterns = [pattern for each in data.values() for pattern in each]
-    return [
-        f"{path.parent.name}/{path.name}"
-        for path in paths
-        if not any(fnmatch.fnmatch(path.name, Path(pattern).name) for pattern in patterns)
-    ]
+    setuptools = content.get("tool", {}).get("setuptools", {})
+    patterns = [pattern for each in setuptools.get("package-data", {}).values() for pattern in each]
+    return [f"{path.parent.name}/{path.name}" for path in paths if not _is_held(path, patterns, setuptools)]
+
+
+def _is_held(path: Path, patterns: Iterable[str], setuptools: dict[str, Any]) -> bool:
+    """Whether a pattern matches a set. The folder of a set is a package only if namespaces are, or if it is listed."""
+    packages = setuptools.get("packages", {})
+    if isinstance(packages, dict):
+        is_package = packages.get("find", {}).get("namespaces") is not False
+    else:
+        is_package = any(name.rpartition(".")[2] == path.parent.name for name in packages)
+    names = [pattern for pattern in patterns if is_package or "/" in pattern]
+    return any(fnmatch.fnmatch(path.name, Path(name).name) for name in names)
 
 
 def examine_plugin(registry: Registry, info: PluginInfo, findings: Findings) -> None:
