@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import re
 import traceback
 from collections.abc import Iterable
 
@@ -140,9 +141,15 @@ def printable_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.expandtabs().split("\n"))
 
 
+#: What Gymnasium's id of an Atari game has beside the game: `ALE/Pong-v5`, `PongNoFrameskip-v4`.
+AROUND_GAMES = re.compile(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns `" Did you mean 'x'?"` for the nearest of `known`, or `""` if no name is near."""
-    near = difflib.get_close_matches(name, [each for each in known if each != name], n=1, cutoff=0.5)
+    others = [each for each in known if each != name]
+    game = AROUND_GAMES.sub("", name).lower()
+    near = difflib.get_close_matches(name, others, n=1, cutoff=0.5) or difflib.get_close_matches(game, others, n=1)
     return f" Did you mean '{near[0]}'?" if near else ""
 
 

@@ -51,6 +51,20 @@ def test_an_unknown_rom() -> None:
         get_registry().env("atari:space_invader")
 
 
+@pytest.mark.parametrize(
+    ("name", "game"),
+    [
+        ("PongNoFrameskip-v4", "pong"),
+        ("ALE/Breakout-v5", "breakout"),
+        ("SpaceInvadersNoFrameskip-v4", "atari:space_invaders"),
+        ("gym:MsPacmanDeterministic-v4", "atari:ms_pacman"),
+    ],
+)
+def test_gymnasiums_id_of_a_game_suggests_ours(name: str, game: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"^unknown environment '{name}'\. Did you mean '{game}'\?"):
+        get_registry().env(name)
+
+
 def test_games_without_sets_of_their_own_have_the_familys() -> None:
     registry = get_registry()
     for agent, num_envs in (("a3c", 8), ("sb3-a2c", 16), ("sb3-ppo", 8)):

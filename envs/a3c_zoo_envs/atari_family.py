@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from a3c_zoo import EnvEntry, ZooError
-from a3c_zoo.errors import unknown_name
+from a3c_zoo.errors import AROUND_GAMES, unknown_name
 
 
 def pascal_case(rom: str) -> str:
     """Returns the name of a ROM in Gymnasium's ids: `SpaceInvaders`."""
     return rom.title().replace("_", "")
+
+
+def game_of(env_id: str) -> str | None:
+    """Returns the name `atari:ROM` of the game with this id of Gymnasium, such as `ALE/Pong-v5`; None without one."""
+    from ale_py import roms
+
+    name = AROUND_GAMES.sub("", env_id)
+    return next((f"atari:{rom}" for rom in roms.get_all_rom_ids() if pascal_case(rom) == name), None)
 
 
 def atari_entry(

@@ -15,6 +15,7 @@ from typing import Any
 from a3c_zoo import EnvEntry, ZooError, variant_of
 from a3c_zoo.errors import UnknownNameError, did_you_mean, type_and_message
 from a3c_zoo.files import same_folder
+from a3c_zoo_envs.atari_family import game_of
 
 #: How long an environment may take to be made, in seconds; the default of `run.worker_timeout_s`.
 LIMIT_S = 300
@@ -48,7 +49,9 @@ def resolve(env_id: str) -> EnvEntry:
                 f"environment 'gym:{env_id}': module '{module}' registers no environment with Gymnasium"
             ) from error
         hint = did_you_mean(name, known).replace("'", f"'gym:{module}{colon}", 1)
-        if not module:
+        if not module and (game := game_of(name)):
+            hint = f" Did you mean '{game}'?"
+        elif not module:
             hint += f" An id of another package is named with its module: gym:MODULE:{name or 'ID'}."
         raise UnknownNameError(f"unknown environment 'gym:{env_id}'.{hint} See: gymnasium.pprint_registry()") from error
     return EnvEntry(
