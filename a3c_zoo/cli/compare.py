@@ -127,7 +127,8 @@ def command(
     again: after Ctrl-C the same command continues with the missing ones.
     """
     from a3c_zoo.cli.board import Board
-    from a3c_zoo.comparison.compare import carry_out, choose_out, make_plan_and_rule, read
+    from a3c_zoo.comparison.compare import carry_out, make_plan_and_rule, read
+    from a3c_zoo.comparison.report_places import choose_out
     from a3c_zoo.runs.directory import refuse_trust
 
     if as_json:

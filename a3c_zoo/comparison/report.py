@@ -15,10 +15,10 @@ from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.drawing import Group, Panel
 from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.known_runs import counted, listed
-from a3c_zoo.comparison.measures import MeasuredRun, evaluation_curve, training_curve
+from a3c_zoo.comparison.measures import MeasuredRun, evaluation_curve, training_curve, values_of
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
 from a3c_zoo.comparison.report_films import Films
-from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, EnvironmentResults, Results, values_of
+from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, EnvironmentResults, Results
 from a3c_zoo.comparison.results_json import runs_csv, to_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
 from a3c_zoo.comparison.verdict import verdict
