@@ -352,6 +352,19 @@ def test_a_method_all_of_whose_runs_failed_is_told() -> None:
     assert notes(found) == ["cartpole: all 5 runs of a3c failed, so nothing is claimed of a3c there."]
 
 
+def test_a_method_on_one_environment_alone_silences_no_claim() -> None:
+    """It has five seeds where it is; it had none on the other environment, it was said."""
+    everywhere = [record(m, s, final=400.0 + s, env=e) for m in ("a3c", "random") for s in range(1, 6) for e in ENVS]
+    there = [record("sb3-a2c", seed) for seed in range(1, 6)]
+    found = together([*everywhere, *there])
+    assert found.caution is None
+    pairs = {(claim.question.env, claim.question.method, claim.question.other) for claim in found.claims}
+    assert ("cartpole", "a3c", "sb3-a2c") in pairs
+    assert {env for env, *names in pairs if "sb3-a2c" in names} == {"cartpole"}
+    assert (None, "a3c", "random") in pairs
+    assert together([*everywhere, *there[:4]]).caution.startswith("Fewer than 5 seeds (sb3-a2c: 4)")  # type: ignore[union-attr]
+
+
 def test_settings_side_by_side() -> None:
     ours = {"run.seed": 1, "agent.entropy_coefficient": 0.01, "agent.n_steps": 5, "optimizer.learning_rate": 0.002}
     theirs = {

@@ -174,9 +174,9 @@ class Results:
 
     @property
     def caution(self) -> str | None:
-        """The warning about few seeds; None if all methods have enough in every environment."""
-        environments = [each.methods for each in self.environments.values()]
-        counts = {name: [len(each[name].runs) if name in each else 0 for each in environments] for name in self.methods}
+        """The warning about few seeds; None if all methods have enough in every environment that has them."""
+        found = [(name, len(each.runs)) for env in self.environments.values() for name, each in env.methods.items()]
+        counts = {name: [runs for method, runs in found if method == name] for name in self.methods}
         return statistics.caution({name: min(each) for name, each in counts.items()})
 
     @property
