@@ -546,6 +546,14 @@ def test_bad_input_is_one_line(
     assert (tmp_path / "there/report.md").read_text() == "mine"
 
 
+def test_a_single_name_is_one(tmp_path: Path) -> None:
+    """It was an unknown baseline 's'."""
+    with pytest.raises(ZooError, match="unknown baseline 'sb3-a2x'"):
+        a3c_zoo.compare("cartpole", baselines="sb3-a2x", runs_dir=tmp_path)
+    with pytest.raises(ZooError, match="unknown agent 'a3d'"):
+        a3c_zoo.compare("cartpole", agents="a3d", runs_dir=tmp_path)
+
+
 def test_where_a_report_goes_that_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     two, many = (str(choose_out(None, envs)) for envs in (["pong", "gym:Acrobot-v1"], ["atari:seaquest"] * 17))

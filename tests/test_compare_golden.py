@@ -71,6 +71,14 @@ def test_a_run_that_failed_is_lost_and_one_that_was_interrupted_is_not(runs: Pat
     assert comparison.results["environments"]["cartpole"]["methods"]["a3c"]["steps_to_threshold"]["runs"] == 4
 
 
+def test_a_single_source_is_a_folder(runs: Path, tmp_path: Path) -> None:
+    """It was read letter by letter, `/` included."""
+    sources: list[str | Path] = [str(runs), runs]
+    for number, source in enumerate(sources):
+        found = a3c_zoo.compare("cartpole", sources=source, agents="random", out=tmp_path / f"out-{number}")
+        assert [run["run"] for run in found.results["runs"]] == [f"cartpole-random-s{seed}" for seed in range(1, 6)]
+
+
 def test_the_report(runs: Path, tmp_path: Path) -> None:
     a3c_zoo.compare(sources=sorted(runs.glob("cartpole-*")), out=tmp_path / "out")
     text = (tmp_path / "out/report.md").read_text()

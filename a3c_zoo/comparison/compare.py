@@ -70,21 +70,21 @@ class Comparison:
 def compare(
     envs: str | Sequence[str] = (),
     *,
-    agents: Sequence[str] = (),
-    baselines: Sequence[str] = (),
+    agents: str | Sequence[str] = (),
+    baselines: str | Sequence[str] = (),
     seeds: int | Sequence[int] = DEFAULT_SEEDS,
     steps: int | None = None,
     time_limit_s: float | None = None,
     episodes: int = DEFAULT_EPISODES,
     until_decided: bool = False,
     max_seeds: int | None = None,
-    sources: Sequence[str | Path] = (),
+    sources: str | Path | Sequence[str | Path] = (),
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     out: str | Path | None = None,
     reuse: bool = True,
     trust: bool = False,
     engine: str = DEFAULT_ENGINE,
-    engine_options: Sequence[str] = (),
+    engine_options: str | Sequence[str] = (),
     watcher: ComparisonWatcher | None = None,
 ) -> Comparison:
     """Trains agents and baselines over several seeds, evaluates them alike, and writes a report.
@@ -93,12 +93,12 @@ def compare(
     used again. In a script, call it below `if __name__ == "__main__":`; the processes that evaluate import the script.
 
     Args:
-        envs, agents: names; by default each environment's own agent, or all of `sources`.
-        baselines: `NAME`, or `NAME@zoo` for a library's algorithm on the zoo's environments.
+        envs, agents: a name or several; by default each environment's own agent, or all of `sources`.
+        baselines: the same: `NAME`, or `NAME@zoo` for a library's algorithm on the zoo's environments.
         seeds: how many, or a list of them. steps, time_limit_s: each run's budget; by default the environment's own.
         episodes: how many each of a run's ten checkpoints plays with sampled actions, and with greedy ones.
         until_decided: trains blocks of `seeds` until a test has decided each pair, up to `max_seeds` (20).
-        sources: run directories or folders of them to read. Nothing is trained then. trust: see `find_run`.
+        sources: a run directory, a folder of them, or several, to read. Nothing is trained then. trust: see `find_run`.
         out: the folder of the report, which must not hold one yet; by default a new one in `comparisons`.
         engine, engine_options: what runs the jobs, and its settings: `KEY=VALUE` texts.
         watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. By default notebooks show it.
@@ -107,16 +107,21 @@ def compare(
         ZooError: for an error of the caller. KeyboardInterrupt: on Ctrl-C; the same call continues with missing runs.
     """
     refuse_unguarded()
-    envs = (envs,) if isinstance(envs, str) else tuple(envs)
+    envs, agents, baselines = _several(envs), _several(agents), _several(baselines)
     folder = choose_out(out, envs)
     if sources:
-        return read(map(Path, sources), envs, folder, agents, runs_dir=Path(runs_dir), trust=trust)
+        return read(map(Path, _several(sources)), envs, folder, agents, runs_dir=Path(runs_dir), trust=trust)
     refuse_trust(trust, "--from")
     wanted: dict[str, Any] = {"envs": envs, "agents": agents, "baselines": baselines, "seeds": seeds, "steps": steps}
     wanted |= {"time_limit": time_limit_s, "max_seeds": max_seeds, "runs_dir": Path(runs_dir), "reuse": reuse}
-    with open_engine(get_registry(), engine, engine_options) as opened:
+    with open_engine(get_registry(), engine, _several(engine_options)) as opened:
         plan, rule = make_plan_and_rule(until_decided, **wanted, host=opened.host())
         return _watched(plan, rule, episodes, folder, watcher, opened)
+
+
+def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
+    """One or several: a text is one, and no sequence of letters."""
+    return (given,) if isinstance(given, str | Path) else tuple(given)
 
 
 def _watched(
