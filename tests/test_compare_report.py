@@ -485,6 +485,26 @@ def test_markdown_shows_names_as_they_are() -> None:
 # Pictures
 
 
+def test_a_band_of_few_curves_is_their_range() -> None:
+    """Five runs of each method, but only four of one were evaluated."""
+    runs = [record(name, seed, final=400.0 + seed) for name in ("a3c", "random") for seed in range(1, 6)]
+    found = together([*runs[:-1], replace(runs[-1], evaluations=())])
+    assert found.caution is None
+    training, evaluations = panels_of(found, "cartpole")
+    assert [len(group.runs) for panel in training for group in panel.groups.values()] == [5] * 4
+    few, many = evaluations[0].groups["random"].band, evaluations[0].groups["a3c"].band
+    assert few is not None
+    assert (few.value[-1], few.low[-1], few.high[-1]) == (402.5, 401.0, 404.0)
+    assert many is not None
+    assert many.value[-1] == pytest.approx(403.0)  # the interquartile mean, within its interval
+    assert 401 <= many.low[-1] < 403 < many.high[-1] <= 405
+    assert "interquartile mean, with its 95 % interval (below 5 runs: mean, within their range)." in str(
+        page_of(found).sections[0].texts
+    )
+    several = page_of(together(runs[:4] + runs[5:9])).sections[0].texts[0]
+    assert "Thick: their mean, within their range." in several
+
+
 def test_runs_on_a_common_grid() -> None:
     lines = [Line(np.array([0.0, 10.0]), np.array([0.0, 10.0])), Line(np.array([4.0, 8.0]), np.array([1.0, 1.0]))]
     grid, values = on_grid(lines)
