@@ -101,7 +101,7 @@ def command(
         print_sentences(_announce(opened, options["trials"]), to_stderr=as_json)
         options["timeout_s"] = options.pop("timeout")
         try:
-            with closing(TuningBoard(options["trials"], settings.steps, to_stderr=as_json)) as board:
+            with closing(TuningBoard(options["trials"], settings.steps, as_json, engine.slots)) as board:
                 result = tune(opened, engine, board, **options)
         except KeyboardInterrupt:
             click.echo("Stopped. All trials are kept; the same command goes on.", err=True)
