@@ -8,8 +8,8 @@ from a3c_zoo.comparison.claims import Question, claims_of, holm, needs, percent,
 from a3c_zoo.comparison.improvement import Chance, EarlierChance
 
 
-def question(p: float, seeds: int = 5) -> Question:
-    return Question("e", "final_return", "a", "b", Chance(0.9, 0.6, 1.0, p), (seeds, seeds))
+def question(p: float, seeds: int = 5, others: int | None = None, env: str | None = "e") -> Question:
+    return Question(env, "final_return", "a", "b", Chance(0.9, 0.6, 1.0, p), (seeds, others or seeds))
 
 
 def test_holm_by_hand() -> None:
@@ -55,6 +55,36 @@ def test_what_claims_need() -> None:
     assert needs(claims_of([question(0.5, seeds=10)])) == needs([]) == ""
     # 70, 252, 924 and 3,432 orders: 2/70 is 2.9 %, 23 · 2/924 is 4.98 %.
     assert [seeds_needed(count) for count in (1, 5, 6, 23, 24)] == [4, 5, 6, 6, 7]
+
+
+def test_what_is_shown_over_all_environments_can_be_shown() -> None:
+    """Its test has 10,000 random orders with five seeds, too: 13 · 0.01 % is 0.13 %."""
+    found = claims_of([question(1 / 10_000, env=None), *[question(0.5)] * 12])
+    assert found[0].holds
+    text = needs(found)
+    assert text.startswith("With 5 seeds the smallest p is 0.79 %")
+    assert "the first of 13 claims needs 0.31 %: such a claim can be shown only beside others with a smaller p" in text
+    assert "none" not in text
+    assert found[0].question.least_p == question(0.5, seeds=9).least_p == 1 / 10_000
+
+
+def test_seeds_and_the_smallest_p_are_of_the_same_claim() -> None:
+    """Ten, ten and five seeds of three methods: 10 against 5 have 3,003 orders, and 2/3003 is 0.067 %."""
+    found = claims_of([question(0.5, seeds=10), *[question(0.5, seeds=10, others=5)] * 2])
+    assert needs(found).startswith("With 5 seeds against 10 the smallest p is 0.067 %, where all runs of one method")
+    assert "the first of 3 claims needs 1.3 %: only large differences can be shown" in needs(found)
+
+
+@pytest.mark.parametrize("seeds", [9, 20])
+def test_too_many_claims_for_any_number_of_seeds(seeds: int) -> None:
+    """513 · 1/10,000 is 5.1 %. 500 claims are 5 %."""
+    assert seeds_needed(513) is None
+    assert seeds_needed(500) == 9
+    text = needs(claims_of([question(1 / 10_000, seeds=seeds)] * 513))
+    assert text.startswith(f"With {seeds} seeds the smallest p is 0.01 %")
+    assert "none can be shown, as these are too many claims for any number of seeds" in text
+    assert "It takes" not in text
+    assert needs(claims_of([question(0.5, seeds=20)] * 500)) == ""
 
 
 def test_percents() -> None:

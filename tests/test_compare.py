@@ -25,7 +25,7 @@ import yaml
 import a3c_zoo
 from a3c_zoo.cli.compare import _announce
 from a3c_zoo.comparison import local_engine
-from a3c_zoo.comparison.compare import DEFAULT_SEEDS, choose_out
+from a3c_zoo.comparison.compare import DEFAULT_SEEDS, _play, _Played
 from a3c_zoo.comparison.evaluations import (
     DEFAULT_EPISODES,
     evaluate_runs,
@@ -36,6 +36,7 @@ from a3c_zoo.comparison.evaluations import (
 from a3c_zoo.comparison.known_runs import listed
 from a3c_zoo.comparison.local_engine import LocalEngine, progress_of
 from a3c_zoo.comparison.plan import Plan, make_plan
+from a3c_zoo.comparison.report_places import choose_out
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.engines import new_run_name
 from a3c_zoo.errors import ZooError
@@ -400,6 +401,14 @@ def test_a_run_that_cannot_be_trained_says_why(tmp_path: Path) -> None:
     assert trained.fault.startswith("-o env.nonsense: unknown key.")
 
 
+def test_a_planned_run_that_fails_is_lost(tmp_path: Path) -> None:
+    planned = plan(runs_dir=tmp_path, steps=100_000).runs[0]
+    broken = replace(planned, options=(*planned.options, "-o", "env.nonsense=1"))
+    played = _Played()
+    _play(Plan((broken,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, LocalEngine())
+    assert played.lost == {("cartpole", "a3c"): 1}
+
+
 def test_a_run_that_is_stopped_before_it_begins_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a job of another machine whose command ends while the loop is timed."""
     engine = LocalEngine()
@@ -535,6 +544,14 @@ def test_bad_input_is_one_line(
     assert captured.err.count("\n") == 1
     assert not (tmp_path / "runs").exists()
     assert (tmp_path / "there/report.md").read_text() == "mine"
+
+
+def test_a_single_name_is_one(tmp_path: Path) -> None:
+    """It was an unknown baseline 's'."""
+    with pytest.raises(ZooError, match="unknown baseline 'sb3-a2x'"):
+        a3c_zoo.compare("cartpole", baselines="sb3-a2x", runs_dir=tmp_path)
+    with pytest.raises(ZooError, match="unknown agent 'a3d'"):
+        a3c_zoo.compare("cartpole", agents="a3d", runs_dir=tmp_path)
 
 
 def test_where_a_report_goes_that_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

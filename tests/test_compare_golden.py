@@ -51,6 +51,34 @@ def test_several_environments_and_a_run_of_others(runs: Path, tmp_path: Path) ->
     assert (tmp_path / "out/results.json").read_text() == expected("all.json")
 
 
+def end(run: Path, reason: str) -> None:
+    file = run / "outcome.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"reason": reason}))
+
+
+def test_a_run_that_failed_is_lost_and_one_that_was_interrupted_is_not(runs: Path, tmp_path: Path) -> None:
+    end(runs / "cartpole-a3c-s4", "interrupted")
+    end(runs / "cartpole-random-s2", "error")
+    end(runs / "cartpole-random-s3", "error")
+    shutil.copytree(runs / "cartpole-random-s1", runs / "cartpole-random-s1-failed")  # it was trained again
+    end(runs / "cartpole-random-s1-failed", "error")
+    end(runs / "gym_Acrobot-v1-a3c-s1", "error")  # nobody asks for this environment
+    comparison = a3c_zoo.compare("cartpole", sources=[runs], out=tmp_path / "out")
+    assert comparison.results["lost"] == {"cartpole": {"random": 2}}
+    (line,) = (line for line in comparison.verdict if "failed" in line and "Left out" not in line)
+    assert line.startswith("cartpole: 2 of 5 runs of random failed; ")
+    assert comparison.results["environments"]["cartpole"]["methods"]["random"]["steps_to_threshold"]["runs"] == 5
+    assert comparison.results["environments"]["cartpole"]["methods"]["a3c"]["steps_to_threshold"]["runs"] == 4
+
+
+def test_a_single_source_is_a_folder(runs: Path, tmp_path: Path) -> None:
+    """It was read letter by letter, `/` included."""
+    sources: list[str | Path] = [str(runs), runs]
+    for number, source in enumerate(sources):
+        found = a3c_zoo.compare("cartpole", sources=source, agents="random", out=tmp_path / f"out-{number}")
+        assert [run["run"] for run in found.results["runs"]] == [f"cartpole-random-s{seed}" for seed in range(1, 6)]
+
+
 def test_the_report(runs: Path, tmp_path: Path) -> None:
     a3c_zoo.compare(sources=sorted(runs.glob("cartpole-*")), out=tmp_path / "out")
     text = (tmp_path / "out/report.md").read_text()

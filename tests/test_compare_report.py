@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -75,9 +76,13 @@ def record(
     )
 
 
-def together(records: list[RunRecord], left_out: dict[str, str] | None = None) -> Results:
+def together(
+    records: list[RunRecord],
+    left_out: dict[str, str] | None = None,
+    lost: dict[tuple[str, str], int] | None = None,
+) -> Results:
     labels = labels_of([each.path for each in records])
-    return results_of([measure(each, labels[each.path]) for each in records], left_out or {})
+    return results_of([measure(each, labels[each.path]) for each in records], left_out or {}, lost=lost or {})
 
 
 @pytest.fixture(scope="module")
@@ -307,6 +312,59 @@ def test_environments_together_are_no_question_if_few_runs_of_one_have_a_score()
     assert "All environments" in markdown(page_of(found))
 
 
+def test_nothing_is_claimed_of_a_method_that_lost_runs() -> None:
+    """14 of 20 runs of a3c have diverged. The six that have not are no sample of its runs."""
+    six = [record("a3c", seed, final=490.0 + seed) for seed in range(1, 7)]
+    rest = [record(name, seed, reached_at=None, final=300.0 + seed) for name in ("ppo", "random") for seed in range(20)]
+    found = together([*six, *rest], lost={("cartpole", "a3c"): 14})
+    lines = verdict(found)
+    assert lines[0] == (
+        "cartpole: 14 of 20 runs of a3c failed; they count as runs that never reached 475, the other figures are "
+        "without them, so nothing is claimed of a3c there."
+    )
+    (line,) = (line for line in lines if line.startswith("cartpole: a3c ended"))
+    # The chance p at which 6 or more of 20 runs reach it with a probability of 5 % (Clopper and Pearson).
+    assert "reached 475 in training in 6 of 20 runs (so with a chance of at least 14 %) and made" in line
+    assert sum(math.comb(20, k) * 0.1396**k * 0.8604 ** (20 - k) for k in range(6, 21)) == pytest.approx(0.05, abs=1e-3)
+    assert {(claim.question.method, claim.question.other) for claim in found.claims} == {("ppo", "random")}
+    assert not any("a run of a3c" in line for line in lines)
+    assert to_json(found)["lost"] == {"cartpole": {"a3c": 14}}
+    assert "| a3c | 6 of 20 | 14 % | – (29.5 s to –) |" in markdown(page_of(found))
+
+
+def test_nothing_is_claimed_over_all_environments_of_a_method_that_lost_runs_on_one() -> None:
+    whole = [record(m, s, final=400.0 + s, env=e) for m in ("a3c", "ppo", "random") for s in range(1, 7) for e in ENVS]
+    found = together(whole, lost={("pong", "a3c"): 1})
+    asked = {(claim.question.env, claim.question.method, claim.question.other) for claim in found.claims}
+    assert asked == {
+        *(("cartpole", *pair) for pair in (("a3c", "ppo"), ("a3c", "random"), ("ppo", "random"))),
+        ("pong", "ppo", "random"),
+        (None, "ppo", "random"),
+    }
+    assert notes(found)[0] == (
+        "pong: 1 of 7 runs of a3c failed; they count as runs that never reached 18, the other figures are without "
+        "them, so nothing is claimed of a3c there and over all environments."
+    )
+
+
+def test_a_method_all_of_whose_runs_failed_is_told() -> None:
+    found = together([record("random", seed) for seed in range(5)], lost={("cartpole", "a3c"): 5})
+    assert notes(found) == ["cartpole: all 5 runs of a3c failed, so nothing is claimed of a3c there."]
+
+
+def test_a_method_on_one_environment_alone_silences_no_claim() -> None:
+    """It has five seeds where it is; it had none on the other environment, it was said."""
+    everywhere = [record(m, s, final=400.0 + s, env=e) for m in ("a3c", "random") for s in range(1, 6) for e in ENVS]
+    there = [record("sb3-a2c", seed) for seed in range(1, 6)]
+    found = together([*everywhere, *there])
+    assert found.caution is None
+    pairs = {(claim.question.env, claim.question.method, claim.question.other) for claim in found.claims}
+    assert ("cartpole", "a3c", "sb3-a2c") in pairs
+    assert {env for env, *names in pairs if "sb3-a2c" in names} == {"cartpole"}
+    assert (None, "a3c", "random") in pairs
+    assert together([*everywhere, *there[:4]]).caution.startswith("Fewer than 5 seeds (sb3-a2c: 4)")  # type: ignore[union-attr]
+
+
 def test_settings_side_by_side() -> None:
     ours = {"run.seed": 1, "agent.entropy_coefficient": 0.01, "agent.n_steps": 5, "optimizer.learning_rate": 0.002}
     theirs = {
@@ -425,6 +483,26 @@ def test_markdown_shows_names_as_they_are() -> None:
 
 
 # Pictures
+
+
+def test_a_band_of_few_curves_is_their_range() -> None:
+    """Five runs of each method, but only four of one were evaluated."""
+    runs = [record(name, seed, final=400.0 + seed) for name in ("a3c", "random") for seed in range(1, 6)]
+    found = together([*runs[:-1], replace(runs[-1], evaluations=())])
+    assert found.caution is None
+    training, evaluations = panels_of(found, "cartpole")
+    assert [len(group.runs) for panel in training for group in panel.groups.values()] == [5] * 4
+    few, many = evaluations[0].groups["random"].band, evaluations[0].groups["a3c"].band
+    assert few is not None
+    assert (few.value[-1], few.low[-1], few.high[-1]) == (402.5, 401.0, 404.0)
+    assert many is not None
+    assert many.value[-1] == pytest.approx(403.0)  # the interquartile mean, within its interval
+    assert 401 <= many.low[-1] < 403 < many.high[-1] <= 405
+    assert "interquartile mean, with its 95 % interval (below 5 runs: mean, within their range)." in str(
+        page_of(found).sections[0].texts
+    )
+    several = page_of(together(runs[:4] + runs[5:9])).sections[0].texts[0]
+    assert "Thick: their mean, within their range." in several
 
 
 def test_runs_on_a_common_grid() -> None:

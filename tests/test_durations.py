@@ -53,6 +53,14 @@ def test_half_of_the_runs_is_half_whatever_the_rounding(runs: int) -> None:
     assert time_to_threshold(durations(*half, *[None] * (runs // 2))).median == half[-1]
 
 
+def test_a_run_that_failed_never_gets_there() -> None:
+    """Four runs get there at 1 to 4. With four lost ones they are half of all, with five they are not."""
+    four = durations(1.0, 2.0, 3.0, 4.0)
+    found = [time_to_threshold(four, lost) for lost in (0, 4, 5)]
+    assert [(each.reached, each.runs, each.median) for each in found] == [(4, 4, 2.0), (4, 8, 4.0), (4, 9, None)]
+    assert [each.at_least for each in found] == [least_chance(4, runs) for runs in (4, 8, 9)]
+
+
 def test_runs_that_never_get_there() -> None:
     one = durations(10.0, None, None, end=50.0)
     assert survival(one)[1].value.tolist() == pytest.approx([2 / 3, 2 / 3])

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from a3c_zoo.comparison.groups import told_apart
+from a3c_zoo.comparison.curves import Curve
+from a3c_zoo.comparison.groups import on_envs, told_apart
 from a3c_zoo.comparison.plot import plot
-from a3c_zoo.comparison.reading import read_run, read_runs
+from a3c_zoo.comparison.reading import RunRecord, read_run, read_runs
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from tests.test_plot import write_run
 from tests.toys_runs import command_line
@@ -255,3 +256,13 @@ def test_filters_of_a_comparison(logs: Path, capsys: Captured) -> None:
         assert command_line("compare", *options) == 2
         err = capsys.readouterr().err
         assert message in err
+
+
+def test_an_environment_whose_name_looks_like_an_id() -> None:
+    """`--env maze-v2` means the plugin's environment; `--env CartPole-v1` means cartpole, as before."""
+    nothing = Curve.ordered(*np.empty((4, 0)))
+    runs = [RunRecord(Path(env), "a3c", env, 1, nothing) for env in ("maze-v2", "cartpole", "gym:Acrobot-v1")]
+    for name, env in {"maze-v2": "maze-v2", "CartPole-v1": "cartpole", "Acrobot-v1": "gym:Acrobot-v1"}.items():
+        assert [run.env for run in on_envs(runs, [name], "--env")] == [env]
+    with pytest.raises(ZooError, match="there is no run on 'gym:maze-v3'; there are: maze-v2, cartpole"):
+        on_envs(runs, ["maze-v3"], "--env")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from a3c_zoo.cli.compare import _announce
 from a3c_zoo.comparison.plan import Plan, make_plan
 
 
@@ -63,3 +65,17 @@ def test_with_a_budget_in_seconds_schedules_keep_their_sets_lengths() -> None:
     planned = plan(time_limit=30.0, baselines=["sb3-ppo", "sb3-dqn"])
     assert schedules(planned) == {"a3c": (250_000, None), "sb3-ppo": (100_000, None), "sb3-dqn": (50_000, None)}
     assert planned.schedules == "The budget is in seconds, so schedules keep the lengths of the methods' sets."
+
+
+def test_a_guess_has_as_many_runs_at_once_as_the_engine() -> None:
+    """Six runs of 10 minutes: an hour one by one, 15 minutes four at once, and no less than one of them takes."""
+    planned = plan(agents=["a3c", "nstep"], seeds=[1, 2], steps=1000)
+    planned = replace(planned, runs=tuple(replace(run, guess_s=600.0) for run in planned.runs))
+    assert [planned.guess_s(slots) for slots in (1, 4, 6, 20)] == [3600, 900, 600, 600]
+    one = replace(planned.runs[0], guess_s=3000.0)
+    assert replace(planned, runs=(one, *planned.runs[1:])).guess_s(4) == 3000  # 6,000 s / 4 are less than the long one
+    unknown = replace(planned, runs=(replace(one, guess_s=None), *planned.runs[1:]))
+    assert unknown.guess_s() == 3000
+    assert replace(planned, runs=()).guess_s(4) == 0
+    assert "training takes about 15 min 00 s" in _announce(planned, None, 20, 4)
+    assert "training takes about 1 h 00 min" in _announce(planned, None, 20)

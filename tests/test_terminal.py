@@ -309,6 +309,22 @@ def test_the_board_shows_reused_runs_and_the_time_left_at_the_measured_speed(run
     assert frame(board, 50)[2].startswith("sb3-a2c  0 of 2        -       -  seed 1, ")  # no name is broken
 
 
+def test_the_time_left_is_that_of_runs_side_by_side(tmp_path: Path) -> None:
+    """Four runs of 100 s, two at once: of 400 s 20 and 60 are spent, and 320 s take two machines 160."""
+    plan = Plan(tuple(planned("a3c", seed, 100.0) for seed in range(4)), tmp_path, reuse=True)
+    board = Board(to_stderr=False, slots=2)
+    board.planned(plan)
+    board.running(plan.runs[0], JobProgress(600, 60.0, 1.0))
+    board.running(plan.runs[1], JobProgress(200, 20.0, 1.0))
+    assert frame(board, 80)[-1].strip() == "about 2 min 40 s of training left"
+    board.running(plan.runs[0], JobProgress(900, 90.0, 1.0))  # 290 s / 2
+    assert frame(board, 80)[-1].strip() == "about 2 min 25 s of training left"
+    for run in plan.runs[:2]:
+        board.trained(Trained(run, tmp_path / "none", "it failed"))
+    board.running(plan.runs[2], JobProgress(900, 90.0, 1.0))  # the last one takes 100 s more
+    assert frame(board, 80)[-1].strip() == "about 1 min 40 s of training left"
+
+
 def test_the_board_has_a_line_for_each_run_without_a_terminal(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = runs / "runs" / NAMES[0]
     run = planned("a3c", 1, None, path)

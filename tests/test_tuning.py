@@ -42,7 +42,7 @@ from a3c_zoo.comparison.tuning.racing import (
     promotions,
     rungs_of,
 )
-from a3c_zoo.comparison.tuning.studies import OPTIONS, StudySettings, TuningStudy
+from a3c_zoo.comparison.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
 from a3c_zoo.comparison.tuning.tune import USUAL_STEPS, make_settings, tune
 from a3c_zoo.config import yaml
 from a3c_zoo.config.search import SearchedKey
@@ -109,6 +109,15 @@ def test_finalists_got_furthest_and_each_configuration_is_there_once() -> None:
 def test_a_trial_that_failed_takes_nobodys_place() -> None:
     found = [contender(0, {1: 10}, "FAIL"), contender(1, {1: 9}), contender(2, {1: 8})]
     assert promotions(found, [1, 3], is_last=True) == [Turn(1, 3)]
+
+
+def test_a_trial_that_has_ended_leaves_its_place_to_one_that_can_go_on() -> None:
+    """Two of six may go on. Trials 0 and 1 ended on the first rung with the best scores, as the time was over."""
+    found = [contender(0, {1: 90}, "PRUNED"), contender(1, {1: 80}, "PRUNED")]
+    found += [contender(number, {1: 10 * number}) for number in range(2, 6)]
+    assert promotions(found, [1, 3], is_last=False) == [Turn(5, 3), Turn(4, 3)]
+    found[2] = contender(2, {1: 95, 3: 1}, "COMPLETE")  # it has had one of the two places
+    assert promotions(found, [1, 3], is_last=False) == [Turn(5, 3)]
 
 
 def test_a_finalist_is_not_judged_by_the_runs_that_survived(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -690,6 +699,60 @@ def test_a_time_limit_too_short_for_one_trial(tuned: Path, timeout_s: float, mon
     assert not Path("studies", name, "report").exists()
     if timeout_s == 10:
         assert tune(study, Slow(), TuningWatcher(), **words) is not None
+
+
+def test_more_time_goes_on_with_a_search_that_the_time_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training takes an hour of this clock, and nothing is trained. The first trials are the best."""
+    clock = SimpleNamespace(now_s=0.0, sleep=time.sleep)
+    clock.monotonic = lambda: clock.now_s
+
+    def take_turns(self: Race, turns: list[Turn]) -> None:
+        for turn in turns:
+            clock.now_s += 3600
+            self.study.report(turn.number, turn.rung, {1: float(-turn.number)})
+
+    for module in (racing, tuning):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(Race, "_take_turns", take_turns)
+    monkeypatch.setattr(
+        tuning, "play_finale", lambda study, *_: {"found": [each.rank[0] for each in study.contenders()]}
+    )
+    study = TuningStudy("timed", None, Path("runs"), settings(hyperparams="s.yml"))
+
+    def ended(hours: float | None, trials: int = 12) -> tuple[int, list[int]]:
+        timeout_s = None if hours is None else hours * 3600
+        found = tune(study, Inline(), TuningWatcher(), trials=trials, timeout_s=timeout_s, final_seeds=1, out=None)
+        assert found is not None
+        return found["trials"], found["found"]
+
+    assert ended(2) == (2, [160, 160])
+    assert ended(2) == ended(1) == ended(2, trials=8) == (2, [160, 160])  # that has had its time
+    # Trials 0 and 1 have ended. Of three trials one may go on: the third one.
+    assert ended(3) == (4, [160, 160, STEPS, 160])
+    count, steps = ended(None)
+    assert count == len(steps) == 12
+    assert steps.count(STEPS) == 4
+    assert ended(None) == ended(99) == (count, steps)
+
+
+def test_a_search_that_an_older_version_ended_is_not_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = TuningStudy("old", None, Path("runs"), settings(hyperparams="s.yml"))
+    study.attribute(SEARCHED, 30)
+    monkeypatch.setattr(tuning, "play_finale", lambda *_: {})
+    ended = tune(study, Inline(), TuningWatcher(), trials=30, timeout_s=None, final_seeds=1, out=None)
+    assert ended == {"trials": 30, "final_seeds": 1}
+
+
+def test_more_time_for_trials_that_have_all_ended_is_refused(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    study = TuningStudy("cartpole-a3c", None, Path("runs"), settings(hyperparams="s.yml"))
+    study.attribute(RESULT, {"trials": 4, "wanted": 4, "timeout": 900.0, "final_seeds": 6, "file": "best.yml"})
+    words = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--episodes", 1]
+    assert command_line(*words, "--trials", 4, "--timeout", "1h") == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert (
+        "has ended, with its set in best.yml: --timeout 3600s comes too late; copy that file, or give --trials 5"
+        in line
+    )
 
 
 def test_a_trial_of_another_process_is_left_to_it(tuned: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from a3c_zoo.comparison import compare, turns
+from a3c_zoo.comparison import report_places, turns
 from a3c_zoo.comparison.turns import TURNS_DIR, turn
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs.directory import RunDirectory
@@ -186,22 +186,22 @@ def test_looking_at_a_run_does_not_make_it_seem_to_run(tmp_path: Path) -> None:
 
 def test_a_report_takes_the_next_free_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert [compare._claim(Path("out")) for _ in range(3)] == [Path("out"), Path("out-2"), Path("out-3")]
+    assert [report_places.claim_out(Path("out")) for _ in range(3)] == [Path("out"), Path("out-2"), Path("out-3")]
     (tmp_path / "out-5").mkdir()
     (tmp_path / "out-5/results.json").touch()
     Path("out-4").touch()
-    assert compare._claim(Path("out")) == Path("out-6")
-    assert compare._claim(Path(".")) == Path(".")
-    assert compare._claim(Path(".")) == Path(f"{tmp_path}-2")
+    assert report_places.claim_out(Path("out")) == Path("out-6")
+    assert report_places.claim_out(Path(".")) == Path(".")
+    assert report_places.claim_out(Path(".")) == Path(f"{tmp_path}-2")
     shutil.rmtree(f"{tmp_path}-2")
 
 
 def test_two_that_begin_in_the_same_second_have_a_folder_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     now = type("Now", (), {"now": staticmethod(lambda: datetime(2026, 11, 22, 12, 0, 5))})
-    monkeypatch.setattr(compare, "datetime", now)
-    both = [compare.choose_out(None, ["pong"]) for _ in range(2)]
-    assert [str(compare._claim(out)) for out in both] == [
+    monkeypatch.setattr(report_places, "datetime", now)
+    both = [report_places.choose_out(None, ["pong"]) for _ in range(2)]
+    assert [str(report_places.claim_out(out)) for out in both] == [
         "comparisons/pong-20261122-120005",
         "comparisons/pong-20261122-120005-2",
     ]

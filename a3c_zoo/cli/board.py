@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from a3c_zoo.cli.panel import LiveDisplay, duration
-from a3c_zoo.comparison.plan import Plan, PlannedRun
+from a3c_zoo.comparison.plan import Plan, PlannedRun, side_by_side_s
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import Outcome, score
@@ -43,13 +43,15 @@ class Board(ComparisonWatcher):
     """Shows the progress of a comparison on the command line.
 
     Args:
-        to_stderr: write to stderr in place of stdout.
+        to_stderr: write to stderr in place of stdout. slots: how many runs train at once, at most.
     """
 
-    def __init__(self, to_stderr: bool) -> None:
+    def __init__(self, to_stderr: bool, slots: int = 1) -> None:
         self._display = LiveDisplay(to_stderr)
         self._rows: defaultdict[tuple[str, str], _Row] = defaultdict(_Row)
+        self._slots = slots
         self._waiting: list[PlannedRun] = []
+        self._spent_s: dict[tuple[str, str, int], float] = {}  # of the runs that train now
         self._footer = ""
         self._said_s = 0.0
 
@@ -67,9 +69,11 @@ class Board(ComparisonWatcher):
             share = progress.steps / budget.steps if budget.steps else spent_s / (budget.time_limit_s or 1)
             row.now += f", {min(share, 1.0):.0%}, return {score(progress.mean_return)}"
             row.whole_s = spent_s / share if share > 0 else None
-        times_s = [self._takes_s(each) for each in self._waiting]
-        left = duration(max(sum(filter(None, times_s)) - spent_s, 0.0))
-        self._show(f"{'more than' if None in times_s else 'about'} {left} of training left")
+        self._spent_s[_key(run)] = spent_s
+        times_s = [(self._takes_s(each), self._spent_s.get(_key(each), 0.0)) for each in self._waiting]
+        left = side_by_side_s([max((takes_s or 0.0) - spent_s, 0.0) for takes_s, spent_s in times_s], self._slots)
+        is_known = all(takes_s is not None for takes_s, _ in times_s)
+        self._show(f"{'about' if is_known else 'more than'} {duration(left)} of training left")
 
     def _takes_s(self, run: PlannedRun) -> float | None:
         """How long a run takes, as this comparison has measured it, else as earlier runs tell."""
@@ -79,6 +83,7 @@ class Board(ComparisonWatcher):
     def trained(self, trained: Trained) -> None:
         """Counts the run as finished or failed. A failed one has a line of its own, and any one without a terminal."""
         run, row, figures = trained.run, self._rows[trained.run.env, trained.run.method], ""
+        self._spent_s.pop(_key(run), None)
         row.now = ""
         row.failed += trained.fault is not None
         if trained.fault is None and (outcome := RunDirectory(trained.path).outcome()):
@@ -130,6 +135,10 @@ class Board(ComparisonWatcher):
             figures = "-" if speed is None else f"{speed:,.0f}", _shown(row.mean("mean_return_100"))
             table.add_row(*map(Text, names), done, *figures, row.now)
         return table
+
+
+def _key(run: PlannedRun) -> tuple[str, str, int]:
+    return run.env, run.method, run.seed
 
 
 def _shown(mean: float | None) -> str:

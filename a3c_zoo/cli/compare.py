@@ -127,7 +127,8 @@ def command(
     again: after Ctrl-C the same command continues with the missing ones.
     """
     from a3c_zoo.cli.board import Board
-    from a3c_zoo.comparison.compare import carry_out, choose_out, make_plan_and_rule, read
+    from a3c_zoo.comparison.compare import carry_out, make_plan_and_rule, read
+    from a3c_zoo.comparison.report_places import choose_out
     from a3c_zoo.runs.directory import refuse_trust
 
     if as_json:
@@ -151,11 +152,11 @@ def command(
         raise ZooError(f"--{next(iter(filters))} selects among the runs of --from; leave it out")
     with chosen_engine(options) as engine:
         plan, rule = make_plan_and_rule(**options, host=engine.host())
-        print_sentences(_announce(plan, rule, episodes), to_stderr=as_json)
+        print_sentences(_announce(plan, rule, episodes, engine.slots), to_stderr=as_json)
         if plan.missing and not yes:
             _ask(plan, as_json)
         try:
-            with closing(Board(to_stderr=as_json)) as board:
+            with closing(Board(to_stderr=as_json, slots=engine.slots)) as board:
                 comparison = carry_out(plan, rule, episodes, out, board, engine)
         except KeyboardInterrupt:
             click.echo("Stopped. Finished runs are kept; the same command continues with the others.", err=True)
@@ -192,7 +193,7 @@ def _refuse_options_of_training(context: click.Context) -> None:
         raise ZooError(f"--from only reads runs; leave out {', '.join(given)}")
 
 
-def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
+def _announce(plan: Plan, rule: SequentialRule | None, episodes: int, slots: int = 1) -> str:
     from a3c_zoo.cli.panel import duration
     from a3c_zoo.comparison.evaluations import CHECKPOINTS
     from a3c_zoo.comparison.known_runs import listed
@@ -216,7 +217,7 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
         lines.append(plan.schedules)
     if plan.missing:
         about = "more than" if plan.unknown else "about"
-        known = [f"training takes {about} {duration(plan.guess_s)}"] if plan.guess_s else []
+        known = [f"training takes {about} {duration(guess_s)}"] if (guess_s := plan.guess_s(slots)) else []
         unknown = [f"no earlier run tells the speed of {listed(plan.unknown)}"] if plan.unknown else []
         lines.append("; ".join(known + unknown))
     most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,} at most"

@@ -97,11 +97,11 @@ def command(
     name = study or f"{settings.env}-{settings.agent}".replace(":", "_").replace("/", "_")
     with chosen_engine(options) as engine:
         opened = TuningStudy(valid_name(name, "--study", MOST_BYTES), storage, runs_dir, settings)
-        _refuse_if_ended(opened, **{name: options[name] for name in ("trials", "final_seeds", "out")})
+        _refuse_if_ended(opened, **{name: options[name] for name in ("trials", "timeout", "final_seeds", "out")})
         print_sentences(_announce(opened, options["trials"]), to_stderr=as_json)
         options["timeout_s"] = options.pop("timeout")
         try:
-            with closing(TuningBoard(options["trials"], settings.steps, to_stderr=as_json)) as board:
+            with closing(TuningBoard(options["trials"], settings.steps, as_json, engine.slots)) as board:
                 result = tune(opened, engine, board, **options)
         except KeyboardInterrupt:
             click.echo("Stopped. All trials are kept; the same command goes on.", err=True)
@@ -115,17 +115,22 @@ def _refuse_beside_resume() -> None:
         raise ZooError(f"--resume goes on with a study as it was made; leave out {', '.join(given)}")
 
 
-def _refuse_if_ended(study: TuningStudy, trials: int, final_seeds: int, out: Path | None) -> None:
-    """Raises ZooError for options of the comparison and the set of a study that has both already."""
+def _refuse_if_ended(
+    study: TuningStudy, trials: int, timeout: float | None, final_seeds: int, out: Path | None
+) -> None:
+    """Raises ZooError for options of the search, the comparison and the set of a study that has all already."""
     from a3c_zoo.comparison.tuning.storages import storage_errors
     from a3c_zoo.comparison.tuning.studies import RESULT
+    from a3c_zoo.comparison.tuning.tune import has_searched
 
     with storage_errors(f"--storage {study.where}"):
         ended = study.attribute(RESULT)
-    if not ended or trials > ended["trials"]:
+    if not ended or not has_searched(ended, trials, timeout):
         return
     is_other = final_seeds != ended.get("final_seeds", final_seeds)  # a study that ended long ago does not say
     given = [f"--final-seeds {final_seeds}"] * (is_other and _is_typed("final_seeds"))
+    if (had_s := ended.get("timeout")) is not None and _is_typed("timeout") and timeout > had_s:
+        given.insert(0, f"--timeout {timeout:g}s")  # all trials have ended
     if out is not None and absolute(out) != absolute(Path(ended["file"])):
         given.append(f"--out {out}")
     if given:

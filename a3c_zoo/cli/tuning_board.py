@@ -25,10 +25,10 @@ SHOWN = 8
 
 
 class TuningBoard(Board, TuningWatcher):
-    """Shows a race to so many trials and steps, and then its comparisons. to_stderr: see `Board`."""
+    """Shows a race to so many trials and steps, and then its comparisons. to_stderr, slots: see `Board`."""
 
-    def __init__(self, trials: int, steps: int, to_stderr: bool) -> None:
-        super().__init__(to_stderr)
+    def __init__(self, trials: int, steps: int, to_stderr: bool, slots: int = 1) -> None:
+        super().__init__(to_stderr, slots)
         self._trials, self._steps, self._began_s = trials, steps, time.monotonic()
         self._contenders: Sequence[Contender] = ()
         self._said: dict[int, tuple[int, float]] = {}

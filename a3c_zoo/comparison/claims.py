@@ -17,6 +17,9 @@ ERROR: Final = 0.05
 ERROR_OF_FEW: Final = 0.04
 #: With fewer seeds, the report says how many its claims need.
 ENOUGH_SEEDS: Final = 10
+TOO_MANY: Final = (
+    ", as these are too many claims for any number of seeds: compare fewer methods or environments at once."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,8 @@ class Question:
 
     @property
     def least_p(self) -> float:
-        """The smallest p that so many seeds can have: of two orders among all."""
-        count = math.comb(sum(self.seeds), self.seeds[0])
-        return 2 / count if count <= MOST_ORDERS else 1 / RANDOM_ORDERS
+        """The smallest p that so many seeds can have. Over all environments, orders are always random."""
+        return 1 / RANDOM_ORDERS if self.env is None else least_p(*self.seeds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,12 @@ class Claim:
     def limit(self) -> float:
         """What p over all claims may be."""
         return allowed(min(self.question.seeds))
+
+
+def least_p(seeds: int, others: int) -> float:
+    """The smallest p of so many seeds against so many others, on one environment: of two orders among all."""
+    count = math.comb(seeds + others, seeds)
+    return 2 / count if count <= MOST_ORDERS else 1 / RANDOM_ORDERS
 
 
 def allowed(seeds: int) -> float:
@@ -89,26 +97,43 @@ def holm(p: Sequence[float]) -> list[float]:
     return found
 
 
-def seeds_needed(questions: int) -> int:
-    """The fewest seeds of each method with which one claim among so many questions can hold."""
-    return next(n for n in range(2, 100) if questions * 2 / math.comb(2 * n, n) <= allowed(n))
+def seeds_needed(questions: int) -> int | None:
+    """The fewest seeds of each method with which one claim among so many questions can hold.
+
+    None if no number is enough: an order among random ones has no smaller p than 1 / `RANDOM_ORDERS`.
+    """
+    return next((n for n in range(2, 100) if questions * least_p(n, n) <= allowed(n)), None)
 
 
 def needs(claims: Sequence[Claim]) -> str:
-    """What claims need, in words, if there are few seeds; "" with enough of them."""
-    fewest = min((min(claim.question.seeds) for claim in claims), default=ENOUGH_SEEDS)
-    if fewest >= ENOUGH_SEEDS:
+    """What claims need, in words, if there are few seeds, or if none of them can hold; else ""."""
+    if not claims:
         return ""
-    least, count = max(claim.question.least_p for claim in claims), len(claims)
-    text = (
-        f"With {fewest} seeds the smallest p is {percent(least)}, where all runs of one method are better than all of "
-    )
-    limit = allowed(fewest)
+    count = len(claims)
+    able = [claim for claim in claims if claim.question.least_p * count <= claim.limit]
+    if not able:
+        best = min(claims, key=lambda claim: claim.question.least_p / claim.limit)
+        seeds = seeds_needed(count)
+        cure = f"with these seeds. It takes {seeds} seeds of each method."
+        return f"{_least(best, count)}none can be shown{f' {cure}' if seeds else TOO_MANY}"
+    fewest = min(claims, key=lambda claim: (min(claim.question.seeds), -claim.question.least_p))
+    if min(fewest.question.seeds) >= ENOUGH_SEEDS:
+        return ""
+    if fewest in able:
+        return f"{_least(fewest, count)}only large differences can be shown; {ENOUGH_SEEDS} seeds show smaller ones."
+    what = "such a claim can be shown only beside others with a smaller p"
+    return f"{_least(fewest, count)}{what}; {ENOUGH_SEEDS} seeds show smaller differences."
+
+
+def _least(claim: Claim, count: int) -> str:
+    """The smallest p that a claim can have, and the one that it needs if it is the first of all, in words."""
+    few, many = sorted(claim.question.seeds)
+    seeds = f"{few} seeds" if few == many else f"{few} seeds against {many}"
     first = f"the first of {count} claims" if count > 1 else "the claim"
-    text += f"the other, and {first} needs {percent(limit / count)}: "
-    if least * count <= limit:
-        return f"{text}only large differences can be shown; {ENOUGH_SEEDS} seeds show smaller ones."
-    return f"{text}none can be shown with these seeds. It takes {seeds_needed(count)} seeds of each method."
+    return (
+        f"With {seeds} the smallest p is {percent(claim.question.least_p)}, where all runs of one method are better "
+        f"than all of the other, and {first} needs {percent(claim.limit / count)}: "
+    )
 
 
 def percent(p: float) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from a3c_zoo.comparison import decisions
@@ -18,18 +17,18 @@ from a3c_zoo.comparison.groups import on_envs, told_apart
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
-from a3c_zoo.comparison.reading import RunRecord, read_runs
+from a3c_zoo.comparison.reading import RunRecord, failed_runs, is_interrupted, read_runs
+from a3c_zoo.comparison.report_places import REPORT_FILES, choose_out, claim_out
 from a3c_zoo.comparison.results import Making, results_of
 from a3c_zoo.comparison.sequential import SequentialRule, SequentialTest
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.comparison.turns import turn
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ZooError
-from a3c_zoo.files import refuse_place
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
-from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunSummary, disk_errors, refuse_trust
+from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunSummary, refuse_trust
 from a3c_zoo.runs.notebook import NotebookLine
 from a3c_zoo.runs.signals import stop_on_signals
 
@@ -37,12 +36,6 @@ if TYPE_CHECKING:
     from a3c_zoo.comparison.pages import ReportSection
 
 DEFAULT_SEEDS: Final = 5
-#: The folder of reports for which the caller named none.
-DEFAULT_OUT_DIR: Final = Path("comparisons")
-#: If the environments' names have more characters, the name of a report's folder has the number of names instead.
-MAX_STEM: Final = 100
-#: The files of a report.
-REPORT_FILES: Final = ("report.md", "report.html", "results.json", "runs.csv", "curves.png", "curves.svg")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -77,21 +70,21 @@ class Comparison:
 def compare(
     envs: str | Sequence[str] = (),
     *,
-    agents: Sequence[str] = (),
-    baselines: Sequence[str] = (),
+    agents: str | Sequence[str] = (),
+    baselines: str | Sequence[str] = (),
     seeds: int | Sequence[int] = DEFAULT_SEEDS,
     steps: int | None = None,
     time_limit_s: float | None = None,
     episodes: int = DEFAULT_EPISODES,
     until_decided: bool = False,
     max_seeds: int | None = None,
-    sources: Sequence[str | Path] = (),
+    sources: str | Path | Sequence[str | Path] = (),
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     out: str | Path | None = None,
     reuse: bool = True,
     trust: bool = False,
     engine: str = DEFAULT_ENGINE,
-    engine_options: Sequence[str] = (),
+    engine_options: str | Sequence[str] = (),
     watcher: ComparisonWatcher | None = None,
 ) -> Comparison:
     """Trains agents and baselines over several seeds, evaluates them alike, and writes a report.
@@ -100,12 +93,12 @@ def compare(
     used again. In a script, call it below `if __name__ == "__main__":`; the processes that evaluate import the script.
 
     Args:
-        envs, agents: names; by default each environment's own agent, or all of `sources`.
-        baselines: `NAME`, or `NAME@zoo` for a library's algorithm on the zoo's environments.
+        envs, agents: a name or several; by default each environment's own agent, or all of `sources`.
+        baselines: the same: `NAME`, or `NAME@zoo` for a library's algorithm on the zoo's environments.
         seeds: how many, or a list of them. steps, time_limit_s: each run's budget; by default the environment's own.
         episodes: how many each of a run's ten checkpoints plays with sampled actions, and with greedy ones.
         until_decided: trains blocks of `seeds` until a test has decided each pair, up to `max_seeds` (20).
-        sources: run directories or folders of them to read. Nothing is trained then. trust: see `find_run`.
+        sources: a run directory, a folder of them, or several, to read. Nothing is trained then. trust: see `find_run`.
         out: the folder of the report, which must not hold one yet; by default a new one in `comparisons`.
         engine, engine_options: what runs the jobs, and its settings: `KEY=VALUE` texts.
         watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. By default notebooks show it.
@@ -114,16 +107,21 @@ def compare(
         ZooError: for an error of the caller. KeyboardInterrupt: on Ctrl-C; the same call continues with missing runs.
     """
     refuse_unguarded()
-    envs = (envs,) if isinstance(envs, str) else tuple(envs)
+    envs, agents, baselines = _several(envs), _several(agents), _several(baselines)
     folder = choose_out(out, envs)
     if sources:
-        return read(map(Path, sources), envs, folder, agents, runs_dir=Path(runs_dir), trust=trust)
+        return read(map(Path, _several(sources)), envs, folder, agents, runs_dir=Path(runs_dir), trust=trust)
     refuse_trust(trust, "--from")
     wanted: dict[str, Any] = {"envs": envs, "agents": agents, "baselines": baselines, "seeds": seeds, "steps": steps}
     wanted |= {"time_limit": time_limit_s, "max_seeds": max_seeds, "runs_dir": Path(runs_dir), "reuse": reuse}
-    with open_engine(get_registry(), engine, engine_options) as opened:
+    with open_engine(get_registry(), engine, _several(engine_options)) as opened:
         plan, rule = make_plan_and_rule(until_decided, **wanted, host=opened.host())
         return _watched(plan, rule, episodes, folder, watcher, opened)
+
+
+def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
+    """One or several: a text is one, and no sequence of letters."""
+    return (given,) if isinstance(given, str | Path) else tuple(given)
 
 
 def _watched(
@@ -160,44 +158,17 @@ def make_plan_and_rule(
     return plan, decisions.rule_of(plan, len(seeds))
 
 
-def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
-    """The folder of a report; nothing is made yet.
-
-    Raises:
-        ZooError: it holds a report already, or cannot be written.
-    """
-    if out is None:
-        stem = "-".join(env.replace(":", "_").replace("/", "_") for env in envs) or "runs"
-        stem = stem if len(stem) <= MAX_STEM else f"{len(envs)}-environments"
-        out = DEFAULT_OUT_DIR / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    folder = Path(out)
-    exists = os.path.exists  # False, too, where the user may not look, and for a name that is too long
-    if exists(folder) and (not folder.is_dir() or any(exists(folder / name) for name in REPORT_FILES)):
-        raise ZooError(f"--out {folder}: a report is there already, and is not overwritten; choose another")
-    refuse_place(folder)
-    return folder
-
-
-def _claim(out: Path) -> Path:
-    """Makes the folder of a report. If another comparison has taken it meanwhile, takes `-2`, `-3`, … beside it."""
-    wanted = out if out.name.strip(".") else out.resolve()
-    for folder in (out, *(Path(f"{wanted}-{number}") for number in range(2, 10_000))):
-        if any(os.path.exists(folder / name) for name in REPORT_FILES):
-            continue
-        with disk_errors(folder, "write", "--out DIR"), suppress(FileExistsError):
-            folder.mkdir(parents=True, exist_ok=True)
-            with (folder / REPORT_FILES[0]).open("x"):
-                return folder
-    raise ZooError(f"--out {out}: cannot find a free name for the report; choose another")
-
-
 @dataclass(slots=True)
 class _Played:
-    """Trained and evaluated runs: their records, name → why others are left out, and the names of failed ones."""
+    """Trained and evaluated runs: their records, name → why others are left out, and the names of failed ones.
+
+    lost: see `Results`.
+    """
 
     records: list[RunRecord] = field(default_factory=list)
     left_out: dict[Path, str] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    lost: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 def carry_out(
@@ -225,7 +196,7 @@ def carry_out(
             decided = _play_until_decided(plan, rule, episodes, watcher, played, engine)
     failed, measured = tuple(played.failed), _measure(played.records, played.left_out)
     making = Making(plan.schedules, engine.slots, plan.tuning, tuple(engine.notes()))
-    return _report(*measured, out, making, failed=failed, decided=decided, more=more)
+    return _report(*measured, out, making, failed=failed, decided=decided, more=more, lost=played.lost)
 
 
 def final_returns_of(plan: Plan, episodes: int, watcher: ComparisonWatcher, engine: Engine) -> dict[str, list[float]]:
@@ -255,6 +226,9 @@ def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played
     played.records += [replace(record, method=methods[record.path]) for record in records]
     played.left_out |= left_out | failed | faults
     played.failed += [path.name for path in failed]
+    gone = methods.keys() - {record.path for record in records}
+    lost = (each.run for each in trained if each.path in gone and not is_interrupted(each.path))
+    played.lost += Counter((run.env, run.method) for run in lost)
 
 
 def _play_until_decided(
@@ -299,9 +273,15 @@ def read(
     found = list(dict.fromkeys(run.env for run in records))
     if len(found) > 1 and not envs:
         raise ZooError(f"--from: the runs are of different environments, {', '.join(found)}: name those to compare")
-    measured, left_out = _measure(told_apart(on_envs(records, envs, "--from")), unread)
+    chosen = on_envs(records, envs, "--from")
+    there = {run.env for run in chosen}
+    named = told_apart([*chosen, *(run for run in failed_runs(unread) if run.env in there)])
+    measured, left_out = _measure(named[: len(chosen)], unread)
     _refuse_twins(measured)
-    return _report(measured, left_out, out)
+    # A run that was trained again is not lost: `compare` trains failed runs again, too.
+    again = {(run.env, run.method, run.seed) for run in named[: len(chosen)]}
+    lost = (run for run in named[len(chosen) :] if (run.env, run.method, run.seed) not in again)
+    return _report(measured, left_out, out, lost=Counter((run.env, run.method) for run in lost))
 
 
 def _measure(records: Sequence[RunRecord], left_out: Mapping[Path, str]) -> tuple[list[MeasuredRun], dict[str, str]]:
@@ -330,6 +310,7 @@ def _report(
     failed: tuple[str, ...] = (),
     decided: Decisions | None = None,
     more: Sequence[ReportSection] = (),
+    lost: Mapping[tuple[str, str], int] = MappingProxyType({}),
 ) -> Comparison:
     """Writes the report. Raises ZooError if there is no run."""
     from a3c_zoo.comparison.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
@@ -339,9 +320,9 @@ def _report(
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
-    results = results_of(measured, left_out, making, decided)
+    results = results_of(measured, left_out, making, decided, lost)
     films = films_of(results.runs) if making else None  # nothing is played of runs as found
-    page, out = page_of(results, films), _claim(out)
+    page, out = page_of(results, films), claim_out(out)
     page = replace(page, sections=[*page.sections, *more])
     write_report(results, page, out)
     return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)

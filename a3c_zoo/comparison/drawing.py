@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, NullFormatter
 
 from a3c_zoo.comparison.curves import Floats, Line
-from a3c_zoo.comparison.statistics import Band, band
+from a3c_zoo.comparison.statistics import MIN_SEEDS, Band, band
 
 #: From Okabe and Ito 2008, "Color Universal Design": colour-blind readers can tell them apart. The first ones stand out
 #: most from white and from black.
@@ -34,9 +34,6 @@ LOG_RATIO: Final = 4
 LEGEND_CHARACTERS, PANEL_CHARACTERS = 84, 62
 #: Text and axes in a picture of its own. A picture in a page takes the page's colour instead.
 _INK: Final = "#1b1c1d"
-
-#: Values of R runs at P points, `[R, P]` → their middle and its interval at each point.
-Summary = Callable[[Floats], Band]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,13 +82,24 @@ def spread(values: Floats) -> Band:
     return Band(values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
 
-def group_of(lines: Sequence[Line], summary: Summary = interval, is_log: bool = False) -> Group:
-    """A group of runs, with a band if there are several with a common part of the axis. Empty lines are left out."""
+def group_of(lines: Sequence[Line], is_log: bool = False) -> Group:
+    """A group of runs, with a band if there are several with a common part of the axis. Empty lines are left out.
+
+    The band is an `interval` with five lines, and with fewer a `spread`.
+    """
     lines = [line for line in lines if len(line.x)]
     if len(lines) < 2:
         return Group(lines)
     points, values = on_grid(lines, is_log)
+    summary = spread if len(lines) < MIN_SEEDS else interval
     return Group(lines, points, summary(values)) if len(points) else Group(lines)
+
+
+def thick(sizes: Collection[int], interval: str, spread: str) -> str:
+    """What the thick lines of groups of so many curves are. interval, spread: both in words."""
+    if not sizes or max(sizes) < MIN_SEEDS:
+        return spread
+    return interval if min(sizes) >= MIN_SEEDS else f"{interval} (below {MIN_SEEDS} runs: {spread})"
 
 
 def on_grid(lines: Sequence[Line], is_log: bool = False) -> tuple[Floats, Floats]:

@@ -42,7 +42,7 @@ class TimeToThreshold(NamedTuple):
     """How long the runs of a method take to reach a threshold.
 
     Attributes:
-        reached: how many runs reached it. runs: how many there are.
+        reached: how many runs reached it. runs: how many there are, with those that failed.
         at_least: the lower bound of the chance that a run reaches it, see `least_chance`.
         median: the first moment at which half of the runs or more have reached it; None if there is none.
         low, high: its interval; None for an end that these runs do not determine, and both with fewer than five runs.
@@ -79,8 +79,10 @@ def least_chance(successes: int, runs: int) -> float:
     return float(betaincinv(successes, runs - successes + 1, 1 - CONFIDENCE)) if successes else 0.0
 
 
-def time_to_threshold(durations: Durations) -> TimeToThreshold:
+def time_to_threshold(durations: Durations, lost: int = 0) -> TimeToThreshold:
     """The median time to reach a threshold.
+
+    lost: how many runs more failed. They count as runs that never reach it, however long the others take.
 
     Its interval ends where that of `survival` crosses one half (Brookmeyer and Crowley 1982, "A confidence interval for
     the median survival time").
@@ -88,6 +90,9 @@ def time_to_threshold(durations: Durations) -> TimeToThreshold:
     Raises:
         ValueError: there is no run.
     """
+    if lost and len(durations.values):
+        never = np.full(lost, durations.values.max())
+        durations = Durations(np.append(durations.values, never), np.append(durations.reached, never < 0))
     times, share = survival(durations)
     halves = (np.flatnonzero(curve <= 0.5 + 1e-9) for curve in (share.value, share.low, share.high))
     median, low, high = (float(times[below[0]]) if len(below) else None for below in halves)

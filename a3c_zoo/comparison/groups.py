@@ -14,12 +14,14 @@ from a3c_zoo.errors import ZooError, printable
 def on_envs(runs: Sequence[RunRecord], envs: Sequence[str], option: str) -> list[RunRecord]:
     """The runs on these environments, named as in the zoo or by Gymnasium's id; all runs if no environment is named.
 
-    A run that does not name its environment is taken to be on the only one.
+    A name that runs have is that, also if it looks like an id, as a plugin's `maze-v2` does. A run that does not name
+    its environment is taken to be on the only one.
 
     Raises:
         ZooError: an environment has no run. option: the one that named it.
     """
-    names = [env_name(env) if GYM_ID.fullmatch(env) else env for env in envs]
+    known = {run.env for run in runs}
+    names = [env_name(env) if env not in known and GYM_ID.fullmatch(env) else env for env in envs]
     if len(names) == 1:
         runs = [replace(run, env=names[0]) if run.env == UNKNOWN_ENV else run for run in runs]
     there = dict.fromkeys(run.env for run in runs)

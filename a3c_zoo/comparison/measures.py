@@ -10,6 +10,7 @@ from typing import Annotated, Final, get_args, get_origin, get_type_hints
 import numpy as np
 
 from a3c_zoo.comparison.curves import THRESHOLD_WINDOW, Axis, Floats, Line, area_under_curve, reached, running_mean
+from a3c_zoo.comparison.durations import Durations
 from a3c_zoo.comparison.reading import RunRecord, threshold_of
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import printable
@@ -79,6 +80,18 @@ class MeasuredRun:
 
     record: RunRecord
     measures: Measures
+
+
+def values_of(runs: Iterable[MeasuredRun], name: str) -> Floats:
+    """A field of `Measures` of all runs that have it, `[n]`."""
+    values = (getattr(run.measures, name) for run in runs)
+    return np.array([value for value in values if value is not None], np.float64)
+
+
+def durations_of(runs: Iterable[MeasuredRun], name: str, end: str) -> Durations:
+    """A field of `Measures` with a time to the threshold, of all runs. end: the field with a run's end."""
+    measures = [run.measures for run in runs]
+    return Durations.of([getattr(each, name) for each in measures], [float(getattr(each, end)) for each in measures])
 
 
 def training_curve(record: RunRecord, by: Axis) -> Line:

@@ -131,15 +131,19 @@ class Plan:
         """The runs that must be trained."""
         return [run for run in self.runs if run.done is None]
 
-    @property
-    def guess_s(self) -> float:
-        """How long the training will take, in seconds, but for the methods whose speed is not known."""
-        return sum(run.guess_s or 0.0 for run in self.missing)
+    def guess_s(self, slots: int = 1) -> float:
+        """How long the training will take with so many runs at once, in seconds, but for methods of unknown speed."""
+        return side_by_side_s([run.guess_s or 0.0 for run in self.missing], slots)
 
     @property
     def unknown(self) -> list[str]:
         """The methods whose speed is not known yet, because there is no earlier run."""
         return list(dict.fromkeys(run.method for run in self.missing if run.guess_s is None))
+
+
+def side_by_side_s(times_s: Sequence[float], slots: int) -> float:
+    """How long runs of these lengths take, `slots` of them at once: at least as long as the longest."""
+    return max(sum(times_s) / min(slots, len(times_s)), *times_s) if times_s else 0.0
 
 
 def make_plan(

@@ -14,11 +14,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from a3c_zoo.comparison.curves import Axis, Line, read_evaluations, running_mean
-from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, interval, spread, thinned, to_bytes
+from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, thick, thinned, to_bytes
 from a3c_zoo.comparison.groups import on_envs, told_apart
 from a3c_zoo.comparison.measures import evaluation_curve
 from a3c_zoo.comparison.reading import RunRecord, hidden_threshold, read_runs, threshold_of
-from a3c_zoo.comparison.statistics import MIN_SEEDS
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.files import refuse_out, write_out
@@ -199,7 +198,7 @@ def _figure(drawn: Sequence[DrawnRun], kind: Kind, x: Axis, window: int | None) 
         title=first.env,
         x_label=x_label,
         y_label=y_label,
-        groups={label: group_of(each, spread if len(each) < MIN_SEEDS else interval) for label, each in lines.items()},
+        groups={label: group_of(each) for label, each in lines.items()},
         threshold=None if kind == "episode-length" else threshold_of(first),
     )
     return draw_plot(panel, _note({len(each) for each in lines.values()} - {1}))
@@ -209,10 +208,7 @@ def _note(sizes: set[int]) -> str:
     """What is thick and what is thin, for groups of these numbers of runs; "" if there is no group."""
     if not sizes:
         return ""
-    thick = RANGE if max(sizes) < MIN_SEEDS else INTERVAL
-    if min(sizes) < MIN_SEEDS <= max(sizes):
-        thick += f" (below {MIN_SEEDS} runs: {RANGE})"
-    return f"thick: {thick}, as far as all go; thin: single runs"
+    return f"thick: {thick(sizes, INTERVAL, RANGE)}, as far as all go; thin: single runs"
 
 
 def time_axis(longest_s: float) -> tuple[float, str]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from a3c_zoo.comparison.curves import Curve, read_monitor
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, evaluations_of
 from a3c_zoo.comparison.foreign_runs import ForeignRun, is_foreign_run, read_foreign_run
@@ -151,6 +153,36 @@ def read_runs(
     return [replace(run, is_trusted=run.env in trusted) for run in runs], left_out
 
 
+def failed_runs(paths: Iterable[Path]) -> list[RunRecord]:
+    """Those of the runs at `paths`, which `read_runs` could not use, that ended with an error. They have no curve."""
+    found = []
+    for path in paths:
+        directory = RunDirectory(path)
+        with suppress(RunDirectoryError):
+            outcome = directory.outcome()
+            if outcome is None or outcome.reason != "error" or directory.is_running():
+                continue
+            meta, settings = directory.meta(), settings_of(directory.config_file)
+            if _texts(meta.get("versions")).get("a3c-zoo") == __version__:
+                nothing = Curve.ordered(*np.empty((4, 0)))
+                found.append(RunRecord(path, *_names(meta, settings), settings["run.seed"], nothing))
+    return found
+
+
+def is_interrupted(path: Path) -> bool:
+    """Whether somebody ended a run before its budget was spent."""
+    with suppress(RunDirectoryError):
+        outcome = RunDirectory(path).outcome()
+        return outcome is not None and outcome.reason == "interrupted"
+    return False
+
+
+def _names(meta: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[str, str]:
+    """The method and the environment of a run of ours."""
+    method = method_name(meta["agent"], settings.get("env.stack"), meta.get("init_from"))
+    return printable(method), printable(meta["env"])
+
+
 def _their_summary(run: RunRecord) -> RunSummary:
     nothing = dict.fromkeys(("steps", "mean_return_100", "solved"))
     return RunSummary(run.path.name, run.path, run.env, run.method, run.seed, "unknown", **nothing, started="")
@@ -221,11 +253,12 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
     if not os.path.lexists(file):
         raise RunDirectoryError("incomplete: it has no monitor.csv")
     timing = timing_of(directory.path)
+    method, env = _names(meta, settings)
     returns, lengths, seconds, steps = read_monitor(file, ("r", "l", "t", "step"), torn_end=not strict).rows.T
     return RunRecord(
         path=directory.path,
-        method=printable(method_name(meta["agent"], settings.get("env.stack"), meta.get("init_from"))),
-        env=printable(meta["env"]),
+        method=method,
+        env=env,
         seed=settings["run.seed"],
         curve=Curve.ordered(steps, seconds, returns, lengths),
         settings=settings,

@@ -15,10 +15,10 @@ from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.drawing import Group, Panel
 from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.known_runs import counted, listed
-from a3c_zoo.comparison.measures import MeasuredRun, evaluation_curve, training_curve
+from a3c_zoo.comparison.measures import MeasuredRun, evaluation_curve, training_curve, values_of
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
 from a3c_zoo.comparison.report_films import Films
-from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, EnvironmentResults, Results, values_of
+from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, EnvironmentResults, Results
 from a3c_zoo.comparison.results_json import runs_csv, to_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
 from a3c_zoo.comparison.verdict import verdict
@@ -116,7 +116,8 @@ def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) ->
     values = {name: values_of(method.runs, "final_return")[:, None] for name, method in found.methods.items()}
     if all(map(len, values.values())):
         figures |= _profile(values, f"{env}: share of runs above a final return", "final return")
-    middle = "mean, within their range" if results.caution else "interquartile mean, with its 95 % interval"
+    sizes = {len(group.runs) for row in rows for panel in row for group in panel.groups.values()} - {0, 1}
+    middle = drawing.thick(sizes, "interquartile mean, with its 95 % interval", "mean, within their range")
     return ReportSection(
         env,
         texts=[f"Thin: single runs. Thick: their {middle}. Dotted: the threshold.{_about_ends(found)}"],
@@ -140,7 +141,7 @@ def _about_ends(found: EnvironmentResults) -> str:
 
 def panels_of(results: Results, env: str) -> list[list[Panel]]:
     """A row of training returns and a row of evaluation returns, each by steps and by seconds."""
-    found, summary = results.environments[env], drawing.spread if results.caution else drawing.interval
+    found = results.environments[env]
     kinds = {"mean of the last 100 training episodes": training_curve, "evaluation of checkpoints": evaluation_curve}
     rows = []
     for title, curve in kinds.items():
@@ -148,7 +149,7 @@ def panels_of(results: Results, env: str) -> list[list[Panel]]:
         for by, axis in AXES.items():
             lines = {name: [curve(run.record, by) for run in method.runs] for name, method in found.methods.items()}
             is_log = by == "seconds" and drawing.ends_differ(lines)
-            groups = {name: drawing.group_of(each, summary, is_log) for name, each in lines.items()}
+            groups = {name: drawing.group_of(each, is_log) for name, each in lines.items()}
             has_points = curve is evaluation_curve
             row.append(
                 Panel(f"{env}: {title}", axis, "return of an episode", groups, found.threshold, has_points, is_log)

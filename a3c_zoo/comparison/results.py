@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,9 +13,16 @@ import numpy as np
 from a3c_zoo.comparison import claims, statistics
 from a3c_zoo.comparison.claims import Claim, Question
 from a3c_zoo.comparison.decisions import Decisions
-from a3c_zoo.comparison.durations import Durations, MeanDifference, TimeToThreshold, mean_difference, time_to_threshold
+from a3c_zoo.comparison.durations import MeanDifference, TimeToThreshold, mean_difference, time_to_threshold
 from a3c_zoo.comparison.improvement import Chance, EarlierChance, earlier, improvement
-from a3c_zoo.comparison.measures import MeasuredRun, SettingRow, machine_of, settings_side_by_side
+from a3c_zoo.comparison.measures import (
+    MeasuredRun,
+    SettingRow,
+    durations_of,
+    machine_of,
+    settings_side_by_side,
+    values_of,
+)
 from a3c_zoo.comparison.reading import threshold_of
 from a3c_zoo.comparison.statistics import Estimate, Floats
 
@@ -144,7 +152,8 @@ class Results:
         machine: what the runs were made with: name → its values, more than one if runs differ.
         calibration: seconds of the fixed loop before the runs; None if no run has such a time.
         decided: what a comparison with a rule has decided; None for one without.
-        claims: of all pairs; none if there are few seeds, or if a rule has decided.
+        claims: of all pairs without a lost run; none if there are few seeds, or if a rule has decided.
+        lost: (environment, method) → how many of its runs failed; they are in no other figure than `times`.
     """
 
     runs: tuple[MeasuredRun, ...]
@@ -156,6 +165,7 @@ class Results:
     calibration: Spread | None
     decided: Decisions | None = None
     claims: tuple[Claim, ...] = ()
+    lost: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def methods(self) -> list[str]:
@@ -164,9 +174,9 @@ class Results:
 
     @property
     def caution(self) -> str | None:
-        """The warning about few seeds; None if all methods have enough in every environment."""
-        environments = [each.methods for each in self.environments.values()]
-        counts = {name: [len(each[name].runs) if name in each else 0 for each in environments] for name in self.methods}
+        """The warning about few seeds; None if all methods have enough in every environment that has them."""
+        found = [(name, len(each.runs)) for env in self.environments.values() for name, each in env.methods.items()]
+        counts = {name: [runs for method, runs in found if method == name] for name in self.methods}
         return statistics.caution({name: min(each) for name, each in counts.items()})
 
     @property
@@ -205,11 +215,13 @@ def results_of(
     left_out: Mapping[str, str],
     making: Making | None = None,
     decided: Decisions | None = None,
+    lost: Mapping[tuple[str, str], int] = MappingProxyType({}),
 ) -> Results:
-    """Computes the results of runs. left_out: run → reason. making, decided: see `Results`."""
+    """Computes the results of runs. left_out: run → reason. making, decided, lost: see `Results`."""
     records = [each.record for each in runs]
     names = list(dict.fromkeys(record.method for record in records))
-    environments = {env: _environment(runs, env, names) for env in dict.fromkeys(record.env for record in records)}
+    envs = dict.fromkeys(record.env for record in records)
+    environments = {env: _environment(runs, env, names, lost) for env in envs}
     seconds = values_of(runs, "calibration_s")
     found = Results(
         runs=tuple(runs),
@@ -220,23 +232,27 @@ def results_of(
         machine=machine_of(records),
         calibration=_spread(seconds) if len(seconds) else None,
         decided=decided,
+        lost=lost,
     )
     is_silent = found.caution is not None or decided is not None
     return found if is_silent else replace(found, claims=claims.claims_of(_questions(found)))
 
 
 def _questions(results: Results) -> list[Question]:
-    """Everything that the verdict asks, of each pair in each environment, and over all environments."""
-    found = []
+    """Everything that the verdict asks, of each pair in each environment, and over all environments.
+
+    Nothing of a method that lost runs: the others would be a choice of those that went well.
+    """
+    found, losers = [], {method for _, method in results.lost}
     for env, each in results.environments.items():
-        for pair in each.pairs:
+        for pair in (one for one in each.pairs if not {(env, one.method), (env, one.other)} & results.lost.keys()):
             runs = [each.methods[name].runs for name in (pair.method, pair.other)]
             for name, chance in pair.asked.items():
                 if name != "seconds_to_threshold" or not results.no_seconds:
                     first, second = (len(own if name in DURATIONS else values_of(own, name)) for own in runs)
                     found.append(Question(env, name, pair.method, pair.other, chance, (first, second)))
     if (overall := results.overall) is not None:
-        for pair in overall.pairs:
+        for pair in (one for one in overall.pairs if not {one.method, one.other} & losers):
             counts = ((~np.isnan(overall.scores[name])).sum(axis=0).min() for name in (pair.method, pair.other))
             first, second = map(int, counts)
             chance = pair.scores["final_return"]
@@ -244,11 +260,13 @@ def _questions(results: Results) -> list[Question]:
     return found
 
 
-def _environment(runs: Sequence[MeasuredRun], env: str, names: Sequence[str]) -> EnvironmentResults:
+def _environment(
+    runs: Sequence[MeasuredRun], env: str, names: Sequence[str], lost: Mapping[tuple[str, str], int]
+) -> EnvironmentResults:
     here = [each for each in runs if each.measures.env == env]
     threshold = threshold_of(here[0].record)
     by_method = {name: [each for each in here if each.measures.method == name] for name in names}
-    methods = {name: _method(found, threshold) for name, found in by_method.items() if found}
+    methods = {name: _method(found, threshold, lost.get((env, name), 0)) for name, found in by_method.items() if found}
     return EnvironmentResults(
         threshold,
         methods,
@@ -257,21 +275,21 @@ def _environment(runs: Sequence[MeasuredRun], env: str, names: Sequence[str]) ->
     )
 
 
-def _method(found: Iterable[MeasuredRun], threshold: float | None) -> MethodResults:
+def _method(found: Iterable[MeasuredRun], threshold: float | None, lost: int) -> MethodResults:
     runs = tuple(sorted(found, key=lambda run: run.measures.seed or 0))
     return MethodResults(
         runs,
         {name: statistics.estimates(values[:, None]) for name in SCORES if len(values := values_of(runs, name))},
         {name: _spread(values) for name in COSTS if len(values := values_of(runs, name))},
-        {} if threshold is None or any(run.record.is_smoothed for run in runs) else _times(runs),
+        {} if threshold is None or any(run.record.is_smoothed for run in runs) else _times(runs, lost),
     )
 
 
-def _times(runs: Sequence[MeasuredRun]) -> dict[str, TimeToThreshold]:
+def _times(runs: Sequence[MeasuredRun], lost: int) -> dict[str, TimeToThreshold]:
     ends = {name: end for name, (end, _) in DURATIONS.items()}
     if all(run.measures.cpu_s is not None for run in runs):
         ends |= [CPU_TIME]
-    return {name: time_to_threshold(_durations(runs, name, end)) for name, end in ends.items()}
+    return {name: time_to_threshold(durations_of(runs, name, end), lost) for name, end in ends.items()}
 
 
 def _spread(values: Floats) -> Spread:
@@ -287,7 +305,7 @@ def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> Pair
             mine, theirs = values_of(runs, name)[:, None], values_of(others, name)[:, None]
             scores[name], differences[name] = improvement(mine, theirs), statistics.difference(mine, theirs)
     for name, (end, _) in DURATIONS.items() if methods[method].times and methods[other].times else ():
-        both = _durations(runs, name, end), _durations(others, name, end)
+        both = durations_of(runs, name, end), durations_of(others, name, end)
         times[name], differences[name] = earlier(*both), mean_difference(*both)
     return PairResults(method, other, scores, times, differences)
 
@@ -303,9 +321,12 @@ def _methods(environments: Mapping[str, EnvironmentResults]) -> list[str]:
 
 
 def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
-    matrices = ((method, _normalised(environments, method)) for method in _methods(environments))
-    scores = {method: matrix for method, matrix in matrices if matrix is not None}
     name, pairs = "final_return", []
+    returns = [
+        {method: values_of(each.runs, name) for method, each in env.methods.items()} for env in environments.values()
+    ]
+    matrices = ((method, statistics.on_one_scale(returns, method)) for method in _methods(environments))
+    scores = {method: matrix for method, matrix in matrices if matrix is not None}
     for one, other in itertools.combinations(scores, 2):
         found = (each.methods for each in environments.values())
         if not all(_is_comparable(name, methods[one].runs, methods[other].runs) for methods in found):
@@ -316,30 +337,3 @@ def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
     return OverallResults(
         scores, {method: statistics.estimates(matrix) for method, matrix in scores.items()}, tuple(pairs)
     )
-
-
-def _normalised(environments: Mapping[str, EnvironmentResults], method: str) -> Floats | None:
-    """A method's scores, see `OverallResults`; None if an environment has none."""
-    columns = []
-    for env in environments.values():
-        returns = {name: values_of(each.runs, "final_return") for name, each in env.methods.items()}
-        if not len(returns.get(method, ())):
-            return None
-        everything = np.concatenate(list(returns.values()))
-        low, span = everything.min(), np.ptp(everything) or 1.0
-        columns.append((returns[method] - low) / span)
-    matrix = np.full((max(map(len, columns)), len(columns)), np.nan)
-    for number, column in enumerate(columns):
-        matrix[: len(column), number] = column
-    return matrix
-
-
-def values_of(runs: Iterable[MeasuredRun], name: str) -> Floats:
-    """A field of `Measures` of all runs that have it, `[n]`."""
-    values = (getattr(run.measures, name) for run in runs)
-    return np.array([value for value in values if value is not None], np.float64)
-
-
-def _durations(runs: Iterable[MeasuredRun], name: str, end: str) -> Durations:
-    measures = [run.measures for run in runs]
-    return Durations.of([getattr(each, name) for each in measures], [float(getattr(each, end)) for each in measures])

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from a3c_zoo.comparison import claims, decisions, statistics
 from a3c_zoo.comparison.improvement import cliffs_delta
-from a3c_zoo.comparison.measures import UNITS
-from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, MethodResults, PairResults, Results, values_of
+from a3c_zoo.comparison.measures import UNITS, values_of
+from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, MethodResults, PairResults, Results
 
 #: Rises when the meaning of a key changes.
 RESULTS_FORMAT: Final = 2
@@ -46,6 +46,7 @@ def to_json(results: Results) -> dict[str, Any]:
         **({"until_decided": decisions.to_plain(results.decided)} if results.decided else {}),
         "evaluation_episodes": results.episodes,
         "left_out": dict(results.left_out),
+        **({"lost": _by_env(results.lost)} if results.lost else {}),
         "machine_and_versions": dict(results.machine),
         "noise": noise
         and {
@@ -70,6 +71,14 @@ def runs_csv(runs: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(runs)
     return file.getvalue()
+
+
+def _by_env(lost: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """Environment → method → the number of its runs that failed."""
+    found: dict[str, dict[str, int]] = {}
+    for (env, method), number in lost.items():
+        found.setdefault(env, {})[method] = number
+    return found
 
 
 def _method_to_json(method: MethodResults) -> dict[str, Any]:

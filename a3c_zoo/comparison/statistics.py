@@ -55,6 +55,24 @@ class Band:
     high: Floats
 
 
+def on_one_scale(returns: Sequence[Mapping[str, Floats]], method: str) -> Floats | None:
+    """A method's scores `[seeds, environments]` from 0 to 1: the worst and the best of all methods' `returns` on each.
+
+    None if it has no return on one of the environments.
+    """
+    columns = []
+    for by_method in returns:
+        if not len(by_method.get(method, ())):
+            return None
+        everything = np.concatenate(list(by_method.values()))
+        low, span = everything.min(), np.ptp(everything) or 1.0
+        columns.append((by_method[method] - low) / span)
+    matrix = np.full((max(map(len, columns)), len(columns)), np.nan)
+    for number, column in enumerate(columns):
+        matrix[: len(column), number] = column
+    return matrix
+
+
 # Statistics of all runs of a method, over all environments. Missing runs are left out.
 
 

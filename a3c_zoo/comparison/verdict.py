@@ -46,7 +46,9 @@ def notes(results: Results) -> list[str]:
         for run in results.runs
         if run.measures.final_return is None and run.measures.final_return_greedy is None
     ]
-    found = [f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing."] if unplayed else []
+    found = [_about_lost(results, env, name, lost) for (env, name), lost in results.lost.items()]
+    if unplayed:
+        found.append(f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing.")
     if any(run.record.evaluations and not run.record.is_ours for run in results.runs):
         found.append(THEIR_EVALUATIONS)
     if any(not (run.record.evaluations or run.record.is_ours) for run in results.runs):
@@ -65,6 +67,20 @@ def notes(results: Results) -> list[str]:
     if results.no_seconds:
         found.append(f"Nothing is said here of seconds and speed, because {results.no_seconds}.")
     return found
+
+
+def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
+    """What the runs that failed mean for the figures: the others are no sample of the method's runs."""
+    each, there = results.environments.get(env), f"there{' and over all environments' * (results.overall is not None)}"
+    method = each.methods.get(name) if each else None
+    if each is None or method is None:
+        return f"{env}: all {lost} runs of {name} failed, so nothing is claimed of {name} {there}."
+    text = f"{env}: {lost} of {lost + len(method.runs)} runs of {name} failed; "
+    if method.times:
+        text += f"they count as runs that never reached {each.threshold:g}, the other figures are without them"
+    else:
+        text += "the figures are of the others alone"
+    return f"{text}." if results.decided else f"{text}, so nothing is claimed of {name} {there}."
 
 
 def _about_budgets(results: Results) -> list[str]:

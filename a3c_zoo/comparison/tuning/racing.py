@@ -92,6 +92,7 @@ class Race:
 
     Attributes:
         is_in_time: whether a trial had a score before that moment.
+        is_cut: whether that moment came before all trials were trained as far as they may go.
     """
 
     study: TuningStudy
@@ -101,6 +102,7 @@ class Race:
     engine: Engine
     watcher: TuningWatcher
     is_in_time: bool = False
+    is_cut: bool = False
     _faults: int = 0
 
     def run(self) -> None:
@@ -115,23 +117,34 @@ class Race:
                 if not turns:
                     return
                 self._take_turns(turns)
+        contenders = self.study.contenders()
+        self.is_cut = self._missing(contenders) > 0 or bool(self._waiting(contenders))
+
+    def _missing(self, contenders: Sequence[Contender]) -> int:
+        """How many trials are to be added yet."""
+        return max(0, self.trials - sum(each.state != "FAIL" for each in contenders))
+
+    def _waiting(self, contenders: Sequence[Contender]) -> list[Turn]:
+        """The trials whose runs are here that are to be trained: begun ones, promoted ones."""
+        rungs = self.study.settings.rungs
+        free = {each.number for each in contenders if each.state == "RUNNING" and each.is_here}
+        begun = [Turn(number, rungs[0]) for number in sorted(free) if not contenders[number].scores]
+        promoted = promotions(contenders, rungs, is_last=not self._missing(contenders))
+        return [turn for turn in (*begun, *promoted) if turn.number in free]
 
     def _next_turns(self, taken: ExitStack) -> Iterator[Turn]:
         """The trials to train next, which this process then has: begun ones, promoted ones, new ones."""
-        contenders, rungs = self.study.contenders(), self.study.settings.rungs
-        free = {each.number for each in contenders if each.state == "RUNNING" and each.is_here}
-        count = sum(each.state != "FAIL" for each in contenders)
-        begun = [Turn(number, rungs[0]) for number in sorted(free) if not contenders[number].scores]
-        for turn in (*begun, *promotions(contenders, rungs, is_last=count >= self.trials)):
-            if turn.number in free and (lock := self.study.take(turn.number)):
+        contenders = self.study.contenders()
+        for turn in self._waiting(contenders):
+            if lock := self.study.take(turn.number):
                 taken.callback(lock.release)
                 if self.study.contenders()[turn.number] == contenders[turn.number]:  # nobody has trained it meanwhile
                     yield turn
-        for _ in range(count, self.trials):
+        for _ in range(self._missing(contenders)):
             number = self.study.add(self.keys)
             if lock := self.study.take(number):
                 taken.callback(lock.release)
-                yield Turn(number, rungs[0])
+                yield Turn(number, self.study.settings.rungs[0])
 
     def _take_turns(self, turns: Sequence[Turn]) -> None:
         """Trains the seeds of trials up to their rungs, evaluates them, and keeps the scores."""
@@ -190,16 +203,19 @@ class Race:
 
 
 def promotions(contenders: Sequence[Contender], rungs: Sequence[int], is_last: bool) -> list[Turn]:
-    """The trials that may go on: the best third of those on each rung that have not failed, the highest rung first.
+    """The trials that may go on: the best of each rung, a third of those that have not failed, the highest rung first.
+
+    One that ended below the next rung cannot go on, and leaves its place to another.
 
     is_last: no new trial comes. Then a third is rounded up, so that one reaches the last rung.
     """
     found = []
     for rung, following in reversed(list(itertools.pairwise(rungs))):
         sound = [each for each in contenders if rung in each.scores and each.state != "FAIL"]
-        there = sorted(sound, key=lambda each: -each.scores[rung])
-        quota = (len(there) + (REDUCTION - 1) * is_last) // REDUCTION
-        found += [Turn(each.number, following) for each in there[:quota] if following not in each.scores]
+        quota = (len(sound) + (REDUCTION - 1) * is_last) // REDUCTION
+        able = [each for each in sound if following in each.scores or each.state == "RUNNING"]
+        best = sorted(able, key=lambda each: -each.scores[rung])[:quota]
+        found += [Turn(each.number, following) for each in best if following not in each.scores]
     return found
 
 

@@ -38,7 +38,7 @@ from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.runs.directory import disk_errors
 
-#: Attributes of a study: how it was made, its latest options that may change, for how many trials its search has ended,
+#: Attributes of a study: how it was made, its latest options that may change, how its search ended, see `has_searched`,
 #: and how it ended. Attributes of a trial: where its runs lie, seed → name of its run's directory, and its own mark.
 SETTINGS, OPTIONS, SEARCHED, RESULT = (f"a3c-zoo {name}" for name in ("settings", "options", "searched", "result"))
 PLACE, RUNS, MARK = "place", "runs", "mark"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,14 +66,17 @@ def tune(
     """
     with storage_errors(f"--storage {study.where}"):
         ended: dict[str, Any] | None = study.attribute(RESULT)
-        if ended and trials <= ended["trials"]:
+        if ended and has_searched(ended, trials, timeout_s):
             return ended
         if out is not None:
             if os.path.exists(out):
                 raise ZooError(f"--out {out} exists already, and is not overwritten; choose another")
             refuse_place(out)
         study.attribute(OPTIONS, {"trials": trials, "timeout": timeout_s, "final_seeds": final_seeds})
-        if trials > (study.attribute(SEARCHED) or 0):
+        searched = study.attribute(SEARCHED) or {"trials": 0}
+        if isinstance(searched, int):  # of an older version
+            searched = {"trials": searched}
+        if not has_searched(searched, trials, timeout_s):
             began_s = time.monotonic()
             deadline_s = began_s + (timeout_s or math.inf)
             registry, made = get_registry(), study.settings
@@ -85,9 +88,23 @@ def tune(
                 race.run()
             if not _has_ended(study, race, timeout_s, time.monotonic() - began_s):
                 return None
-            study.attribute(SEARCHED, trials)
+            count = sum(each.state != "FAIL" for each in study.contenders())
+            searched = {"trials": count, "wanted": trials, "timeout": timeout_s if race.is_cut else None}
+            study.attribute(SEARCHED, searched)
         ended = play_finale(study, final_seeds, out, timeout_s, watcher, engine)
-        return study.attribute(RESULT, ended | {"trials": trials, "final_seeds": final_seeds})  # type: ignore[no-any-return]
+        return study.attribute(RESULT, ended | searched | {"final_seeds": final_seeds})  # type: ignore[no-any-return]
+
+
+def has_searched(kept: Mapping[str, Any], trials: int, timeout_s: float | None) -> bool:
+    """Whether a search has had so many trials, or so much time for them.
+
+    kept: what the study keeps of its end: "trials" there are; and if the time was over, "timeout", and how many were
+        "wanted".
+    """
+    if trials <= kept["trials"]:
+        return True
+    had_s = kept.get("timeout")
+    return had_s is not None and timeout_s is not None and timeout_s <= had_s and trials <= kept["wanted"]
 
 
 def _has_ended(study: TuningStudy, race: Race, timeout_s: float | None, took_s: float) -> bool:
