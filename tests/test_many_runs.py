@@ -31,10 +31,30 @@ IN_TURN = """
 if __name__ == "__main__":
     seen = [descriptors() for number in range(5) if train(f"r{number}")]
     assert max(seen) <= seen[1], seen
-    gc.unfreeze()
     gc.collect()
     kinds = [type(each).__name__ for each in gc.get_objects()]
     assert kinds.count("Session") <= 1, kinds.count("Session")
+"""
+#: What the program had before stays its own: its objects can be freed, and its collector stays as it was.
+OWN_OBJECTS = """
+import weakref
+
+class Large:
+    pass
+
+if __name__ == "__main__":
+    large = Large()
+    large.itself, is_freed = large, weakref.finalize(large, int)
+    gc.disable()
+    train("one")
+    assert not gc.isenabled()
+    del large
+    gc.collect()
+    assert not is_freed.alive
+    gc.enable()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(train, ["two", "three"]))
+    assert gc.isenabled()
 """
 IN_THREADS = """
 def parameters(number):
@@ -62,7 +82,7 @@ if __name__ == "__main__":
             raise AssertionError
     train("four")
 """
-PROGRAMS = {"in turn": IN_TURN, "in threads": IN_THREADS, "in forks": IN_FORKS}
+PROGRAMS = {"in turn": IN_TURN, "own objects": OWN_OBJECTS, "in threads": IN_THREADS, "in forks": IN_FORKS}
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())

@@ -18,6 +18,6 @@ MODULES = (
     "a3c_zoo.agents.a3c_grad",
 )
 
-with without_collections():
+with without_collections(hides=True):
     for name in MODULES:
         importlib.import_module(name)

@@ -77,22 +77,23 @@ def process_context(start_method: str = "auto") -> context.BaseContext:
 
 
 @contextmanager
-def without_collections() -> Iterator[None]:
-    """The body makes objects that stay, as imports do: the garbage collector does not run, nor see them later.
+def without_collections(hides: bool) -> Iterator[None]:
+    """The body imports modules, and the garbage collector does not run: the import of torch takes a tenth less time.
 
-    The import of torch takes a tenth less time. Only the first call hides objects: a later one would hide, and keep for
-    ever, those of runs. It collects what earlier runs have left.
+    Args:
+        hides: whether the collector never sees again what there is after the body. Only for a process of a3c-zoo: the
+            objects of another program would stay for ever, too.
     """
-    is_first = not gc.get_freeze_count()
-    if not is_first:
-        gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_first:
-            gc.freeze()
-        gc.enable()
+    with _start_lock:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if hides:
+                gc.freeze()
+            if was_enabled:
+                gc.enable()
 
 
 def refuse_unguarded() -> None:
