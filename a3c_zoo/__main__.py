@@ -8,6 +8,7 @@ import sys
 import threading
 from types import FrameType
 
+from a3c_zoo import processes
 from a3c_zoo.cli.main import cli
 from a3c_zoo.output import drop_lost_output, open_closed_streams, refuse_lost_output
 
@@ -16,6 +17,7 @@ def main() -> None:
     """Runs the command line and exits with its exit status."""
     if sys.platform != "win32":
         sys.unraisablehook = _repeat_ctrl_c
+    processes.is_ours = True
     open_closed_streams()
     drop_lost_output("stderr")  # an error that cannot be shown keeps its exit status
     if isinstance(sys.stdout, io.TextIOWrapper):

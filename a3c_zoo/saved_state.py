@@ -5,6 +5,7 @@ Every part of a checkpoint is validated here: keys and types by `from_plain`, te
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 State = TypeVar("State")
+#: What pickle raises for an object that it cannot save, such as a lock or a lambda.
+UNPICKLABLE = (AttributeError, RecursionError, TypeError, ValueError, pickle.PicklingError)
 _adapters: dict[Any, TypeAdapter[Any]] = {}
 _DOES_NOT_FIT = "the checkpoint does not fit the run's config.yml: "
 #: Begins the message of an error in what `--init-from` names.

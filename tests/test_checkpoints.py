@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -286,6 +287,10 @@ def test_what_is_written_is_read_in_both_formats(directory: RunDirectory) -> Non
         (STATE, bytearray(b"a"), "it names '__builtin__.bytearray'"),  # with a number it takes any amount of memory
         (STATE, np.float64(1), "it names 'numpy.*scalar'"),
         (STATE, ..., "it names '__builtin__.Ellipsis'"),
+        (STATE, threading.Lock(), "TypeError: cannot pickle '_thread.lock' object"),
+        (STATE, (n for n in range(3)), "TypeError: cannot pickle 'generator' object"),
+        (STATE, math, "TypeError: cannot pickle 'module' object"),
+        (STATE, lambda: 1, "(PicklingError|AttributeError): Can't"),
         (STATE, [torch.zeros(10_000)] * 20, r"agent.value.\d+ claims more numbers"),
         (replace(STATE, window=WindowState([1.0, math.inf], [3, 4])), 1, "session.window.returns.1: .*finite number"),
     ],

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+import math
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from a3c_zoo.records import Outcome, Reason
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.directory import RunDirectory, moment_of
+from a3c_zoo.runs.trained import find_policy
 from tests.test_run_directory import CONFIG, META
 from tests.toys_runs import command_line
 
@@ -66,6 +68,18 @@ def test_runs_are_chosen(filters: list[str], names: list[str], capsys: Captured)
     assert [row["name"] for row in rows] == names
     keys = ["name", "env", "agent", "seed", "status", "steps", "mean_return_100", "solved", "started", "path"]
     assert all(list(row) == keys for row in rows)
+
+
+def test_the_order_is_that_of_the_moments(capsys: Captured) -> None:
+    """The night in which clocks are put back from 3 to 2."""
+    for name, hour in (("second", 1), ("first", 2)):
+        there = timezone(timedelta(hours=hour))
+        started = datetime(2026, 10, 25, 2, 10 * hour, tzinfo=there)
+        make(name, env="night", agent="a3c", seed=1, started=started, end=("solved", True))
+    assert command_line("list", "runs", "--json", "--env", "night") == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["first", "second"]
+    assert find_policy("night", None, Path("runs"), trust=False).path == Path("runs/second")
+    assert moment_of("then") == moment_of("") == -math.inf
 
 
 @pytest.mark.parametrize(

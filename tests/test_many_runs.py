@@ -31,10 +31,52 @@ IN_TURN = """
 if __name__ == "__main__":
     seen = [descriptors() for number in range(5) if train(f"r{number}")]
     assert max(seen) <= seen[1], seen
-    gc.unfreeze()
     gc.collect()
     kinds = [type(each).__name__ for each in gc.get_objects()]
     assert kinds.count("Session") <= 1, kinds.count("Session")
+"""
+#: What the program had before stays its own: its objects can be freed, and its collector stays as it was.
+OWN_OBJECTS = """
+import weakref
+
+class Large:
+    pass
+
+if __name__ == "__main__":
+    large = Large()
+    large.itself, is_freed = large, weakref.finalize(large, int)
+    gc.disable()
+    train("one")
+    assert not gc.isenabled()
+    del large
+    gc.collect()
+    assert not is_freed.alive
+    gc.enable()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(train, ["two", "three"]))
+    assert gc.isenabled()
+"""
+#: The program has one fork server, which a run has started. Processes of its own are as those of any other program.
+OWN_PROCESSES = """
+import signal
+
+NAMES = ("PYTHONSAFEPATH", "OMP_NUM_THREADS", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+
+def tell(pipe):
+    is_blocked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    ours = [name for name in os.environ if "A3C_ZOO" in name]
+    pipe.send((is_blocked, signal.getsignal(signal.SIGINT) == signal.default_int_handler, ours))
+    pipe.send({name: os.environ.get(name) for name in NAMES})
+
+if __name__ == "__main__":
+    os.environ["OMP_NUM_THREADS"] = "2"
+    train("one")
+    context = multiprocessing.get_context("forkserver")
+    mine, theirs = context.Pipe()
+    context.Process(target=tell, args=(theirs,)).start()
+    assert mine.recv() == (False, True, [])
+    assert mine.recv() == dict.fromkeys(NAMES) | {"OMP_NUM_THREADS": "2"}
+    train("two")
 """
 IN_THREADS = """
 def parameters(number):
@@ -62,7 +104,13 @@ if __name__ == "__main__":
             raise AssertionError
     train("four")
 """
-PROGRAMS = {"in turn": IN_TURN, "in threads": IN_THREADS, "in forks": IN_FORKS}
+PROGRAMS = {
+    "in turn": IN_TURN,
+    "own objects": OWN_OBJECTS,
+    "own processes": OWN_PROCESSES,
+    "in threads": IN_THREADS,
+    "in forks": IN_FORKS,
+}
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())

@@ -20,6 +20,7 @@ from a3c_zoo.errors import EnvironmentContractError, WorkerError, ZooError
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.processes import pool as pool_module
+from a3c_zoo.processes.faults import UnsavableStateError
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.start import WORKER_ENVIRONMENT
 from a3c_zoo.records import Report
@@ -63,7 +64,8 @@ class CountingWorker:
         return Report(worker=self.rank, steps=int(self.row[0]), metrics=metrics)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rollouts": self.rollouts, "pid": os.getpid(), "environment": dict(os.environ)}
+        state = {"rollouts": self.rollouts, "pid": os.getpid(), "environment": dict(os.environ)}
+        return state | {"env": threading.Lock()} if self.fault == "lock" else state
 
     def close(self) -> None:
         if self.fault == "close":
@@ -287,6 +289,18 @@ def test_a_worker_that_dies(fault: str, message: str) -> None:
     with running(fault) as pool:
         error = run_until_error(pool)
         assert (type(error), str(error)) == (WorkerError, message)
+
+
+def test_a_state_that_cannot_be_pickled_is_told_as_such() -> None:
+    with running("lock") as pool:
+        pool.start()
+        with pytest.raises(UnsavableStateError) as caught:
+            pool.park()
+    why = "TypeError: cannot pickle '_thread.lock' object"
+    assert str(caught.value) == (
+        f"the state of a worker cannot be saved: {why}. An environment's get_state() may return tensors, finite "
+        "numbers, strings, lists and dicts"
+    )
 
 
 def test_a_worker_that_dies_while_the_others_are_parked_for() -> None:

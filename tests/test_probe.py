@@ -94,6 +94,11 @@ def test_it_finds_what_a_probe_in_this_process_finds() -> None:
     assert probed(make_parts) == probe_spaces(entry(make_parts), TINY, config, ("Box",))
 
 
+@pytest.mark.parametrize("limit_s", [1e7, 1e300])
+def test_a_limit_that_means_never(limit_s: float) -> None:
+    assert probed(make_discrete, limit_s) == probed(make_discrete)
+
+
 def test_its_threads_do_not_keep_anything_alive() -> None:
     before = threading.active_count()
     start_s = time.monotonic()

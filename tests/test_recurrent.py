@@ -426,6 +426,16 @@ def test_stopped_and_resumed_equals_uninterrupted(trained: Path, tmp_path: Path)
     assert_equal_runs(half.run, trained)
 
 
+def test_a_learners_run_resumed_from_its_first_checkpoint_equals_uninterrupted(tmp_path: Path) -> None:
+    """Its windows are still empty: the core begins within the first ones, and not before."""
+    overrides = {"env.num_envs": 2, "network.separate": False, "network.recurrent": "gru", "run.keep_checkpoints": None}
+    options: dict[str, Any] = {"agent": "a3c-data", "serial": True, "seed": 3, "steps": 400, "overrides": overrides}
+    whole = a3c_zoo.train("cartpole", name="whole", runs_dir=tmp_path, **options)
+    again = a3c_zoo.train("cartpole", name="again", runs_dir=tmp_path, **options)
+    a3c_zoo.train(resume=again.run, checkpoint=0)
+    assert_equal_runs(again.run, whole.run)
+
+
 def test_predict_takes_and_returns_the_state(trained: Path) -> None:
     policy: Any = a3c_zoo.load_agent(trained)
     network = policy.policy.network

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.runs.resources import SAMPLE_SHARE, Meter, cpu_seconds, memory_mib
 from tests.toys_runs import checkpoint, toy_installed
-from tests.waits import wait_until
+from tests.waits import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems don't tell")
 
@@ -52,6 +53,33 @@ def program(source: str) -> subprocess.Popen[str]:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
+
+
+#: Prints the seconds of a clock, and the moment of a worker's episode on it, once it is suspended and goes on.
+SUSPENDED = """
+import sys, time
+from a3c_zoo.runs.resources import Clock
+from a3c_zoo.runs.signals import stop_on_signals
+with stop_on_signals():
+    clock = Clock()
+    clock.switch("training")
+    before_s = time.monotonic()
+    print("ready", flush=True)
+    sys.stdin.read()
+    print(clock.of("training"), clock.total_s, clock.of("training", before_s), clock.of("training", time.monotonic()))
+"""
+
+
+def test_a_suspended_program_does_not_train() -> None:
+    process = program(SUSPENDED)
+    process.send_signal(signal.SIGTSTP)
+    wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    time.sleep(3)
+    process.send_signal(signal.SIGCONT)
+    told = process.communicate(timeout=LIMIT_S)[0]
+    training_s, total_s, before_s, now_s = map(float, told.split())
+    assert 0 <= before_s < training_s < total_s < 2.9
+    assert before_s < now_s < 2.9
 
 
 def test_cpu_seconds_of_living_and_ended_processes() -> None:

@@ -20,7 +20,7 @@ from a3c_zoo.config import RunConfig
 from a3c_zoo.errors import ConfigError, CrewLostError, EnvironmentContractError, WorkerError
 from a3c_zoo.learning.counters import EPISODES, REPLACED, STEPS
 from a3c_zoo.processes.child import ChildProcess
-from a3c_zoo.processes.faults import Allowance, Fault, Replacements
+from a3c_zoo.processes.faults import Allowance, Fault, Replacements, UnsavableStateError
 from a3c_zoo.processes.start import process_context
 from a3c_zoo.records import Progress, Report
 from tests.test_pool import STEPS as ROLLOUT
@@ -250,6 +250,14 @@ def test_a_lock_that_died_with_its_holder_ends_the_session(monkeypatch: pytest.M
     assert lock.acquire(timeout=0)  # the judge has given it back; and now nobody will
     with pytest.raises(CrewLostError, match=r"^worker 1 died\n\nIt held the lock of agent\.locking\.$"):
         replacements.judge(fault)
+
+
+def test_a_state_that_cannot_be_saved_ends_the_run_though_a_successor_has_it() -> None:
+    fault = Fault(1, "worker 1", UnsavableStateError("it cannot be saved"), "failed", is_successor=True)
+    context = Context()
+    with pytest.raises(UnsavableStateError):
+        Replacements(context.event, 3).judge(fault)
+    assert context.told == []
 
 
 # In a run

@@ -45,7 +45,8 @@ class AgentState(ActingState):
     Attributes:
         optimizer: moments that all workers share, empty where each worker keeps its own.
         counters: the tensor of `Counters`.
-        workers: the state of each worker, the learner's last; empty before the first rollout and after a failure.
+        workers: the state of each worker, the learner's last; empty after a failure, and before worker processes
+            have come to their first standstill.
     """
 
     resumes: Annotated[int, Field(alias="session", ge=0)]

@@ -18,7 +18,7 @@ from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.plugins.sources import SourceDigests
 from a3c_zoo.records import Outcome
-from a3c_zoo.runs.directory import RunDirectory, describe_host, run_paths
+from a3c_zoo.runs.directory import RunDirectory, describe_host, moment_of, run_paths
 
 #: The reasons of an end with the budget spent.
 FINISHED: Final = ("steps", "time-limit", "episodes")
@@ -67,7 +67,7 @@ class KnownRuns:
         self._registry, self._host, self._reuse = registry, dict(host or describe_host()), reuse
         self._digests = SourceDigests()
         found = [run for path in run_paths(runs_dir) if (run := _known_run(path)) is not None]
-        self._runs = sorted(found, key=lambda run: run.started)
+        self._runs = sorted(found, key=lambda run: moment_of(run.started))
 
     def same(self, config: Config) -> Path | None:
         """The newest run with exactly this configuration, of these versions and sources, on a machine such as this."""

@@ -120,6 +120,7 @@ class Windows:
                 for (t, n), final in self.rollout.finals.items()
                 if t >= self.num_steps
             ],
+            "has_steps": self._has_steps,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -127,6 +128,6 @@ class Windows:
         for array, steps in zip(self.rollout.arrays(), state["steps"], strict=True):
             part = array[self.num_steps :]
             part[:] = fitting(steps, torch.from_numpy(part), "windows.steps").numpy()
-        self._has_steps = True
+        self._has_steps = bool(state.get("has_steps", True))  # older checkpoints do not tell
         self.rollout.finals.clear()
         self.rollout.finals.update({(t + self.num_steps, n): final.numpy() for t, n, final in state["finals"]})

@@ -10,6 +10,11 @@ from multiprocessing.synchronize import Lock
 
 from a3c_zoo.errors import ConfigError, CrewLostError, DivergedError, PluginError, UnsupportedSpaceError, WorkerError
 
+
+class UnsavableStateError(PluginError):
+    """The state of a worker, or of its environments, cannot be pickled. It fails so at every standstill."""
+
+
 #: Errors that come again: a new worker would fail as the old one did.
 LASTING = (ConfigError, DivergedError, PluginError, UnsupportedSpaceError)
 #: How long the lock of a living worker may stay held, in seconds. A worker holds it for about a millisecond.
@@ -85,7 +90,8 @@ class Replacements:
             Exception: the fault's error: it would come again, or too many workers have failed within an hour.
         """
         # An environment could be made before: it may lack memory, or a port of the simulator that was just ended.
-        is_passing = fault.is_successor and isinstance(fault.error, PluginError)
+        is_saving = isinstance(fault.error, UnsavableStateError)
+        is_passing = fault.is_successor and isinstance(fault.error, PluginError) and not is_saving
         if fault.is_early or (isinstance(fault.error, LASTING) and not is_passing):
             raise fault.error
         if fault.is_learner:

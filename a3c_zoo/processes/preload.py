@@ -6,8 +6,13 @@ Only torch, gymnasium and modules of this package: any exception but ImportError
 from __future__ import annotations
 
 import importlib
+import json
+import multiprocessing
+import os
+import signal
+from multiprocessing import util
 
-from a3c_zoo.processes.start import without_collections
+from a3c_zoo.processes.start import PROGRAMS_ENVIRONMENT, SAFE_PATH, WORKER_ENVIRONMENT, without_collections
 
 MODULES = (
     "torch",
@@ -18,6 +23,36 @@ MODULES = (
     "a3c_zoo.agents.a3c_grad",
 )
 
-with without_collections():
+with without_collections(hides=True):
     for name in MODULES:
         importlib.import_module(name)
+
+
+class Program:
+    """The program whose fork server this is. It may start processes of its own, which are not of a run.
+
+    Args:
+        variables: environment variables that the fork server has for the processes of runs, with the program's values.
+    """
+
+    def __init__(self, variables: dict[str, str | None]) -> None:
+        self._variables: dict[str, str | None] | None = variables
+        util.register_after_fork(self, Program.begin_process)
+
+    def begin_process(self) -> None:
+        """In a new process, after its main module: if it is the program's own, it gets Ctrl-C and the variables."""
+        variables, self._variables = self._variables, None  # forks of the process begin with this, too
+        target = getattr(multiprocessing.current_process(), "_target", None)
+        if variables is None or getattr(target, "__module__", "") == "a3c_zoo.processes.child":
+            return
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        for name, value in variables.items():
+            if name != SAFE_PATH and os.environ.get(name) != WORKER_ENVIRONMENT[name]:
+                continue  # its main module has set it
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+if told := os.environ.pop(PROGRAMS_ENVIRONMENT, None):
+    PROGRAM = Program(json.loads(told))

@@ -20,6 +20,9 @@ from a3c_zoo.learning.model import Spaces, probe_spaces
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.child import ChildProcess, end_children
 
+#: The longest wait for a child, in seconds: 23 days. The system counts milliseconds in 32 bits.
+LONGEST_WAIT_S = 2e6
+
 
 def read_spaces(
     entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str], serial: bool
@@ -49,7 +52,7 @@ def in_child(run: RunConfig, env_name: str, done: str, function: Callable[..., A
         PluginError: the process of the environment has ended, or hangs.
         WorkerError: anything else was raised, for example by `close`; or the process cannot be started.
     """
-    limit_s, name = run.worker_timeout_s, f"environment '{env_name}'"
+    limit_s, name = min(run.worker_timeout_s, LONGEST_WAIT_S), f"environment '{env_name}'"
     try:
         child = ChildProcess(run.start_method, "a3c-zoo probe", probe_main, name, function, *args)
     except (EOFError, OSError) as error:

@@ -7,6 +7,7 @@ both imports (1.2 s each) happen side by side. This module does not import torch
 from __future__ import annotations
 
 import gc
+import json
 import multiprocessing
 import os
 import pickle
@@ -38,6 +39,8 @@ WORKER_ENVIRONMENT = {
 #: Python imports nothing from the current folder if this variable has a value (`python -P`). Otherwise a `yaml.py`
 #: there would run in the fork server and in the resource tracker. Children get the parent's `sys.path`.
 SAFE_PATH, OUR_SAFE_PATH = "PYTHONSAFEPATH", "of a3c-zoo"
+#: Tells the fork server the program's values of these variables, as JSON: processes that are not of a run get them.
+PROGRAMS_ENVIRONMENT = "_A3C_ZOO_PROGRAMS_ENVIRONMENT"
 
 #: Signals that ask a run to stop, as far as the system has them.
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -77,22 +80,23 @@ def process_context(start_method: str = "auto") -> context.BaseContext:
 
 
 @contextmanager
-def without_collections() -> Iterator[None]:
-    """The body makes objects that stay, as imports do: the garbage collector does not run, nor see them later.
+def without_collections(hides: bool) -> Iterator[None]:
+    """The body imports modules, and the garbage collector does not run: the import of torch takes a tenth less time.
 
-    The import of torch takes a tenth less time. Only the first call hides objects: a later one would hide, and keep for
-    ever, those of runs. It collects what earlier runs have left.
+    Args:
+        hides: whether the collector never sees again what there is after the body. Only for a process of a3c-zoo: the
+            objects of another program would stay for ever, too.
     """
-    is_first = not gc.get_freeze_count()
-    if not is_first:
-        gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_first:
-            gc.freeze()
-        gc.enable()
+    with _start_lock:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if hides:
+                gc.freeze()
+            if was_enabled:
+                gc.enable()
 
 
 def refuse_unguarded() -> None:
@@ -109,7 +113,7 @@ def warm_up(start_method: str = "auto") -> None:
         ZooError: the fork server cannot be started.
     """
     refuse_unguarded()
-    with _start_lock, _start_environment():
+    with _start_lock, environment(_programs_environment()), _start_environment():
         resource_tracker.ensure_running()  # which the fork server starts otherwise, and which unblocks Ctrl-C
         if process_context(start_method).get_start_method() == "forkserver":
             forkserver.set_forkserver_preload(PRELOAD)
@@ -152,6 +156,10 @@ def forget_safe_path() -> None:
     """In a child: programs that its environment starts get no `SAFE_PATH` that the user has not set."""
     if os.environ.get(SAFE_PATH) == OUR_SAFE_PATH:
         del os.environ[SAFE_PATH]
+
+
+def _programs_environment() -> dict[str, str]:
+    return {PROGRAMS_ENVIRONMENT: json.dumps({name: os.environ.get(name) for name in (SAFE_PATH, *WORKER_ENVIRONMENT)})}
 
 
 def _start_environment() -> AbstractContextManager[None]:

@@ -18,6 +18,8 @@ from torch import Tensor
 from a3c_zoo.errors import ZooError, type_and_message
 from a3c_zoo.learning.counters import TICKS, Counters
 from a3c_zoo.processes.crew import REPORT_EVERY_S, CutShort, Worker, WorkerFactory
+from a3c_zoo.processes.faults import UnsavableStateError
+from a3c_zoo.saved_state import UNPICKLABLE
 from a3c_zoo.store_order import memory_barrier
 
 #: What the first cell holds: STOP, or the number of a turn. Workers stand still in odd turns and work in even ones. Two
@@ -114,8 +116,21 @@ def _wait_for_turn_after(turn: int, cells: Any) -> None:
 
 
 def _send(pipe: Connection, kind: str, content: Any) -> None:
-    """Sends the parent a message; raises StopWork if it has gone."""
+    """Sends the parent a message.
+
+    Raises:
+        StopWork: the parent has gone. UnsavableStateError: the worker's state in the message cannot be pickled.
+    """
     try:
-        pipe.send_bytes(pickle.dumps((kind, content)))
+        message = pickle.dumps((kind, content))
+    except UNPICKLABLE as error:
+        if kind != "parked":
+            raise
+        raise UnsavableStateError(
+            f"the state of a worker cannot be saved: {type_and_message(error)}. An environment's get_state() may "
+            "return tensors, finite numbers, strings, lists and dicts"
+        ) from error
+    try:
+        pipe.send_bytes(message)
     except BrokenPipeError:  # of this pipe; an environment's own broken pipe is its failure
         raise StopWork from None

@@ -22,9 +22,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from a3c_zoo.errors import type_and_message
 from a3c_zoo.files import MAX_CHECKPOINT, MAX_TABLE, open_file
 from a3c_zoo.hardware import available_memory
-from a3c_zoo.saved_state import tensors_of
+from a3c_zoo.saved_state import UNPICKLABLE, tensors_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,11 +66,14 @@ class _Pickler(pickle.Pickler):
 
 
 def to_bytes(content: Mapping[str, Any]) -> memoryview:
-    """A file with a digest. Raises ValueError if `read_content` would refuse it."""
+    """A file with a digest. Raises ValueError if it cannot be pickled, or if `read_content` would refuse it."""
     import torch
 
     file = io.BytesIO()  # torch would turn the OSError of a full disk into a RuntimeError
-    torch.save(dict(content), file, pickle_module=SimpleNamespace(__name__="pickle", Pickler=_Pickler))
+    try:
+        torch.save(dict(content), file, pickle_module=SimpleNamespace(__name__="pickle", Pickler=_Pickler))
+    except UNPICKLABLE as error:
+        raise ValueError(type_and_message(error)) from error
     with zipfile.ZipFile(file) as archive:
         code = archive.read(next(name for name in archive.namelist() if name.endswith("data.pkl")))
     if not all(_is_known(b" ".join(name).decode()) for name in _MAYBE_NAMES.findall(code)):

@@ -287,19 +287,23 @@ def run_paths(runs_dir: Path) -> list[Path]:
 
 def _may_be_run(path: Path) -> bool:
     try:
-        if not stat.S_ISDIR(path.stat().st_mode):
-            return False
-        (path / "meta.json").lstat()
+        return stat.S_ISDIR(path.stat().st_mode) and bool((path / "meta.json").lstat())
     except PermissionError:
         return True
     except OSError:
         return False
-    return True
 
 
 def list_runs(runs_dir: Path = DEFAULT_RUNS_DIR) -> list[RunSummary]:
     """Summaries of the runs in a directory, oldest first; a damaged one is listed as such, never left out."""
-    return sorted(map(summary_of, run_paths(runs_dir)), key=lambda run: run.started)
+    return sorted(map(summary_of, run_paths(runs_dir)), key=lambda run: moment_of(run.started))
+
+
+def moment_of(started: str) -> float:
+    """The seconds of a start in meta.json, to compare it with those of other time zones; -inf for a damaged text."""
+    with suppress(ValueError, OverflowError, OSError):
+        return datetime.fromisoformat(started).timestamp()
+    return float("-inf")
 
 
 def summary_of(path: Path) -> RunSummary:

@@ -24,9 +24,26 @@ SAMPLE_EVERY_S = 1.0
 SAMPLE_SHARE = 0.004
 
 
+#: The stretches in which Ctrl-Z had suspended this process: its moment (`time.monotonic()`), and the seconds since.
+_suspensions: list[tuple[float, float]] = []
+
+
+def add_suspension(since_s: float) -> None:
+    """This process was suspended from a moment (`time.monotonic()`) until now."""
+    _suspensions.append((since_s, time.monotonic() - since_s))
+
+
+def _awake_s(at_s: float | None = None) -> float:
+    """A moment, by default now: `time.monotonic()` without the seconds of suspensions before it."""
+    at_s = time.monotonic() if at_s is None else at_s
+    return at_s - sum(min(seconds, max(0.0, at_s - since_s)) for since_s, seconds in _suspensions)
+
+
 @dataclass(slots=True)
 class Clock:
     """Adds up the seconds of each part, over all sessions of a run. Training seconds are without the other parts.
+
+    It stands still while Ctrl-Z suspends the run (`add_suspension`).
 
     Attributes:
         seconds: part ("startup", "training", "evaluation", "checkpoint") → seconds of its finished stretches.
@@ -34,11 +51,11 @@ class Clock:
 
     seconds: dict[str, float] = field(default_factory=dict)
     _part: str = "startup"
-    _since_s: float = field(default_factory=time.monotonic)
+    _since_s: float = field(default_factory=_awake_s)
 
     def switch(self, part: str) -> None:
         """Ends the current part and begins another."""
-        now = time.monotonic()
+        now = _awake_s()
         self.seconds[self._part] = self.seconds.get(self._part, 0.0) + now - self._since_s
         self._part, self._since_s = part, now
 
@@ -59,13 +76,13 @@ class Clock:
 
     def of(self, part: str, at_s: float | None = None) -> float:
         """Seconds of a part until `at_s` (`time.monotonic()`), by default until now."""
-        running = (time.monotonic() if at_s is None else at_s) - self._since_s if part == self._part else 0.0
+        running = _awake_s(at_s) - self._since_s if part == self._part else 0.0
         return self.seconds.get(part, 0.0) + running
 
     @property
     def total_s(self) -> float:
         """Seconds of all parts."""
-        return sum(self.seconds.values()) + time.monotonic() - self._since_s
+        return sum(self.seconds.values()) + _awake_s() - self._since_s
 
 
 def cpu_seconds(root: psutil.Process) -> float:

@@ -13,6 +13,7 @@ from types import FrameType
 
 from a3c_zoo.processes.child import signal_children
 from a3c_zoo.processes.start import STOP_SIGNALS
+from a3c_zoo.runs.resources import add_suspension
 
 #: For this long after a KeyboardInterrupt further signals are not obeyed, so that cleaning up can end.
 CLEANUP_S = 15.0
@@ -86,6 +87,8 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
 def _suspend(number: int, frame: FrameType | None) -> None:
     """Stops the children, then this process; they go on together. Ctrl-Z in a terminal reaches this process alone."""
+    since_s = time.monotonic()
     signal_children(signal.SIGSTOP)
     os.kill(os.getpid(), signal.SIGSTOP)  # returns when this process goes on
+    add_suspension(since_s)
     signal_children(signal.SIGCONT)

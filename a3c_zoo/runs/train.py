@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shlex
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from a3c_zoo import processes
 from a3c_zoo.config.sets import dump_config
 from a3c_zoo.errors import CrewLostError, MissingGuardError, RunDirectoryError, ServersLostError, ZooError, first_line
 from a3c_zoo.files import MAX_TEXT, read_bytes
@@ -183,7 +186,10 @@ def _run_session(
     watch: Watch,
 ) -> Outcome:
     """Runs the agent under a session. However it ends, the files are closed."""
-    with without_collections():
+    is_first = "a3c_zoo.runs.session" not in sys.modules
+    if not is_first:
+        gc.collect()  # what earlier runs have left
+    with without_collections(hides=is_first and processes.is_ours):
         from a3c_zoo.runs.session import Session
 
     session = Session(directory, setup, watch, saved)
