@@ -105,7 +105,7 @@ def test_a_run_goes_on_with_the_background_that_its_parameters_know(
         assert isinstance(policy, model.ModelPolicy)
         return policy.spaces.observations.background
 
-    keys = ["network.center=null", "env.num_envs=2", "run.evaluation_every_s=null"]
+    keys = ["network.center=null", "env.num_envs=2", "run.workers=1", "run.evaluation_every_s=null"]
     run = a3c_zoo.train("pong", serial=True, overrides=keys, steps=80, seed=1, runs_dir=tmp_path).run
     assert background(run) == 87
     monkeypatch.setattr(model, "background_of", lambda *_: 99)
@@ -116,7 +116,7 @@ def test_a_run_goes_on_with_the_background_that_its_parameters_know(
 
 
 def test_another_center_is_refused_with_a_cure_that_works(tmp_path: Path) -> None:
-    keys = ["env.num_envs=2", "run.evaluation_every_s=null"]
+    keys = ["env.num_envs=2", "run.workers=1", "run.evaluation_every_s=null"]
     first = a3c_zoo.train(
         "pong", serial=True, overrides=[*keys, "network.center=null"], steps=80, name="first", runs_dir=tmp_path
     )

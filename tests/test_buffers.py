@@ -5,8 +5,6 @@ The numbers: a BatchNorm over one feature starts with mean 0 and moves by a tent
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +32,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.saved_state import not_finite
 from a3c_zoo.testing import plugin_distribution
 from tests.test_objective import approx, rollout
-from tests.toys_runs import assert_same_training, checkpoint, environ, write_content
-from tests.waits import LIMIT_S
+from tests.toys_runs import assert_same_training, checkpoint, write_content
 
 OBJECTIVE = Objective(gamma=0.5, gae_lambda=1.0, entropy_coefficient=0.0, value_coefficient=0.5)
 PLUGIN = """
@@ -381,20 +378,10 @@ def test_predict_acts_in_evaluation_mode(runs: Path) -> None:
 
 def test_workers_in_processes_share_their_statistics(runs: Path) -> None:
     """Each adds its changes: more batches than one worker has seen."""
-    words = ["cartpole", "--steps", "6000", "--name", "two", "-o", "network.name=normed", "--workers", "2"]
-    done = subprocess.run(
-        [sys.executable, "-m", "a3c_zoo", "train", *words],
-        cwd=runs.parent,
-        env=environ(runs.parent / "installed"),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    updates = checkpoint(runs / "two")["agent"]["counters"][:, 1]
+    run = a3c_zoo.train("cartpole", steps=6000, workers=2, overrides=["network.name=normed"], runs_dir=runs).run
+    updates = checkpoint(run)["agent"]["counters"][:, 1]
     assert bool((updates > 0).all())
-    batches = int(buffers(runs / "two")["body.0.num_batches_tracked"])
+    batches = int(buffers(run)["body.0.num_batches_tracked"])
     assert batches > int(updates.max())
     # Both add without a lock: hardly any addition is lost. A pass for values is a batch, too, unless it is shared.
     assert 0.95 * int(updates.sum()) <= batches <= 2 * int(updates.sum())

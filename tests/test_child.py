@@ -6,7 +6,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -75,17 +74,11 @@ def tell_imported(pipe: Any) -> None:
 
 def test_the_fork_server_has_imported_what_workers_need() -> None:
     """The collector runs again in a child, and does not see the objects of modules: there are over 100,000 of them."""
-    program = """
-from a3c_zoo.processes.child import ChildProcess
-from a3c_zoo.processes.start import warm_up
-from tests.test_child import tell_imported
-warm_up("forkserver")
-child = ChildProcess("forkserver", "told", tell_imported)
-print(child.pipe.recv_bytes().decode() if child.pipe.poll(120) else "nothing")
-child.process.join(120)
-"""
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert told == "True True True\n"
+    warm_up("forkserver")
+    child = ChildProcess("forkserver", "told", tell_imported)
+    assert child.pipe.poll(LIMIT_S)
+    assert child.pipe.recv_bytes() == b"True True True"
+    child.process.join(LIMIT_S)
 
 
 def tell_blocked(pipe: Any) -> None:

@@ -11,18 +11,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from a3c_zoo.comparison.engine_choice import open_engine
+from a3c_zoo.comparison.plan import make_plan
 from a3c_zoo.comparison.side_by_side import Post, side_by_side
+from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
 from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
-from a3c_zoo.plugins.registry import get_registry, load_registry
+from a3c_zoo.plugins.registry import Registry, get_registry, load_registry
 from tests.toys_runs import Running, command_line, environ
 from tests.waits import LIMIT_S
 
@@ -112,21 +115,52 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def with_files(monkeypatch: pytest.MonkeyPatch, *files: Path) -> Registry:
+    """The registry with plugin files, each imported anew."""
+    monkeypatch.setattr(MODULE_FILES, "paths", {})
+    for file in files:
+        monkeypatch.delitem(sys.modules, file.stem, raising=False)
+    return load_registry(Selection(files=tuple(map(str, files))))
+
+
 RUNS = ("compare", "cartpole", "--agent", "a3c", "--baseline", "random", "--plugin", "pair.py", "--engine", "pair")
 
 
-def test_two_runs_train_at_once(pair: Path) -> None:
+def test_two_runs_train_at_once(pair: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have begun before the first one ends: each pauses before it trains."""
+    of_methods = make_plan(
+        envs=["cartpole"],
+        agents=["a3c"],
+        baselines=["random"],
+        seeds=[1, 2],
+        steps=2000,
+        time_limit=None,
+        runs_dir=tmp_path,
+        reuse=True,
+    )
+    plan = replace(of_methods, runs=tuple(run for run in of_methods.runs if run.method == "random"))
+    with open_engine(with_files(monkeypatch, pair / "pair.py"), "pair", ["pause_s=0.1"]) as engine:
+        trained = train_plan(plan, ComparisonWatcher(), engine)
+    assert [each.fault for each in trained] == [None, None]
+    assert_trained_at_once(tmp_path)
+
+
+def assert_trained_at_once(folder: Path) -> None:
+    runs = [path.parent for path in folder.glob("*/timing.json")]
+    assert len(runs) == 2
+    begun = [json.loads((run / "meta.json").read_text())["started"] for run in runs]
+    done = [(run / "outcome.json").stat().st_mtime for run in runs]
+    assert max(map(seconds_of, begun)) < min(done)
+
+
+@pytest.mark.slow
+def test_two_runs_of_a_comparison_train_at_once(pair: Path) -> None:
     options = ("--seeds", "1", "--steps", "2000", "--episodes", "1", "--yes", "--engine-option", "pause_s=0.1")
     command = [sys.executable, "-m", "a3c_zoo", *RUNS, *options, "--out", "out", "--json"]
     ended = subprocess.run(command, cwd=pair, env=environ(), capture_output=True, text=True, timeout=LIMIT_S)
     assert ended.returncode == 0, ended.stderr
     assert {each["method"] for each in json.loads(ended.stdout)["runs"]} == {"a3c", "random"}
-    runs = [path.parent for path in pair.glob("runs/*/timing.json")]
-    assert len(runs) == 2
-    begun = [json.loads((run / "meta.json").read_text())["started"] for run in runs]
-    done = [(run / "outcome.json").stat().st_mtime for run in runs]
-    assert max(map(seconds_of, begun)) < min(done)
+    assert_trained_at_once(pair / "runs")
 
 
 def seconds_of(started: str) -> float:
@@ -175,10 +209,7 @@ def test_bad_engines_in_one_line(
     name: str, options: tuple[str, ...], line: str, pair: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (pair / "bad.py").write_text(BAD)
-    monkeypatch.setattr(MODULE_FILES, "paths", {})
-    for module in ("pair", "bad"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    registry = load_registry(Selection(files=(str(pair / "pair.py"), str(pair / "bad.py"))))
+    registry = with_files(monkeypatch, pair / "pair.py", pair / "bad.py")
     with pytest.raises(ZooError) as caught:
         open_engine(registry, name, options)
     assert str(caught.value).startswith(line)

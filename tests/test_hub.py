@@ -81,20 +81,18 @@ def refused(captured: Captured, status: int, *arguments: object) -> str:
 
 
 def test_the_whole_way(server: Hub, tmp_path: Path) -> None:
-    """In processes of their own: what is sent is what --dry-run writes, and plays as the agent that was sent."""
+    """In a process of its own: what is sent is what --dry-run writes, and plays as the agent that was sent."""
     server.forget()
     server.repositories = {}
     variables = {"HF_ENDPOINT": server.address, "HF_TOKEN": TOKEN, "HF_HOME": str(tmp_path / "home")}
-
-    def run(*lines: list[str]) -> str:
-        command = [sys.executable, *in_turn(*lines)]
-        options: dict[str, Any] = {"cwd": tmp_path, "env": environ() | variables, "timeout": 200}
-        done: subprocess.CompletedProcess[str] = subprocess.run(command, capture_output=True, text=True, **options)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     push = ["push", str(AGENT), "alice/swinger"]
-    told = run([*push, "--dry-run", "look"], push)
+    back = ["pull", "alice/swinger"], ["evaluate", "swinger", "--episodes", "20", "--json"]
+    command = [sys.executable, *in_turn([*push, "--dry-run", "look"], push, *back)]
+    options: dict[str, Any] = {"cwd": tmp_path, "env": environ() | variables, "timeout": 200}
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stderr
+    told, between, pulled = done.stdout.partition("alice/swinger is in runs/swinger\nnext  a3c-zoo play runs/swinger\n")
+    assert between
     sent = server.repositories["alice/swinger"]
     assert len(sent.commits) == 1
     assert not sent.private
@@ -104,8 +102,6 @@ def test_the_whole_way(server: Hub, tmp_path: Path) -> None:
     assert files.keys() == NAMES | {"README.md", "replay.mp4"}
     assert f"sent to  {server.address}/alice/swinger\nnext     a3c-zoo pull alice/swinger\n" in told
 
-    pulled = run(["pull", "alice/swinger"], ["evaluate", "swinger", "--episodes", "20", "--json"])
-    assert pulled.startswith("alice/swinger is in runs/swinger\nnext  a3c-zoo play runs/swinger\n")
     here = files_of(tmp_path / "runs/swinger")
     assert json.loads(here.pop("pulled.json")) == {
         "repo": "alice/swinger",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ import torch
 
 import a3c_zoo
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
+from a3c_zoo.processes.start import process_context, warm_up
 from a3c_zoo.runs.checkpoints import resumable_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from tests.waits import LIMIT_S
@@ -68,7 +69,8 @@ def write(tensor: torch.Tensor, until: Event) -> None:
 
 def test_a_reader_takes_whole_rows_only_while_another_process_writes() -> None:
     """All features are alike, so that a row of which a part is older would show."""
-    context = multiprocessing.get_context("spawn")
+    warm_up()
+    context: Any = process_context()
     tensor, until = ObservationStatistics.zeros(1, 3).share_memory_(), context.Event()
     writer = context.Process(target=write, args=(tensor, until), daemon=True)
     writer.start()

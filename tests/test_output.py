@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from a3c_zoo.testing import plugin_distribution
-from tests.toys_runs import Running, environ, episodes
+from tests.toys_runs import Running, command_line, environ, episodes, installed_here
 from tests.waits import LIMIT_S, wait_until
 
 CHATTY = '''
@@ -47,6 +47,7 @@ def make(num_envs, seed):
 def zoo_envs():
     return [EnvEntry("chatty", factory="chatty_env:make")]
 '''
+PLUGIN = ["--plugin", "missing.py"]
 TRAIN = ["train", "chatty", "--name", "x", "--steps", "1500", "-o", "run.evaluation_every_s=0.2"]
 
 
@@ -97,8 +98,11 @@ def test_training_goes_on_without_its_output(line: str, chatty: Path, tmp_path: 
     assert_trained(tmp_path)
 
 
-def test_json_is_alone_on_stdout(chatty: Path, tmp_path: Path) -> None:
+def test_json_is_alone_on_stdout(
+    chatty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Also of a run that goes on, and of one that fails; what environments print goes to stderr."""
+    monkeypatch.chdir(tmp_path)
 
     def told(*line: str) -> tuple[int, dict[str, Any], str]:
         with Running("train", "--json", *line, folder=tmp_path, path=chatty) as running:
@@ -111,12 +115,14 @@ def test_json_is_alone_on_stdout(chatty: Path, tmp_path: Path) -> None:
     status, printed, _ = told("--resume", "runs/x", "--steps", "1600")
     assert (status, printed) == (0, outcome(tmp_path) | {"run": "runs/x"})
     assert printed["steps"] >= 1600
-    status, printed, stderr = told(*TRAIN[1:])
-    assert (status, printed["run"], printed["reason"]) == (2, None, "error")
-    assert stderr == f"Error: {printed['detail']}\n"
-    assert "runs/x exists already; nothing is overwritten" in stderr
-    status, printed, stderr = told("cartpole", "--plugin", "missing.py")
-    assert (status, printed["run"], printed["reason"]) == (2, None, "error")
+    for line, why in ((TRAIN[1:], "runs/x exists already; nothing is over"), (["cartpole", *PLUGIN], "no such file")):
+        with installed_here(chatty, A3C_ZOO_PLUGIN_FILES=""):
+            assert command_line("train", "--json", *line) == 2
+        shown = capsys.readouterr()
+        printed = json.loads(shown.out)
+        assert (printed["run"], printed["reason"]) == (None, "error")
+        assert shown.err == f"Error: {printed['detail']}\n"
+        assert why in shown.err
     with Running("evaluate", "--json", "runs/x", "--episodes", "1", folder=tmp_path, path=chatty) as running:
         assert (running.exit_status(), json.loads(running.stdout)["episodes"]) == (0, 1)
         assert "a step" in running.stderr
@@ -227,8 +233,17 @@ def test_other_commands_end_with_their_pipe(command: list[str], tmp_path: Path) 
     assert (tmp_path / "stderr.txt").read_text() == ""
 
 
-@pytest.mark.parametrize("command", [["list", "envs", "--json"], ["show", "hyperparams", "cartpole"], ["--help"]])
-@pytest.mark.parametrize("python", [[], ["-u"]])
+@pytest.mark.parametrize(
+    ("command", "python"),
+    [
+        (["list", "envs", "--json"], []),
+        (["show", "hyperparams", "cartpole"], []),
+        (["--help"], []),
+        (["list", "envs", "--json"], ["-u"]),
+        pytest.param(["show", "hyperparams", "cartpole"], ["-u"], marks=pytest.mark.slow),
+        pytest.param(["--help"], ["-u"], marks=pytest.mark.slow),
+    ],
+)
 def test_other_commands_say_that_their_output_is_lost(command: list[str], python: list[str], tmp_path: Path) -> None:
     line = f'"$1" {" ".join(python)} "${{@:2}}" > /dev/full 2> stderr.txt'
     assert shell(line, *command, folder=tmp_path) == 2

@@ -1,9 +1,8 @@
-"""The wheel and the sdist: what is in them, and that they work without the checkout; the release's metadata."""
+"""The wheel and the sdist: what is in them, and the release's metadata. That they work: `test_third_party`."""
 
 from __future__ import annotations
 
 import email
-import json
 import re
 import sys
 import tarfile
@@ -18,7 +17,7 @@ from packaging.requirements import Requirement
 
 from a3c_zoo.version import __version__
 from tests.shared import made_once
-from tests.wheels import ROOT, TRAINED, build_wheel, clean_environment, plugin_source, run, zoo_dist
+from tests.wheels import ROOT, TRAINED, build_wheel, plugin_source, run, zoo_dist
 
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 PACKAGES = {"a3c_zoo", "a3c_zoo_envs", "a3c_zoo_hyperparams"}
@@ -33,11 +32,6 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wheel(dist: Path) -> Path:
     return next(dist.glob("*.whl"))
-
-
-@pytest.fixture(scope="module")
-def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return clean_environment(tmp_path_factory.mktemp("clean"), wheel)
 
 
 def test_contents(wheel: Path) -> None:
@@ -122,23 +116,6 @@ def test_the_commit_hooks_are_the_tools_of_make_lint() -> None:
     commands = [line.removeprefix("\t@").replace("$(SOURCES)", sources) for line in recipe[: recipe.index("")]]
     (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert [hook["entry"] for hook in repo["hooks"]] == commands
-
-
-def test_it_works_without_the_checkout(clean_python: Path) -> None:
-    where = """
-import importlib.metadata, json, a3c_zoo, a3c_zoo_envs, a3c_zoo_hyperparams
-found = [d.metadata["Name"] for d in importlib.metadata.distributions()]
-files = [m.__file__ for m in (a3c_zoo, a3c_zoo_envs, a3c_zoo_hyperparams)]
-print(json.dumps({"files": files, "count": found.count("a3c-zoo")}))
-"""
-    report = json.loads(run(clean_python, "-c", where))
-    venv = str(clean_python.parent.parent)
-    assert all(file.startswith(venv) for file in report["files"])
-    assert report["count"] == 1
-
-    command = clean_python.parent / "a3c-zoo"
-    assert "cartpole" in {line.split()[0] for line in run(command, "list", "envs").splitlines()}
-    assert "cartpole/a3c.yml:" in run(command, "show", "hyperparams", "cartpole")
 
 
 @pytest.mark.slow

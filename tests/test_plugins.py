@@ -336,5 +336,10 @@ def test_twenty_plugins_cost_help_little_time(tmp_path: Path) -> None:
 
     with_them = {"PYTHONPATH": f"{tmp_path}:{environ()['PYTHONPATH']}"}
     seconds(**with_them)  # compiles them
-    pairs = [(seconds(), seconds(**with_them)) for _ in range(7)]
-    assert min(there for _, there in pairs) - min(without for without, _ in pairs) < 0.2
+    without, there = [], []
+    for _ in range(7):  # or fewer: other load makes them slower, never quicker
+        without.append(seconds())
+        there.append(seconds(**with_them))
+        if min(there) - min(without) < 0.2:
+            return
+    pytest.fail(f"{min(there):.2f} s, and {min(without):.2f} s without them")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -163,13 +164,20 @@ def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
     assert events(run) == []
 
 
+@pytest.fixture(scope="module")
+def short_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("short")
+    with toy_installed(folder / "toy"):
+        return train(folder, steps=300).run
+
+
 @pytest.mark.parametrize("name", ["monitor.csv", "outcome.json", "evaluations.json"])
 @pytest.mark.parametrize(
     ("kind", "reason"), [("link", "it is a link"), ("fifo", "regular"), ("huge", "larger than 1,024")]
 )
-def test_rows_that_cannot_be_copied(name: str, kind: str, reason: str, tmp_path: Path) -> None:
+def test_rows_that_cannot_be_copied(name: str, kind: str, reason: str, short_run: Path, tmp_path: Path) -> None:
     """A resume from an earlier checkpoint copies them first. Found by `make fuzz`: a terabyte was copied."""
-    run = train(tmp_path, steps=300).run
+    run = Path(shutil.copytree(short_run, tmp_path / "run"))
     (run / name).unlink(missing_ok=True)
     if kind == "huge":
         with (run / name).open("wb") as file:
@@ -199,9 +207,9 @@ def test_files_and_folders_in_place_of_each_other(tmp_path: Path) -> None:
 
 
 def test_the_first_checkpoint_is_one_to_resume(tmp_path: Path) -> None:
-    run = train(tmp_path, steps=1000, workers=2, serial=False).run
+    run = train(tmp_path, steps=300, workers=2, serial=False).run
     assert checkpoint_steps(RunDirectory(run))[0] == 0
-    assert_figures_agree(a3c_zoo.train(resume=run, checkpoint=0, steps=1000))
+    assert_figures_agree(a3c_zoo.train(resume=run, checkpoint=0, steps=300))
 
 
 def test_what_a_killed_session_left_is_removed(tmp_path: Path) -> None:
@@ -291,7 +299,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, when: set[int] | None) -> None:
 
 def test_a_gradient_that_is_not_finite_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     poisoned(monkeypatch, {0, 1, 2, 7, *range(10, 109)})  # 99 in a row at most
-    outcome = train(tmp_path, steps=6000)
+    outcome = train(tmp_path, steps=6000, overrides={"run.stop_when_solved": False})
     saved = checkpoint(outcome.run)["agent"]
     assert saved["model"]["parameters"].isfinite().all()
     assert outcome.reason == "steps"
@@ -304,7 +312,7 @@ def test_a_gradient_that_is_not_finite_is_left_out(tmp_path: Path, monkeypatch: 
 
 
 def test_a_run_that_diverges_names_its_last_good_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = train(tmp_path, steps=300).run
+    run = train(tmp_path, steps=300, overrides=OVERRIDES | {"run.checkpoint_every_steps": 1000}).run
     before = checkpoint_steps(RunDirectory(run))
     poisoned(monkeypatch, None)
     with pytest.raises(DivergedError, match=rf"--resume {run} --runs-dir {tmp_path} --checkpoint \d+$") as raised:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toys_runs import environ
+from tests.toys_runs import environ, in_turn
 from tests.waits import LIMIT_S
 
 #: Modules that a3c-zoo, torch and multiprocessing import, in the parent or in children.
@@ -127,6 +127,17 @@ def test_a_typed_gym_name_finds_its_package_here(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+REFUSED = """
+from a3c_zoo import ZooError
+from a3c_zoo.cli.main import cli
+for words in (["evaluate", "one"], ["train", "--resume", "one"]):
+    try:
+        cli.main(words, prog_name="a3c-zoo", standalone_mode=False)
+    except ZooError as error:
+        print(error.exit_status, error)
+"""
+
+
 def test_a_typed_gym_name_finds_its_module_here_and_nothing_else(tmp_path: Path) -> None:
     plant(tmp_path)
     (tmp_path / "maze.py").write_text(HELPER.replace("Beside", "Maze"))
@@ -136,17 +147,15 @@ def test_a_typed_gym_name_finds_its_module_here_and_nothing_else(tmp_path: Path)
     assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()
     assert ended.returncode == 0, ended.stderr
     assert "next        PYTHONPATH=. a3c-zoo train --resume runs/one" in ended.stdout
-    shown = run(tmp_path, script, "show", "hyperparams", name)
-    assert shown.returncode == 0, shown.stderr
-    resumed = run(tmp_path, script, "train", name, "--resume", "one", "--steps", "900", "--quiet")
-    assert resumed.returncode == 0, resumed.stderr
-    for command in (("evaluate", "one"), ("train", "--resume", "one")):  # here nobody types the name
-        refused = run(tmp_path, script, *command)
-        line = (
-            f"Error: run one trains '{name}', and there is no module 'maze'. One of the current folder is found only "
-            "for a name that you type; name its folder: PYTHONPATH=FOLDER a3c-zoo …\n"
-        )
-        assert (refused.returncode, refused.stderr) == (2, line)
+    resumed = ["train", name, "--resume", "one", "--steps", "900", "--quiet"]
+    ended = run(tmp_path, sys.executable, *in_turn(resumed, ["show", "hyperparams", name]))
+    assert ended.returncode == 0, ended.stderr
+    ended = run(tmp_path, sys.executable, "-P", "-c", REFUSED)  # here nobody types the name
+    line = (
+        f"2 run one trains '{name}', and there is no module 'maze'. One of the current folder is found only for a name "
+        "that you type; name its folder: PYTHONPATH=FOLDER a3c-zoo …\n"
+    )
+    assert (ended.returncode, ended.stdout) == (0, 2 * line), ended.stderr
     assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()
 
 

@@ -110,6 +110,7 @@ def test_interrupted_within_and_resumed_equals_uninterrupted(uninterrupted: Path
     assert_continuous(outcome.run)
 
 
+@pytest.mark.slow
 def test_ctrl_c_of_a_terminal_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     options = ["--serial", "--seed", 5, "--steps", 20_000, "-o", "env.num_envs=4", "-o", "schedule_steps=15000"]
     with Running("train", "cartpole", *options, "--name", "cut", folder=tmp_path) as running:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -192,22 +193,30 @@ def test_trust_without_a_run(arguments: tuple[str, ...], option: str, place: Pat
 # Files
 
 
-@pytest.mark.parametrize("kind", ["link", "fifo", "folder", "device"])
+def planted(names: Sequence[str], kinds: Sequence[str], slow: Container[tuple[str, str]]) -> list[Any]:
+    """What lies in place of which file."""
+    pairs = itertools.product(names, kinds)
+    return [pytest.param(*pair, marks=[pytest.mark.slow] if pair in slow else []) for pair in pairs]
+
+
+#: File → the status of its run in the list, and that of `plot` and `compare`, which have no other run.
+STATUSES = {
+    "config.yml": ("steps", 2),
+    "meta.json": ("damaged", 2),
+    "outcome.json": ("damaged", 2),
+    "monitor.csv": ("steps", 2),
+    "timing.json": ("steps", 0),
+    "evaluations.json": ("steps", 0),
+}
+#: Those whose run is read to its end, which takes longer. The two files are read in the same way.
+READ_TO_THE_END = list(itertools.product(["timing.json", "evaluations.json"], ["folder", "device"]))
+
+
 @pytest.mark.parametrize(
-    ("name", "listed", "status"),
-    [
-        ("config.yml", "steps", 2),
-        ("meta.json", "damaged", 2),
-        ("outcome.json", "damaged", 2),
-        ("monitor.csv", "steps", 2),
-        ("timing.json", "steps", 0),
-        ("evaluations.json", "steps", 0),
-    ],
+    ("name", "kind"), planted([*STATUSES], ["link", "fifo", "folder", "device"], slow=READ_TO_THE_END)
 )
-def test_no_command_waits_for_a_file_or_follows_it(
-    name: str, listed: str, status: int, kind: str, place: Path, capsys: Captured
-) -> None:
-    """listed: the status of the run in the list. status: that of `plot` and `compare`, which have no other run."""
+def test_no_command_waits_for_a_file_or_follows_it(name: str, kind: str, place: Path, capsys: Captured) -> None:
+    listed, status = STATUSES[name]
     run = place / "inbox/run"
     (run / name).unlink(missing_ok=True)
     plant(run / name, kind)
@@ -223,8 +232,18 @@ def test_no_command_waits_for_a_file_or_follows_it(
         assert (run / "victim").read_text() == "precious"
 
 
-@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
-@pytest.mark.parametrize("name", ["monitor.csv", "events.jsonl", "run.lock", "evaluator.log", "evaluations.csv"])
+#: The run trains on, as it does with a folder in place of events.jsonl.
+TRAINS_ON = [("evaluator.log", "folder"), ("evaluations.csv", "folder")]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    planted(
+        ["monitor.csv", "events.jsonl", "run.lock", "evaluator.log", "evaluations.csv"],
+        ["link", "fifo", "folder"],
+        slow=TRAINS_ON,
+    ),
+)
 def test_a_resumed_run_writes_nowhere_else(name: str, kind: str, place: Path, capsys: Captured) -> None:
     run = place / "inbox/run"
     (run / name).unlink(missing_ok=True)

@@ -60,20 +60,25 @@ def test_a_folder_that_was_removed(tmp_path: Path) -> None:
         assert message == "the current folder has been removed; go to another (cd), and try again"
 
 
+NOT_UTF_8 = r"'n\xff' is not UTF-8; rename the file or folder, or choose another name"
+
+
+def test_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    assert refused('"$@"', tmp_path, "train", "cartpole", "--name", b"n\xff") == NOT_UTF_8
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["train", "cartpole", "--name", b"n\xff"],
-        ["train", "cartpole", "--runs-dir", b"n\xff"],
-        ["train", "cartpole", "--hyperparams", b"n\xff"],
-        ["train", b"n\xff"],
-        ["compare", "--from", b"n\xff"],
-        ["plot", b"n\xff"],
-    ],
+    ["train cartpole --runs-dir", "train cartpole --hyperparams", "train", "compare --from", "plot"],
 )
-def test_names_that_are_not_utf_8(arguments: list[str | bytes], tmp_path: Path) -> None:
-    message = refused('"$@"', tmp_path, *arguments)
-    assert message == r"'n\xff' is not UTF-8; rename the file or folder, or choose another name"
+def test_names_that_are_not_utf_8(
+    arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """As Python has the arguments of a process."""
+    monkeypatch.chdir(tmp_path)
+    assert command_line(*arguments.split(), os.fsdecode(b"n\xff")) == 2
+    assert capsys.readouterr().err == f"Error: {NOT_UTF_8}\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""A plugin from outside, from `pip install` to `pip uninstall`, beside the wheel and away from the checkout."""
+"""The wheel away from the checkout; a plugin from outside beside it, from `pip install` to `pip uninstall`."""
 
 from __future__ import annotations
 
@@ -58,30 +58,51 @@ def command(python: Path) -> Path:
 
 
 def listed(python: Path, what: str) -> dict[str, dict[str, Any]]:
-    rows = json.loads(run(command(python), "list", what, "--json"))
-    return {row["name"]: row for row in rows}
+    return by_name(run(command(python), "list", what, "--json"))[0]
+
+
+def by_name(shown: str) -> tuple[dict[str, dict[str, Any]], str]:
+    """The rows of a listing as JSON, and what was printed after it."""
+    rows, end = json.JSONDecoder().raw_decode(shown)
+    return {row["name"]: row for row in rows}, shown[end:].lstrip()
+
+
+WHERE = """
+import importlib.metadata, json, a3c_zoo, a3c_zoo_envs, a3c_zoo_hyperparams
+found = [d.metadata["Name"] for d in importlib.metadata.distributions()]
+files = [m.__file__ for m in (a3c_zoo, a3c_zoo_envs, a3c_zoo_hyperparams)]
+print(json.dumps({"files": files, "count": found.count("a3c-zoo")}))
+"""
 
 
 def test_from_install_to_uninstall(python: Path, plugin_wheel: Path, tmp_path: Path) -> None:
     zoo = command(python)
-    assert "gridworld" not in listed(python, "envs")
+    report = json.loads(run(python, "-c", WHERE))
+    assert all(file.startswith(str(python.parent.parent)) for file in report["files"])
+    assert report["count"] == 1
+    envs = listed(python, "envs")
+    assert "cartpole" in envs
+    assert "gridworld" not in envs
+    assert "cartpole/a3c.yml:" in run(zoo, "show", "hyperparams", "cartpole")
 
     install(python, plugin_wheel)
-    assert {"gridworld", "gridworld-single"} <= listed(python, "envs").keys()
-    plugin = listed(python, "plugins")["gridworld"]
+    train = "train gridworld --steps 2000 --name short"
+    lines = ("list envs --json", "list plugins --json", "show hyperparams gridworld -o slip=0.2", train)
+    envs, rest = by_name(run(python, *in_turn(*map(str.split, lines)), cwd=tmp_path))
+    assert {"gridworld", "gridworld-single"} <= envs.keys()
+    plugins, rest = by_name(rest)
+    plugin = plugins["gridworld"]
     assert (plugin["distribution"], plugin["status"]) == ("a3c-zoo-gridworld", "loaded")
     assert plugin["hooks"] == ["zoo_envs", "zoo_hyperparams"]
-    shown = run(zoo, "show", "hyperparams", "gridworld", "-o", "slip=0.2")
-    assert "gridworld/a3c.yml:" in shown
-    assert "probability that a move goes in a random direction" in shown
-
-    run(zoo, "train", "gridworld", "--steps", "2000", "--name", "short", cwd=tmp_path)
+    assert "gridworld/a3c.yml:" in rest
+    assert "probability that a move goes in a random direction" in rest
     outcome = json.loads((tmp_path / "runs/short/outcome.json").read_text())
     assert (outcome["reason"], outcome["steps"] >= 2000) == ("steps", True)
 
     pip(python, "uninstall", "--yes", "a3c-zoo-gridworld")
-    assert "gridworld" not in listed(python, "envs")
-    assert "gridworld" not in listed(python, "plugins")
+    envs, rest = by_name(run(python, *in_turn(*map(str.split, lines[:2])), cwd=tmp_path))
+    assert "gridworld" not in envs
+    assert "gridworld" not in by_name(rest)[0]
     gone = attempt(zoo, "train", "gridworld", cwd=tmp_path)
     assert (gone.returncode, "unknown environment 'gridworld'" in gone.stderr) == (2, True)
 

@@ -25,6 +25,8 @@ from a3c_zoo.runs.card import curve
 from a3c_zoo.runs.save_trained import save as save_trained
 from a3c_zoo.runs.trained import directory_of, find_policy, policy_state
 from a3c_zoo.testing import plugin_distribution
+from a3c_zoo.testing.checkup import jobs_for
+from a3c_zoo.testing.findings import Findings
 from tests.toys_runs import checkpoint, command_line
 
 AGENTS = Path(a3c_zoo_trained.__file__).parent
@@ -289,7 +291,8 @@ def test_what_is_saved_is_what_was_trained(trained: tuple[Path, Path]) -> None:
 
 
 def test_a_network_in_bfloat16_is_saved_in_bfloat16_and_acts_the_same(tmp_path: Path) -> None:
-    overrides = {"network.name": "conv42", "network.precision": "bfloat16", "env.frame_size": 42}
+    overrides: dict[str, Any] = {"network.name": "conv42", "network.precision": "bfloat16", "env.frame_size": 42}
+    overrides |= {"env.max_episode_steps": 50, "env.num_envs": 2, "run.workers": 1}
     run = a3c_zoo.train("pong", steps=200, runs_dir=tmp_path, name="run", overrides=overrides, serial=True).run
     kept = checkpoint(run)["agent"]["model"]["parameters"]
     save_trained(run, folder := tmp_path / "agent", episodes=1)
@@ -422,6 +425,11 @@ def test_an_entry_without_its_folder(
         directory_of(get_registry(), get_registry().trained["agent"])
     assert command_line("list", "trained") == 0
     assert fault in capsys.readouterr().out
-    assert command_line("check", "my-plugin") == 1
-    assert fault in capsys.readouterr().out.replace("\n", " ")
+    if package == "my_agents":
+        assert command_line("check", "my-plugin") == 1
+        assert fault in capsys.readouterr().out.replace("\n", " ")
+    else:  # without a process for each
+        (job,) = jobs_for(get_registry(), "my-plugin")
+        job.examine(get_registry(), findings := Findings(job.subject))
+        assert any(fault in finding.text for finding in findings.found if finding.status == "problem")
     get_registry.cache_clear()

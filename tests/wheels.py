@@ -43,7 +43,8 @@ def zoo_dist(folder: Path) -> Path:
     for path in ROOT.iterdir():
         if path.is_file():
             shutil.copy(path, source)
-    build("--outdir", folder / "dist", source)
+    # With the setuptools that is installed here, as `make dist` does.
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder / "dist", source)
     return folder / "dist"
 
 
@@ -58,14 +59,10 @@ def plugin_source(plugin: Path, folder: Path) -> Path:
 
 
 def build_wheel(source: Path, out: Path) -> Path:
-    """Builds the wheel of a source tree."""
-    build("--wheel", "--outdir", out, source)
+    """Builds the wheel of a source tree with the setuptools that is installed here."""
+    out.mkdir()
+    run(sys.executable, "-c", f"from setuptools import build_meta; build_meta.build_wheel({str(out)!r})", cwd=source)
     return next(out.glob("*.whl"))
-
-
-def build(*arguments: str | Path) -> None:
-    """Builds with the setuptools that is installed here, as `make dist` does."""
-    run(sys.executable, "-m", "build", "--no-isolation", *arguments)
 
 
 def clean_environment(folder: Path, *wheels: Path) -> Path:

@@ -38,7 +38,7 @@ class Breakable(VectorWrapper):
             with suppress(FileNotFoundError):  # another one was faster
                 taken = self._file.rename(self._file.with_name(f"taken-{os.getpid()}"))
                 observation = broken(taken.read_text(), observation)
-        return observation, *rest  # type: ignore[return-value]
+        return observation, *rest
 
 
 def broken(fault: str, observation: np.ndarray) -> np.ndarray:
