@@ -146,7 +146,10 @@ AROUND_GAMES = re.compile(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns `" Did you mean 'x'?"` for the nearest of `known`, or `""` if no name is near."""
+    """Returns `" Did you mean 'x'?"` for the nearest of `known`, or `""` if no name is near.
+
+    If none is near, it looks again without what Gymnasium's id of an Atari game has beside the game.
+    """
     others = [each for each in known if each != name]
     game = AROUND_GAMES.sub("", name).lower()
     near = difflib.get_close_matches(name, others, n=1, cutoff=0.5) or difflib.get_close_matches(game, others, n=1)

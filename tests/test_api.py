@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from click.testing import CliRunner
 
 import a3c_zoo
 from a3c_zoo.cli.main import cli
-from a3c_zoo.errors import MissingGuardError
+from a3c_zoo.errors import ConfigError, MissingGuardError
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs import api
 from a3c_zoo.runs.checkpoints import checkpoint_steps
@@ -145,13 +147,24 @@ def test_overrides_in_either_form(tmp_path: Path) -> None:
 
 
 def test_overrides_of_python_stay_what_they_are() -> None:
-    arguments = {"limit": None, "size": (1, 2), "name": "a #b", "number": "0123", "text": "", "half": np.float32(0.5)}
-    overrides = {"env.wrappers": [{"gymnasium.wrappers:TimeLimit": arguments}], "hidden_sizes": (np.int64(8),)}
+    arguments: dict[str, Any] = {
+        "limit": None,
+        "size": (1, 2),
+        "name": "a #b",
+        "number": "0123",
+        "text": "",
+        "face": "\U0001f600",
+    }
+    arguments |= {"far": math.inf, "half": np.float32(0.5), "line": "a\nb\u00a0c"}
+    overrides = {"env.wrappers": [{"gymnasium.wrappers:TimeLimit": arguments}], "hidden_sizes": np.array([8])}
     config = api._config("cartpole", None, None, overrides, {})
     (wrapper,) = config.env.wrappers
     assert wrapper == {"gymnasium.wrappers:TimeLimit": {**arguments, "size": [1, 2], "half": 0.5}}
     assert config.network is not None
     assert config.network.model_dump()["hidden_sizes"] == (8,)
+    for wrong in ({0: 1}, {(0, 1): 1}, {"size": object()}):
+        with pytest.raises(ConfigError):
+            api._config("cartpole", None, None, {"env.wrappers": wrong}, {})
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import gymnasium
@@ -19,6 +21,7 @@ from a3c_zoo.testing import check_env
 from a3c_zoo_envs.atari_family import resolve
 from a3c_zoo_envs.env_configs import AtariConfig
 from tests.toys_runs import command_line
+from tests.waits import LIMIT_S
 
 #: Without a mode for one player; ale-py ends the process when it is asked for one.
 FOR_TWO = {"combat", "joust", "maze_craze", "warlords"}
@@ -63,6 +66,25 @@ def test_an_unknown_rom() -> None:
 def test_gymnasiums_id_of_a_game_suggests_ours(name: str, game: str) -> None:
     with pytest.raises(UnknownNameError, match=rf"^unknown environment '{name}'\. Did you mean '{game}'\?"):
         get_registry().env(name)
+
+
+ASKED_TWICE = """
+import sys
+from a3c_zoo.errors import UnknownNameError
+from a3c_zoo.plugins.registry import get_registry
+for _ in range(2):
+    try:
+        get_registry().env("gym:ALE/Pong-v5")
+    except UnknownNameError as error:
+        print(error)
+print("ale_py" in sys.modules)
+"""
+
+
+def test_a_look_for_a_game_changes_nothing_for_the_next() -> None:
+    done = subprocess.run([sys.executable, "-c", ASKED_TWICE], capture_output=True, text=True, timeout=LIMIT_S)
+    line = "unknown environment 'gym:ALE/Pong-v5'. Did you mean 'atari:pong'? See: gymnasium.pprint_registry()"
+    assert done.stdout.splitlines() == [line, line, "False"], done.stderr
 
 
 def test_games_without_sets_of_their_own_have_the_familys() -> None:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -407,6 +408,21 @@ def test_a_planned_run_that_fails_is_lost(tmp_path: Path) -> None:
     played = _Played()
     _play(Plan((broken,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, LocalEngine())
     assert played.lost == {("cartpole", "a3c"): 1}
+
+
+class Blind(LocalEngine):
+    """Evaluates nothing."""
+
+    def evaluate(self, runs: Sequence[Path], *_: Any) -> dict[Path, str]:
+        return dict.fromkeys(runs, "its evaluation failed: it is dark")
+
+
+def test_a_run_whose_evaluation_fails_is_left_out_and_not_lost(tmp_path: Path) -> None:
+    planned = next(run for run in plan(runs_dir=tmp_path, steps=300).runs if run.method == "random")
+    played = _Played()
+    _play(Plan((planned,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, Blind())
+    assert list(played.left_out.values()) == ["its evaluation failed: it is dark"]
+    assert (played.lost, played.failed) == ({}, [])
 
 
 def test_a_run_that_is_stopped_before_it_begins_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

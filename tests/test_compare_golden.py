@@ -63,7 +63,8 @@ def test_a_run_that_failed_is_lost_and_one_that_was_interrupted_is_not(runs: Pat
     shutil.copytree(runs / "cartpole-random-s1", runs / "cartpole-random-s1-failed")  # it was trained again
     end(runs / "cartpole-random-s1-failed", "error")
     end(runs / "gym_Acrobot-v1-a3c-s1", "error")  # nobody asks for this environment
-    comparison = a3c_zoo.compare("cartpole", sources=[runs], out=tmp_path / "out")
+    shutil.copytree(runs / "cartpole-random-s1-failed", tmp_path / "old/cartpole-random-s1")  # in another folder
+    comparison = a3c_zoo.compare("cartpole", sources=[runs, tmp_path / "old"], out=tmp_path / "out")
     assert comparison.results["lost"] == {"cartpole": {"random": 2}}
     (line,) = (line for line in comparison.verdict if "failed" in line and "Left out" not in line)
     assert line.startswith("cartpole: 2 of 5 runs of random failed; ")

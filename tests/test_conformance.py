@@ -93,6 +93,12 @@ def test_a_broken_environment_is_caught(kind: str, fault: str) -> None:
     assert fault in fault_of(entry(kind), steps=100)
 
 
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_a_copy_that_starts_elsewhere_is_caught(mode: str) -> None:
+    fault = fault_of(entry("StartsElsewhereButTheFirst", mode=mode), steps=100)
+    assert "num_envs=3: an episode ended at step" in fault
+
+
 @pytest.mark.parametrize("random_start", [False, True])
 @pytest.mark.parametrize(
     ("kind", "mode", "fault"),

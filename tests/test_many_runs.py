@@ -65,6 +65,7 @@ if __name__ == "__main__":
     context = multiprocessing.get_context("forkserver")
     mine, theirs = context.Pipe()
     context.Process(target=tell, args=(theirs,)).start()
+    theirs.close()  # so that the end of the process is met
     assert mine.recv() == (False, True, [])
     assert mine.recv() == dict.fromkeys(NAMES) | {"OMP_NUM_THREADS": "2"}
     train("two")

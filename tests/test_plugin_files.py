@@ -48,6 +48,23 @@ def python(folder: Path, *arguments: str, **variables: str) -> subprocess.Comple
     )
 
 
+WATCHER = """
+import gc
+from a3c_zoo import hookimpl
+
+@hookimpl
+def zoo_run_start(run):
+    print("hidden:", gc.get_freeze_count() > 100_000)
+"""
+
+
+def test_what_the_command_line_imports_is_hidden_from_the_garbage_collector(tmp_path: Path) -> None:
+    """Collections would go through 300,000 objects of torch again and again. A program's own objects are not hidden."""
+    (tmp_path / "watch.py").write_text(WATCHER)
+    done = zoo(tmp_path, "train", "cartpole", "--plugin", "watch.py", "--serial", "--steps", "50", "--quiet")
+    assert "hidden: True\n" in done.stdout, done.stderr
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the page's plugin file in `plugins/`, and a run that its hook has ended, in `runs/one`."""

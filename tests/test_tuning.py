@@ -755,6 +755,17 @@ def test_more_time_for_trials_that_have_all_ended_is_refused(folder: Path, capfd
     )
 
 
+def test_what_comes_too_late_after_a_search_that_the_time_ended(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    study = TuningStudy("cartpole-a3c", None, Path("runs"), settings(hyperparams="s.yml"))
+    study.attribute(RESULT, {"trials": 4, "wanted": 10, "timeout": 60.0, "final_seeds": 6, "file": "best.yml"})
+    words = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--episodes", 1]
+    assert command_line(*words, "--trials", 5, "--timeout", "60s", "--out", "other.yml") == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.endswith("copy that file, or give --trials 11 or more, a longer --timeout, or another --study")
+
+
 def test_a_trial_of_another_process_is_left_to_it(tuned: Path) -> None:
     study = TuningStudy("shared", None, Path("runs"), settings(hyperparams="s.yml"))
     number = study.add(KEYS[:1])

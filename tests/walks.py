@@ -249,6 +249,12 @@ class StartsElsewhere(Walk):
         self.place[mask] = 1
 
 
+class StartsElsewhereButTheFirst(Walk):
+    def begin_next(self, mask: np.ndarray) -> None:
+        self.begin(mask)
+        self.place[1:][mask[1:]] = 1
+
+
 class EndsTwice(Walk):
     def step(self, actions: np.ndarray) -> Any:
         before = self.ended.copy()

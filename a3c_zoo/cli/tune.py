@@ -135,7 +135,9 @@ def _refuse_if_ended(
         given.append(f"--out {out}")
     if given:
         text = f"study '{study.name}' has ended, with its set in {ended['file']}: {' and '.join(given)} comes too late"
-        raise ZooError(f"{text}; copy that file, or give --trials {ended['trials'] + 1} or more, or another --study")
+        longer = ", a longer --timeout" if ended.get("timeout") else ""
+        more = max(ended["trials"], ended.get("wanted", 0)) + 1
+        raise ZooError(f"{text}; copy that file, or give --trials {more} or more{longer}, or another --study")
 
 
 def _is_typed(name: str) -> bool:

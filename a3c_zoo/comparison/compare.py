@@ -226,8 +226,7 @@ def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played
     played.records += [replace(record, method=methods[record.path]) for record in records]
     played.left_out |= left_out | failed | faults
     played.failed += [path.name for path in failed]
-    gone = methods.keys() - {record.path for record in records}
-    lost = (each.run for each in trained if each.path in gone and not is_interrupted(each.path))
+    lost = (each.run for each in trained if each.path in failed and not is_interrupted(each.path))
     played.lost += Counter((run.env, run.method) for run in lost)
 
 
@@ -275,12 +274,15 @@ def read(
         raise ZooError(f"--from: the runs are of different environments, {', '.join(found)}: name those to compare")
     chosen = on_envs(records, envs, "--from")
     there = {run.env for run in chosen}
-    named = told_apart([*chosen, *(run for run in failed_runs(unread) if run.env in there)])
-    measured, left_out = _measure(named[: len(chosen)], unread)
+    named = told_apart(chosen)
+    measured, left_out = _measure(named, unread)
     _refuse_twins(measured)
+    names = {(run.method, run.path.resolve().parent): name.method for run, name in zip(chosen, named, strict=True)}
+    failed = [run for run in failed_runs(unread) if run.env in there]
+    failed = [replace(run, method=names.get((run.method, run.path.resolve().parent), run.method)) for run in failed]
     # A run that was trained again is not lost: `compare` trains failed runs again, too.
-    again = {(run.env, run.method, run.seed) for run in named[: len(chosen)]}
-    lost = (run for run in named[len(chosen) :] if (run.env, run.method, run.seed) not in again)
+    again = {(run.env, run.method, run.seed) for run in named}
+    lost = (run for run in failed if (run.env, run.method, run.seed) not in again)
     return _report(measured, left_out, out, lost=Counter((run.env, run.method) for run in lost))
 
 

@@ -95,11 +95,11 @@ def group_of(lines: Sequence[Line], is_log: bool = False) -> Group:
     return Group(lines, points, summary(values)) if len(points) else Group(lines)
 
 
-def thick(sizes: Collection[int], interval: str, spread: str) -> str:
-    """What the thick lines of groups of so many curves are. interval, spread: both in words."""
+def thick(sizes: Collection[int], of_many: str, of_few: str) -> str:
+    """What the thick lines of groups of so many curves are. of_many, of_few: an interval and a spread in words."""
     if not sizes or max(sizes) < MIN_SEEDS:
-        return spread
-    return interval if min(sizes) >= MIN_SEEDS else f"{interval} (below {MIN_SEEDS} runs: {spread})"
+        return of_few
+    return of_many if min(sizes) >= MIN_SEEDS else f"{of_many} (below {MIN_SEEDS} runs: {of_few})"
 
 
 def on_grid(lines: Sequence[Line], is_log: bool = False) -> tuple[Floats, Floats]:

@@ -74,7 +74,8 @@ def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
     each, there = results.environments.get(env), f"there{' and over all environments' * (results.overall is not None)}"
     method = each.methods.get(name) if each else None
     if each is None or method is None:
-        return f"{env}: all {lost} runs of {name} failed, so nothing is claimed of {name} {there}."
+        which = f"all {lost} runs" if lost > 1 else "the only run"
+        return f"{env}: {which} of {name} failed, so nothing is claimed of {name} {there}."
     text = f"{env}: {lost} of {lost + len(method.runs)} runs of {name} failed; "
     if method.times:
         text += f"they count as runs that never reached {each.threshold:g}, the other figures are without them"

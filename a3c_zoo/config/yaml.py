@@ -11,7 +11,7 @@ each key and reports several faults at once, which error messages and `show` nee
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -222,11 +222,30 @@ def dump(data: dict[str, Any]) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
+def written(value: Any) -> str:
+    """Returns a value as YAML in one line. A tuple or an array is a list; what YAML does not know is its text."""
+    return _dumped(_plain(value))
+
+
+def _dumped(value: Any) -> str:
+    text: str = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf"))
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if type(value) in (type(None), bool, int, float, str):
+        return value
+    return value.tolist() if hasattr(value, "tolist") else str(value)  # of NumPy or torch
+
+
 def display(value: Any, limit: int = 60) -> str:
     """Returns a value as YAML in one line, shortened to `limit` characters (0: no limit)."""
     try:
-        text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf"))
+        text = printable(_dumped(value))
     except yaml.representer.RepresenterError:  # a Python caller may pass any object
-        text = repr(value)
-    text = printable(text.removesuffix("\n").removesuffix("\n..."))
+        text = printable(repr(value))
     return f"{text[: limit - 1]}…" if limit and len(text) > limit else text

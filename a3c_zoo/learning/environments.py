@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 import torch
-from gymnasium.error import DependencyNotInstalled, UnregisteredEnv
+from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFound
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from a3c_zoo.config import EnvConfig
@@ -67,8 +67,8 @@ def faults_of(entry: EnvEntry) -> Iterator[None]:
         if cure := missing_package(error):
             raise ZooError(f"environment '{entry.name}' needs a package that is not installed: {cure}") from error
         cure = "Its traceback: --debug"
-        if isinstance(error, UnregisteredEnv) and entry.env_id and ":" not in entry.env_id:
-            cure = f'Name the module that registers it, too: EnvEntry(env_id="MODULE:{entry.env_id}")'
+        if isinstance(error, NameNotFound | NamespaceNotFound) and entry.env_id and ":" not in entry.env_id:
+            cure = f'If a module registers it: EnvEntry(env_id="MODULE:{entry.env_id}"). {cure}'
         raise PluginError(f"environment '{entry.name}' cannot be made: {one_line(error)}. {cure}") from error
 
 

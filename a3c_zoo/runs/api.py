@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.config.yaml import written
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import same_folder
 from a3c_zoo.plugins.entries import EnvEntry
@@ -113,11 +113,6 @@ def _refuse_without_resume(trust: bool, checkpoint: str | int | None) -> None:
         raise ZooError("--checkpoint says from where a run goes on: name the run, --resume RUN")
 
 
-def _plain(value: Any) -> Any:
-    """What JSON does not know: a number of NumPy as Python's, all else as its text."""
-    return getattr(value, "item", value.__str__)()
-
-
 def _config(
     env: Environment | None,
     agent: str | None,
@@ -128,8 +123,8 @@ def _config(
     """The configuration of a fresh run; arguments as in `train`."""
     if (env_name := _name_of(env)) is None:
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
-    if isinstance(overrides, Mapping):  # JSON is YAML
-        overrides = [f"{key}={json.dumps(value, default=_plain)}" for key, value in overrides.items()]
+    if isinstance(overrides, Mapping):
+        overrides = [f"{key}={written(value)}" for key, value in overrides.items()]
     registry = get_registry()
     entry, chosen = registry.env(env_name), None if hyperparams is None else str(hyperparams)
     agent_entry = registry.agent(agent or entry.default_agent)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 from a3c_zoo import EnvEntry, ZooError
 from a3c_zoo.errors import AROUND_GAMES, unknown_name
 
@@ -12,11 +15,14 @@ def pascal_case(rom: str) -> str:
 
 
 def game_of(env_id: str) -> str | None:
-    """Returns the name `atari:ROM` of the game with this id of Gymnasium, such as `ALE/Pong-v5`; None without one."""
-    from ale_py import roms
+    """Returns the name `atari:ROM` of the game with this id of Gymnasium, such as `ALE/Pong-v5`; None without one.
 
-    name = AROUND_GAMES.sub("", env_id)
-    return next((f"atari:{rom}" for rom in roms.get_all_rom_ids() if pascal_case(rom) == name), None)
+    ale-py is not imported: it would register its ids, and the next look would find what this one did not.
+    """
+    spec, name = importlib.util.find_spec("ale_py"), AROUND_GAMES.sub("", env_id)
+    folders = (spec and spec.submodule_search_locations) or ()
+    roms = sorted(file.stem for folder in folders for file in Path(folder).glob("roms/*.bin"))
+    return next((f"atari:{rom}" for rom in roms if pascal_case(rom) == name), None)
 
 
 def atari_entry(

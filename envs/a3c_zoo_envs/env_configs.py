@@ -38,7 +38,9 @@ class AtariConfig(EnvConfig):
     fire_on_reset: bool = Field(True, description="press FIRE at the start of an episode, in games that have it")
     life_loss: bool = Field(False, description="a lost life is a termination for the loss; an episode is a whole game")
     fire_after_life_loss: bool = Field(
-        False, description="with life_loss: press FIRE after each lost life, as stable-baselines3's wrappers do"
+        False,
+        description="with life_loss: press FIRE after each lost life, as stable-baselines3's wrappers do; for "
+        "evaluations: an agent that trains so learns from its own action, which was not played",
     )
     # At 60 frames a step, the emulator's own counter, an int32, overflows before 36 million steps.
     max_episode_steps: int = Field(
