@@ -7,10 +7,11 @@ training after the other on this machine, is an engine like those of plugins.
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +44,18 @@ class TrainingJob:
     def path(self) -> Path:
         """The run directory."""
         return self.runs_dir / self.name
+
+    @property
+    def hyperparams_file(self) -> Path | None:
+        """The file that `--hyperparams` names, which another machine does not have; None for a set, or without one."""
+        text = dict(itertools.pairwise(self.options)).get("--hyperparams")
+        sets, plugins = map(importlib.import_module, ("a3c_zoo.config.sets", "a3c_zoo.plugins.registry"))  # rooms above
+        return None if text is None or sets.names_set(plugins.get_registry(), text) else Path(text)
+
+    def with_hyperparams_file(self, path: Path) -> Self:
+        """The same training, with its `hyperparams_file` at another path."""
+        place = self.options.index("--hyperparams") + 1
+        return replace(self, options=(*self.options[:place], str(path), *self.options[place + 1 :]))
 
     def __str__(self) -> str:
         return f"{self.config.agent_name} on {self.config.env_name}, seed {self.config.run.seed}"

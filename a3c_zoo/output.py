@@ -47,6 +47,11 @@ class _NamedFile(io.FileIO):
             raise ZooError(f"stdout cannot be written: {reason}. {cure} it to another place") from error
 
 
+def is_dumb() -> bool:
+    """Whether `TERM` names a terminal on which rich draws nothing."""
+    return os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+
+
 def open_closed_streams() -> None:
     """Opens the null device for each standard stream that the parent has closed (`>&-`).
 

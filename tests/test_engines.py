@@ -26,6 +26,7 @@ from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, get_registry, load_registry
+from tests.test_run_directory import CONFIG
 from tests.toys_runs import Running, command_line, environ
 from tests.waits import LIMIT_S
 
@@ -45,6 +46,26 @@ class Slots(Engine):
 
     def stop(self) -> None:
         self.stopped.set()
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        ("cartpole --steps 9", None),
+        ("cartpole --hyperparams nstep-classic -o gamma=0.5", None),
+        ("cartpole --hyperparams hyperparams/a3c", None),
+        ("cartpole --agent a3c --hyperparams mine.yml --steps 9", "mine.yml"),
+        ("cartpole --hyperparams ./hyperparams", "hyperparams"),
+        ("--steps 9", None),  # of a run that goes on
+    ],
+)
+def test_a_job_knows_the_file_that_another_machine_needs(words: str, file: str | None) -> None:
+    job = TrainingJob(CONFIG, Path("runs"), "one", tuple(words.split()))
+    assert job.hyperparams_file == (file and Path(file))
+    if file:
+        moved = job.with_hyperparams_file(Path("/tmp/x/mine"))
+        assert moved.hyperparams_file == Path("/tmp/x/mine")
+        assert replace(moved, options=job.options) == job
 
 
 def test_results_come_in_the_order_of_the_work_and_calls_in_the_main_thread() -> None:

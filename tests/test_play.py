@@ -540,11 +540,13 @@ def test_a_game_in_the_terminal(terminal: tuple[int, int], pong: Path) -> None:
     assert "episode 1: return" in last.partition(LEAVE_PAGE)[2]
 
 
-def test_a_dumb_terminal_draws_nothing(terminal: tuple[int, int], pong: Path) -> None:
-    running = start(terminal, pong, "--terminal", TERM="dumb")
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_dumb_terminal_draws_nothing(term: str, terminal: tuple[int, int], pong: Path) -> None:
+    running = start(terminal, pong, "--terminal", TERM=term)
     text = read(terminal[0])
     assert running.wait(LIMIT_S) == 2
-    assert "--terminal: a terminal with TERM=dumb draws nothing; --video FILE.mp4 needs none" in " ".join(text.split())
+    line = f"--terminal: a terminal with TERM={term} draws nothing; --video FILE.mp4 needs none"
+    assert line in " ".join(text.split())
 
 
 def test_ctrl_c_leaves_the_terminal_as_it_was(terminal: tuple[int, int], pong: Path) -> None:

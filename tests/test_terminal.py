@@ -26,7 +26,7 @@ from rich.live import Live
 from a3c_zoo.cli import listing
 from a3c_zoo.cli.board import Board
 from a3c_zoo.cli.common import print_sentences
-from a3c_zoo.cli.panel import ECHO, RunPanel, summary
+from a3c_zoo.cli.panel import ECHO, LiveDisplay, RunPanel, summary
 from a3c_zoo.comparison.plan import Budget, Plan, PlannedRun
 from a3c_zoo.comparison.trainings import Trained
 from a3c_zoo.config import RunConfig
@@ -258,12 +258,21 @@ def test_sentences_in_a_pipe_stay_whole(monkeypatch: pytest.MonkeyPatch, capsys:
     assert capsys.readouterr().err.splitlines() == lines
 
 
-@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": "Unknown"}])
 def test_no_colour_where_none_is_wanted(variables: dict[str, str], runs: Path) -> None:
     assert ("\x1b[32msolved" in listed(runs, columns=80, **variables)) == (not variables)
     status, text = in_terminal(runs, "list", "runs", "--seed", "x", variables=variables)
     assert status == 2
     assert text.startswith("Error: " if variables else "\x1b[31m\x1b[1mError:\x1b[0m ")
+
+
+@pytest.mark.parametrize("term", ["dumb", "DUMB", "unknown", "Unknown", "xterm", "", None])
+def test_nothing_is_drawn_where_rich_draws_nothing(term: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TERM", raising=False)
+    if term is not None:
+        monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert LiveDisplay().is_live != Console(force_terminal=True).is_dumb_terminal
 
 
 # Comparisons

@@ -24,6 +24,7 @@ from a3c_zoo.errors import (
     type_and_message,
     unknown_name,
 )
+from a3c_zoo.output import is_dumb
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import CommandEntry, load_object
 from a3c_zoo.plugins.module_files import MODULE_FILES
@@ -138,7 +139,7 @@ class ZooGroup(click.Group):
 
 def colour() -> bool | None:
     """For click, which knows neither NO_COLOR nor dumb terminals: False for no colour, None if the stream decides."""
-    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+    return False if os.environ.get("NO_COLOR") or is_dumb() else None
 
 
 def _echo_error(text: str) -> None:

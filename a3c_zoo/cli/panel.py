@@ -5,7 +5,6 @@ rich is imported with the first figures, not before: until then the fork server 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections import deque
@@ -17,6 +16,7 @@ import click
 
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import printable, printable_lines
+from a3c_zoo.output import is_dumb
 from a3c_zoo.records import Outcome, Progress, score
 from a3c_zoo.runs.directory import run_argument
 
@@ -122,7 +122,7 @@ class LiveDisplay:
     @property
     def is_live(self) -> bool:
         """Whether the stream is a terminal, which may go away; without one, or on a dumb one, nothing is drawn."""
-        return self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        return self._stream.isatty() and not is_dumb()
 
     def say(self, text: str) -> None:
         """Prints a line, above the table or panel."""

@@ -26,6 +26,7 @@ from rich.style import Style
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
+from a3c_zoo.output import is_dumb
 from a3c_zoo.runs.videos import VideoFile, enlarge
 
 
@@ -81,14 +82,15 @@ class Terminal:
     """Draws over the terminal. `close` restores what the terminal showed before.
 
     Raises:
-        ZooError: stdout is no terminal.
+        ZooError: stdout is no terminal, or one that draws nothing.
     """
 
     def __init__(self) -> None:
         if not sys.stdout.isatty():
             raise ZooError("--terminal: stdout is no terminal; --video FILE.mp4 needs none")
-        if os.environ.get("TERM") == "dumb":
-            raise ZooError("--terminal: a terminal with TERM=dumb draws nothing; --video FILE.mp4 needs none")
+        if is_dumb():
+            term = os.environ["TERM"]
+            raise ZooError(f"--terminal: a terminal with TERM={term} draws nothing; --video FILE.mp4 needs none")
         self._live: Live | None = None
         self._pace = Pace()
 

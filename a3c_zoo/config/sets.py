@@ -256,7 +256,7 @@ def entries_of(registry: Registry, config: Config) -> dict[str, Entry]:
 
 def documents_of(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> list[Document]:
     """The sets and the file that a configuration begins with, the lowest first; see `resolve_config`."""
-    if hyperparams is not None and _names_set(registry, hyperparams):
+    if hyperparams is not None and names_set(registry, hyperparams):
         chosen = find_set(registry, env, hyperparams)
         return [yaml.read_document(chosen.file, chosen.source, follow=True)]
     default = default_set(registry, env, agent.name)
@@ -273,7 +273,7 @@ def tuning_cost(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparam
     return found
 
 
-def _names_set(registry: Registry, text: str) -> bool:
+def names_set(registry: Registry, text: str) -> bool:
     """Whether a text names a set, and no file. A folder with the name of a plugin can be written `./NAME`."""
     plugin, slash, _ = text.rpartition("/")
     return not text.endswith((".yml", ".yaml")) and (not slash or plugin in {info.name for info in registry.plugins})

@@ -9,13 +9,15 @@ import tomllib
 from dataclasses import replace
 from importlib import import_module, resources
 from pathlib import Path
+from typing import Any
 
 import a3c_zoo
 import a3c_zoo.records
+import gymnasium
 import pytest
 from a3c_zoo.errors import UnknownNameError
 
-from a3c_zoo_minigrid.family import resolve
+from a3c_zoo_minigrid.family import resolve, versions
 from a3c_zoo_minigrid.plugin import zoo_envs, zoo_hyperparams
 
 
@@ -41,8 +43,29 @@ def test_listing_imports_nothing_heavy() -> None:
 
 def test_the_names() -> None:
     assert resolve("DoorKey-5x5").env_id == "minigrid:MiniGrid-DoorKey-5x5-v0"
-    with pytest.raises(UnknownNameError, match="Did you mean 'minigrid:DoorKey-5x5'"):
-        resolve("DorKey-5x5")
+    for name in ("DorKey-5x5", "DoorKey-5x5-v7", "MiniGrid-DoorKey-5x5-v0"):
+        with pytest.raises(UnknownNameError, match="Did you mean 'minigrid:DoorKey-5x5'"):
+            resolve(name)
+
+
+def test_a_name_is_the_newest_version_unless_it_says_one() -> None:
+    several = {name: known for name, known in versions().items() if len(known) > 1}
+    assert several
+    for name, known in several.items():
+        assert resolve(name).env_id == f"minigrid:MiniGrid-{name}-v{max(known)}"
+        for version in known:
+            entry = resolve(f"{name}-v{version}")
+            assert (entry.name, entry.env_id) == (f"minigrid:{name}-v{version}", f"minigrid:MiniGrid-{name}-v{version}")
+    assert resolve("Empty-5x5-v0").threshold == resolve("Empty-5x5").threshold == 0.94
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'minigrid:MultiRoom-N4-S5-v\d'"):
+        resolve("MultiRoom-N4-S5-v7")
+
+
+def test_four_rooms_are_four() -> None:
+    for name, rooms in (("MultiRoom-N4-S5", 4), ("MultiRoom-N4-S5-v0", 6)):
+        env: Any = gymnasium.make(str(resolve(name).env_id))
+        env.reset(seed=0)
+        assert len(env.unwrapped.rooms) == rooms
 
 
 def train(steps: int, runs_dir: Path) -> a3c_zoo.records.Outcome:

@@ -161,6 +161,37 @@ def test_a_run_stays_as_it_was_if_its_job_is_stopped_while_it_arrives(
     assert done.returncode == 0, done.stderr
 
 
+WITH_FILE = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from a3c_zoo.engines import TrainingJob, local_engine
+from a3c_zoo_ray.config import RayEngineConfig
+from a3c_zoo_ray.engine import make
+
+one_worker = SimpleNamespace(run=SimpleNamespace(workers=1))
+(file := Path("mine.yml")).write_text("agent: {gamma: 0.5}")
+words = ("cartpole", "--serial", "--hyperparams", "mine.yml", "--steps", "100")
+with make(RayEngineConfig(address=sys.argv[1], max_retries=0)) as engine:
+    for folder, each in ("ray", engine), ("local", local_engine()):
+        fault = each.train(TrainingJob(one_worker, Path(folder), "one", words), lambda told: None)
+        assert fault is None, fault
+    file.unlink()
+    print(engine.train(TrainingJob(one_worker, Path("ray"), "two", words), lambda told: None))
+"""
+
+
+def test_the_file_of_hyperparameters_travels(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
+    """The processes of the cluster have another current folder."""
+    done = run_program(WITH_FILE, cluster, tmp_path, environ)
+    assert done.returncode == 0, done.stderr
+    config = (tmp_path / "ray/one/config.yml").read_text()
+    assert "gamma: 0.5\n" in config
+    assert config == (tmp_path / "local/one/config.yml").read_text()  # so it counts as the same run
+    assert done.stdout.startswith("it cannot be sent to a machine: FileNotFoundError: ")
+    assert "'mine.yml'" in done.stdout
+
+
 DAMAGED = """
 import sys
 from pathlib import Path

@@ -54,6 +54,17 @@ def test_an_order_has_plugin_files_and_variables(tmp_path: Path, monkeypatch: py
     assert "A3C_ZOO_PLUGIN_FILES" not in order.variables
 
 
+def test_an_order_has_the_file_of_hyperparameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yml").write_text("agent: {gamma: 0.5}\n")
+    options = ("cartpole", "--hyperparams", "mine.yml", "--steps", "100")
+    order = order_of(TrainingJob(cast("Config", None), tmp_path, "one", options))
+    assert order.hyperparams_file == ("mine.yml", b"agent: {gamma: 0.5}\n")
+    for more in (("--hyperparams", "nstep-classic"), ("-o", "gamma=0.5")):
+        job = TrainingJob(cast("Config", None), tmp_path, "one", ("cartpole", *more))
+        assert order_of(job).hyperparams_file is None
+
+
 def test_machines_with_other_versions_are_told_apart() -> None:
     here = {"versions": {"python": "3.11.7", "torch": "2.13.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}
     there = {"versions": {"python": "3.11.7", "torch": "2.12.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}

@@ -151,8 +151,13 @@ class RayEngine(Engine):
 
         from a3c_zoo_ray.cluster import why_lost
 
-        stream = _on(machine, carry_out, cpus, num_returns="streaming").remote(order_of(job))
-        folder = Path(tempfile.mkdtemp(prefix=f".{job.name}-", dir=_made(job.runs_dir)))
+        try:
+            order = order_of(job)
+        except OSError as error:
+            return f"it cannot be sent to a machine: {type_and_message(error)}"
+        stream = _on(machine, carry_out, cpus, num_returns="streaming").remote(order)
+        job.runs_dir.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{job.name}-", dir=job.runs_dir))
         try:
             fault = self._follow(stream, PieceWriter(folder / job.name), tell)
             if (folder / job.name).is_dir():
@@ -334,11 +339,6 @@ def _cancel(stream: Any) -> None:
         while (left_s := deadline_s - time.monotonic()) > 0:
             if ray.wait([stream], timeout=left_s)[0]:
                 ray.get(next(stream))
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _put(arrived: Path, path: Path) -> None:

@@ -53,7 +53,8 @@ class Order:
 
     Attributes:
         name, options, resumes: see `TrainingJob`. variables: of the environment.
-        plugin_files: name of the file → its content. run: the pieces of the run directory, if it is resumed.
+        plugin_files: name of the file → its content. hyperparams_file: its name and content.
+        run: the pieces of the run directory, if it is resumed.
     """
 
     name: str
@@ -61,16 +62,18 @@ class Order:
     resumes: bool
     variables: Mapping[str, str]
     plugin_files: Mapping[str, bytes] = field(default_factory=dict)
+    hyperparams_file: tuple[str, bytes] | None = None
     run: tuple[Piece, ...] = ()
 
 
 def order_of(job: TrainingJob) -> Order:
-    """The order for a job, with this process's environment variables and plugin files."""
+    """The order for a job, with this process's environment variables and plugin files. OSError: a file is gone."""
     variables = {name: value for name, value in os.environ.items() if name in SPEED_VARIABLES or name.startswith(OURS)}
     paths = [Path(path) for path in variables.pop(PLUGIN_FILES, "").split(os.pathsep) if path]
     files = {path.name: path.read_bytes() for path in paths}
+    hyperparams = (path.name, path.read_bytes()) if (path := job.hyperparams_file) else None
     run = tuple(pieces_of(job.path)) if job.resumes else ()
-    return Order(job.name, job.options, job.resumes, variables, files, run)
+    return Order(job.name, job.options, job.resumes, variables, files, hyperparams, run)
 
 
 def examine() -> dict[str, Any]:
@@ -87,6 +90,9 @@ def carry_out(order: Order) -> Iterator[JobProgress | Piece | End | None]:
         write_pieces(order.run, runs / order.name)
         # The configuration is in the options, or in the directory.
         job = TrainingJob(cast("Config", None), runs, order.name, order.options, order.resumes)
+        if order.hyperparams_file is not None:
+            name, content = order.hyperparams_file
+            job = job.with_hyperparams_file(_written(Path(folder) / "hyperparams", name, content))
         fault = yield from _train(job)
         if job.path.is_dir():
             yield from pieces_of(job.path)
@@ -123,12 +129,17 @@ def _set_variables(order: Order, folder: Path) -> None:
     for name in [name for name in os.environ if name in SPEED_VARIABLES or name.startswith(OURS)]:
         del os.environ[name]
     os.environ.update(order.variables)
-    paths = [folder / "plugins" / PurePosixPath(name).name for name in order.plugin_files]
-    for path, content in zip(paths, order.plugin_files.values(), strict=True):
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content)
+    paths = [_written(folder / "plugins", name, content) for name, content in order.plugin_files.items()]
     if paths:
         os.environ[PLUGIN_FILES] = os.pathsep.join(map(str, paths))
+
+
+def _written(folder: Path, name: str, content: bytes) -> Path:
+    """The path of a file that has travelled, now in this folder."""
+    folder.mkdir(exist_ok=True)
+    path = folder / PurePosixPath(name).name
+    path.write_bytes(content)
+    return path
 
 
 def pieces_of(folder: Path) -> Iterator[Piece]:
