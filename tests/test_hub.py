@@ -161,7 +161,9 @@ def test_a_run_is_saved_first(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None
     small: dict[str, Any] = {"network.hidden_sizes": [8], "run.evaluation_envs": 50}
     run = a3c_zoo.train("cartpole", steps=200, serial=True, name="mine", overrides=small).run
     meta = json.loads((run / "meta.json").read_text())
-    (run / "meta.json").write_text(json.dumps(meta | {"command": ["x", "train", "--runs-dir", f"{os.getcwd()}/runs"]}))
+    (run / "meta.json").write_text(
+        json.dumps(meta | {"command": ["a3c-zoo", "train", "--runs-dir", f"{os.getcwd()}/runs"]})
+    )
     assert command_line("push", "mine", "alice/swinger", "--no-film") == 0
     first, second = hub.repositories["alice/swinger"].commits.values()
     assert first["outcome.json"] != second["outcome.json"]
