@@ -155,6 +155,23 @@ def test_a_folder_that_was_looked_at_is_sent_as_it_is(hub: Hub, capsys: Captured
     assert "alice/mine" in Path("anew/README.md").read_text()
 
 
+def test_a_film_goes_with_its_agent(hub: Hub) -> None:
+    """Without a film of the new agent there is none of the former one, and no card that names it."""
+    folder = Path(shutil.copytree(AGENT, "mine"))
+    (folder / "replay.mp4").write_bytes(b"film")
+    assert command_line("push", "mine", "alice/new", "--dry-run", "look") == 0
+    written = Path("look/README.md").read_bytes()
+    for options in ((), ("--no-film",), ("--no-film",)):
+        assert command_line("push", "look", "alice/new", *options) == 0
+    before, after, again = hub.repositories["alice/new"].commits.values()
+    assert (before["replay.mp4"], before["README.md"]) == (b"film", written)
+    assert after == again
+    assert after.keys() == NAMES | {"README.md"}
+    sentence = b" [replay.mp4](replay.mp4) shows an episode."
+    assert sentence in written
+    assert after["README.md"] == written.replace(sentence, b"")
+
+
 def test_a_run_is_saved_first(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second push is a second commit; nothing tells the kernel's release or the home folder."""
     monkeypatch.setenv("HOME", os.getcwd())

@@ -92,10 +92,15 @@ def card_text(
         head, line, means = zip(*((f"{steps:,.0f}", "---", score(mean)) for steps, mean in points), strict=True)
         table += "\nThe mean return of 100 training episodes after so many steps:\n\n"
         table += "".join(f"| {' | '.join(cells)} |\n" for cells in (head, line, means))
-    seen = f" [{film}]({film}) shows an episode." if film else ""
+    seen = film_told(film) if film else ""
     how = f"with a3c-zoo and its extra `hub`:\n\n    a3c-zoo pull {repo}\n"
     how += f"    a3c-zoo play {name}\n    a3c-zoo evaluate {name}\n"
     return f"# {name}\n\nAn agent of a3c-zoo.{seen}\n\n| | |\n| --- | --- |\n{table}\nTo watch and measure it, {how}"
+
+
+def film_told(film: str) -> str:
+    """The sentence of a card about a file beside it."""
+    return f" [{film}]({film}) shows an episode."
 
 
 def _plain(text: str) -> str:
