@@ -410,6 +410,14 @@ def test_repositories_that_are_not_there(hub: Hub, capsys: Captured, monkeypatch
     assert "push needs a token" in refused(capsys, 2, "push", AGENT, "alice/swinger")
 
 
+@pytest.mark.parametrize("name", ["alice/x-", "alice/x.", "alice-/x", "alice/x.git", "alice/" + "x" * 97])
+def test_a_name_is_refused_before_anything_is_played(name: str, hub: Hub, capsys: Captured) -> None:
+    line = f"Error: '{name}' is no repository: write OWNER/NAME, each of up to 96 letters"
+    for arguments in (["push", "nothing", name], ["push", "nothing", name, "--dry-run", "look"], ["pull", name]):
+        assert refused(capsys, 2, *arguments).startswith(line)
+    assert hub.requests == []
+
+
 def test_nothing_is_overwritten(hub: Hub, capsys: Captured) -> None:
     assert "--name '../x'" in refused(capsys, 2, "pull", "alice/swinger", "--name", "../x")
     os.mkdir("runs")

@@ -93,8 +93,11 @@ def _api() -> hf.HfApi:
 
 def check_repo(repo: str, sends: bool) -> None:
     """Raises ZooError for a name that no repository can have, and if there is no token to send with."""
-    if not _REPO.fullmatch(repo):
-        raise ZooError(f"'{repo}' is no repository: write OWNER/NAME, of letters, digits, '_', single '-' and '.'")
+    try:
+        _utils.validate_repo_id(repo if _REPO.fullmatch(repo) else "--")
+    except errors.HFValidationError:
+        text = "write OWNER/NAME, each of up to 96 letters, digits, '_', single '-' and '.'"
+        raise ZooError(f"'{repo}' is no repository: {text}, with no '-', '.' or '.git' at an end") from None
     if sends and not hf.get_token():
         raise ZooError("push needs a token that may write: hf auth login, or HF_TOKEN=…; --dry-run DIR needs none")
 
