@@ -11,7 +11,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -28,10 +28,12 @@ class Repository:
         self.private, self.gated = private, False
         self.commits: dict[str, dict[str, bytes]] = {}
 
-    def commit(self, files: dict[str, bytes]) -> str:
-        """Adds files to those of the newest commit."""
+    def commit(self, files: dict[str, bytes], deleted: Collection[str] = ()) -> str:
+        """Adds files to those of the newest commit, but for deleted ones."""
         name = hashlib.sha1(repr((len(self.commits), sorted(files))).encode()).hexdigest()
-        self.commits[name] = (list(self.commits.values())[-1] if self.commits else {}) | files
+        before = list(self.commits.values())[-1] if self.commits else {}
+        assert {*deleted} <= before.keys()
+        self.commits[name] = {path: content for path, content in before.items() if path not in deleted} | files
         return name
 
 
@@ -167,7 +169,7 @@ class Handler(BaseHTTPRequestHandler):
             case ["commit"]:
                 self.commit(found, name)
             case ["paths-info"]:
-                files, asked = found.commits[known[revision]], parse_qs(self.body.decode())["paths"]
+                files, asked = found.commits.get(known[revision], {}), parse_qs(self.body.decode())["paths"]
                 sizes = {path: self.server.sizes.get(path, len(files[path])) for path in asked if path in files}
                 rows = [{"type": "file", "path": path, "size": size, "oid": "0"} for path, size in sizes.items()]
                 self.answer(rows + self.server.more)
@@ -175,14 +177,16 @@ class Handler(BaseHTTPRequestHandler):
     def commit(self, repository: Repository, owner_name: str) -> None:
         if not self.is_owner():
             return self.answer({"error": "forbidden"}, 403)
-        files = {}
+        files, deleted = {}, []
         for line in self.body.splitlines():
             match json.loads(line):
                 case {"key": "file", "value": value}:
                     files[value["path"]] = base64.b64decode(value["content"])
                 case {"key": "lfsFile", "value": value}:
                     files[value["path"]] = self.server.large[value["oid"]]
-        name = repository.commit(files)
+                case {"key": "deletedFile", "value": value}:
+                    deleted.append(value["path"])
+        name = repository.commit(files, deleted)
         self.answer({"commitUrl": f"{self.server.address}/{owner_name}/commit/{name}", "commitOid": name})
 
     def batch(self, name: str) -> None:

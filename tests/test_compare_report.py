@@ -62,7 +62,7 @@ def record(
     options: dict[str, Any] = {
         "evaluations": tuple(played),
         "settings": {"run.seed": seed, "agent.gamma": 0.99, f"agent.{method[:3]}": 1},
-        "command": ("x", "train", "cartpole", "--seed", str(seed)),
+        "command": ("a3c-zoo", "train", "cartpole", "--seed", str(seed)),
         "host": {"cpu": "fast"},
     }
     return RunRecord(
@@ -180,6 +180,12 @@ def test_methods_with_different_budgets_are_pointed_out() -> None:
         "cartpole: methods had different budgets (a3c: 10,000 steps; nstep: 1,000,000 steps or 60 s), "
         "which alone can make a difference."
     ]
+
+
+def test_a_program_that_trained_is_no_command() -> None:
+    measured = [measure(record("a3c", 1, command=()), "x")]
+    titles = [section.title for section in page_of(results_of(measured, {}, None)).sections]
+    assert titles[-2:] == ["Machine and versions", "How it was measured"]
 
 
 def test_a_report_of_runs_as_found_says_so() -> None:

@@ -155,13 +155,32 @@ def test_a_folder_that_was_looked_at_is_sent_as_it_is(hub: Hub, capsys: Captured
     assert "alice/mine" in Path("anew/README.md").read_text()
 
 
+def test_a_film_goes_with_its_agent(hub: Hub) -> None:
+    """Without a film of the new agent there is none of the former one, and no card that names it."""
+    folder = Path(shutil.copytree(AGENT, "mine"))
+    (folder / "replay.mp4").write_bytes(b"film")
+    assert command_line("push", "mine", "alice/new", "--dry-run", "look") == 0
+    written = Path("look/README.md").read_bytes()
+    for options in ((), ("--no-film",), ("--no-film",)):
+        assert command_line("push", "look", "alice/new", *options) == 0
+    before, after, again = hub.repositories["alice/new"].commits.values()
+    assert (before["replay.mp4"], before["README.md"]) == (b"film", written)
+    assert after == again
+    assert after.keys() == NAMES | {"README.md"}
+    sentence = b" [replay.mp4](replay.mp4) shows an episode."
+    assert sentence in written
+    assert after["README.md"] == written.replace(sentence, b"")
+
+
 def test_a_run_is_saved_first(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second push is a second commit; nothing tells the kernel's release or the home folder."""
     monkeypatch.setenv("HOME", os.getcwd())
     small: dict[str, Any] = {"network.hidden_sizes": [8], "run.evaluation_envs": 50}
     run = a3c_zoo.train("cartpole", steps=200, serial=True, name="mine", overrides=small).run
     meta = json.loads((run / "meta.json").read_text())
-    (run / "meta.json").write_text(json.dumps(meta | {"command": ["x", "train", "--runs-dir", f"{os.getcwd()}/runs"]}))
+    (run / "meta.json").write_text(
+        json.dumps(meta | {"command": ["a3c-zoo", "train", "--runs-dir", f"{os.getcwd()}/runs"]})
+    )
     assert command_line("push", "mine", "alice/swinger", "--no-film") == 0
     first, second = hub.repositories["alice/swinger"].commits.values()
     assert first["outcome.json"] != second["outcome.json"]
@@ -389,6 +408,14 @@ def test_repositories_that_are_not_there(hub: Hub, capsys: Captured, monkeypatch
     for name in ("swinger", "a/b/c", "a/..", "../a", "a/b--c", "https://x.y/z", "a/b\x1b"):
         assert "is no repository: write OWNER/NAME" in refused(capsys, 2, "pull", name)
     assert "push needs a token" in refused(capsys, 2, "push", AGENT, "alice/swinger")
+
+
+@pytest.mark.parametrize("name", ["alice/x-", "alice/x.", "alice-/x", "alice/x.git", "alice/" + "x" * 97])
+def test_a_name_is_refused_before_anything_is_played(name: str, hub: Hub, capsys: Captured) -> None:
+    line = f"Error: '{name}' is no repository: write OWNER/NAME, each of up to 96 letters"
+    for arguments in (["push", "nothing", name], ["push", "nothing", name, "--dry-run", "look"], ["pull", name]):
+        assert refused(capsys, 2, *arguments).startswith(line)
+    assert hub.requests == []
 
 
 def test_nothing_is_overwritten(hub: Hub, capsys: Captured) -> None:

@@ -56,6 +56,7 @@ def test_a_finished_run(runs: Path) -> None:
     read = read_run(runs / "one")
     assert (read.method, read.env, read.seed, read.is_ours) == ("random", "cartpole", 1, True)
     assert read.settings["run.steps"] == 1500
+    assert read.command_line == ""  # a program trained it
     assert read.outcome is not None
     assert read.outcome.steps >= 1500
     assert read.versions["a3c-zoo"] == a3c_zoo.__version__

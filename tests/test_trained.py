@@ -274,6 +274,33 @@ def test_a_run_that_ended_with_an_error_is_saved_with_the_figures_of_its_checkpo
     assert saved["steps_per_s"] == pytest.approx(before["steps"] / seconds)
 
 
+@pytest.mark.parametrize(
+    ("reason", "detail", "fault", "told"),
+    [
+        ("error", "OSError: no /home/al/x", None, ("", None)),
+        ("interrupted", "SIGTERM; no server at 10.0.0.1", None, ("", None)),
+        ("steps", "600 steps done", "OSError: no /home/al/x", ("600 steps done", "(left out)")),
+        ("plugin", "seen enough for /home/al/x", None, ("seen enough for ~/x", None)),
+    ],
+)
+def test_texts_of_errors_are_not_saved(
+    reason: str,
+    detail: str,
+    fault: str | None,
+    told: tuple[str, str | None],
+    trained: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They may have paths and addresses of the machine."""
+    monkeypatch.setenv("HOME", "/home/al")
+    run = shutil.copytree(trained[0], tmp_path / "run")
+    change(run / "outcome.json", reason=reason, detail=detail, evaluator_fault=fault)
+    save_trained(run, tmp_path / "agent", episodes=1)
+    saved = json.loads((tmp_path / "agent/outcome.json").read_text())
+    assert (saved["reason"], saved["detail"], saved["evaluator_fault"]) == (reason, *told)
+
+
 def test_what_is_saved_is_what_was_trained(trained: tuple[Path, Path]) -> None:
     run, folder = trained
     kept, read = checkpoint(run)["agent"]["model"], policy_state(find_policy(folder, None, folder, trust=False)).agent

@@ -21,6 +21,7 @@ from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.files import absolute, shown, why_closed
 from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.records import Outcome
+from a3c_zoo.runs.commands import command_of
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, RunSummary, summary_of, why_not_own
 from a3c_zoo.version import __version__
 
@@ -42,7 +43,7 @@ class RunRecord:
         curve: every training episode.
         settings: every value of the configuration, "section.key" → value.
         host, versions: name → value, from meta.json: the machine, and the packages. host has torch's threads, too.
-        command: the command line that made the run, in words.
+        command: the command line of a3c-zoo that made the run, in words; empty if none did.
         outcome: None for a run that has not ended.
         evaluations: of its checkpoints, rising in steps; those beside training in a run of another program.
         timing: None for a run that no comparison trained to its end.
@@ -79,12 +80,12 @@ class RunRecord:
 
     @property
     def command_line(self) -> str:
-        """The command line that trained it, with the variables that were set; "" if it is not known."""
+        """The command line that trained it, with the variables that were set; "" if no command did."""
         if not self.command:
             return ""
         variables = self.timing.variables if self.timing else {}
-        words = [*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), "a3c-zoo"]
-        return " ".join([*words, shlex.join(self.command[1:])])
+        words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+        return " ".join([*words, shlex.join(self.command)])
 
 
 def method_name(agent: str, stack: str | None, init_from: Mapping[str, Any] | None = None) -> str:
@@ -264,7 +265,7 @@ def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
         settings=settings,
         host=_texts(meta.get("host")) | _threads(directory.path, meta["agent"], timing, settings),
         versions=versions,
-        command=tuple(printable(str(word)) for word in meta.get("command", ())),
+        command=tuple(map(printable, command_of(meta))),
         outcome=outcome,
         evaluations=evaluations_of(directory.path),
         timing=timing,

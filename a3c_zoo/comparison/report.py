@@ -295,7 +295,7 @@ def _surroundings(results: Results) -> list[ReportSection]:
         (run.measures.env, run.measures.method): run.record for run in reversed(results.runs) if run.record.is_ours
     }
     table = TextTable(("", "runs were made with"), rows, marked=marked, words=2)
-    commands = [record.command_line for record in reversed(first.values())]
+    commands = [line for record in reversed(first.values()) if (line := record.command_line)]
     text = "Of the first run of each method; the others have other seeds and names."
     return [
         ReportSection("Machine and versions", texts=[_noise(results)], tables=[table]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,7 @@ from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import TrainedEntry
 from a3c_zoo.records import Evaluation, Outcome, score
+from a3c_zoo.runs.commands import command_of, shell_line, without_home
 from a3c_zoo.runs.directory import RunDirectory
 
 #: The learning curve of a trained agent, and how many of its points a card shows.
@@ -29,12 +29,11 @@ def figures(directory: RunDirectory) -> tuple[dict[str, Any], Outcome, Evaluatio
 
 
 def for_others(meta: dict[str, Any]) -> dict[str, Any]:
-    """A meta.json without the kernel's release, and with `~` for the path of the home folder."""
-    home, host = str(Path.home()), meta.get("host", {})
-    command = [str(word).replace(home, "~") if home != "/" else word for word in meta.get("command", [])[1:]]
+    """A meta.json without the kernel's release and a program's own words, and with `~` for the home folder's path."""
+    host, command = meta.get("host", {}), [without_home(word) for word in command_of(meta)]
     files = [Path(str(file)).name for file in meta.get("plugin_files", [])]
     system = {"system": str(host.get("system", "")).partition(" ")[0]}
-    return {**meta, "command": ["a3c-zoo", *command], "plugin_files": files, "host": {**host, **system}}
+    return {**meta, "command": command, "plugin_files": files, "host": {**host, **system}}
 
 
 def facts(directory: RunDirectory, entry: TrainedEntry | None) -> dict[str, Any]:
@@ -45,7 +44,7 @@ def facts(directory: RunDirectory, entry: TrainedEntry | None) -> dict[str, Any]
     """
     meta, outcome = for_others(directory.meta()), directory.outcome()
     told = entry or TrainedEntry("", "", "", "")
-    texts = shlex.join(map(str, meta["command"])), told.continued, told.weaknesses
+    texts = shell_line(meta["command"]), told.continued, told.weaknesses
     rest = meta.get("seed"), outcome and outcome.training_s, meta.get("versions"), meta.get("host")
     return dict(zip(FACTS, (*texts, *rest), strict=True))
 
@@ -93,10 +92,15 @@ def card_text(
         head, line, means = zip(*((f"{steps:,.0f}", "---", score(mean)) for steps, mean in points), strict=True)
         table += "\nThe mean return of 100 training episodes after so many steps:\n\n"
         table += "".join(f"| {' | '.join(cells)} |\n" for cells in (head, line, means))
-    seen = f" [{film}]({film}) shows an episode." if film else ""
+    seen = film_told(film) if film else ""
     how = f"with a3c-zoo and its extra `hub`:\n\n    a3c-zoo pull {repo}\n"
     how += f"    a3c-zoo play {name}\n    a3c-zoo evaluate {name}\n"
     return f"# {name}\n\nAn agent of a3c-zoo.{seen}\n\n| | |\n| --- | --- |\n{table}\nTo watch and measure it, {how}"
+
+
+def film_told(film: str) -> str:
+    """The sentence of a card about a file beside it."""
+    return f" [{film}]({film}) shows an episode."
 
 
 def _plain(text: str) -> str:

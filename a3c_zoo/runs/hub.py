@@ -25,7 +25,7 @@ from a3c_zoo.errors import HubError, ZooError, printable, type_and_message
 from a3c_zoo.files import MAX_TABLE, MAX_TEXT, read_bytes, replace_file
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import load_from
-from a3c_zoo.runs.card import CURVE, card_text, curve, figures
+from a3c_zoo.runs.card import CURVE, card_text, curve, figures, film_told
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS
 from a3c_zoo.runs.directory import PULLED, RunDirectory, disk_errors
 from a3c_zoo.runs.save_trained import save_folder
@@ -93,8 +93,11 @@ def _api() -> hf.HfApi:
 
 def check_repo(repo: str, sends: bool) -> None:
     """Raises ZooError for a name that no repository can have, and if there is no token to send with."""
-    if not _REPO.fullmatch(repo):
-        raise ZooError(f"'{repo}' is no repository: write OWNER/NAME, of letters, digits, '_', single '-' and '.'")
+    try:
+        _utils.validate_repo_id(repo if _REPO.fullmatch(repo) else "--")
+    except errors.HFValidationError:
+        text = "write OWNER/NAME, each of up to 96 letters, digits, '_', single '-' and '.'"
+        raise ZooError(f"'{repo}' is no repository: {text}, with no '-', '.' or '.git' at an end") from None
     if sends and not hf.get_token():
         raise ZooError("push needs a token that may write: hf auth login, or HF_TOKEN=…; --dry-run DIR needs none")
 
@@ -102,7 +105,8 @@ def check_repo(repo: str, sends: bool) -> None:
 def write_folder(directory: RunDirectory, folder: Path, with_film: bool) -> RunDirectory:
     """Writes the files of an agent into a new folder, and checks them as `pull` does. Raises ZooError.
 
-    An agent of the user's own, as `push --dry-run` writes it, keeps its card and, if that is wanted, its film.
+    An agent of the user's own, as `push --dry-run` writes it, keeps its card and, if that is wanted, its film. Without
+    the film the card does not name it.
     """
     if os.path.lexists(directory.path / PARAMETERS):
         folder.mkdir()
@@ -111,7 +115,10 @@ def write_folder(directory: RunDirectory, folder: Path, with_film: bool) -> RunD
         kept = [name for name in names if is_own and os.path.lexists(directory.path / name)]
         for name in (*AGENT, *kept):
             try:
-                replace_file(folder / name, read_bytes(directory.path / name, LIMITS[name]))
+                content = read_bytes(directory.path / name, LIMITS[name])
+                if name == CARD and not with_film:
+                    content = content.replace(film_told(FILM).encode(), b"")
+                replace_file(folder / name, content)
             except OSError as error:
                 raise ZooError(f"{directory.path / name} cannot be sent: {error.strerror or error}") from error
     else:
@@ -144,14 +151,19 @@ def write_card(directory: RunDirectory, repo: str, source: RunDirectory) -> None
 
 
 def push(folder: Path, repo: str, private: bool) -> str:
-    """Sends a folder's files as one commit; makes the repository if it is not there. Returns its address."""
+    """Sends a folder's files as one commit; makes the repository if it is not there. Returns its address.
+
+    A film of another agent, which the repository has and the folder has not, goes in the same commit.
+    """
     api = _api()
     with _one_line(repo):
         address = api.create_repo(repo, private=private, exist_ok=True)
         if private and not api.model_info(repo, expand=["private"]).private:
             raise ZooError(f"{repo} is there already, and public: leave out --private, or choose another name")
-        files = [hf.CommitOperationAdd(path.name, path) for path in sorted(folder.iterdir())]
-        api.create_commit(repo, files, commit_message="Agent of a3c-zoo")
+        changes: list[Any] = [hf.CommitOperationAdd(path.name, path) for path in sorted(folder.iterdir())]
+        if not (folder / FILM).exists() and FILM in _sizes(api, repo, [FILM]):
+            changes.append(hf.CommitOperationDelete(FILM))
+        api.create_commit(repo, changes, commit_message="Agent of a3c-zoo")
     return str(address)
 
 
@@ -184,11 +196,16 @@ def pull(repo: str, revision: str | None, path: Path, trust: bool = False) -> No
         shutil.rmtree(hidden, ignore_errors=True)
 
 
+def _sizes(api: hf.HfApi, repo: str, names: list[str], commit: str | None = None) -> dict[str, int]:
+    """Those of the named files that a repository has → their bytes."""
+    listed = api.get_paths_info(repo, names, revision=commit)
+    return {each.path: each.size for each in listed if each.path in names and isinstance(each, RepoFile)}
+
+
 def _contents(api: hf.HfApi, repo: str, revision: str | None) -> dict[str, bytes]:
     """Name → the bytes of each file, and from where they come."""
     commit = str(api.model_info(repo, revision=revision, expand=["sha"]).sha)
-    listed = api.get_paths_info(repo, [*LIMITS], revision=commit)
-    sizes = {each.path: each.size for each in listed if each.path in LIMITS and isinstance(each, RepoFile)}
+    sizes = _sizes(api, repo, [*LIMITS], commit)
     if missing := AGENT.keys() - sizes.keys():
         raise ZooError(f"{repo} is no agent of a3c-zoo: it has no {min(missing)}")
     for name, size in sizes.items():

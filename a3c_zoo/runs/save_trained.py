@@ -20,10 +20,12 @@ from typing import Any
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.card import for_others
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS, PART, STATISTICS
 from a3c_zoo.runs.checkpoints import CHECKPOINT_FORMAT, load_policy_state
+from a3c_zoo.runs.commands import without_home
 from a3c_zoo.runs.directory import RunDirectory, find_run, run_argument, write_atomically
 from a3c_zoo.saved_state import to_plain
 
@@ -66,7 +68,13 @@ def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100) -> N
     if outcome.steps != (steps := saved.state.steps):  # it went on after its last checkpoint, and failed
         training_s = saved.state.seconds.get("training", outcome.training_s)
         outcome = replace(outcome, steps=steps, training_s=training_s, steps_per_s=steps / max(training_s, 1e-9))
-    RunDirectory(folder).write_outcome(replace(outcome, evaluation=played, evaluation_step=steps))
+    RunDirectory(folder).write_outcome(replace(_without_errors(outcome), evaluation=played, evaluation_step=steps))
+
+
+def _without_errors(outcome: Outcome) -> Outcome:
+    """An outcome without the texts of errors, which may have any paths and addresses of the machine."""
+    detail = "" if outcome.reason in ("error", "interrupted") else without_home(outcome.detail)
+    return replace(outcome, detail=detail, evaluator_fault=outcome.evaluator_fault and "(left out)")
 
 
 def parameters_to_bytes(content: Mapping[str, Any], is_narrow: bool = False) -> bytes:

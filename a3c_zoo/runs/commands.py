@@ -1,0 +1,29 @@
+"""The command line that meta.json holds: whether it is one of a3c-zoo, and how others read it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+
+def command_of(meta: Mapping[str, Any]) -> list[str]:
+    """The words of the a3c-zoo command that trained a run; none for a run of a program or a notebook."""
+    words = [str(word) for word in meta.get("command", ())]
+    program = PureWindowsPath(words[0] if words else "").parts  # it takes paths of every system apart
+    is_ours = program[-1:] in (("a3c-zoo",), ("a3c-zoo.exe",)) or program[-2:] == ("a3c_zoo", "__main__.py")
+    return ["a3c-zoo", *words[1:]] if is_ours else []
+
+
+def without_home(text: str) -> str:
+    """A text with `~` for the path of the home folder, and not for a part of another path."""
+    home = str(Path.home())
+    return text if home == "/" else re.sub(rf"(?<![\w.-]){re.escape(home)}(?!\.?[\w-])", "~", text)
+
+
+def shell_line(words: Iterable[str]) -> str:
+    """A command as a line for a shell, which expands `~/` only without quotes."""
+    parts = (word.partition("/") if word[:2] in ("~", "~/") else ("", "", word) for word in words)
+    return " ".join(head + slash + (shlex.quote(rest) if rest or not head else "") for head, slash, rest in parts)
