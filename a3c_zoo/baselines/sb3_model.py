@@ -73,8 +73,7 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
         PluginError: the environment cannot be made.
     """
     assert isinstance(config.agent, SB3Config)
-    with faults_of(entry):
-        env = _make_envs(entry, config, num_envs, seed)
+    env = _make_envs(entry, config, num_envs, seed)
     if not config.agent.normalize:
         return env
     try:
@@ -108,7 +107,8 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
         return wrapped
 
     wrapper_class = ClipRewardEnv if clip else None
-    env = make_vec_env(make if wrappers else env_id, num_envs, seed, env_kwargs=kwargs, wrapper_class=wrapper_class)
+    with faults_of(entry):
+        env = make_vec_env(make if wrappers else env_id, num_envs, seed, env_kwargs=kwargs, wrapper_class=wrapper_class)
     if np.any(start := getattr(env.action_space, "start", 0)):
         env.close()
         raise ConfigError(
@@ -136,7 +136,8 @@ def _make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: i
     given.pop("fire_after_life_loss", None)  # SB3's wrapper always fires; the key is for evaluations on the zoo's games
     _refuse_changed(entry, config, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
     wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}
-    env = make_atari_env(entry.own_id, num_envs, seed, wrapper_kwargs={**wrapper, "clip_reward": clip_rewards})
+    with faults_of(entry):
+        env = make_atari_env(entry.own_id, num_envs, seed, wrapper_kwargs={**wrapper, "clip_reward": clip_rewards})
     return VecTransposeImage(VecFrameStack(env, given.get("frame_stack", 4)))
 
 
