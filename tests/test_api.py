@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import math
 import subprocess
@@ -146,6 +147,14 @@ def test_overrides_in_either_form(tmp_path: Path) -> None:
         assert "max_grad_norm: null" in text  # 0.5 in the set
 
 
+class Name(enum.StrEnum):
+    ADAM = "adam"
+
+
+class Size(enum.IntEnum):
+    TWO = 2
+
+
 def test_overrides_of_python_stay_what_they_are() -> None:
     arguments: dict[str, Any] = {
         "limit": None,
@@ -162,6 +171,10 @@ def test_overrides_of_python_stay_what_they_are() -> None:
     assert wrapper == {"gymnasium.wrappers:TimeLimit": {**arguments, "size": [1, 2], "half": 0.5}}
     assert config.network is not None
     assert config.network.model_dump()["hidden_sizes"] == (8,)
+    kinds = api._config(
+        "cartpole", None, None, {"env.wrappers": [{"m:f": {"name": Name.ADAM, np.str_("size"): Size.TWO}}]}, {}
+    )
+    assert kinds.env.wrappers == ({"m:f": {"name": "adam", "size": 2}},)
     for wrong in ({0: 1}, {(0, 1): 1}, {"size": object()}):
         with pytest.raises(ConfigError):
             api._config("cartpole", None, None, {"env.wrappers": wrong}, {})

@@ -749,9 +749,9 @@ def test_more_time_for_trials_that_have_all_ended_is_refused(folder: Path, capfd
     words = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--episodes", 1]
     assert command_line(*words, "--trials", 4, "--timeout", "1h") == 2
     (line,) = capfd.readouterr().err.splitlines()
-    assert (
-        "has ended, with its set in best.yml: --timeout 3600s comes too late; copy that file, or give --trials 5"
-        in line
+    assert line.endswith(
+        "has ended, with its set in best.yml: --timeout 3600s comes too late; copy that file, or give --trials 5 or "
+        "more, or another --study"
     )
 
 

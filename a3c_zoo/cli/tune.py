@@ -129,15 +129,16 @@ def _refuse_if_ended(
         return
     is_other = final_seeds != ended.get("final_seeds", final_seeds)  # a study that ended long ago does not say
     given = [f"--final-seeds {final_seeds}"] * (is_other and _is_typed("final_seeds"))
-    if (had_s := ended.get("timeout")) is not None and _is_typed("timeout") and timeout > had_s:
+    had_s, wanted = ended.get("timeout"), max(ended["trials"], ended.get("wanted", 0))
+    if had_s is not None and _is_typed("timeout") and timeout > had_s:
         given.insert(0, f"--timeout {timeout:g}s")  # all trials have ended
+        had_s, wanted = None, ended["trials"]
     if out is not None and absolute(out) != absolute(Path(ended["file"])):
         given.append(f"--out {out}")
     if given:
         text = f"study '{study.name}' has ended, with its set in {ended['file']}: {' and '.join(given)} comes too late"
-        longer = ", a longer --timeout" if ended.get("timeout") else ""
-        more = max(ended["trials"], ended.get("wanted", 0)) + 1
-        raise ZooError(f"{text}; copy that file, or give --trials {more} or more{longer}, or another --study")
+        longer = ", a longer --timeout" if had_s is not None and trials > ended["trials"] else ""
+        raise ZooError(f"{text}; copy that file, or give --trials {wanted + 1} or more{longer}, or another --study")
 
 
 def _is_typed(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from a3c_zoo.comparison import decisions
 from a3c_zoo.comparison.claims import ERROR, Claim, needs, percent
 from a3c_zoo.comparison.improvement import EarlierChance
-from a3c_zoo.comparison.known_runs import listed
+from a3c_zoo.comparison.known_runs import counted, listed
 from a3c_zoo.comparison.pages import number, ranged, seconds
 from a3c_zoo.comparison.reading import hidden_threshold
 from a3c_zoo.comparison.results import DURATIONS, FINAL, MethodResults, Results
@@ -74,8 +74,8 @@ def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
     each, there = results.environments.get(env), f"there{' and over all environments' * (results.overall is not None)}"
     method = each.methods.get(name) if each else None
     if each is None or method is None:
-        which = f"all {lost} runs" if lost > 1 else "the only run"
-        return f"{env}: {which} of {name} failed, so nothing is claimed of {name} {there}."
+        failed = f"{counted(lost, 'runs')} of {name} failed, and none has figures"
+        return f"{env}: {failed}, so nothing is claimed of {name} {there}."
     text = f"{env}: {lost} of {lost + len(method.runs)} runs of {name} failed; "
     if method.times:
         text += f"they count as runs that never reached {each.threshold:g}, the other figures are without them"

@@ -223,7 +223,7 @@ def dump(data: dict[str, Any]) -> str:
 
 
 def written(value: Any) -> str:
-    """Returns a value as YAML in one line. A tuple or an array is a list; what YAML does not know is its text."""
+    """Returns a value as YAML. A tuple or an array is a list; what YAML does not know is its text."""
     return _dumped(_plain(value))
 
 
@@ -234,12 +234,15 @@ def _dumped(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
+        return {_plain(key) if isinstance(key, str) else key: _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
-    if type(value) in (type(None), bool, int, float, str):
+    if value is None or isinstance(value, bool):
         return value
-    return value.tolist() if hasattr(value, "tolist") else str(value)  # of NumPy or torch
+    if hasattr(value, "tolist"):  # of NumPy or torch
+        return value.tolist()
+    kind = next((each for each in (int, float) if isinstance(value, each)), None)  # also of an Enum
+    return kind(value) if kind else str.__str__(value) if isinstance(value, str) else str(value)
 
 
 def display(value: Any, limit: int = 60) -> str:

@@ -97,7 +97,8 @@ def check_repo(repo: str, sends: bool) -> None:
         _utils.validate_repo_id(repo if _REPO.fullmatch(repo) else "--")
     except errors.HFValidationError:
         text = "write OWNER/NAME, each of up to 96 letters, digits, '_', single '-' and '.'"
-        raise ZooError(f"'{repo}' is no repository: {text}, with no '-', '.' or '.git' at an end") from None
+        text += ", with a letter or digit first, and no '-', '.' or '.git' at the end"
+        raise ZooError(f"'{repo}' is no repository: {text}") from None
     if sends and not hf.get_token():
         raise ZooError("push needs a token that may write: hf auth login, or HF_TOKEN=…; --dry-run DIR needs none")
 

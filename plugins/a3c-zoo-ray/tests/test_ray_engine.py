@@ -188,6 +188,8 @@ def test_the_file_of_hyperparameters_travels(cluster: Any, environ: dict[str, st
     config = (tmp_path / "ray/one/config.yml").read_text()
     assert "gamma: 0.5\n" in config
     assert config == (tmp_path / "local/one/config.yml").read_text()  # so it counts as the same run
+    command = json.loads((tmp_path / "ray/one/meta.json").read_text())["command"]
+    assert command[command.index("--hyperparams") + 1] == "mine.yml"
     assert done.stdout.startswith("it cannot be sent to a machine: FileNotFoundError: ")
     assert "'mine.yml'" in done.stdout
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import queue
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -94,9 +95,20 @@ def carry_out(order: Order) -> Iterator[JobProgress | Piece | End | None]:
             name, content = order.hyperparams_file
             job = job.with_hyperparams_file(_written(Path(folder) / "hyperparams", name, content))
         fault = yield from _train(job)
+        _tell_given_words(job, order.options)
         if job.path.is_dir():
             yield from pieces_of(job.path)
         yield End(fault)
+
+
+def _tell_given_words(job: TrainingJob, given: Sequence[str]) -> None:
+    """Puts the words of the order into the command that meta.json tells: the file that they name here goes away."""
+    meta = job.path / "meta.json"
+    if job.options != given and meta.exists():
+        words = dict(zip(job.options, given, strict=True))
+        told = json.loads(meta.read_text(encoding="utf-8"))
+        told["command"] = [words.get(word, word) for word in told["command"]]
+        meta.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
 def _train(job: TrainingJob) -> Generator[JobProgress | None, None, str | None]:
