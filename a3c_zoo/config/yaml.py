@@ -241,8 +241,10 @@ def _plain(value: Any) -> Any:
         return value
     if hasattr(value, "tolist"):  # of NumPy or torch
         return value.tolist()
-    kind = next((each for each in (int, float) if isinstance(value, each)), None)  # also of an Enum
-    return kind(value) if kind else str.__str__(value) if isinstance(value, str) else str(value)
+    for kind in (int, float):  # also of an Enum
+        if isinstance(value, kind):
+            return kind(value)
+    return str.__str__(value) if isinstance(value, str) else str(value)
 
 
 def display(value: Any, limit: int = 60) -> str:
