@@ -344,10 +344,13 @@ def test_a_faulty_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 OFFERS = """
-from a3c_zoo import CommandEntry, EnvFamily, HookEntry, OptimizerEntry, hookimpl
+from a3c_zoo import CommandEntry, EngineEntry, EnvFamily, HookEntry, OptimizerEntry, hookimpl
 @hookimpl
 def zoo_commands():
     return [CommandEntry("dig", "json:loads")]
+@hookimpl
+def zoo_engines():
+    return [EngineEntry("far", "json:__doc__", config="json:loads")]
 @hookimpl
 def zoo_envs():
     return [EnvFamily("caves", "json:resolve")]
@@ -367,6 +370,8 @@ def test_what_else_a_plugin_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert {line.partition(" — ")[0][:50] for line in found} == {
         "command dig: it is no click.Command",
         "environment caves: 'json:resolve': module 'json' h",
+        "entry: factory 'json:__doc__' is not callable",
+        "configuration: config 'json:loads' must be a subcl",
         "entry: factory 'json:__name__' is not callable",
         "optimizer still: 300 updates do not change the par",
         "run hook watch: run hook 'watch' of plugin 'mine-p",

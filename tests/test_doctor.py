@@ -110,7 +110,7 @@ def test_every_fault_has_its_cure(tmp_path: Path) -> None:
         ("runs", "problem", "work in another folder, or name one: --runs-dir DIR"),
         ("plugins", "problem", "a3c-zoo show plugin maze; to do without it: A3C_ZOO_DISABLE_PLUGINS=maze"),
         ("plugins", "warning", "install it, or leave 'mace' out of A3C_ZOO_PLUGINS"),
-        ("stable baselines3", "problem", "pip install --force-reinstall stable_baselines3"),
+        ("SB3", "problem", "pip install --force-reinstall stable_baselines3"),
     ]
     texts = "\n".join(faults)
     assert "/proc cannot be written: No such file or directory" in texts
@@ -150,6 +150,19 @@ def test_a_training_that_fails_is_a_problem(tmp_path: Path) -> None:
     assert (temporary.status, temporary.text) == ("problem", f"{disk} cannot be written: No space left on device")
     assert (training.status, training.cure) == ("problem", "a3c-zoo doctor --debug shows the traceback")
     assert "No space left on device" in training.text
+
+
+def test_two_plugins_of_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name in A3C_ZOO_DISABLE_PLUGINS would leave out the sound one, too."""
+    for distribution in ("zoo-alpha", "zoo-beta"):
+        source = "from a3c_zoo import hookimpl\n@hookimpl\ndef zoo_envs(): return []\n"
+        monkeypatch.syspath_prepend(plugin_distribution(tmp_path, distribution, source, entry_point="maze"))
+    get_registry.cache_clear()
+    try:
+        cures = [each.cure for each in examinations.plugins() if each.status == "problem"]
+    finally:
+        get_registry.cache_clear()
+    assert cures == ["rename one, or do without this one: pip uninstall zoo-beta"]
 
 
 def test_ctrl_c(tmp_path: Path) -> None:

@@ -204,6 +204,12 @@ def test_a_file_that_is_no_use(name: str, source: str | None, fault: str, tmp_pa
     assert faults(path).startswith(f"plugin file {path}: {fault}")
 
 
+def test_a_wrong_field_in_ones_own_file_is_no_matter_of_versions(tmp_path: Path) -> None:
+    (tmp_path / "file_field.py").write_text("from a3c_zoo import EnvEntry\nEnvEntry('m', treshold=9)")
+    fault = "it gives EnvEntry a field 'treshold' that is unknown. Did you mean 'threshold'?"
+    assert faults(tmp_path / "file_field.py") == f"plugin file {tmp_path}/file_field.py: {fault}"
+
+
 def test_a_folder_and_a_fifo_are_no_files(tmp_path: Path) -> None:
     (tmp_path / "folder.py").mkdir()
     os.mkfifo(tmp_path / "fifo.py")

@@ -218,7 +218,7 @@ def test_list_trained(offered: None, capsys: pytest.CaptureFixture[str]) -> None
     row = rows["acrobot-a3c"]
     assert (row["env"], row["agent"], row["plugin"], row["fault"]) == ("gym:Acrobot-v1", "a3c", "zoo-trained", None)
     assert (row["mean_return"], row["std_return"]) == (told["mean_return"], told["std_return"])
-    assert row["weaknesses"].startswith("The slowest of 200 episodes")
+    assert row["weaknesses"].startswith("The worst of 200 episodes")
     assert (row["command"], row["seed"], row["continued"]) == (
         "a3c-zoo train gym:Acrobot-v1 --seed 1 --name acrobot-a3c --quiet",
         1,

@@ -148,9 +148,10 @@ def check_live(config: Config) -> None:
     if not config.agent.acts_live or (precision == "float32" and device == "cpu"):
         return
     cure = "-o agent.pull=rollout, or " if isinstance(config.agent, HandoverConfig) else ""
+    cure += " ".join(["-o network.precision=float32"] * (precision != "float32") + ["--device cpu"] * (device != "cpu"))
     raise ConfigError(
         f"agent '{config.agent_name}' acts with the shared parameters, float32 in the CPU's memory, but its "
-        f"network computes in {precision} on {device}: {cure}-o network.precision=float32 --device cpu"
+        f"network computes in {precision} on {device}: {cure}"
     )
 
 

@@ -163,6 +163,8 @@ def plugins() -> Iterator[Diagnosis]:
     yield Diagnosis("plugins", "ok", ", ".join(names))
     for info in registry.faults:
         cure = f"a3c-zoo show plugin {info.name}; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
+        if [each.name for each in registry.plugins].count(info.name) > 1:
+            cure = f"rename one, or do without this one: pip uninstall {info.distribution}"
         yield Diagnosis("plugins", "problem", f"{info}: {info.fault}", cure)
     for name in Selection.from_environ().unknown(registry.plugins):
         text = f"no plugin is called '{name}'.{did_you_mean(name, [info.name for info in registry.plugins])}"
@@ -279,6 +281,8 @@ def training() -> Iterator[Diagnosis]:
 
 
 LIBRARIES: Final = (torch, gymnasium, ale_py, stable_baselines3)
+#: What their lines call them, where it is not the name of the module.
+SUBJECTS: Final = {"ale_py": "ale-py", "stable_baselines3": "SB3"}
 #: In the order in which they run: the quick ones first.
 EXAMINATIONS: Final = (python, machine, limits, folders, start_method, plugins, packages, *LIBRARIES, training)
 
@@ -298,11 +302,11 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
                     found.append(each)
         except (Exception, SystemExit) as error:
             raised(error)
-            is_broken, name = look in LIBRARIES, look.__name__
-            cure = (
-                f"pip install --force-reinstall {name}" if is_broken else "a3c-zoo doctor --debug shows the traceback"
-            )
-            found.append(Diagnosis(name.replace("_", " "), "problem", first_line(error), cure))
+            name = look.__name__
+            subject, cure = name.replace("_", " "), "a3c-zoo doctor --debug shows the traceback"
+            if look in LIBRARIES:
+                subject, cure = SUBJECTS.get(name, name), f"pip install --force-reinstall {name}"
+            found.append(Diagnosis(subject, "problem", first_line(error), cure))
         yield from found
 
 

@@ -150,7 +150,7 @@ class Settings:
         """Decides the values that follow from the agent and the machine, in sections without faults."""
         name = self.agent.name
         if self.agent.one_environment:
-            why = f"agent '{name}' takes one environment per worker; give it more workers: --workers"
+            why = f"agent '{name}' takes one environment per worker; give it more workers: run.workers"
             self._set_to_one(sections, "env", "num_envs", why)
         if self.agent.one_process:
             why = f"agent '{name}' trains in one process; give it more environments: env.num_envs"

@@ -78,7 +78,7 @@ def zoo_commands() -> Iterable[entries.CommandEntry]:  # type: ignore[empty-body
 
 @_hookspec
 def zoo_run_start(run: RunInfo) -> None:
-    """Called when the run directory exists, before any worker starts."""
+    """Called once a session, when the run directory exists, before any worker starts."""
 
 
 @_hookspec
@@ -88,7 +88,7 @@ def zoo_episode(run: RunInfo, episode: Episode) -> None:
 
 @_hookspec
 def zoo_metrics(run: RunInfo, progress: Progress) -> None:
-    """Called when new training figures are written, about once a second."""
+    """Called when new training figures are written, about twice a second."""
 
 
 @_hookspec
@@ -101,4 +101,7 @@ def zoo_should_stop(run: RunInfo, progress: Progress) -> str | None:
 
 @_hookspec
 def zoo_run_end(run: RunInfo, outcome: Outcome) -> None:
-    """Called when all files of the run are written."""
+    """Called once a session, when its outcome.json is written.
+
+    TensorBoard's last points and evaluations.npz follow. After a failure that the run survives, another session begins.
+    """

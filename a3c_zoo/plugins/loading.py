@@ -246,5 +246,7 @@ def _version_fault(info: PluginInfo, error: BaseException) -> str | None:
         what = f"its import failed: {message.partition(' (')[0]}"
     else:
         return None
+    if info.file:
+        return f"{what}.{near}"
     cure = f"upgrade both (pip install --upgrade {FIRST_PARTY_DISTRIBUTION} {info.distribution})"
     return f"{what}: the plugin was made for another version of a3c-zoo than {__version__}; {cure}.{near}"

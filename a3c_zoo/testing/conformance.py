@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 from a3c_zoo.config import EnvConfig, Section
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
 from a3c_zoo.plugins import offers
-from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, HookEntry, NetworkEntry, OptimizerEntry, load_object
+from a3c_zoo.plugins.entries import (
+    AgentEntry,
+    EngineEntry,
+    EnvEntry,
+    HookEntry,
+    NetworkEntry,
+    OptimizerEntry,
+    load_object,
+)
 from a3c_zoo.testing.findings import Findings
 from a3c_zoo.testing.subject import Subject, Trajectory, equal_rows, shown
 
@@ -73,7 +81,7 @@ def check_contract(subject: Subject, steps: int) -> bool:
 
 
 def check_entry(
-    entry: EnvEntry | AgentEntry | NetworkEntry | OptimizerEntry | HookEntry,
+    entry: EnvEntry | AgentEntry | NetworkEntry | OptimizerEntry | HookEntry | EngineEntry,
     hook: str,
     base: type[Section],
     findings: Findings,

@@ -11,13 +11,14 @@ from typing import Any
 
 import click
 
-from a3c_zoo.config import Config, HookConfig, OptimizerConfig, yaml
+from a3c_zoo.config import Config, EngineConfig, HookConfig, OptimizerConfig, yaml
 from a3c_zoo.config.sets import HyperparamSet, list_sets
 from a3c_zoo.config.settings import Settings
 from a3c_zoo.errors import PluginError, ZooError, did_you_mean
 from a3c_zoo.learning.model import probe_spaces
 from a3c_zoo.plugins.entries import (
     CommandEntry,
+    EngineEntry,
     Entry,
     EnvEntry,
     EnvFamily,
@@ -150,6 +151,8 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
         case CommandEntry():
             is_command = isinstance(load_object(entry.command), click.Command)
             findings.expect(is_command, check, "it is no click.Command", "use @click.command")
+        case EngineEntry():
+            check_entry(entry, "zoo_engines", EngineConfig, findings, factory=entry.factory)
         case EnvFamily():
             load_object(entry.resolve)
         case OptimizerEntry():

@@ -11,14 +11,14 @@ _UNEVEN = "Just solved (400): five evaluations before gave 391.5 to 398.3. Of 10
 _GREEDY = "With greedy actions 16 games gave 14.7 ± 8.1 points, and the worst was lost by 2."
 _HOVERS = "Not solved (200): it hovers, so that an episode takes 480 steps, and the worst of 100 gave -88.8."
 _BOTTOM = "The worst of 100 episodes gave -436.6."
-_SLOWEST = "The slowest of 200 episodes took 268 steps. Greedy actions are faster: -85.3."
+_WORST = "The worst of 200 episodes gave -268. Greedy actions are faster: -85.3."
 
 #: Name, environment, agent, description, and where it is known to fail.
 _AGENTS = (
     ("cartpole-a3c", "cartpole", "a3c", "two small networks", f"{_LIMIT} 470 to 730 steps."),
     ("cartpole-nstep", "cartpole", "nstep", "the textbook's agent", f"{_LIMIT} 1,400 steps or more."),
     ("cartpole-lstm", "cartpole", "a3c", "velocities are hidden; an LSTM remembers", f"{_LIMIT} 1,300 steps or more."),
-    ("acrobot-a3c", "gym:Acrobot-v1", "a3c", "swings up in about 95 steps", _SLOWEST),
+    ("acrobot-a3c", "gym:Acrobot-v1", "a3c", "swings up in about 95 steps", _WORST),
     ("lunar-lander-a3c", "gym:LunarLander-v3", "a3c", "lands, but not always", _HOVERS),
     ("pendulum-a3c", "gym:Pendulum-v1", "a3c", "swings up and balances", _BOTTOM),
     ("pong-a3c", "pong", "a3c", "beats the game's own player by 18 points", _GREEDY),
