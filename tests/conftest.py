@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -34,6 +35,23 @@ keeps_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 def pytest_collection_finish() -> None:
     """All tests have been imported."""
     sys.dont_write_bytecode = keeps_no_bytecode
+    hide_from_collections()
+
+
+def hide_from_collections() -> None:
+    """The garbage collector never sees again what there is: each training here looks at all that it sees.
+
+    These are half a million objects of modules and tests, and hundreds of trainings.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def what_a_module_leaves() -> Iterator[None]:
+    """Modules of tests import more, such as torch's compiler."""
+    yield
+    hide_from_collections()
 
 
 @pytest.fixture

@@ -145,6 +145,8 @@ def test_overrides_in_either_form(tmp_path: Path) -> None:
         assert "n_steps: 7" in text
         assert "num_envs: 2" in text
         assert "max_grad_norm: null" in text  # 0.5 in the set
+    outcome = a3c_zoo.train("cartpole", serial=True, steps=10, overrides="agent.n_steps=7", runs_dir=tmp_path)
+    assert "n_steps: 7" in (outcome.run / "config.yml").read_text()  # not read letter by letter
 
 
 class Name(enum.StrEnum):

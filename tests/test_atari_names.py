@@ -68,6 +68,13 @@ def test_gymnasiums_id_of_a_game_suggests_ours(name: str, game: str) -> None:
         get_registry().env(name)
 
 
+def test_a_name_of_gymnasium_comes_before_a_game() -> None:
+    with pytest.raises(
+        UnknownNameError, match=r"^unknown environment 'gym:Blackjack-v0'\. Did you mean 'gym:Blackj.*-v1'"
+    ):
+        get_registry().env("gym:Blackjack-v0")
+
+
 ASKED_TWICE = """
 import sys
 from a3c_zoo.errors import UnknownNameError

@@ -109,6 +109,18 @@ class TestBuffers:
         assert shared["running_mean"].tolist() == approx(4.819)  # 0.9 · (0.9 · 2.9 + 1.3) + 1.3
         assert int(shared["num_batches_tracked"]) == 4
 
+    def test_statistics_of_instances_are_averages_too(self) -> None:
+        """torch does not count the passes of an InstanceNorm."""
+        one, other, third = (nn.InstanceNorm1d(1, track_running_stats=True) for _ in range(3))
+        mine, theirs, shared = Buffers(one, "cpu"), Buffers(other, "cpu"), shared_buffers(third)
+        one(torch.tensor([[[9.0, 11.0]]]))
+        other(torch.tensor([[[19.0, 21.0]]]))
+        other.eval()(torch.tensor([[[5.0, 7.0]]]))  # changes nothing
+        mine.push(shared)
+        theirs.push(shared)
+        assert shared["running_mean"].tolist() == approx(2.9)  # 0.9 · 1 + 0.1 · 20
+        assert int(shared["num_batches_tracked"]) == 2
+
     def test_an_average_of_all_batches_stays_one(self) -> None:
         one, other = nn.BatchNorm1d(1, momentum=None), nn.BatchNorm1d(1, momentum=None)
         mine, theirs, shared = Buffers(one, "cpu"), Buffers(other, "cpu"), shared_buffers(one)

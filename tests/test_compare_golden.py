@@ -51,9 +51,9 @@ def test_several_environments_and_a_run_of_others(runs: Path, tmp_path: Path) ->
     assert (tmp_path / "out/results.json").read_text() == expected("all.json")
 
 
-def end(run: Path, reason: str) -> None:
+def end(run: Path, reason: str, **more: int) -> None:
     file = run / "outcome.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"reason": reason}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"reason": reason, **more}))
 
 
 def test_a_run_that_failed_is_lost_and_one_that_was_interrupted_is_not(runs: Path, tmp_path: Path) -> None:
@@ -64,6 +64,11 @@ def test_a_run_that_failed_is_lost_and_one_that_was_interrupted_is_not(runs: Pat
     end(runs / "cartpole-random-s1-failed", "error")
     end(runs / "gym_Acrobot-v1-a3c-s1", "error")  # nobody asks for this environment
     shutil.copytree(runs / "cartpole-random-s1-failed", tmp_path / "old/cartpole-random-s1")  # in another folder
+    shutil.copytree(runs / "cartpole-random-s2", runs / "cartpole-random-s2-again")  # it failed again: still one seed
+    shutil.copytree(runs / "cartpole-random-s1", runs / "cartpole-random-s9")  # it never began
+    end(runs / "cartpole-random-s9", "error", steps=0)
+    config = runs / "cartpole-random-s9/config.yml"
+    config.write_text(config.read_text().replace("seed: 1\n", "seed: 9\n"))
     comparison = a3c_zoo.compare("cartpole", sources=[runs, tmp_path / "old"], out=tmp_path / "out")
     assert comparison.results["lost"] == {"cartpole": {"random": 2}}
     (line,) = (line for line in comparison.verdict if "failed" in line and "Left out" not in line)

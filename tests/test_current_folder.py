@@ -14,6 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 import a3c_zoo
 from a3c_zoo.files import same_folder
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.run_hooks import RunHooks
 from a3c_zoo.runs.videos import VideoFile
 from tests.hub_server import Repository, running_hub
 from tests.toys_runs import command_line, episodes
@@ -46,6 +47,8 @@ OVERRIDES = {"run.stop_return": 0.5, "run.evaluation_every_steps": 50, "run.eval
 @pytest.mark.parametrize(("agent", "serial"), [("a3c", False), ("a3c", True), ("random", True), ("sb3-a2c", True)])
 def test_a_run_keeps_its_place(agent: str, serial: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    ended: list[bool] = []
+    monkeypatch.setattr(RunHooks, "run_end", lambda self, run, _: ended.append((run.path / "outcome.json").exists()))
     options: dict[str, Any] = {"agent": agent, "serial": serial, "seed": 1, "film_every": 1, "overrides": OVERRIDES}
     outcome = a3c_zoo.train(Moving, steps=2000, name="one", **options)
     run = tmp_path / "runs/one"
@@ -53,6 +56,7 @@ def test_a_run_keeps_its_place(agent: str, serial: bool, tmp_path: Path, monkeyp
     assert outcome.evaluator_fault is None
     assert (run / "outcome.json").exists()
     assert len(episodes(run)) == outcome.episodes
+    assert ended == [True]
     assert Path.cwd() == tmp_path
     more = a3c_zoo.train(Moving, resume="one", steps=outcome.steps + 100)
     assert len(episodes(run)) == more.episodes >= outcome.episodes

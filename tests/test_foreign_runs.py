@@ -191,6 +191,7 @@ def labels(*paths: str, **options: Any) -> dict[str, int]:
 
 def test_folders_that_share_a_name(logs: Path) -> None:
     assert labels("old") == {"ppo": 3}
+    assert labels("old", labels="A") == labels("old", labels=["A"]) == {"A": 3}  # not read letter by letter
     assert labels("old", "new") == {"ppo (old)": 3, "ppo (new)": 3}
     assert labels("new/ppo/CartPole-v1_1", "old") == {"ppo (new)": 1, "ppo (old)": 3}
     write_run(logs / "new" / "deeper" / "ppo_9", [1.0])

@@ -280,10 +280,9 @@ def read(
     names = {(run.method, run.path.resolve().parent): name.method for run, name in zip(chosen, named, strict=True)}
     failed = [run for run in failed_runs(unread) if run.env in there]
     failed = [replace(run, method=names.get((run.method, run.path.resolve().parent), run.method)) for run in failed]
-    # A run that was trained again is not lost: `compare` trains failed runs again, too.
-    again = {(run.env, run.method, run.seed) for run in named}
-    lost = (run for run in failed if (run.env, run.method, run.seed) not in again)
-    return _report(measured, left_out, out, lost=Counter((run.env, run.method) for run in lost))
+    # `compare` trains failed runs again: those of a seed are one run, which is not lost if one of them ended in order.
+    lost = {(run.env, run.method, run.seed) for run in failed} - {(run.env, run.method, run.seed) for run in named}
+    return _report(measured, left_out, out, lost=Counter((env, method) for env, method, _ in lost))
 
 
 def _measure(records: Sequence[RunRecord], left_out: Mapping[Path, str]) -> tuple[list[MeasuredRun], dict[str, str]]:

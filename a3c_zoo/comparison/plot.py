@@ -72,7 +72,7 @@ def plot(
     window: int | None = None,
     frame_skip: int | None = None,
     env: str | None = None,
-    labels: Sequence[str] = (),
+    labels: str | Sequence[str] = (),
     force: bool = False,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
@@ -143,8 +143,9 @@ def _drawn(
     return [DrawnRun(record, label, line) for label, (record, line) in zip(labels, lines, strict=True)]
 
 
-def _relabelled(drawn: list[DrawnRun], labels: Sequence[str]) -> list[DrawnRun]:
+def _relabelled(drawn: list[DrawnRun], labels: str | Sequence[str]) -> list[DrawnRun]:
     own = list(dict.fromkeys(run.label for run in drawn))
+    labels = (labels,) if isinstance(labels, str) else labels
     if labels and len(labels) != len(own):
         raise ZooError(f"--label: {len(labels)} for {len(own)} curves; give one for each of: {', '.join(own)}")
     shown = dict(zip(own, map(printable, labels or own), strict=True))

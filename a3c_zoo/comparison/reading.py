@@ -155,13 +155,13 @@ def read_runs(
 
 
 def failed_runs(paths: Iterable[Path]) -> list[RunRecord]:
-    """Those of the runs at `paths`, which `read_runs` could not use, that ended with an error. They have no curve."""
+    """Those of the runs at `paths`, which `read_runs` could not use, whose training an error ended; without curves."""
     found = []
     for path in paths:
         directory = RunDirectory(path)
         with suppress(RunDirectoryError):
             outcome = directory.outcome()
-            if outcome is None or outcome.reason != "error" or directory.is_running():
+            if outcome is None or outcome.reason != "error" or not outcome.steps or directory.is_running():
                 continue
             meta, settings = directory.meta(), settings_of(directory.config_file)
             if _texts(meta.get("versions")).get("a3c-zoo") == __version__:

@@ -4,9 +4,10 @@ Buffers are not trained. A pass in training mode changes them in place. A worker
 when it hands over or applies a gradient, and copies the shared ones with each pull. As with parameters, nothing is
 locked: a change may be lost when two workers add at the same moment.
 
-BatchNorm's running statistics are moving averages: a pass sets r to (1 − m)·r + m·v, where v is that of the batch. Such
-a change is no sum, since it depends on r: with many workers the sum would be of another sign than r, or grow without
-limit. So what the batches of a worker add is mixed with the shared statistics, see `Buffers.push`.
+The running statistics of BatchNorm and InstanceNorm are moving averages: a pass sets r to (1 − m)·r + m·v, where v is
+that of the batch. Such a change is no sum, since it depends on r: with many workers the sum would be of another sign
+than r, or grow without limit. So what the batches of a worker add is mixed with the shared statistics, see
+`Buffers.push`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from a3c_zoo.errors import ConfigError, RunDirectoryError
 from a3c_zoo.saved_state import fitting
@@ -38,8 +40,11 @@ class Buffers:
         self._norms = {
             f"{name}.".removeprefix("."): norm
             for name, norm in module.named_modules()
-            if isinstance(norm, _BatchNorm) and norm.track_running_stats
+            if isinstance(norm, (_BatchNorm, _InstanceNorm)) and norm.track_running_stats
         }
+        for norm in self._norms.values():
+            if isinstance(norm, _InstanceNorm):
+                norm.register_forward_hook(_count_pass)
         for buffer in module.buffers():
             buffer.data = buffer.data.to(device)
 
@@ -84,6 +89,12 @@ class Buffers:
             raise ConfigError(
                 f"network '{network}' keeps {wide[0]}, which needs parameters in float32: -o network.precision=float32"
             )
+
+
+def _count_pass(norm: nn.Module, inputs: object, outputs: object) -> None:
+    """What BatchNorm does by itself: counts the passes that change the running statistics."""
+    if norm.training:
+        norm.get_buffer("num_batches_tracked").add_(1)
 
 
 def buffers_of(module: nn.Module) -> dict[str, Tensor]:

@@ -39,7 +39,7 @@ def train(
     *,
     agent: str | None = None,
     hyperparams: str | Path | None = None,
-    overrides: Mapping[str, Any] | Sequence[str] = (),
+    overrides: Mapping[str, Any] | str | Sequence[str] = (),
     workers: int | None = None,
     serial: bool = False,
     device: str | None = None,
@@ -117,7 +117,7 @@ def _config(
     env: Environment | None,
     agent: str | None,
     hyperparams: str | Path | None,
-    overrides: Mapping[str, Any] | Sequence[str],
+    overrides: Mapping[str, Any] | str | Sequence[str],
     flags: Mapping[str, tuple[Any, str]],
 ) -> Config:
     """The configuration of a fresh run; arguments as in `train`."""
@@ -125,6 +125,7 @@ def _config(
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
     if isinstance(overrides, Mapping):
         overrides = [f"{key}={written(value)}" for key, value in overrides.items()]
+    overrides = [overrides] if isinstance(overrides, str) else overrides
     registry = get_registry()
     entry, chosen = registry.env(env_name), None if hyperparams is None else str(hyperparams)
     agent_entry = registry.agent(agent or entry.default_agent)

@@ -204,7 +204,7 @@ class Publisher:
         config = setup.config
         self._watch, self.hooks = watch, watch.hooks
         self.hooks.on_failure = lambda line: self.event(self._published[0], "hook_failed", line, {})
-        self.run = RunInfo(directory.path, config.env_name, config.agent_name, config)
+        self.run = RunInfo(directory.home, config.env_name, config.agent_name, config)
         self._monitor = Monitor(directory.home / "monitor.csv", saved.monitor_position if saved else None)
         self._tensorboard = TensorBoard(directory.home / "tensorboard", saved.steps + 1 if saved else None)
         self._events, self._num_events = EventLog(directory.home / "events.jsonl"), Counter[str]()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from a3c_zoo import EnvEntry, ZooError, variant_of
-from a3c_zoo.errors import UnknownNameError, did_you_mean, type_and_message
+from a3c_zoo.errors import AROUND_GAMES, UnknownNameError, did_you_mean, type_and_message
 from a3c_zoo.files import same_folder
 from a3c_zoo_envs.atari_family import game_of
 
@@ -49,7 +49,8 @@ def resolve(env_id: str) -> EnvEntry:
                 f"environment 'gym:{env_id}': module '{module}' registers no environment with Gymnasium"
             ) from error
         hint = did_you_mean(name, known).replace("'", f"'gym:{module}{colon}", 1)
-        if not module and (game := game_of(name)):
+        of_gymnasium = {each.name for each in gymnasium.registry.values() if _is_of(each, "gymnasium")}  # Blackjack
+        if not module and AROUND_GAMES.sub("", name) not in of_gymnasium and (game := game_of(name)):
             hint = f" Did you mean '{game}'?"
         elif not module:
             hint += f" An id of another package is named with its module: gym:MODULE:{name or 'ID'}."
