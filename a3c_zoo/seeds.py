@@ -13,7 +13,8 @@ All branches are named here. A seed's path is the number of its branch and what 
 | `SEED_PROCESS` | evaluation's number | the global generators of a process that plays an evaluation |
 | `SEED_PASSES` | how many updates there have been | what Dropout draws for the next update of a learner |
 
-The path of a worker that was never replaced has no last number.
+The path of a worker that was never replaced has no last number. The root itself seeds the sampled actions of
+evaluations and of `play`; there the root is their `--seed`, if one is given.
 """
 
 from __future__ import annotations

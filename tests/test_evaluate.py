@@ -19,6 +19,7 @@ import a3c_zoo
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import EnvironmentContractError, RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs import api
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
@@ -206,6 +207,17 @@ def test_the_same_seed_plays_the_same_episodes(run: Path) -> None:
     assert len(set(figures)) == 4
     assert all(mean == length for mean, _, length in figures)  # of CartPole
     assert figures[3][0] < figures[0][0]  # it has learned something
+
+
+def test_the_seed_is_that_of_sampled_actions_too(run: Path) -> None:
+    """Episodes of an environment whose start is not random would all be the same."""
+
+    def actions(seed: int | None) -> list[int]:
+        policy, _ = api.load_from(RunDirectory(run), steps_of(run)[0], seed=seed)
+        return [int(policy.predict(np.zeros(4, np.float32))[0]) for _ in range(30)]
+
+    assert actions(1) == actions(1) != actions(2)
+    assert actions(None) == actions(RunDirectory(run).config(get_registry()).run.seed)
 
 
 def test_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from a3c_zoo.learning.network_configs import MLPConfig
 from a3c_zoo.learning.optimizers import Adam
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
+from a3c_zoo.processes.crew import CutShort
 from a3c_zoo.processes.ring import ring_memory
 from a3c_zoo.processes.serial import SerialCrew
 from tests.toys import ADAM, CONSTANT, toy_entry
@@ -124,6 +125,24 @@ class TestByHand:
             context.parameters.fill_(4.0)
             learner.finish()
             assert self.applied(context) == [expected]
+
+    @pytest.mark.parametrize("transfer", ["microbatches", "transitions"])
+    def test_a_rollout_that_waits_for_a_slot_is_not_cut_short(self, transfer: Any) -> None:
+        """It is counted by then. The time limit is over while the worker waits for its only slot."""
+        agent = A3CDataConfig(n_steps=1, reward_steps=1, batch_size=1, transfer=transfer, **VALUE_LOSS)
+        context = make_context(agent, toy_entry(), CONSTANT, SIGN_STEP, num_envs=1, slots=1)
+        learner = a3c_data.DataLearner(context, WORKERS, None, lambda: None)
+
+        def on_tick() -> None:
+            if context.counters[0, 0] == 2:  # the second rollout has been collected
+                learner.finish()
+                raise CutShort
+
+        worker = HandoverWorker(a3c_data.TRANSFERS[transfer], context, 0, None, on_tick)
+        worker.work()
+        worker.work()
+        learner.finish()
+        assert context.counters[:, 1].tolist() == [0, 0, 2]
 
     @pytest.mark.parametrize("kind", ["microbatches", "transitions", "gradients"])
     def test_rewards_are_scaled_and_then_clipped(self, kind: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from math import prod
 
 from torch import Tensor
@@ -14,6 +15,7 @@ from a3c_zoo.agents.worker import Applier, Member, RolloutWorker
 from a3c_zoo.hardware import giga
 from a3c_zoo.learning.memory import check_fits
 from a3c_zoo.learning.windows import Windows
+from a3c_zoo.processes.crew import CutShort
 from a3c_zoo.processes.ring import LONGEST_WAIT_S, SHORTEST_WAIT_S, Layout, Ring, ring_memory
 from a3c_zoo.records import Report
 from a3c_zoo.saved_state import loading
@@ -52,7 +54,11 @@ class HandoverWorker(RolloutWorker):
 
     def claim(self) -> dict[str, Tensor]:
         """Returns the worker's next slot to fill; waits until the learner has emptied one."""
-        return self._ring.claim(self.rank, self.on_tick)
+        return self._ring.claim(self.rank, self._on_wait)
+
+    def _on_wait(self) -> None:
+        with suppress(CutShort):  # what is to be handed over is whole, and the learner stops last
+            self.on_tick()
 
     def commit(self, slot: dict[str, Tensor]) -> None:
         """Hands over the claimed slot, marked with the version of the worker's parameters."""

@@ -254,7 +254,7 @@ playing_options: Callable[[_Command], _Command] = together(
     ),
     checkpoint_option,
     click.option(
-        "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes.  [default: the seed of the run]"
+        "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes and actions.  [default: the run's]"
     ),
 )
 

@@ -28,7 +28,8 @@ class LossInputs:
         logits: parameters of the distribution over actions, `[B, A]`.
         actions: `[B, ...]`, as the distribution stores them.
         advantages: `[B]`, normalised if `agent.normalize_advantages` is set. returns: targets of the values, `[B]`.
-        acted: log π(a|s) of the policy that acted, `[B]`; None unless `LossConfig.keeps_outputs` is true.
+        acted: log π(a|s) of the policy that acted, `[B]`; None unless the agent learns from shuffled samples, as
+            `run_a3c` does if `LossConfig.keeps_outputs` is true.
     """
 
     log_probs: Tensor
@@ -48,8 +49,8 @@ class LossInputs:
         """
         if self.acted is None:
             raise PluginError(
-                "this loss compares with the policy that acted, whose outputs the agent does not keep: its "
-                "configuration model must return True from its property keeps_outputs"
+                "this loss compares with the policy that acted, whose outputs the agent does not keep: run_a3c does "
+                "if the agent's configuration model returns True from its property keeps_outputs"
             )
         return ratios(self.log_probs, self.acted)
 

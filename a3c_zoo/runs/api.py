@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -182,13 +183,19 @@ def load_agent(
     return LoadedAgent(policy, directory.path, setup.entry.name, setup.agent.name, state.steps, returns)
 
 
-def _load(directory: RunDirectory, checkpoint: str | int) -> tuple[Policy, RunSetup, PolicyState]:
+def _load(
+    directory: RunDirectory, checkpoint: str | int, seed: int | None = None
+) -> tuple[Policy, RunSetup, PolicyState]:
+    """seed: of the sampled actions; by default the run's."""
     registry = get_registry()
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
     from a3c_zoo.runs.evaluation import load_policy  # imports torch: a wrong name is known before
 
     saved = policy_state(directory, str(checkpoint))
-    policy = load_policy(setup.agent.load, setup.entry, setup.network, setup.config, saved.agent)
+    config = setup.config
+    if seed is not None:
+        config = replace(config, run=config.run.model_copy(update={"seed": seed}))
+    policy = load_policy(setup.agent.load, setup.entry, setup.network, config, saved.agent)
     return policy, setup, saved.state
 
 
@@ -200,7 +207,7 @@ def load_from(
         raise ZooError(f"--episodes {episodes}: give 1 or more")
     if seed is not None and seed < 0:
         raise ZooError(f"--seed {seed}: give 0 or more")
-    policy, setup, _ = _load(directory, checkpoint)
+    policy, setup, _ = _load(directory, checkpoint, seed)
     from a3c_zoo.runs.evaluation import EpisodesToPlay
 
     config = setup.config
@@ -226,7 +233,7 @@ def evaluate(
     Args:
         run, agent, env, checkpoint, trust: as in `load_agent`.
         deterministic: most probable instead of sampled actions.
-        seed: of the episodes; by default the run's, on a branch of its own.
+        seed: of the episodes and the sampled actions; by default the run's.
         on_step: called with the number of episodes played so far. In a notebook the default is a line that changes.
     """
     _name_of(env)
@@ -253,7 +260,7 @@ def play(
 
     Args:
         run, agent, trust: as in `load_agent`.
-        seed: of the episodes; by default the run's, on a branch of its own.
+        seed: of the episodes and the sampled actions; by default the run's.
 
     Raises:
         ZooError: the environment cannot be drawn.
