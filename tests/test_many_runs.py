@@ -54,9 +54,11 @@ import signal
 NAMES = ("PYTHONSAFEPATH", "OMP_NUM_THREADS", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 
 def tell(pipe):
-    is_blocked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    are_usual = signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    are_usual &= {signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)} == {signal.SIG_DFL}
     ours = [name for name in os.environ if "A3C_ZOO" in name]
-    pipe.send((is_blocked, signal.getsignal(signal.SIGINT) == signal.default_int_handler, ours))
+    pipe.send((blocked, are_usual, ours))
     pipe.send({name: os.environ.get(name) for name in NAMES})
 
 if __name__ == "__main__":
@@ -66,7 +68,7 @@ if __name__ == "__main__":
     mine, theirs = context.Pipe()
     context.Process(target=tell, args=(theirs,)).start()
     theirs.close()  # so that the end of the process is met
-    assert mine.recv() == (False, True, [])
+    assert mine.recv() == (set(), True, [])
     assert mine.recv() == dict.fromkeys(NAMES) | {"OMP_NUM_THREADS": "2"}
     train("two")
 """

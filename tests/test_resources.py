@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 import a3c_zoo
+from a3c_zoo.processes.child import ChildProcess, end_children
 from a3c_zoo.runs.resources import SAMPLE_SHARE, Meter, cpu_seconds, memory_mib
 from tests.toys_runs import checkpoint, toy_installed
 from tests.waits import LIMIT_S, wait_until
@@ -101,6 +102,30 @@ def test_the_meter_counts_from_its_start_and_across_ends() -> None:
     assert living is not None
     assert ended is not None
     assert 0.95 <= living <= ended < 2.0
+
+
+def burn(pipe: Any) -> None:
+    while time.process_time() < 0.5:
+        pass
+    pipe.send_bytes(b"burnt")
+    pipe.poll(10 * LIMIT_S)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_group_loses_no_cpu_seconds(number: int) -> None:
+    """The fork server gets it, too. Without it, workers would be nobody's children."""
+    child = ChildProcess("forkserver", "burning", burn, is_duplex=True)
+    try:
+        assert child.pipe.recv_bytes() == b"burnt"
+        before = cpu_seconds(psutil.Process())
+        assert child.process.pid is not None
+        server = psutil.Process(psutil.Process(child.process.pid).ppid())
+        server.send_signal(number)
+        end_children([ChildProcess("forkserver", "another", burn)], grace_s=0.0)  # the fork server works on
+        assert server.is_running()
+        assert cpu_seconds(psutil.Process()) >= before >= 0.5
+    finally:
+        end_children([child], grace_s=0.0)
 
 
 def test_shared_pages_count_once() -> None:

@@ -12,7 +12,13 @@ import os
 import signal
 from multiprocessing import util
 
-from a3c_zoo.processes.start import PROGRAMS_ENVIRONMENT, SAFE_PATH, WORKER_ENVIRONMENT, without_collections
+from a3c_zoo.processes.start import (
+    PROGRAMS_ENVIRONMENT,
+    SAFE_PATH,
+    STOP_SIGNALS,
+    WORKER_ENVIRONMENT,
+    without_collections,
+)
 
 MODULES = (
     "torch",
@@ -22,10 +28,8 @@ MODULES = (
     "a3c_zoo.agents.a3c_data",
     "a3c_zoo.agents.a3c_grad",
 )
-
-with without_collections(hides=True):
-    for name in MODULES:
-        importlib.import_module(name)
+#: The fork server ignores Ctrl-C itself; these would end it.
+GROUP_SIGNALS = {*STOP_SIGNALS} - {signal.SIGINT}
 
 
 class Program:
@@ -37,7 +41,15 @@ class Program:
 
     def __init__(self, variables: dict[str, str | None]) -> None:
         self._variables: dict[str, str | None] | None = variables
+        # `timeout` and a closed terminal signal the whole group. Without this process, `cpu_s` would lack the workers.
+        self._blocked = GROUP_SIGNALS - signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
+        os.register_at_fork(after_in_child=self._unblock)
         util.register_after_fork(self, Program.begin_process)
+
+    def _unblock(self) -> None:
+        """In a new process, at once: signals come as if the fork server had not blocked them."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._blocked)
+        self._blocked = set()  # forks of the process begin with this, too
 
     def begin_process(self) -> None:
         """In a new process, after its main module: if it is the program's own, it gets Ctrl-C and the variables."""
@@ -56,3 +68,7 @@ class Program:
 
 if told := os.environ.pop(PROGRAMS_ENVIRONMENT, None):
     PROGRAM = Program(json.loads(told))
+
+with without_collections(hides=True):
+    for name in MODULES:
+        importlib.import_module(name)
