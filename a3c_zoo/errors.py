@@ -67,6 +67,10 @@ class RunDirectoryError(ZooError):
     """A run directory that cannot be made, read, written or resumed."""
 
 
+class ForkServerError(ZooError, OSError):
+    """The fork server cannot be started; also an OSError, like the error of any process that cannot be started."""
+
+
 class DifferentOutputError(ZooError):
     """An exported network that acts differently from the run's policy; it is not written."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -138,6 +140,28 @@ def test_after_a_fault_the_next_task_is_played(
     assert ("Traceback (most recent call last)" in raised.value.trace) == survives
     assert len(played(process, tasks[1]).by_mode["greedy"].episodes) == 5
     assert (pid_of(process) == before) == survives
+
+
+def test_what_cannot_be_sent_is_a_fault_of_the_user(process: EvaluationProcess, tasks: list[EvaluationTask]) -> None:
+    with pytest.raises(EvaluationError, match=r"cannot be sent to a process: Can't pickle .*lambda") as raised:
+        process.begin(replace(tasks[0], entry=EnvEntry("x", kwargs={"reward": lambda: 1})))
+    assert raised.value.is_users
+    played(process, tasks[0])
+
+
+def test_a_fork_server_that_cannot_be_started_is_a_fault_that_may_pass(
+    process: EvaluationProcess, tasks: list[EvaluationTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(forkserver, "ensure_running", refuse)
+        with pytest.raises(EvaluationError, match=r"it cannot be started: .*Too many open files") as raised:
+            process.begin(tasks[0])
+    assert not raised.value.is_users
+    played(process, tasks[0])
+
+
+def refuse() -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_a_checkpoint_that_cannot_be_read_is_a_fault(

@@ -196,9 +196,16 @@ def cartpole() -> CartPoleEnv:
     return CartPoleEnv()
 
 
+#: In the process that trains it works; the first solved check, in another, would fail. Its agent has no workers.
+UNSENDABLE = EnvEntry(
+    "maze", env_id="CartPole-v1", kwargs={"sutton_barto_reward": lambda: 1}, threshold=9.0, default_agent="random"
+)
+
+
 @pytest.mark.parametrize(
     ("env", "message"),
     [
+        (UNSENDABLE, "a part of a plugin cannot be sent to a process: Can't pickle <function <lambda> at 0x"),
         (lambda: CartPoleEnv(), "workers cannot import <function <lambda> at 0x"),
         (CartPoleEnv().reset, "workers cannot import <bound method CartPoleEnv.reset"),
         (5, "workers cannot import 5; give a function or a class at the top level of a module"),
@@ -218,6 +225,11 @@ def test_what_cannot_be_given(env: Any, message: str, tmp_path: Path) -> None:
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("options", [{"serial": True}, {"overrides": QUICK}])
+def test_what_no_process_gets_need_not_be_sent(options: dict[str, Any], tmp_path: Path) -> None:
+    assert a3c_zoo.train(UNSENDABLE, steps=1, runs_dir=tmp_path, **options).reason == "steps"
 
 
 def test_an_entry_that_is_known_is_used_as_it_is(tmp_path: Path) -> None:

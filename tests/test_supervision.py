@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
 import signal
 import time
 from collections.abc import Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -157,6 +159,32 @@ def test_a_worker_that_dies_while_the_others_are_parked_for_is_replaced() -> Non
         while pool._counters.tensor[1, STEPS] < 5 * ROLLOUT:
             pool.poll()
         assert pool._counters.steps > steps
+
+
+def test_a_worker_that_cannot_be_replaced_yet_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fork server has ended, and another one cannot be started at this moment."""
+    judge = Judge()
+    with running(judge=judge) as pool:
+        pool.start()
+        pool.park()
+        processes(pool)[1].kill()
+
+        ensure_running = forkserver.ensure_running
+
+        def refuse_once() -> None:
+            monkeypatch.setattr(forkserver, "ensure_running", ensure_running)
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        monkeypatch.setattr("a3c_zoo.processes.pool.RETRY_S", 0.0)
+        monkeypatch.setattr(forkserver, "ensure_running", refuse_once)
+        pool.resume()
+        while pool._counters.tensor[1, STEPS] < 5 * ROLLOUT:
+            pool.poll()
+    assert [each.what.split(": ")[0] for each in judge.faults] == [
+        "was ended by signal SIGKILL (out of memory?)",
+        "cannot be replaced",
+    ]
+    assert "Too many open files" in judge.faults[1].what
 
 
 def has_ended(process: psutil.Process) -> bool:

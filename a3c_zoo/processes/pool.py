@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.config import NEVER
-from a3c_zoo.errors import WorkerError
+from a3c_zoo.errors import WorkerError, first_line
 from a3c_zoo.learning.counters import EPISODES, REPLACED, TICKS, Counters
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.processes.child import ChildProcess, end_children
@@ -117,7 +117,7 @@ class WorkerPool:
         try:
             member = _Member(self._start_method, f"a3c-zoo {self._name(rank)}", worker_main, *args, pickle.dumps(state))
         except (EOFError, OSError) as error:
-            raise WorkerError(f"{self._name(rank)} cannot be started: {type(error).__name__}: {error}") from error
+            raise WorkerError(f"{self._name(rank)} cannot be started: {first_line(error)}") from error
         member.episodes = episodes
         return member
 

@@ -23,7 +23,7 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any
 
-from a3c_zoo.errors import MissingGuardError, PluginError, ZooError
+from a3c_zoo.errors import ForkServerError, MissingGuardError, PluginError, ZooError
 
 #: What the fork server imports: the module that imports all the rest.
 PRELOAD = ["a3c_zoo.processes.preload"]
@@ -110,7 +110,7 @@ def warm_up(start_method: str = "auto") -> None:
     """Starts the fork server, if workers come from one, and does not wait for it.
 
     Raises:
-        ZooError: the fork server cannot be started.
+        ForkServerError: the fork server cannot be started.
     """
     refuse_unguarded()
     with _start_lock, environment(_programs_environment()), _start_environment():
@@ -121,7 +121,7 @@ def warm_up(start_method: str = "auto") -> None:
                 with _ctrl_c_waits():
                     forkserver.ensure_running()
             except OSError as error:
-                raise ZooError(_why_it_cannot_start(error)) from error
+                raise ForkServerError(_why_it_cannot_start(error)) from error
 
 
 def _why_it_cannot_start(error: OSError) -> str:
@@ -133,6 +133,18 @@ def _why_it_cannot_start(error: OSError) -> str:
             "Choose a shorter one: TMPDIR=/tmp a3c-zoo …"
         )
     return f"the processes of a run cannot be started: {error} (TMPDIR: the folder for temporary files)"
+
+
+def pickled(content: object) -> bytes:
+    """Pickles what a process gets. Raises PluginError if it cannot be pickled."""
+    try:
+        return pickle.dumps(content)
+    except Exception as error:
+        raise _unsendable(error) from error
+
+
+def _unsendable(error: Exception) -> PluginError:
+    return PluginError(f"a part of a plugin cannot be sent to a process: {error}. {CURE_UNSENDABLE}")
 
 
 def start_process(process: BaseProcess) -> None:
@@ -147,7 +159,7 @@ def start_process(process: BaseProcess) -> None:
         try:
             process.start()
         except (AttributeError, TypeError, pickle.PicklingError) as error:
-            raise PluginError(f"a part of a plugin cannot be sent to a process: {error}. {CURE_UNSENDABLE}") from error
+            raise _unsendable(error) from error
         except AssertionError as error:  # of a daemon
             raise ZooError(f"{error}: train in a process of concurrent.futures, which is no daemon") from error
 

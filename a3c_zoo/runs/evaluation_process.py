@@ -16,9 +16,9 @@ from dataclasses import replace
 from multiprocessing import util
 from multiprocessing.connection import Connection
 
-from a3c_zoo.errors import ZooError, one_line
+from a3c_zoo.errors import ZooError, first_line, one_line
 from a3c_zoo.processes.child import ChildProcess, end_children
-from a3c_zoo.processes.start import process_context
+from a3c_zoo.processes.start import pickled, process_context
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask, play_task
 from a3c_zoo.runs.signals import StopEvaluationError
 
@@ -73,17 +73,19 @@ class EvaluationProcess:
         """Starts to play a task; the one before must have ended.
 
         Raises:
-            EvaluationError: the process cannot be started, or has ended.
+            EvaluationError: the process cannot be started, or has ended, or the task cannot be pickled.
         """
         run = task.config.run
         try:
             if self._child is None:
                 self._child = self._start(run.start_method)
-            self._child.pipe.send_bytes(pickle.dumps(task))
+            self._child.pipe.send_bytes(pickled(task))
         except (EOFError, OSError) as error:
             if self._child is not None:
                 raise self._fault(self._child.how_it_ended()) from error
-            raise EvaluationError(f"it cannot be started: {one_line(error)}") from error
+            raise EvaluationError(f"it cannot be started: {first_line(error)}") from error
+        except Exception as error:
+            raise EvaluationError.of(error) from error
         self._timeout_s = run.worker_timeout_s
         self._child.begin_watch()
 

@@ -19,7 +19,7 @@ from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
-from a3c_zoo.processes.start import without_collections
+from a3c_zoo.processes.start import pickled, without_collections
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS
 from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, RunState, checkpoint_steps, go_on_from
@@ -101,9 +101,12 @@ def _refuse_without_checkpoint(directory: RunDirectory) -> None:
 
 
 def _warm_up(setup: RunSetup) -> None:
-    """As `RunSetup.warm_up`; also refuses films that cannot be made."""
+    """As `RunSetup.warm_up`; also refuses films that cannot be made, and what no process of the run can get."""
+    run, has_workers = setup.config.run, not setup.agent.one_process
+    if not setup.serial and (has_workers or run.has_evaluator or setup.target is not None):
+        pickled((setup.entry, setup.network, setup.config))  # otherwise its first evaluation would fail
     setup.warm_up()
-    if setup.config.run.film_every:
+    if run.film_every:
         _refuse_films(setup)
 
 
