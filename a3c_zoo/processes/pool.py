@@ -145,7 +145,8 @@ class WorkerPool:
             try:
                 if member.pipe in ready:
                     self._receive(rank, member)
-                if member.state is None and member.is_hung(int(self._counters.row(rank)[TICKS]), self._timeout_s):
+                waits = member.state is not None or (member.is_ready and self._turn == 1)  # 1: until all are ready
+                if not waits and member.is_hung(int(self._counters.row(rank)[TICKS]), self._timeout_s):
                     raise _FailedError(self._hung(rank, member))
             except _FailedError as failed:
                 self._replace(rank, member, failed.fault)
