@@ -261,7 +261,10 @@ class RunContext(Protocol):
         """Whether training must stand still for `settle`."""
 
     def cuts_rollouts(self) -> bool:
-        """Whether the run ends now, not at the next rollout boundary: its time limit is over."""
+        """Whether the run ends now, not at the next rollout boundary: its time limit is over.
+
+        An agent that trains in one process asks after each step: the run also watches its evaluator then.
+        """
 
     def settle(self, snapshot: Snapshot) -> bool:
         """Evaluates, saves and decides at a standstill. Returns True to go on training, False to end."""

@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import a3c_zoo
+from a3c_zoo.baselines.random import RandomWorker
 from a3c_zoo.cli import panel
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.plugins.registry import get_registry
@@ -28,6 +29,7 @@ from a3c_zoo.runs.checkpoints import read_policy
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, play_task
 from a3c_zoo.runs.evaluation_files import HEADER, EvaluationRows, write_npz
+from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS, SEED_EVALUATION, seed_for
 from tests.shared import all_agents
 from tests.toys_runs import (
@@ -44,7 +46,7 @@ from tests.toys_runs import (
     toy_path,
     write_content,
 )
-from tests.waits import LIMIT_S
+from tests.waits import LIMIT_S, wait_until
 
 EPISODES = 4
 EVALUATED = {"run.evaluator_episodes": EPISODES, "run.stop_when_solved": False, "agent.n_steps": 5}
@@ -198,6 +200,30 @@ def test_greedy_and_sampled_are_told_apart(tmp_path: Path) -> None:
     sampled = [r for modes in found.values() for r in modes["sampled"]]
     assert set(sampled) == {0.0, 1.0}
     assert 0.1 < statistics.fmean(sampled) < 0.9
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_result_is_taken_in_the_middle_of_a_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rollout of SB3 may last minutes. No other evaluation begins in it."""
+    begun: list[EvaluationTask] = []
+
+    def begin(process: EvaluationProcess, task: EvaluationTask, begin: Any = EvaluationProcess.begin) -> None:
+        begun.append(task)
+        begin(process, task)
+
+    def work(worker: RandomWorker, work: Any = RandomWorker.work) -> None:
+        if worker._steps:
+            wait_until(lambda: worker._collector._on_tick() or rows(tmp_path / "x"))
+            worker._collector._on_tick()
+        work(worker)
+
+    monkeypatch.setattr(RandomWorker, "work", work)
+    monkeypatch.setattr(EvaluationProcess, "begin", begin)
+    monkeypatch.setattr("a3c_zoo.runs.session.REPORT_EVERY_S", 0.0)
+    overrides = {**UNLIMITED, "run.evaluation_every_s": 0.001, "agent.n_steps": 50}
+    outcome, _ = train(tmp_path, agent="random", name="x", overrides=overrides, steps=100)
+    assert [step for step, _ in by_evaluation(outcome.run)] == [50]
+    assert len(begun) == 1
 
 
 @pytest.mark.usefixtures("_toy")

@@ -134,6 +134,11 @@ class Evaluator:
             raise
         return self.result
 
+    @property
+    def is_playing(self) -> bool:
+        """Whether an evaluation has begun whose result nobody has taken."""
+        return self._evaluated is not None
+
     def _is_due(self, steps: int, training_s: float) -> bool:
         every_s, every_steps = self._run.evaluation_every_s, self._run.evaluation_every_steps
         return time.monotonic() >= self._not_before_s and bool(

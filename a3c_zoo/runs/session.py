@@ -10,6 +10,7 @@ from typing import Any
 
 from a3c_zoo.errors import DivergedError, RunDirectoryError, WorkerError, ZooError
 from a3c_zoo.hardware import available_cores
+from a3c_zoo.processes.crew import REPORT_EVERY_S
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Episode, Outcome, Reason, Report, Snapshot
 from a3c_zoo.runs.checkpoints import (
@@ -76,7 +77,7 @@ class Session:
         self._disk = FullDisk(self.config.run.disk_patience_s, self.event)
         self._snapshot: Snapshot | None = None
         self._saved_steps = self._progress.steps
-        self._next_checkpoint_s = 0.0
+        self._next_checkpoint_s = self._next_look_s = 0.0
         self._told_skipped = 0
         self._next_pause = self.config.run.next_pause(self._progress.steps)
 
@@ -116,7 +117,13 @@ class Session:
         return is_save_due or bool(self._stopping.why()) or self._stopping.is_check_due()
 
     def cuts_rollouts(self) -> bool:
-        """Whether the time limit is over: a rollout of a slow environment can take minutes."""
+        """Whether the time limit is over: a rollout of a slow environment can take minutes.
+
+        It is asked after each step, and looks at what the evaluator plays: a hang shows only in looks that are near.
+        """
+        if self._evaluator and self._evaluator.is_playing and (now := time.monotonic()) >= self._next_look_s:
+            self._next_look_s = now + REPORT_EVERY_S
+            self._look_at_evaluator()
         return self._stopping.is_time_over()
 
     def settle(self, snapshot: Snapshot) -> bool:
