@@ -25,6 +25,7 @@ from a3c_zoo.processes.child import ChildProcess
 from a3c_zoo.processes.faults import Allowance, Fault, Replacements, UnsavableStateError
 from a3c_zoo.processes.start import process_context
 from a3c_zoo.records import Progress, Report
+from a3c_zoo.runs import train as train_module
 from tests.test_pool import STEPS as ROLLOUT
 from tests.test_pool import processes, run_until_error, running
 from tests.toys_runs import Listener, Running, checkpoint, episodes, scalars, signal_self, toy_installed
@@ -276,7 +277,7 @@ def test_a_lock_that_died_with_its_holder_ends_the_session(monkeypatch: pytest.M
     replacements.judge(fault)
     assert context.told == ["worker 1 died; a new one takes its place (1 of 3 in an hour)"]
     assert lock.acquire(timeout=0)  # the judge has given it back; and now nobody will
-    with pytest.raises(CrewLostError, match=r"^worker 1 died\n\nIt held the lock of agent\.locking\.$"):
+    with pytest.raises(CrewLostError, match=r"^the lock of agent\.locking is lost: worker 1 died$"):
         replacements.judge(fault)
 
 
@@ -348,6 +349,22 @@ def test_a_dead_learner_ends_the_session_and_the_run_goes_on_from_its_checkpoint
     assert len(episodes(ended.run)) == ended.episodes == saved["session"]["episodes"]
     assert int(saved["agent"]["counters"][:, STEPS].sum()) == ended.steps >= 8000
     assert saved["agent"]["session"] == 1
+
+
+def test_a_restart_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = "the learner failed: ValueError: boom\n\nTraceback (most recent call last):\nValueError: boom"
+
+    def lose_once(*args: Any, run_agent: Any = train_module._run_agent) -> Any:
+        outcome = run_agent(*args)
+        if not events(outcome.run, "restarted"):
+            raise CrewLostError(whole)
+        return outcome
+
+    monkeypatch.setattr(train_module, "_run_agent", lose_once)
+    ended = a3c_zoo.train("cartpole", serial=True, steps=10, overrides=CARTPOLE, runs_dir=tmp_path)
+    (event,) = events(ended.run, "restarted")
+    line = f"going on from step {ended.steps}: the learner failed: ValueError: boom (1 of 3 restarts in an hour)"
+    assert (event["text"], event["trace"]) == (line, whole)
 
 
 def test_a_run_that_may_not_restart_ends_with_the_learner(tmp_path: Path) -> None:

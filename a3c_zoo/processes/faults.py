@@ -98,7 +98,7 @@ class Replacements:
             raise CrewLostError(str(fault.error)) from fault.error
         if self._lock is not None:
             if not self._lock.acquire(timeout=LOCK_LIMIT_S):
-                raise CrewLostError(f"{fault.error}\n\nIt held the lock of agent.locking.") from fault.error
+                raise CrewLostError(f"the lock of agent.locking is lost: {fault.error}") from fault.error
             self._lock.release()
         allowance = self._allowance
         if not allowance.take():

@@ -280,17 +280,17 @@ def prune_checkpoints(directory: RunDirectory, keep: int | None, budget_steps: f
             step_file(directory, step).unlink(missing_ok=True)
 
 
-def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[RunState], list[tuple[str, str]]]:
+def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[RunState], list[tuple[str, str, str]]]:
     """Reads a checkpoint to go on with training (`resumable_checkpoint`), and moves aside what is later.
 
     Returns:
-        The checkpoint, and the kinds and texts of events to tell.
+        The checkpoint, and events to tell: kind, text, and the traceback or "".
     """
     saved = resumable_checkpoint(directory, which)
-    events = [("checkpoint_damaged", reason) for reason in saved.damaged]
+    events = [("checkpoint_damaged", reason, "") for reason in saved.damaged]
     if folder := set_aside(directory, saved.state.steps, also_at=which == BEST):
         where = f"later checkpoints, later films and a copy of the rows are in {shown(folder)}"
-        events.append(("set_aside", f"going on from step {saved.state.steps:,}: {where}"))
+        events.append(("set_aside", f"going on from step {saved.state.steps:,}: {where}", ""))
     _only_for_acting(directory, saved.state.steps)
     return saved, events
 

@@ -46,7 +46,7 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
         stack.callback(directory.unlock)
         told = setup.initial and setup.initial.told
         text = told and f"begins with the parameters of {told['name']}, {told['steps']:,} steps on {told['env']}"
-        return _train(setup, directory, None, [("init_from", text)] if text else [], watch)
+        return _train(setup, directory, None, [("init_from", text, "")] if text else [], watch)
 
 
 def train_on(
@@ -82,7 +82,7 @@ def train_on(
         saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint))
         if solved_step := _solved_before(directory, saved.state.steps):
             setup = replace(setup, solved_step=solved_step)
-            events.append(("solved_before", f"this run was solved at step {solved_step:,} and stays solved"))
+            events.append(("solved_before", f"this run was solved at step {solved_step:,} and stays solved", ""))
         if flags:
             write_atomically(directory.config_file, dump_config(setup.config).encode())
         return _train(setup, directory, saved, events, watch)
@@ -154,13 +154,13 @@ def _train(
     setup: RunSetup,
     directory: RunDirectory,
     saved: Checkpoint[RunState] | None,
-    events: list[tuple[str, str]],
+    events: list[tuple[str, str, str]],
     watch: Watch,
 ) -> Outcome:
     """Runs sessions until one ends in order. After a failure that no new worker cures, another one begins.
 
     Args:
-        saved: the checkpoint to go on from. events: kinds and texts of what happened before the first session.
+        saved: the checkpoint to go on from. events: what happened before the first session; see `go_on_from`.
     """
     watch.observer.starting(setup.title, setup.target, setup.config.run, directory.path)
     allowance = Allowance(setup.config.run.restarts)
@@ -175,8 +175,8 @@ def _train(
             except RunDirectoryError as second:
                 error.add_note(f"(and it cannot go on from a checkpoint: {second})")
                 raise error from None
-            reason = f"{error} ({allowance.used} of {allowance.most} restarts in an hour)"
-            events.append(("restarted", f"going on from step {saved.state.steps:,}: {reason}"))
+            reason = f"{first_line(error)} ({allowance.used} of {allowance.most} restarts in an hour)"
+            events.append(("restarted", f"going on from step {saved.state.steps:,}: {reason}", str(error)))
             watch = Watch(watch.observer, watch.stop, setup.run_hooks())
             watch.stop.is_over = watch.stop.interrupts = False
 
@@ -185,7 +185,7 @@ def _run_session(
     setup: RunSetup,
     directory: RunDirectory,
     saved: Checkpoint[RunState] | None,
-    events: list[tuple[str, str]],
+    events: list[tuple[str, str, str]],
     watch: Watch,
 ) -> Outcome:
     """Runs the agent under a session. However it ends, the files are closed."""
@@ -196,8 +196,8 @@ def _run_session(
         from a3c_zoo.runs.session import Session
 
     session = Session(directory, setup, watch, saved)
-    for kind, text in events:
-        session.event(kind, text)
+    for kind, text, trace in events:
+        session.event(kind, text, **({"trace": trace} if trace else {}))
     # The run begins for sure. If it is killed, the outcome of an earlier session must not seem to be its own.
     with disk_errors(directory.path, "delete files in"):
         for path in (directory.outcome_file, directory.home / TIMING_FILE):
