@@ -12,13 +12,7 @@ import os
 import signal
 from multiprocessing import util
 
-from a3c_zoo.processes.start import (
-    PROGRAMS_ENVIRONMENT,
-    SAFE_PATH,
-    STOP_SIGNALS,
-    WORKER_ENVIRONMENT,
-    without_collections,
-)
+from a3c_zoo.processes.start import PROGRAMS_ENVIRONMENT, SAFE_PATH, WORKER_ENVIRONMENT, without_collections
 
 MODULES = (
     "torch",
@@ -29,7 +23,7 @@ MODULES = (
     "a3c_zoo.agents.a3c_grad",
 )
 #: The fork server ignores Ctrl-C itself; these would end it.
-GROUP_SIGNALS = {*STOP_SIGNALS} - {signal.SIGINT}
+GROUP_SIGNALS = {signal.SIGTERM, signal.SIGHUP}
 
 
 class Program:
