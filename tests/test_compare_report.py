@@ -546,7 +546,7 @@ class Links(HTMLParser):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, ten: Results) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    hostile = together([each.record for each in ten.runs], {"<script>alert(1)</script>": "a & b"})
+    hostile = together([each.record for each in ten.runs], {"<script>alert(1)</script>": "a & \udcff"})
     films = Films((Film('a3c "><script>alert(1)</script>', b"no film", b"no picture"),), {"<b>ppo</b>": "<i>no</i>"})
     write_report(hostile, page_of(hostile, films), folder)
     return folder / "report.html"
@@ -560,6 +560,7 @@ def test_the_page_needs_no_other_file(page: Path) -> None:
     assert links.elements.count("svg") == 5
     assert "script" not in links.elements
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "a &amp; \\udcff" in text  # an error may quote a file's name that is not UTF-8
     assert "url(http" not in text
     assert "@import" not in text
     assert "prefers-color-scheme: dark" in text
@@ -577,11 +578,11 @@ def test_the_page_leads_to_its_parts_and_to_the_runs(page: Path) -> None:
 
 
 def test_links_are_paths_and_nothing_else(ten: Results, tmp_path: Path) -> None:
-    """A stranger can name a folder."""
-    path = tmp_path / 'javascript:a"><b>' / "x y"
+    """A stranger can name a folder, also in bytes that are not UTF-8."""
+    path = tmp_path / 'javascript:a"><b>' / "x y\udcff"
     table = TextTable(("run",), [["r"]], paths={"r": path})
     page = ReportPage("t", "s", [], [ReportSection("runs", tables=[table])], [])
-    assert '<a href="javascript%3Aa%22%3E%3Cb%3E/x%20y">r</a>' in html(page, tmp_path)
+    assert '<a href="javascript%3Aa%22%3E%3Cb%3E/x%20y%FF">r</a>' in html(page, tmp_path)
 
 
 def test_only_settings_that_differ_are_open(ten: Results) -> None:

@@ -21,7 +21,7 @@ import torch
 import a3c_zoo
 from a3c_zoo.baselines.random import RandomWorker
 from a3c_zoo.cli import panel
-from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import evaluate
@@ -270,6 +270,7 @@ def test_its_process_starts_with_the_first_evaluation_and_ends_with_the_run(tmp_
 
 FAULTS = {
     "raise": ("RuntimeError: the toy broke", "the toy broke"),
+    "name": ("RuntimeError: \udcff", "\\udcff"),
     "factory-raise": ("the toy factory broke", "the toy factory broke"),
     "kill": ("it was ended by signal SIGKILL (out of memory?)", ""),
     "sleep": ("it has made no step for 3 s: does its environment hang? (limit: run.worker_timeout_s)", ""),
@@ -316,7 +317,7 @@ def test_training_goes_on_without_an_evaluator_that_fails(serial: bool, fault: s
     assert event["fault"] == outcome.evaluator_fault
     assert 0 <= event["step"] <= outcome.steps
     text = log.read_text()
-    assert outcome.evaluator_fault in text.splitlines()[0]
+    assert printable(outcome.evaluator_fault) in text.splitlines()[0]
     assert traced in text
     assert ("Traceback (most recent call last)" in text) == bool(traced)
     assert rows(outcome.run) == []

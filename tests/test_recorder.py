@@ -261,6 +261,16 @@ def test_an_event_is_a_text_and_a_count(tmp_path: Path) -> None:
     assert events.PluginTagToContent("text") == {"events/worker_replaced/text": b""}
 
 
+def test_an_event_may_quote_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    tensorboard = TensorBoard(tmp_path)
+    tensorboard.write({"events/worker_replaced/text": "worker 1: \udcff"}, 30)
+    tensorboard.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    (text,) = events.Tensors("events/worker_replaced/text")
+    assert list(text.tensor_proto.string_val) == [b"worker 1: \\udcff"]
+
+
 def test_a_part_that_cannot_be_cut_off_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk may take half a row, refuse the rest, and refuse to cut the half off as well."""
     file = rows.RowFile(tmp_path / "rows.csv")

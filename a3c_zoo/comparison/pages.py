@@ -191,7 +191,9 @@ def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Clai
 
 def html(page: ReportPage, out: Path) -> str:
     """The page as one file that needs no other. Every text from runs is escaped. out: its folder, where links begin."""
-    return _render("report.html.j2", page, autoescape=True, link=lambda path: quote(os.path.relpath(path, out)))
+    return _render(
+        "report.html.j2", page, autoescape=True, link=lambda path: quote(os.fsencode(os.path.relpath(path, out)))
+    )
 
 
 def markdown(page: ReportPage) -> str:

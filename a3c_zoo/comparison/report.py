@@ -55,7 +55,7 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
         for section in (each for each in page.sections if each.picture):
             drawn = drawing.draw_grid([[*section.figures.values()]])
             replace_file(out / section.picture, drawing.to_bytes(drawn, ".png"))
-        replace_file(out / "report.html", pages.html(page, out).encode())
+        replace_file(out / "report.html", pages.html(page, out).encode(errors="backslashreplace"))
         replace_file(out / "report.md", pages.markdown(page).encode())
         replace_file(out / "runs.csv", runs_csv(plain["runs"]).encode())
     write_json(out / "results.json", plain)

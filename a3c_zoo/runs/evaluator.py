@@ -189,8 +189,9 @@ class Evaluator:
         """The next evaluation has a new process, unless the fault is the user's, or there were too many."""
         log, allowance = self._directory.home / "evaluator.log", self._allowance
         self._evaluated = self._played = None
+        told = f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {fault}\n{fault.trace}"
         with suppress(OSError), open_file(log, "ab") as file:
-            file.write(f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {fault}\n{fault.trace}".encode())
+            file.write(told.encode(errors="backslashreplace"))
         facts = {"fault": str(fault), "trace": fault.trace}
         if not fault.is_users and allowance.take():
             place = f"a new one takes its place ({allowance.used} of {allowance.most} in an hour)"

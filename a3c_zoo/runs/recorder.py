@@ -179,7 +179,8 @@ def _value(tag: str, content: float | str | bytes) -> Summary.Value:
     if not isinstance(content, str):
         return Summary.Value(tag=tag, simple_value=content)
     kind = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
-    return Summary.Value(tag=tag, metadata=kind, tensor=make_tensor_proto([content]))
+    text = content.encode(errors="backslashreplace")  # an error may quote a file's name that is not UTF-8
+    return Summary.Value(tag=tag, metadata=kind, tensor=make_tensor_proto([text]))
 
 
 def _records(events: Iterable[Event]) -> bytes:
