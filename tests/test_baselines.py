@@ -17,7 +17,7 @@ import pytest
 import torch
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.monitor import load_results
+from stable_baselines3.common.monitor import Monitor, load_results
 
 import a3c_zoo
 from a3c_zoo.cli.main import cli
@@ -275,6 +275,14 @@ def test_a_failure_within_a_rollout_keeps_the_episodes_before_it(toys: None, tmp
     episodes, outcome = load_results(str(tmp_path / "failed")), (tmp_path / "failed" / "outcome.json").read_text()
     assert len(episodes) == json.loads(outcome)["episodes"] > 20
     assert json.loads(outcome)["steps"] - episodes.l.sum() < 3  # an episode has three steps at most
+
+
+def test_monitors_of_sb3_keep_no_figure_of_every_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[list[float]] = []
+    monkeypatch.setattr(Monitor, "close", lambda monitor: kept.append(monitor.get_episode_rewards()))
+    run = train(tmp_path, "sb3-a2c", 800)
+    assert len(load_results(str(run))) > 10
+    assert kept == [[]] * 9  # one to read its spaces, eight to train
 
 
 # Acting

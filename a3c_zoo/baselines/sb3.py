@@ -41,7 +41,7 @@ except Exception as error:  # a broken installation may raise any error
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from a3c_zoo.baselines.baseline_configs import SB3Config, SB3DQNConfig
-from a3c_zoo.baselines.sb3_model import SB3Policy, build_model, make_stack, restore, saved_state
+from a3c_zoo.baselines.sb3_model import SB3Policy, build_model, kept_by_monitors, make_stack, restore, saved_state
 from a3c_zoo.baselines.torch_threads import seconds_of_a_rollout, torch_threads
 
 #: SB3's name of a metric → the agents' name, and the factor between them.
@@ -87,6 +87,7 @@ class RunCallback(BaseCallback):
         self._first_step = self._next_pause = 0  # steps before the rollout; steps at which the run may have to act
         self.episodes: list[Episode] = []
         self._lengths = np.zeros(context.config.env.num_envs, np.int64)  # agent steps of the unfinished episodes
+        self._kept = kept_by_monitors(model)
         self._next_report_s = 0.0
 
     def _count_update(self, *_: Any) -> None:
@@ -126,6 +127,8 @@ class RunCallback(BaseCallback):
     def _report(self) -> None:
         episodes, self.episodes = self.episodes, []
         self._context.record([Report(0, self.model.num_timesteps, self._updates, episodes, self._metrics())])
+        for figures in self._kept:
+            figures.clear()
 
     def _settle(self) -> None:
         if not self._context.settle(self.snapshot):

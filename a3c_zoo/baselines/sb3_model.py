@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from stable_baselines3 import DQN
 from stable_baselines3.common.atari_wrappers import ClipRewardEnv
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+from stable_baselines3.common.env_util import make_atari_env, make_vec_env, unwrap_wrapper
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize, VecTransposeImage
@@ -197,6 +198,14 @@ def _policy_kwargs(agent: SB3Config) -> dict[str, Any]:
     if isinstance(agent, SB3A2CConfig) and agent.use_rms_prop and agent.rms_prop_tf_like:
         given |= {"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": agent.rms_prop_eps}}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def kept_by_monitors(model: BaseAlgorithm) -> list[list[Any]]:
+    """The lists in which SB3's monitors keep figures of all episodes. Nothing reads them; the zoo's stack has none."""
+    assert model.env is not None
+    monitors = (unwrap_wrapper(env, Monitor) for env in getattr(model.env.unwrapped, "envs", ()))
+    names = ("episode_returns", "episode_lengths", "episode_times")
+    return [getattr(monitor, name) for monitor in monitors if monitor is not None for name in names]
 
 
 def saved_state(model: BaseAlgorithm) -> dict[str, Any]:
