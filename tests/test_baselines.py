@@ -7,6 +7,7 @@ import os
 import signal
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,14 +21,17 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.monitor import Monitor, load_results
 
 import a3c_zoo
+from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.cli.main import cli
-from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.config import EnvConfig
+from a3c_zoo.errors import PluginError, RunDirectoryError
 from a3c_zoo.records import Evaluation
 from a3c_zoo.runs.api import evaluate as evaluate_run
 from a3c_zoo.runs.checkpoints import checkpoint_file
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.setup import SilentObserver
 from a3c_zoo.runs.solved_check import SolvedCheck
+from tests.toys import ToyVectorEnv, toy_entry
 from tests.toys_baselines import BASELINES, Watcher, agent_state, one_thread, toys_installed, train
 from tests.toys_runs import checkpoint, toy_installed, write_content
 
@@ -275,6 +279,34 @@ def test_a_failure_within_a_rollout_keeps_the_episodes_before_it(toys: None, tmp
     episodes, outcome = load_results(str(tmp_path / "failed")), (tmp_path / "failed" / "outcome.json").read_text()
     assert len(episodes) == json.loads(outcome)["episodes"] > 20
     assert json.loads(outcome)["steps"] - episodes.l.sum() < 3  # an episode has three steps at most
+
+
+@pytest.mark.parametrize(("env", "end"), [("toy", "steps"), ("raising", "error")])
+def test_an_environment_that_fails_to_close_changes_no_end(
+    env: str, end: str, toys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close(env: ToyVectorEnv, **options: Any) -> None:
+        if env.received:
+            raise OSError("the door is stuck")
+
+    monkeypatch.setattr(ToyVectorEnv, "close_extras", close)
+    with pytest.raises(RuntimeError, match="the toy broke") if end == "error" else nullcontext():
+        a3c_zoo.train(env, agent="sb3-a2c", steps=1000, runs_dir=tmp_path, name="x", overrides={"env.num_envs": 1})
+    assert json.loads((tmp_path / "x/outcome.json").read_text())["reason"] == end
+
+
+def test_an_environment_that_never_closes_is_one_line(
+    toys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close(env: ToyVectorEnv, **options: Any) -> None:
+        raise OSError("the door is stuck")
+
+    monkeypatch.setattr(ToyVectorEnv, "close_extras", close)
+    line = r"^environment 'toy' cannot be closed: OSError: the door is stuck \(in "
+    with pytest.raises(PluginError, match=line):
+        a3c_zoo.train("toy", agent="sb3-a2c", steps=10, runs_dir=tmp_path)
+    with pytest.raises(PluginError, match=line):
+        make_zoo_vec_env(toy_entry(mode="SameStep"), EnvConfig(), 2, seed=0)
 
 
 def test_monitors_of_sb3_keep_no_figure_of_every_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

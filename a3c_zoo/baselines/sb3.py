@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ZooError, type_and_message
+from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.memory import SizeLimit, check_fits, check_memory
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
@@ -173,7 +175,8 @@ def run(context: RunContext) -> None:
             context.rescue(callback.snapshot, error, [Report(0, episodes=callback.episodes)])
             raise
     finally:
-        env.close()
+        with suppress(Exception):  # an environment that failed may fail to close too
+            env.close()
 
 
 def _number_of_threads(context: RunContext, model: BaseAlgorithm) -> int:
@@ -197,12 +200,14 @@ def _check_memory(entry: EnvEntry, config: Config) -> None:
 
     Raises:
         ConfigError: they do not fit.
+        PluginError: the environment cannot be made, or cannot be closed.
     """
     agent, num_envs = config.agent, config.env.num_envs
     assert isinstance(agent, SB3Config)
     env = make_stack(entry, config, 1, 0)
     space = env.observation_space
-    env.close()
+    with faults_of(entry, "closed"):
+        env.close()
     if not isinstance(space, spaces.Box):
         return
     spec = observation_spec(space)

@@ -33,7 +33,7 @@ from a3c_zoo.errors import ConfigError, EnvironmentContractError
 from a3c_zoo.learning.autoreset import Autoreset, EpisodeOver, NextStep, autoreset_mode, autoreset_of, episode_over
 from a3c_zoo.learning.collector import EpisodeAccounts
 from a3c_zoo.learning.contract import CheckedEnvironment, is_finite
-from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.learning.environments import faults_of, make_vector_env
 from a3c_zoo.learning.spaces import ObservationSpec
 from a3c_zoo.plugins.entries import EnvEntry
 
@@ -178,5 +178,6 @@ def make_zoo_vec_env(
     if autoreset_mode(first) == "NextStep":
         others = [make_vector_env(entry, config, 1, seed + n) for n in range(1, num_envs)]
         return ZooVecEnv([first, *others], entry.name, clip_rewards)
-    first.close()
+    with faults_of(entry, "closed"):
+        first.close()
     return ZooVecEnv([make_vector_env(entry, config, num_envs, seed)], entry.name, clip_rewards)

@@ -56,12 +56,16 @@ def make_vector_env(
 
 
 @contextmanager
-def faults_of(entry: EnvEntry) -> Iterator[None]:
-    """While an environment is made: turns its errors into those of `make_vector_env`, which name it."""
+def faults_of(entry: EnvEntry, done: str = "made") -> Iterator[None]:
+    """While an environment is made: turns its errors into those of `make_vector_env`, which name it.
+
+    Args:
+        done: what is done to it, for messages.
+    """
     try:
         yield
     except ZooError as error:
-        error.add_note(f"(raised while environment '{entry.name}' was made)")
+        error.add_note(f"(raised while environment '{entry.name}' was {done})")
         raise
     except Exception as error:
         if cure := missing_package(error):
@@ -69,7 +73,7 @@ def faults_of(entry: EnvEntry) -> Iterator[None]:
         cure = "Its traceback: --debug"
         if isinstance(error, NameNotFound | NamespaceNotFound) and entry.env_id and ":" not in entry.env_id:
             cure = f'If a module registers it: EnvEntry(env_id="MODULE:{entry.env_id}"). {cure}'
-        raise PluginError(f"environment '{entry.name}' cannot be made: {one_line(error)}. {cure}") from error
+        raise PluginError(f"environment '{entry.name}' cannot be {done}: {one_line(error)}. {cure}") from error
 
 
 def restore_threads(number: int) -> None:
