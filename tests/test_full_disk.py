@@ -22,7 +22,7 @@ import a3c_zoo
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.full_disk import RETRY_S
-from tests.toys_runs import Running, checkpoint, episodes, scalars, toy_installed, toy_path
+from tests.toys_runs import Listener, Running, checkpoint, episodes, scalars, toy_installed, toy_path
 
 OPTIONS = ["--name", "x", "--runs-dir", "disk", "--stop-return", "1e6", "-o", "run.checkpoint_every_s=0.3"]
 OPTIONS += ["-o", "env.step_s=0.002", "-o", "agent.n_steps=5"]
@@ -174,6 +174,31 @@ def test_the_last_checkpoint_waits_for_room(disk: Disk, tmp_path: Path) -> None:
     assert outcome(run)["reason"] == "time-limit"
     assert outcome(run)["checkpoint_s"] >= RETRY_S  # the wait; it is no training
     assert_nothing_is_lost(run)
+
+
+def test_the_last_checkpoint_waits_for_a_folder_that_is_read_only(disk: Disk, tmp_path: Path) -> None:
+    folder = disk.place / "x/checkpoints"
+
+    class Administrator(Listener):
+        """Makes the folder read-only, and writable when the run waits for it."""
+
+        def progress(self, progress: Any) -> None:
+            if not self.steps:
+                subprocess.run(["mount", "-o", "bind,ro", folder, folder], check=True)
+            super().progress(progress)
+
+        def message(self, text: str) -> None:
+            super().message(text)
+            if text.startswith("the run waits for room"):
+                subprocess.run(["umount", folder], check=True)
+
+    overrides = {"run.evaluation_every_steps": 1000, "run.disk_patience_s": 0.5, "run.stop_when_solved": False}
+    options: dict[str, Any] = {"serial": True, "steps": 50, "runs_dir": disk.place, "name": "x", "overrides": overrides}
+    with toy_installed(tmp_path / "toy"):
+        ended = a3c_zoo.train("toy", **options, observer=Administrator())
+    assert ended.reason == "steps"
+    assert [event["kind"] for event in events(ended.run)] == ["disk_wait", "disk_recovered"]
+    assert checkpoint_steps(RunDirectory(ended.run))[-1] == ended.steps
 
 
 @pytest.mark.slow

@@ -286,6 +286,16 @@ def test_a_part_that_cannot_be_cut_off_is_overwritten(tmp_path: Path, monkeypatc
     file.close()
 
 
+def test_an_empty_file_that_cannot_be_deleted_stays(tmp_path: Path) -> None:
+    """As on a disk that has become read-only."""
+    path = tmp_path / "rows.csv"
+    file = rows.RowFile(path)
+    path.unlink()
+    path.mkdir()
+    file.close()
+    assert path.is_dir()
+
+
 def test_a_file_goes_on_only_behind_a_whole_row(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(b"1,2\n33,4\n")

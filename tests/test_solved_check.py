@@ -158,6 +158,19 @@ def test_an_evaluation_is_told_of_the_policy_that_it_played(tmp_path: Path) -> N
     assert a3c_zoo.train(resume=on.run, steps=on.steps + 2000).last_evaluation is None
 
 
+def test_a_file_that_cannot_be_deleted_loses_no_check(toy: Path) -> None:
+    """As on a disk that has become read-only."""
+    task, snapshot = made(toy, 3, 1)
+
+    def on_step(episodes: int) -> None:
+        if task.checkpoint.is_file() and episodes:
+            task.checkpoint.unlink()
+            task.checkpoint.mkdir()
+
+    assert SolvedCheck(task, 0, on_step).play(snapshot, 1000, 0).episodes == 3
+    assert task.checkpoint.is_dir()
+
+
 def test_a_fault_in_this_process_is_told_alike(toy: Path) -> None:
     with pytest.raises(WorkerError, match=r"the solved check failed: .*the toy broke"):
         play(made(toy, 100, 20, evaluation_fault="raise"), 1)

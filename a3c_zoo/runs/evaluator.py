@@ -207,7 +207,8 @@ class Evaluator:
             self._is_stopped = True
             self._player.stop()
             for path in (self._task.checkpoint, self._directory.filmed_file):
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # on a read-only disk; a resume deletes them
+                    path.unlink()
 
     def state(self) -> EvaluatorState:
         """For a checkpoint; writes the rows to the disk itself before (see `RowFile.sync`)."""

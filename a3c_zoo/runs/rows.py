@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -102,7 +103,7 @@ class RowFile:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Writes the rows that wait, and closes; an empty file is deleted.
+        """Writes the rows that wait, and closes; an empty file is deleted, if the disk lets it.
 
         Raises:
             RunDirectoryError: the disk refuses rows, which are lost.
@@ -112,4 +113,5 @@ class RowFile:
         finally:
             self._file.close()
             if self._size == 0:
-                self._path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    self._path.unlink()
