@@ -305,6 +305,17 @@ def test_what_could_not_be_read_is_not_written(
     assert checkpoint_steps(directory) == []
 
 
+def test_what_is_too_large_to_be_read_is_not_written(directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = save(directory, 7, data="").stat().st_size
+    monkeypatch.setattr(checkpoint_bytes, "MAX_CHECKPOINT", most)
+    save(directory, 7, data="")
+    written = read_policy(step_file(directory, 7)).agent
+    reason = rf"could not be read again: it would have [\d,]+ bytes, and at most {most:,} are read"
+    with pytest.raises(RunDirectoryError, match=reason):
+        save(directory, 7, data="0" * 1000)
+    assert read_policy(step_file(directory, 7)).agent == written
+
+
 @pytest.mark.parametrize(
     "error",
     [

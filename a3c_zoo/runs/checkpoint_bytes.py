@@ -79,7 +79,10 @@ def to_bytes(content: Mapping[str, Any]) -> memoryview:
     if not all(_is_known(b" ".join(name).decode()) for name in _MAYBE_NAMES.findall(code)):
         _check_names(code)
     _check_shared(content, len(file.getbuffer()))
-    return with_digest(file)
+    data = with_digest(file)
+    if len(data) > MAX_CHECKPOINT:
+        raise ValueError(f"it would have {len(data):,} bytes, and at most {MAX_CHECKPOINT:,} are read")
+    return data
 
 
 def with_digest(file: io.BytesIO) -> memoryview:
