@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -196,6 +197,23 @@ def test_a_resumed_curve_goes_on_without_overlap(tmp_path: Path) -> None:
             board.flush()
         board.close()
     assert points(tmp_path, "a") == [(10, 0.0), (20, 0.0), (25, 1.0), (35, 1.0), (50, 2.0)]
+
+
+@pytest.mark.parametrize("clock_s", [(2e9, 1e9, 900.0), (900.0, 1e9, 1e9)])
+def test_a_resumed_curve_goes_on_though_the_clock_was_wrong(
+    clock_s: tuple[float, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A TensorBoard that is open sees each session begin."""
+    shown = EventAccumulator(str(tmp_path), size_guidance={"scalars": 0})
+    for session, now_s in enumerate(clock_s):
+        monkeypatch.setattr(time, "time", lambda now_s=now_s: now_s)
+        board = TensorBoard(tmp_path, 10 * session + 1 if session else None)
+        for step in (10 * session + 10, 10 * session + 20):  # the next session begins between the two
+            board.write({"a": float(session)}, step)
+        board.close()
+        shown.Reload()
+    expected = [(10, 0.0), (20, 1.0), (30, 2.0), (40, 2.0)]
+    assert [(event.step, event.value) for event in shown.Scalars("a")] == expected == points(tmp_path, "a")
 
 
 def test_points_wait_while_the_disk_is_full(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import platform
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 #: Importing TensorBoard takes 0.2 s of a core, more than a tenth of a short run: the first events wait in memory.
 TENSORBOARD_FLUSH_S = 10.0
 METRICS_EVERY_S = 0.5
+#: The name of an event file begins with the time of day at which it was made, in seconds of a constant width.
+_EVENTS = re.compile(r"events\.out\.tfevents\.(\d{10}\.\d{6})\.")
 
 
 class Monitor(RowFile):
@@ -139,15 +142,16 @@ class TensorBoard:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
         now = time.time()
-        # TensorBoard reads the files of a folder in the order of their names.
-        name = f"events.out.tfevents.{now:.6f}.{platform.node()}.{os.getpid()}"
         events = [Event(wall_time=now, file_version="brain.Event:2")]
         if self._purge_step is not None:
             start = SessionLog(status=SessionLog.START)
             events.append(Event(wall_time=now, step=self._purge_step, session_log=start))
         with disk_errors(self._folder, "make"):
             self._folder.mkdir(exist_ok=True)
-        file = RowFile(self._folder / name)
+            named = [float(match[1]) for path in self._folder.iterdir() if (match := _EVENTS.match(path.name))]
+        # TensorBoard reads the files of a folder in the order of their names. The clock may have been set back.
+        name = f"events.out.tfevents.{max([now, *(time_s + 0.001 for time_s in named)]):017.6f}"
+        file = RowFile(self._folder / f"{name}.{platform.node()}.{os.getpid()}")
         file.append(_records(events))
         return file
 
