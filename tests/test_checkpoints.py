@@ -27,15 +27,14 @@ from a3c_zoo.runs.checkpoints import (
     WindowState,
     checkpoint_file,
     checkpoint_steps,
-    go_on_from,
     load_policy_state,
     read_policy,
     resumable_checkpoint,
-    set_aside,
     step_file,
     write_checkpoint,
 )
 from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.going_on import go_on_from, set_aside
 from tests.shared import closed
 from tests.test_recorder import file_size_limit
 from tests.toys_runs import Running
@@ -371,6 +370,7 @@ def test_a_file_over_half_of_the_free_memory_is_not_read(
 
 def test_training_goes_on_from_no_policy_whose_rows_are_cut(directory: RunDirectory) -> None:
     """The best policy may be later than the newest checkpoint, as after kill -9."""
+    (directory.home / "monitor.csv").write_text("\n" * STATE.monitor_position)
     save(directory, 5)
     write_checkpoint(directory.best_file, {"a": 1}, PolicyState(7, {}, 1.0, 2.0, STATE))
     assert go_on_from(directory, "best")[0].state == STATE
@@ -379,6 +379,14 @@ def test_training_goes_on_from_no_policy_whose_rows_are_cut(directory: RunDirect
     assert (best.agent, best.state) == ({"a": 1}, PolicyState(7, {}, 1.0, 2.0))
     with pytest.raises(RunDirectoryError, match=r"it does not say where the run stood\. Choose a step"):
         go_on_from(directory, "best")
+
+
+def test_a_disk_that_is_full_gets_no_part_of_a_copy(directory: RunDirectory) -> None:
+    (directory.home / "monitor.csv").write_bytes(bytes(100_000))
+    save(directory, 7)
+    with file_size_limit(50_000), pytest.raises(RunDirectoryError, match=r"cannot write .*: File too large"):
+        set_aside(directory, 5)
+    assert [path.name for path in directory.checkpoints.iterdir()] == ["step-000000000007.pt"]
 
 
 def test_killed_while_writing(directory: RunDirectory, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from a3c_zoo.learning import objective
 from a3c_zoo.learning.counters import EPISODES, STEPS, UPDATES
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Episode, Outcome, Report
-from a3c_zoo.runs import api
+from a3c_zoo.runs import api, going_on
 from a3c_zoo.runs.checkpoints import checkpoint_steps, prune_checkpoints, step_file
 from a3c_zoo.runs.directory import RunDirectory, list_runs
 from a3c_zoo.runs.progress import RunProgress, Stopping
@@ -171,24 +171,51 @@ def short_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return train(folder, steps=300).run
 
 
-@pytest.mark.parametrize("name", ["monitor.csv", "outcome.json", "evaluations.json"])
+COPIED_NOT = [
+    ("link", r"cannot be copied: it is a link, and links are not followed\. Put a plain file in its place first"),
+    ("fifo", r"cannot be copied: it is no regular file\. Put a plain file in its place first"),
+    ("huge", r"cannot be copied: it is larger than 1,024 MiB\. Put a plain file in its place first"),
+]
+CONTINUED_NOT = [("fifo", "is shorter"), ("gone", "is shorter"), ("zeros", "has other rows")]
+
+
 @pytest.mark.parametrize(
-    ("kind", "reason"), [("link", "it is a link"), ("fifo", "regular"), ("huge", "larger than 1,024")]
+    ("name", "kind", "reason"),
+    [
+        *(("monitor.csv", *each) for each in [*CONTINUED_NOT, COPIED_NOT[-1]]),
+        *((name, *each) for name in ("outcome.json", "evaluations.json") for each in COPIED_NOT),
+    ],
 )
-def test_rows_that_cannot_be_copied(name: str, kind: str, reason: str, short_run: Path, tmp_path: Path) -> None:
+def test_nothing_moves_if_rows_cannot_be_copied_or_continued(
+    name: str, kind: str, reason: str, short_run: Path, tmp_path: Path
+) -> None:
     """A resume from an earlier checkpoint copies them first. Found by `make fuzz`: a terabyte was copied."""
     run = Path(shutil.copytree(short_run, tmp_path / "run"))
-    (run / name).unlink(missing_ok=True)
     if kind == "huge":
-        with (run / name).open("wb") as file:
+        with (run / name).open("ab") as file:
             file.truncate((1 << 40) + 1)  # sparse: it takes no room
+    elif kind == "zeros":
+        (run / name).write_bytes(bytes(100_000))
     else:
-        plant(run / name, kind)
+        (run / name).unlink(missing_ok=True)
+        if kind != "gone":
+            plant(run / name, kind)
     before = checkpoint_steps(RunDirectory(run))
-    with pytest.raises(RunDirectoryError, match=rf"{name} cannot be copied: .*{reason}.*\. Move it away first"):
+    with pytest.raises(RunDirectoryError, match=rf"{name}.* {reason}"):
         a3c_zoo.train(resume=run, checkpoint=0)
     assert checkpoint_steps(RunDirectory(run)) == before
     assert not list(run.glob("checkpoints/set-aside-*"))
+
+
+def test_a_monitor_over_the_limit_of_tables_is_copied(
+    short_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of many million episodes: the limit is for files that take no room of their own."""
+    run = Path(shutil.copytree(short_run, tmp_path / "run"))
+    rows = (run / "monitor.csv").read_bytes()
+    monkeypatch.setattr(going_on, "MAX_TABLE", len(rows) - 1)
+    assert a3c_zoo.train(resume=run, checkpoint=0, steps=50).reason == "steps"
+    assert (run / "checkpoints/set-aside-1/monitor.csv").read_bytes() == rows
 
 
 def test_files_and_folders_in_place_of_each_other(tmp_path: Path) -> None:

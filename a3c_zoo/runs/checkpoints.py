@@ -7,10 +7,7 @@ A file is a dictionary with three keys: `format`; `agent`, which the agent write
 
 from __future__ import annotations
 
-import itertools
-import os
 import re
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,11 +17,10 @@ from typing import Annotated, Any, Generic
 from pydantic import Field
 
 from a3c_zoo.errors import DivergedError, RunDirectoryError, printable
-from a3c_zoo.files import MAX_TABLE, open_file, shown, why_closed
+from a3c_zoo.files import shown, why_closed
 from a3c_zoo.records import Evaluation
 from a3c_zoo.runs.checkpoint_bytes import may_be_whole, read_content, to_bytes
-from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
-from a3c_zoo.runs.films import films_by_step
+from a3c_zoo.runs.directory import RunDirectory, disk_errors, write_atomically
 from a3c_zoo.saved_state import State, from_plain, not_finite, to_plain
 
 #: Files of format 2 have a digest. Those of format 1 are read as well.
@@ -278,73 +274,3 @@ def prune_checkpoints(directory: RunDirectory, keep: int | None, budget_steps: f
     with disk_errors(directory.checkpoints, "delete files in"):
         for step in set(steps) - kept:
             step_file(directory, step).unlink(missing_ok=True)
-
-
-def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[RunState], list[tuple[str, str, str]]]:
-    """Reads a checkpoint to go on with training (`resumable_checkpoint`), and moves aside what is later.
-
-    Returns:
-        The checkpoint, and events to tell: kind, text, and the traceback or "".
-    """
-    saved = resumable_checkpoint(directory, which)
-    events = [("checkpoint_damaged", reason, "") for reason in saved.damaged]
-    if folder := set_aside(directory, saved.state.steps, also_at=which == BEST):
-        where = f"later checkpoints, later films and a copy of the rows are in {shown(folder)}"
-        events.append(("set_aside", f"going on from step {saved.state.steps:,}: {where}", ""))
-    _only_for_acting(directory, saved.state.steps)
-    return saved, events
-
-
-def _only_for_acting(directory: RunDirectory, step: int) -> None:
-    """Training no longer goes on from a best policy that is later than a step: the rows that it counts will be cut."""
-    if (best := directory.best_file).exists() and (policy := read_policy(best)).state.steps > step and policy.state.run:
-        write_checkpoint(best, policy.agent, replace(policy.state, run=None))
-
-
-def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path | None:
-    """Moves everything later than a step to a folder of its own, before a run goes on from that step.
-
-    The folder, `checkpoints/set-aside-N`, gets the later checkpoints and films, `best.pt` if it is later or damaged,
-    and copies of the files whose rows are going to be cut.
-
-    Args:
-        also_at: whether a checkpoint at that step moves as well: the run goes on from another file, and writes its own.
-
-    Returns:
-        The folder; None if no checkpoint and no film is later, and best.pt is not damaged.
-    """
-    later = [step_file(directory, each) for each in checkpoint_steps(directory) if each >= step + (not also_at)]
-    if (best := directory.best_file).exists():
-        try:
-            is_void = read_policy(best).state.steps > step and bool(later)
-        except DamagedCheckpointError:
-            is_void = True
-        later = [best, *later] if is_void else later
-    films = [film for at_step, film in films_by_step(directory).items() if at_step > step]
-    if not later and not films:
-        return None
-    copied = _files_to_copy(directory)
-    with disk_errors(directory.checkpoints, "write"):
-        names = (directory.checkpoints / f"set-aside-{number}" for number in itertools.count(1))
-        folder = next(path for path in names if not path.exists())
-        folder.mkdir()
-        for path in copied:
-            shutil.copy2(path, folder, follow_symlinks=False)
-        for name in ("evaluations.json", TIMING_FILE):  # they are of checkpoints, and of a run, that are no more
-            (directory.home / name).unlink(missing_ok=True)
-        for path in films + later[::-1]:  # if this is cut short, the newest that is left is the nearest to the step
-            path.rename(folder / path.name)
-    return folder
-
-
-def _files_to_copy(directory: RunDirectory) -> list[Path]:
-    """The files whose rows are going to be cut. Raises RunDirectoryError for a link, a FIFO or a huge file."""
-    evaluations = ("evaluations.csv", "evaluations.npz", "evaluations.json")
-    names = ("monitor.csv", *evaluations, "outcome.json", "solved.json", TIMING_FILE)
-    paths = [path for path in (directory.home / name for name in names) if os.path.lexists(path)]
-    for path in paths:
-        try:
-            open_file(path, limit=MAX_TABLE).close()
-        except OSError as error:
-            raise RunDirectoryError(f"{shown(path)} cannot be copied: {error.strerror}. Move it away first") from error
-    return paths

@@ -18,6 +18,23 @@ RETRY_S = 5.0
 MOST_WAITING = 64 << 20
 
 
+def open_rows(path: Path, end: int) -> IO[bytes]:
+    """Opens a file to go on behind a row, which ends at this byte offset.
+
+    Raises:
+        RunDirectoryError: it cannot be opened, or no row ends there.
+    """
+    with disk_errors(path, "write"):
+        if not path.is_file() or path.stat().st_size < end:
+            raise RunDirectoryError(f"{shown(path)} is shorter than its checkpoint says; it cannot be continued")
+        file = open_file(path, "r+b")
+        file.seek(end - 1)
+        if file.read(1) != b"\n":
+            file.close()
+            raise RunDirectoryError(f"{shown(path)} has other rows than its checkpoint says; it cannot be continued")
+        return file
+
+
 class RowFile:
     """A file that grows by whole rows. Rows that the disk refuses wait in memory, and are written before later ones.
 
@@ -32,20 +49,15 @@ class RowFile:
     """
 
     def __init__(self, path: Path, resume_at: int | None = None) -> None:
-        self._path, name = path, shown(path)
+        self._path = path
         self.position = self._size = resume_at or 0
         self.fault: RunDirectoryError | None = None
         self._waiting, self._next_try_s = bytearray(), 0.0
         with disk_errors(path, "write"):
             if not resume_at:
-                self._file: IO[bytes] = open_file(path, "xb" if resume_at is None else "wb")
+                self._file = open_file(path, "xb" if resume_at is None else "wb")
             else:
-                if not path.is_file() or path.stat().st_size < resume_at:
-                    raise RunDirectoryError(f"{name} is shorter than its checkpoint says; it cannot be continued")
-                self._file = open_file(path, "r+b")
-                self._file.seek(resume_at - 1)
-                if self._file.read(1) != b"\n":
-                    raise RunDirectoryError(f"{name} has other rows than its checkpoint says; it cannot be continued")
+                self._file = open_rows(path, resume_at)
                 self._cut_back()
 
     def append(self, rows: bytes) -> None:
