@@ -197,7 +197,7 @@ def test_a_network_or_agent_for_other_spaces(capsys: Captured) -> None:
         ("reset-shape", "environment 'toy' returned a wrong observation: float32 [2, 2, 1]"),
         (
             "factory-raise",
-            "environment 'toy' cannot be made: RuntimeError: the toy factory broke (in toys_runs.py, line",
+            "environment 'toy' cannot be made: RuntimeError: the toy factory broke (in toys_env.py, line",
         ),
     ],
 )

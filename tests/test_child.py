@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
 from multiprocessing import forkserver
@@ -19,21 +17,8 @@ from a3c_zoo.errors import PluginError
 from a3c_zoo.processes import start
 from a3c_zoo.processes.child import ChildProcess
 from a3c_zoo.processes.start import start_process, warm_up
-from tests.waits import LIMIT_S, wait_until
-
-
-class Late:
-    """An argument of a child that arrives when a file is there. Until then the child's first line does not run."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __reduce__(self) -> Any:
-        return wait_until, (self.file.exists,)
-
-
-def leave_a_trace(pipe: Any, late: Any, folder: Path) -> None:
-    (folder / "lived on").touch()
+from tests.toys_child import Late, leave_a_trace, tell_blocked, tell_imported, wait_for_ever
+from tests.waits import LIMIT_S
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
@@ -67,11 +52,6 @@ def test_ctrl_c_while_the_fork_server_starts_is_not_lost(monkeypatch: pytest.Mon
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
-def tell_imported(pipe: Any) -> None:
-    is_there = all(name in sys.modules for name in ("torch", "gymnasium", "a3c_zoo.agents.a3c"))
-    pipe.send_bytes(f"{is_there} {gc.isenabled()} {gc.get_freeze_count() > 100_000}".encode())
-
-
 def test_the_fork_server_has_imported_what_workers_need() -> None:
     """The collector runs again in a child, and does not see the objects of modules: there are over 100,000 of them."""
     warm_up("forkserver")
@@ -79,10 +59,6 @@ def test_the_fork_server_has_imported_what_workers_need() -> None:
     assert child.pipe.poll(LIMIT_S)
     assert child.pipe.recv_bytes() == b"True True True"
     child.process.join(LIMIT_S)
-
-
-def tell_blocked(pipe: Any) -> None:
-    pipe.send_bytes(repr(signal.pthread_sigmask(signal.SIG_BLOCK, [])).encode())
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
@@ -112,10 +88,6 @@ def test_ctrl_c_waits_for_a_start_but_not_for_one_that_hangs(
         start_process(starting)
     assert starting.has_ended == has_ended
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def wait_for_ever(pipe: Any) -> None:
-    time.sleep(10 * LIMIT_S)
 
 
 def test_a_child_ends_though_the_traceback_of_a_ctrl_c_during_its_start_is_kept(

@@ -473,18 +473,18 @@ def failing_path(folder: Path) -> Path:
 
     source = """
 from a3c_zoo import EnvEntry, hookimpl
-from tests import toys_runs
+from tests import toys_env
 
 def make(num_envs, seed, **options):
     import multiprocessing
     is_evaluation = multiprocessing.current_process().name == "a3c-zoo evaluation"
     if multiprocessing.parent_process() is not None and not is_evaluation:
         raise RuntimeError("the toy factory broke")
-    return toys_runs.make(num_envs, seed, **options)
+    return toys_env.make(num_envs, seed, **options)
 
 @hookimpl
 def zoo_envs():
-    config = "tests.toys_runs:RunToyConfig"
+    config = "tests.toys_env:RunToyConfig"
     return [EnvEntry("toy", factory="failing_toys:make", config=config, threshold=1.0)]
 """
     return plugin_distribution(folder, "failing-toys", source)

@@ -17,29 +17,8 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.plugins.run_hooks import RunHooks
 from a3c_zoo.runs.videos import VideoFile
 from tests.hub_server import Repository, running_hub
+from tests.toys_env import Moving
 from tests.toys_runs import command_line, episodes
-
-
-class Moving(gymnasium.Env[Any, Any]):
-    """Episodes of one step with reward 1. It changes the folder when it is made, and with each step."""
-
-    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, render_mode: str | None = None) -> None:
-        os.chdir("/usr")
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        os.chdir("/usr/lib")
-        return np.zeros(1, np.float32), 1.0, True, False, {}
-
-    def render(self) -> Any:
-        return np.zeros((32, 32, 3), np.uint8)
-
 
 OVERRIDES = {"run.stop_return": 0.5, "run.evaluation_every_steps": 50, "run.evaluator_episodes": 1}
 
@@ -101,7 +80,7 @@ def test_a_sent_agent_and_a_fetched_one_keep_their_places(trained: Path, monkeyp
 
 def test_looking_up_an_environment_keeps_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(gymnasium.registry, "Moving-v0", EnvSpec("Moving-v0", f"{__name__}:Moving"))
+    monkeypatch.setitem(gymnasium.registry, "Moving-v0", EnvSpec("Moving-v0", "tests.toys_env:Moving"))
     assert get_registry().env("gym:Moving-v0").env_id == "Moving-v0"
     assert Path.cwd() == tmp_path
 

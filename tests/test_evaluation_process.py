@@ -23,7 +23,8 @@ from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
 from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
 from a3c_zoo.seeds import COMPARED_EVALUATIONS, SEED_EVALUATION, seed_for
 from tests.toys import ToyVectorEnv
-from tests.toys_runs import reward_of, toy_installed
+from tests.toys_env import reward_of
+from tests.toys_runs import toy_installed
 from tests.waits import LIMIT_S
 
 
@@ -209,7 +210,7 @@ def test_a_silent_process_prints_nothing_and_the_first_task_pays_for_its_start(
 
 
 def make_printing(num_envs: int, seed: int, **options: Any) -> Any:
-    from tests.toys_runs import make
+    from tests.toys_env import make
 
     print("hello from the factory", flush=True)
     return make(num_envs, seed, **options)

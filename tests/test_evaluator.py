@@ -32,14 +32,12 @@ from a3c_zoo.runs.evaluation_files import HEADER, EvaluationRows, write_npz
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS, SEED_EVALUATION, seed_for
 from tests.shared import all_agents
+from tests.toys_env import MADE, NUM_ENVS, reward_of
 from tests.toys_runs import (
-    MADE,
-    NUM_ENVS,
     Listener,
     Running,
     checkpoint,
     command_line,
-    reward_of,
     scalars,
     signal_self,
     toy_installed,

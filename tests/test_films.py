@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -307,44 +305,18 @@ def test_what_is_refused_before_a_run_begins(
     assert line.endswith("): pip install 'a3c-zoo[play]'")
 
 
-class Undrawn(ToyVectorEnv):
-    """Raises, ends its process or hangs where it would be drawn."""
-
-    fault = ""
-
-    def reset(self, **options: Any) -> Any:
-        if self.fault == "leave":
-            sys.exit("no display")
-        return super().reset(**options)
-
-    def render(self) -> Any:
-        match self.fault:
-            case "raise":
-                raise RuntimeError("no paint")
-            case "exit":
-                os._exit(3)
-            case "hang":
-                time.sleep(600)
-
-
-def make_undrawn(num_envs: int, seed: int, fault: str, render_mode: str | None = None) -> ToyVectorEnv:
-    env = Undrawn(num_envs)
-    env.fault = fault
-    return env
-
-
 @pytest.mark.parametrize(
     ("fault", "serial", "line"),
     [
-        ("raise", False, "cannot be drawn: RuntimeError: no paint (in test_films.py, line "),
-        ("raise", True, "cannot be drawn: RuntimeError: no paint (in test_films.py, line "),
-        ("leave", False, "cannot be drawn: SystemExit: no display (in test_films.py, line "),
+        ("raise", False, "cannot be drawn: RuntimeError: no paint (in toys_env.py, line "),
+        ("raise", True, "cannot be drawn: RuntimeError: no paint (in toys_env.py, line "),
+        ("leave", False, "cannot be drawn: SystemExit: no display (in toys_env.py, line "),
         ("exit", False, "cannot be drawn: its process ended by itself with exit status 3"),
         ("hang", False, "was not drawn within 1 s: does it hang? (limit: run.worker_timeout_s)"),
     ],
 )
 def test_an_environment_that_cannot_be_drawn_begins_no_run(fault: str, serial: bool, line: str, tmp_path: Path) -> None:
-    env = EnvEntry("undrawn", f"{__name__}:make_undrawn", kwargs={"fault": fault})
+    env = EnvEntry("undrawn", "tests.toys_env:make_undrawn", kwargs={"fault": fault})
     limit = {"run.worker_timeout_s": 1.0} if fault == "hang" else {}
     with pytest.raises(ZooError) as caught:
         a3c_zoo.train(env, serial=serial, film_every=1, steps=10, runs_dir=tmp_path / "runs", overrides=limit)

@@ -27,7 +27,8 @@ from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.session import Session
 from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK, SEED_ENV, SEED_EVALUATION, seed_for
 from a3c_zoo.testing import plugin_distribution
-from tests.toys_runs import MADE, NUM_ENVS, Listener, checkpoint, episodes, signal_self, toy_installed
+from tests.toys_env import MADE, NUM_ENVS
+from tests.toys_runs import Listener, checkpoint, episodes, signal_self, toy_installed
 from tests.waits import LIMIT_S
 
 HOOKS = """

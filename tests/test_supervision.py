@@ -26,8 +26,9 @@ from a3c_zoo.processes.faults import Allowance, Fault, Replacements, UnsavableSt
 from a3c_zoo.processes.start import process_context
 from a3c_zoo.records import Progress, Report
 from a3c_zoo.runs import train as train_module
-from tests.test_pool import STEPS as ROLLOUT
 from tests.test_pool import processes, run_until_error, running
+from tests.toys_child import start_a_program
+from tests.toys_pool import STEPS as ROLLOUT
 from tests.toys_runs import Listener, Running, checkpoint, episodes, scalars, signal_self, toy_installed
 from tests.waits import LIMIT_S, wait_until
 
@@ -426,13 +427,6 @@ def test_a_time_limit_ends_within_a_step_of_the_environment(serial: bool, tmp_pa
 
 
 # Process groups
-
-
-def start_a_program(pipe: Any) -> None:
-    """A child whose environment starts a simulator."""
-    process = psutil.Popen(["sleep", "600"])
-    pipe.send_bytes(str(process.pid).encode())
-    time.sleep(600)
 
 
 @pytest.mark.parametrize(
