@@ -250,14 +250,14 @@ def test_a_worker_that_hangs(fault: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_parked_worker_does_not_count_as_hung() -> None:
-    with running(timeout_s=3.0) as pool:
+    with running() as pool:
         pool.start()
         pool.park()
-        time.sleep(3.5)
+        pool._timeout_s = 0.8
+        time.sleep(1.0)
         pool.poll()
         pool.resume()
-        for _ in range(10):
-            pool.poll()
+        pool.poll()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -293,19 +293,16 @@ def test_stop_can_be_called_at_any_time() -> None:
         pool.stop()
 
 
-def test_workers_have_one_torch_thread_and_see_that_their_parent_lives() -> None:
-    with running() as pool:
-        pool.start()
-        pool.park()
-        assert all(process.num_threads() <= 3 for process in processes(pool))
-
-
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
-def test_every_start_method_gives_one_thread_and_the_allocator_settings(method: str) -> None:
+def test_every_start_method_gives_one_thread_and_the_allocator_settings(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # which a spawned process would take over
     before = dict(os.environ)
     with running(workers=1, start_method=method) as pool:
         pool.start()
         pool.park()
         (state,) = pool.states()
         assert WORKER_ENVIRONMENT.items() <= state["environment"].items()
+        assert state["threads"] == 1
     assert dict(os.environ) == before

@@ -199,17 +199,19 @@ def has_ended(process: psutil.Process) -> bool:
 
 def test_a_hung_worker_is_ended_and_replaced() -> None:
     judge = Judge()
-    with running(judge=judge, timeout_s=2.0) as pool:
+    with running(judge=judge) as pool:
         pool.start()
         pool.park()
         victim = processes(pool)[1]
         pool.resume()
         while not any(report.worker == 1 for report in pool.poll()):
             pass
+        pool._timeout_s = 2.0
         victim.suspend()
         deadline = time.monotonic() + LIMIT_S
         while not judge.faults and time.monotonic() < deadline:
             pool.poll()
+        pool._timeout_s = LIMIT_S  # for the start of the next one
         assert [each.what for each in judge.faults] == ["has made no step for 2 s"]
         wait_until(lambda: has_ended(victim))
         pool.park()

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from a3c_zoo.errors import EnvironmentContractError, ZooError
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.records import Report
@@ -55,7 +57,8 @@ class CountingWorker:
         return Report(worker=self.rank, steps=int(self.row[0]), metrics=metrics)
 
     def state_dict(self) -> dict[str, Any]:
-        state = {"rollouts": self.rollouts, "pid": os.getpid(), "environment": dict(os.environ)}
+        state = {"rollouts": self.rollouts, "pid": os.getpid()}
+        state |= {"environment": dict(os.environ), "threads": torch.get_num_threads()}
         return state | {"env": threading.Lock()} if self.fault == "lock" else state
 
     def close(self) -> None:
