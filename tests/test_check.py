@@ -17,7 +17,7 @@ from a3c_zoo.config import OptimizerConfig
 from a3c_zoo.plugins.builtins import zoo_optimizers
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, load_registry
-from a3c_zoo.testing import plugin_distribution
+from a3c_zoo.testing import environment_checks, plugin_distribution
 from a3c_zoo.testing.agent_checks import examine_agent
 from a3c_zoo.testing.checkup import check, jobs_for
 from a3c_zoo.testing.environment_checks import examine_environment
@@ -27,6 +27,13 @@ from a3c_zoo.testing.optimizer_checks import examine_optimizer
 from tests.waits import LIMIT_S
 
 TOYS = "tests.toys_checks"
+
+
+@pytest.fixture(autouse=True)
+def short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process; a command of its own, as for cartpole, measures as long as it does for users."""
+    monkeypatch.setattr(environment_checks, "ALONE_S", 0.05)
+    monkeypatch.setattr(environment_checks, "WORKER_S", 0.2)
 
 
 @pytest.fixture(scope="module")
