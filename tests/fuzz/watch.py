@@ -60,13 +60,15 @@ class _Audit:
     """Notes writes outside `writable`, programs that are started, and imports of evil modules, while it is on."""
 
     def __init__(self) -> None:
-        self.is_on = False
+        self.is_on = self.is_added = False
         self.writable: tuple[str, ...] = ()
         self.noted: list[str] = []
-        sys.addaudithook(self._hook)  # stays until the process ends
 
     @contextmanager
     def watching(self, writable: Sequence[Path]) -> Iterator[list[str]]:
+        if not self.is_added:
+            sys.addaudithook(self._hook)  # stays until the process ends, and slows it
+            self.is_added = True
         self.noted, self.writable = [], tuple(os.path.realpath(path) for path in writable)
         self.is_on = True
         try:
