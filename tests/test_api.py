@@ -46,6 +46,20 @@ print("begin")
 a3c_zoo.train("cartpole", steps=1500, {options})
 """
 
+UNGUARDED_THRICE = """
+import a3c_zoo
+
+one = {"workers": 1}
+compared = {"agents": ["a3c", "nstep"], "seeds": 1, "runs_dir": "compared"}
+for call, options in ((a3c_zoo.train, one), (a3c_zoo.train, {**one, "film_every": 1}), (a3c_zoo.compare, compared)):
+    try:
+        call("cartpole", steps=1500, **options)
+    except a3c_zoo.ZooError as error:
+        raised = error
+        print(call.__name__, "raises", type(error).__name__)
+raise raised
+"""
+
 
 def run_script(folder: Path, source: str) -> Running:
     (folder / "script.py").write_text(source)
@@ -70,26 +84,23 @@ def test_every_start_method(method: str, options: str, tmp_path: Path) -> None:
         running.assert_nothing_left()
 
 
-SPAWN = pytest.param("overrides=['run.start_method=spawn']", marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("options", ["", "film_every=1", SPAWN])
-def test_without_the_guard(options: str, tmp_path: Path) -> None:
-    """Each worker would train in turn: an error that names the cure, and no hang."""
-    source = UNGUARDED.format(options=f"workers=1, {options}")
-    with run_script(tmp_path, source) as running:
+def test_without_the_guard(tmp_path: Path) -> None:
+    """Each process would train in turn: an error that names the cure, no hang, and no budget that is used up before."""
+    with run_script(tmp_path, UNGUARDED_THRICE) as running:
         assert running.exit_status() == 2
-        assert running.stderr == f"Error: {MissingGuardError.LINE}\n"
+        calls = ("train", "train", "compare")
+        assert running.stdout.splitlines() == [f"{call} raises MissingGuardError" for call in calls]
+        assert running.stderr == 3 * f"Error: {MissingGuardError.LINE}\n"
+        assert not (tmp_path / "compared").exists()
         running.assert_nothing_left()
 
 
-def test_compare_without_the_guard(tmp_path: Path) -> None:
-    """It would train for as long as its budgets, and then find that no process can evaluate."""
-    source = UNGUARDED.replace("train(", "compare(").format(options="agents=['a3c', 'nstep'], seeds=1")
+@pytest.mark.slow
+def test_without_the_guard_where_processes_are_spawned(tmp_path: Path) -> None:
+    source = UNGUARDED.format(options="workers=1, overrides=['run.start_method=spawn']")
     with run_script(tmp_path, source) as running:
         assert running.exit_status() == 2
         assert running.stderr == f"Error: {MissingGuardError.LINE}\n"
-        assert not (tmp_path / "runs").exists()
         running.assert_nothing_left()
 
 
