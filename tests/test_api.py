@@ -23,7 +23,6 @@ from a3c_zoo.runs import api
 from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_runs import Running, environ
-from tests.waits import LIMIT_S
 
 GUARDED = """
 import multiprocessing, sys
@@ -113,14 +112,6 @@ def test_without_the_guard_a_serial_run_is_fine(tmp_path: Path) -> None:
     with run_script(tmp_path, UNGUARDED.format(options="serial=True")) as running:
         assert running.exit_status() == 0
         assert running.stdout == "begin\n"
-
-
-def test_a_program_from_standard_input(tmp_path: Path) -> None:
-    code = "import a3c_zoo; print(a3c_zoo.train('cartpole', steps=1000, workers=1).reason)"
-    result = subprocess.run(
-        [sys.executable, "-"], input=code, cwd=tmp_path, env=environ(), capture_output=True, text=True, timeout=LIMIT_S
-    )
-    assert (result.stdout, result.stderr) == ("steps\n", "")
 
 
 def test_importing_is_light() -> None:

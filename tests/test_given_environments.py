@@ -117,13 +117,21 @@ def test_another_program_gives_it_again(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (2, f"Error: {line}")
 
 
-@pytest.mark.parametrize("program", [["-c", "{}"], ["-"]])
-def test_a_program_that_is_no_file(program: list[str], tmp_path: Path) -> None:
-    source = f"{ENVIRONMENT}\nimport a3c_zoo\na3c_zoo.train(make_coin, steps=100)"
-    ended = run(tmp_path, *[part.replace("{}", source) for part in program], input=source)
+NO_FILE = "workers cannot import 'make_coin' from a program that is no file; put it into a module"
+
+
+def test_a_program_of_the_command_line_gives_an_environment(tmp_path: Path) -> None:
+    ended = run(tmp_path, "-c", f"{ENVIRONMENT}\nimport a3c_zoo\na3c_zoo.train(make_coin, steps=100)")
     assert ended.returncode == 1
-    last = ended.stderr.splitlines()[-1]
-    assert last.endswith("workers cannot import 'make_coin' from a program that is no file; put it into a module")
+    assert ended.stderr.splitlines()[-1].endswith(NO_FILE)
+
+
+def test_a_program_from_standard_input_trains_and_gives_an_environment(tmp_path: Path) -> None:
+    trains = "import a3c_zoo\nprint(a3c_zoo.train('cartpole', steps=1000, workers=1).reason)"
+    ended = run(tmp_path, "-", input=f"{ENVIRONMENT}\n{trains}\na3c_zoo.train(make_coin, steps=100)")
+    assert (ended.returncode, ended.stdout) == (1, "steps\n")
+    assert ended.stderr.startswith("Traceback")
+    assert ended.stderr.splitlines()[-1].endswith(NO_FILE)
 
 
 def make_cart() -> CartPoleEnv:
