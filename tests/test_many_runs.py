@@ -26,32 +26,16 @@ def train(name, steps=300, **options):
 def descriptors():
     return len(os.listdir("/proc/self/fd"))
 """
-#: What the program had before stays its own: its objects can be freed, and its collector stays as it was.
-OWN_OBJECTS = """
+#: What the program had before stays its own: its objects can be freed, and its collector stays as it was. It has one
+#: fork server, which a run has started. Processes of its own are as those of any other program.
+OWN_OBJECTS_AND_PROCESSES = """
+import signal
 import weakref
+
+NAMES = ("PYTHONSAFEPATH", "OMP_NUM_THREADS", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 
 class Large:
     pass
-
-if __name__ == "__main__":
-    large = Large()
-    large.itself, is_freed = large, weakref.finalize(large, int)
-    gc.disable()
-    train("one")
-    assert not gc.isenabled()
-    del large
-    gc.collect()
-    assert not is_freed.alive
-    gc.enable()
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(train, ["two", "three"]))
-    assert gc.isenabled()
-"""
-#: The program has one fork server, which a run has started. Processes of its own are as those of any other program.
-OWN_PROCESSES = """
-import signal
-
-NAMES = ("PYTHONSAFEPATH", "OMP_NUM_THREADS", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 
 def tell(pipe):
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
@@ -63,28 +47,34 @@ def tell(pipe):
 
 if __name__ == "__main__":
     os.environ["OMP_NUM_THREADS"] = "2"
+    large = Large()
+    large.itself, is_freed = large, weakref.finalize(large, int)
+    gc.disable()
     train("one")
+    assert not gc.isenabled()
+    del large
+    gc.collect()
+    assert not is_freed.alive
+    gc.enable()
+
     context = multiprocessing.get_context("forkserver")
     mine, theirs = context.Pipe()
     context.Process(target=tell, args=(theirs,)).start()
     theirs.close()  # so that the end of the process is met
     assert mine.recv() == (set(), True, [])
     assert mine.recv() == dict.fromkeys(NAMES) | {"OMP_NUM_THREADS": "2"}
-    train("two")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(train, ["two", "three"]))
+    assert gc.isenabled()
 """
-IN_THREADS = """
+#: Without the cycles of an earlier run nothing of it is left: neither its memory nor its descriptors.
+IN_TURN_AND_IN_FORKS_AND_THREADS = """
 def parameters(number):
     import torch
     run = train(f"t{number}", steps=30, serial=True).run
     return torch.load(run / "checkpoints/step-000000000000.pt", weights_only=True)["agent"]["model"]["parameters"]
 
-if __name__ == "__main__":
-    with ThreadPoolExecutor(4) as pool:
-        first, *others = pool.map(parameters, range(12))
-    assert all((first == other).all() for other in others)
-"""
-#: Without the cycles of an earlier run nothing of it is left: neither its memory nor its descriptors.
-IN_TURN_AND_IN_FORKS = """
 if __name__ == "__main__":
     seen = [descriptors() for number in range(4) if train(f"r{number}") and gc.collect() >= 0]
     assert max(seen) == seen[0], seen
@@ -102,12 +92,14 @@ if __name__ == "__main__":
         else:
             raise AssertionError
     train("four")
+
+    with ThreadPoolExecutor(4) as pool:
+        first, *others = pool.map(parameters, range(12))
+    assert all((first == other).all() for other in others)
 """
 PROGRAMS = {
-    "own objects": OWN_OBJECTS,
-    "own processes": OWN_PROCESSES,
-    "in threads": IN_THREADS,
-    "in turn and in forks": IN_TURN_AND_IN_FORKS,
+    "own objects and processes": OWN_OBJECTS_AND_PROCESSES,
+    "in turn, in forks and in threads": IN_TURN_AND_IN_FORKS_AND_THREADS,
 }
 
 
