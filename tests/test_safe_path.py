@@ -42,6 +42,18 @@ import gymnasium
 
 gymnasium.register("Beside-v0", "gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=20)
 """
+#: Its environment notes what programs see that it starts.
+NOTING_HELPER = """
+import gymnasium, os
+from gymnasium.envs.classic_control import CartPoleEnv
+
+def make(**options):
+    with open("noted", "a") as file:
+        file.write(f"{os.getpid()} {os.environ.get('PYTHONSAFEPATH', '-')}\\n")
+    return CartPoleEnv(**options)
+
+gymnasium.register("Beside-v0", make, max_episode_steps=20)
+"""
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -57,12 +69,12 @@ def plant(folder: Path) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "start_method"),
     [
-        ("console script", "forkserver"),
-        pytest.param("console script", "spawn", marks=pytest.mark.slow),
-        pytest.param("module", "forkserver", marks=pytest.mark.slow),
+        ("console script", "spawn"),  # from the fork server: test_a_typed_gym_name_finds_its_module_here_...
+        ("module", "forkserver"),
     ],
 )
 def test_no_process_of_a_training_imports_from_the_current_folder(
@@ -78,11 +90,16 @@ def test_no_process_of_a_training_imports_from_the_current_folder(
 
 
 @pytest.mark.parametrize("start", ["{}", pytest.param("{'run.start_method': 'spawn'}", marks=pytest.mark.slow)])
-def test_a_script_finds_what_lies_beside_it(start: str, tmp_path: Path) -> None:
-    (tmp_path / "helper.py").write_text(HELPER)
+def test_a_script_finds_what_lies_beside_it_and_its_programs_get_no_variable_of_ours(
+    start: str, tmp_path: Path
+) -> None:
+    (tmp_path / "helper.py").write_text(NOTING_HELPER)
     (tmp_path / "script.py").write_text(SCRIPT.replace("START", start))
     ended = run(tmp_path, sys.executable, "script.py")
     assert ended.stdout == "steps\n", ended.stderr
+    noted = [line.split(" ", 1) for line in (tmp_path / "noted").read_text().splitlines()]
+    assert {value for _, value in noted} == {"-"}
+    assert len({pid for pid, _ in noted}) >= 3  # both workers, and the child that probes the environment
 
 
 @pytest.mark.slow
@@ -92,18 +109,6 @@ def test_trainings_of_a_comparison_find_what_lies_beside_the_script(tmp_path: Pa
     (tmp_path / "script.py").write_text(f'import a3c_zoo\nif __name__ == "__main__":\n    print({call}.failed)')
     ended = run(tmp_path, sys.executable, "script.py")
     assert ended.stdout == "()\n", ended.stderr
-
-
-def test_programs_of_an_environment_get_no_variable_of_ours(tmp_path: Path) -> None:
-    noted = tmp_path / "noted"
-    (tmp_path / "helper.py").write_text(
-        f"import os\nopen({str(noted)!r}, 'a').write(os.environ.get('PYTHONSAFEPATH', '-') + '\\n')\n{HELPER}"
-    )
-    (tmp_path / "script.py").write_text(SCRIPT.replace("import helper\n", "").replace("START", "{}"))
-    ended = run(tmp_path, sys.executable, "script.py")
-    assert ended.returncode == 0, ended.stderr
-    assert set(noted.read_text().split()) == {"-"}
-    assert len(noted.read_text().split()) >= 3  # this process, both workers, and the child that probes the environment
 
 
 MAZE = """
