@@ -42,9 +42,9 @@ def train(agent: str, overrides: dict[str, Any], folder: Path, **options: Any) -
 
 @pytest.mark.parametrize(("agent", "overrides"), RUNS)
 def test_the_serial_runner_stopped_and_resumed(agent: str, overrides: dict[str, Any], tmp_path: Path) -> None:
-    whole = train(agent, overrides, tmp_path, serial=True, steps=3000).run
-    part = train(agent, overrides, tmp_path / "parts", serial=True, steps=1100).run
-    a3c_zoo.train(resume=part, steps=3000)
+    whole = train(agent, overrides, tmp_path, serial=True, steps=1600).run
+    part = train(agent, overrides, tmp_path / "parts", serial=True, steps=700).run
+    a3c_zoo.train(resume=part, steps=1600)
     assert_equal_runs(part, whole)
 
 
@@ -52,10 +52,10 @@ def test_the_serial_runner_stopped_and_resumed(agent: str, overrides: dict[str, 
     ("agent", "overrides"), [*SMALL.items(), pytest.param("a3c-data", TRANSITIONS, marks=pytest.mark.slow)]
 )
 def test_a_run_in_processes_counts_exactly_and_goes_on(agent: str, overrides: dict[str, Any], tmp_path: Path) -> None:
-    outcome = train(agent, overrides, tmp_path, steps=10_000)
+    outcome = train(agent, overrides, tmp_path, steps=3000)
     assert outcome.reason == "steps"
-    for steps in (10_000, 15_000):
-        if steps > 10_000:
+    for steps in (3000, 5000):
+        if steps > 3000:
             outcome = a3c_zoo.train(resume=outcome.run, steps=steps)
         saved = checkpoint(outcome.run)
         counters = saved["agent"]["counters"]
@@ -162,7 +162,7 @@ def poll(pool: WorkerPool, limit_s: float) -> None:
 
 def test_a_locked_run(tmp_path: Path) -> None:
     overrides = {"agent.locking": "apply", "optimizer.shared_statistics": False, "env.num_envs": 4}
-    outcome = train("a3c", overrides, tmp_path, steps=5000)
+    outcome = train("a3c", overrides, tmp_path, steps=2000)
     assert outcome.reason == "steps"
     assert outcome.updates == int(checkpoint(outcome.run)["agent"]["counters"][:, 1].sum())
     assert outcome.updates * 20 >= outcome.steps  # rollouts of 5 × 4
