@@ -75,9 +75,9 @@ def test_episodes_that_nobody_could_tell_of_any_more(agent: str, tmp_path: Path)
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_time(agent: str, tmp_path: Path) -> None:
-    outcome = train(agent, tmp_path, time_limit_s=0.5, overrides={"run.stop_when_solved": False})
-    assert (outcome.reason, outcome.detail) == ("time-limit", "0.5 s are over")
-    assert 0.5 <= outcome.training_s < 50
+    outcome = train(agent, tmp_path, time_limit_s=0.25, overrides={"run.stop_when_solved": False})
+    assert (outcome.reason, outcome.detail) == ("time-limit", "0.25 s are over")
+    assert 0.25 <= outcome.training_s < 50
 
 
 @pytest.mark.parametrize("agent", ["a3c", "sb3-a2c", "sb3-ppo", pytest.param("recurrent-ppo", marks=pytest.mark.slow)])
