@@ -232,7 +232,7 @@ def test_it_keeps_to_its_share_of_the_cores(tmp_path: Path) -> None:
         **EVALUATED,
         "run.evaluation_every_s": 0.1,
         "run.evaluation_cpu_share": 0.1 / cores,
-        "env.busy_s": 0.1,
+        "env.evaluation_busy_s": 0.1,
         "env.step_s": 0.01,
     }
     observer = Listener(after_evaluations(2, signal_self))

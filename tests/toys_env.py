@@ -33,9 +33,10 @@ class RunToyConfig(EnvConfig):
     )
     after: int = Field(0, description="good steps before the fault")
     step_s: float = Field(0.0, description="seconds that a step takes")
-    busy_s: float = Field(0.0, description="CPU seconds that a step takes")
+    busy_s: float = Field(0.0, description="CPU seconds that a step takes in training")
     held_mib: int = Field(0, description="memory that it holds")
     evaluation_step_s: float = Field(0.0, description="seconds that a step takes in an evaluation")
+    evaluation_busy_s: float = Field(0.0, description="CPU seconds that a step takes in an evaluation")
     evaluation_fault: str = Field("", description="a fault that comes up in evaluations only, at once")
     evaluation_by_seed: bool = Field(False, description="the reward of an evaluation is `reward_of` its seed")
     evaluation_reward: float = Field(1.0, description="reward of an episode in an evaluation; 1 in training")
@@ -61,7 +62,8 @@ def make(num_envs: int, seed: int, **options: Any) -> ToyVectorEnv:
     scripts: list[Script] = [[([reward], "terminated")]] if settings.unit_rewards else [SCRIPT]
     step_s = settings.step_s if is_training else settings.evaluation_step_s
     env = SlowToy(num_envs, fault, settings.after, step_s, scripts=scripts)
-    env.busy_s, env.held = settings.busy_s, b"x" * (settings.held_mib << 20)
+    env.busy_s = settings.busy_s if is_training else settings.evaluation_busy_s
+    env.held = b"x" * (settings.held_mib << 20)
     return env
 
 
