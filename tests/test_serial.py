@@ -22,7 +22,7 @@ from tests.toys_runs import (
     toy_installed,
 )
 
-SMALL = {"env.num_envs": 4, "agent.n_steps": 32, "agent.update_samples": 64, "optimizer.schedule_steps": 8000}
+SMALL = {"env.num_envs": 4, "agent.n_steps": 32, "agent.update_samples": 64, "optimizer.schedule_steps": 4000}
 
 
 def train(folder: Path, name: str, steps: int) -> Path:
@@ -33,7 +33,7 @@ def train(folder: Path, name: str, steps: int) -> Path:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(tmp_path_factory.mktemp("serial"), "whole", 4000)
+    return train(tmp_path_factory.mktemp("serial"), "whole", 2000)
 
 
 def without_time(run: Path) -> list[dict[str, float]]:
@@ -47,11 +47,11 @@ def assert_equal_runs(one: Path, other: Path) -> None:
 
 
 def test_two_runs_are_equal(uninterrupted: Path, tmp_path: Path) -> None:
-    assert_equal_runs(train(tmp_path, "again", 4000), uninterrupted)
+    assert_equal_runs(train(tmp_path, "again", 2000), uninterrupted)
 
 
 def test_another_seed_is_another_run(uninterrupted: Path, tmp_path: Path) -> None:
-    outcome = a3c_zoo.train("cartpole", serial=True, seed=4, steps=4000, overrides=SMALL, runs_dir=tmp_path)
+    outcome = a3c_zoo.train("cartpole", serial=True, seed=4, steps=2000, overrides=SMALL, runs_dir=tmp_path)
     models = [checkpoint(run)["agent"]["model"] for run in (outcome.run, uninterrupted)]
     assert not torch.equal(models[0]["parameters"], models[1]["parameters"])
 
@@ -65,15 +65,15 @@ def test_neither_the_number_of_threads_nor_random_state_of_the_caller_matters(
             torch.set_num_threads(threads)
             torch.manual_seed(99)
             np.random.seed(99)
-            assert_equal_runs(train(tmp_path, f"again-{threads}", 4000), uninterrupted)
+            assert_equal_runs(train(tmp_path, f"again-{threads}", 2000), uninterrupted)
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
 
 
 def test_stopped_and_resumed_equals_uninterrupted(uninterrupted: Path, tmp_path: Path) -> None:
-    run = train(tmp_path, "parts", 1000)
-    for steps in (1001, 2500, 4000):
+    run = train(tmp_path, "parts", 500)
+    for steps in (501, 1200, 2000):
         last = a3c_zoo.train(resume=run, steps=steps)
     assert_equal_runs(run, uninterrupted)
     first = checkpoint(uninterrupted)
@@ -95,16 +95,16 @@ def test_interrupted_within_and_resumed_equals_uninterrupted(uninterrupted: Path
     signalled: list[bool] = []
 
     def interrupt(progress: object) -> None:
-        if listener.steps[-1] > 1500 and not signalled:
+        if listener.steps[-1] > 700 and not signalled:
             signalled.append(True)
             signal_self()
 
     listener = Listener(interrupt)
     outcome = a3c_zoo.train(
-        "cartpole", serial=True, seed=3, steps=4000, overrides=SMALL, runs_dir=tmp_path, observer=listener
+        "cartpole", serial=True, seed=3, steps=2000, overrides=SMALL, runs_dir=tmp_path, observer=listener
     )
     assert (outcome.reason, outcome.detail) == ("interrupted", "Ctrl-C")
-    assert 1500 < outcome.steps < 4000
+    assert 700 < outcome.steps < 2000
     a3c_zoo.train(resume=outcome.run)
     assert_equal_runs(outcome.run, uninterrupted)
     assert_continuous(outcome.run)
