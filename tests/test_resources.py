@@ -24,10 +24,10 @@ from tests.waits import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems don't tell")
 
-#: Burns half a CPU second in a child that it waits for and half itself, then waits for its stdin to end.
+#: Burns 0.2 CPU seconds in a child that it waits for and 0.2 itself, then waits for its stdin to end.
 BURN = """
 import subprocess, sys, time
-burn = "import time\\nwhile time.process_time() < 0.5: pass"
+burn = "import time\\nwhile time.process_time() < 0.2: pass"
 subprocess.run([sys.executable, "-c", burn])
 exec(burn)
 print("ready", flush=True)
@@ -86,7 +86,7 @@ def test_a_suspended_program_does_not_train() -> None:
 def test_cpu_seconds_of_living_and_ended_processes() -> None:
     process = program(BURN)
     try:
-        assert 0.95 <= cpu_seconds(psutil.Process(process.pid)) < 2.0  # the kernel counts in hundredths
+        assert 0.38 <= cpu_seconds(psutil.Process(process.pid)) < 1.5  # the kernel counts in hundredths
     finally:
         process.communicate()
 
@@ -101,7 +101,7 @@ def test_the_meter_counts_from_its_start_and_across_ends() -> None:
     ended = meter.cpu_s
     assert living is not None
     assert ended is not None
-    assert 0.95 <= living <= ended < 2.0
+    assert 0.38 <= living <= ended < 1.5
 
 
 def burn(pipe: Any) -> None:
@@ -179,17 +179,17 @@ def _toy(tmp_path: Path) -> Iterator[None]:
 def test_a_run_tells_what_it_cost(serial: bool, tmp_path: Path) -> None:
     """Each step of two environments takes 10 ms of CPU: 200 steps a second at least, in workers that end before."""
     overrides = {"env.busy_s": 0.01, "agent.n_steps": 5}
-    outcome = a3c_zoo.train("toy", serial=serial, steps=200, stop_return=9, overrides=overrides, runs_dir=tmp_path)
+    outcome = a3c_zoo.train("toy", serial=serial, steps=100, stop_return=9, overrides=overrides, runs_dir=tmp_path)
     assert outcome.cpu_s is not None
     assert outcome.peak_memory_mib is not None
-    assert 0.95 <= outcome.cpu_s <= outcome.total_s * (os.cpu_count() or 1) + 0.5
+    assert 0.45 <= outcome.cpu_s <= outcome.total_s * (os.cpu_count() or 1) + 0.5
     written = json.loads((outcome.run / "outcome.json").read_text())
     assert (written["cpu_s"], written["peak_memory_mib"]) == (outcome.cpu_s, outcome.peak_memory_mib)
     assert checkpoint(outcome.run)["session"]["resources"]["peak_memory_mib"] == outcome.peak_memory_mib
-    resumed = a3c_zoo.train(resume=outcome.run, steps=400)
+    resumed = a3c_zoo.train(resume=outcome.run, steps=200)
     assert resumed.cpu_s is not None
     assert resumed.peak_memory_mib is not None
-    assert resumed.cpu_s >= outcome.cpu_s + 0.9  # the checkpoint came just before the end
+    assert resumed.cpu_s >= outcome.cpu_s + 0.4  # the checkpoint came just before the end
     assert resumed.peak_memory_mib >= outcome.peak_memory_mib
 
 
