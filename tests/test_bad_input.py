@@ -16,10 +16,13 @@ import pytest
 import a3c_zoo
 from a3c_zoo.errors import WorkerError
 from a3c_zoo.processes import pool as pool_module
+from a3c_zoo.processes.child import ChildProcess
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
-from tests.toys_runs import Running, checkpoint, command_line, episodes, toy_installed
+from tests.toys_child import tell_blocked
+from tests.toys_runs import Running, checkpoint, command_line, episodes, installed_here, toy_installed
+from tests.waits import LIMIT_S
 
 Captured = pytest.CaptureFixture[str]
 
@@ -223,7 +226,15 @@ def test_training_that_diverges(runner: str, capsys: Captured) -> None:
     )
 
 
-@pytest.mark.usefixtures("_toy")
+@pytest.fixture
+def _fork_server() -> None:
+    """The fork server has imported torch, so that a worker starts at once."""
+    child = ChildProcess("auto", "first", tell_blocked)
+    assert child.pipe.poll(LIMIT_S)
+    child.process.join(LIMIT_S)
+
+
+@pytest.mark.usefixtures("_toy", "_fork_server")
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -265,11 +276,11 @@ def test_a_worker_that_fails_loses_nothing(
     assert steps == sorted(steps)
 
 
-def test_a_plugin_that_fails_at_import_costs_only_itself(tmp_path: Path) -> None:
+def test_a_plugin_that_fails_at_import_costs_only_itself(tmp_path: Path, capsys: Captured) -> None:
     path = plugin_distribution(tmp_path / "broken", "broken-plugin", "raise ValueError('boom')", version="0.3")
-    with Running("train", "cartpole", "--serial", "--steps", 100, "--quiet", folder=tmp_path, path=path) as running:
-        assert running.exit_status() == 0
-    assert running.stderr == (
+    with installed_here(path):
+        assert command_line("train", "cartpole", "--serial", "--steps", 100, "--quiet") == 0
+    assert capsys.readouterr().err == (
         "Warning: plugin 'broken-plugin' (broken-plugin 0.3) is left out: its import failed: ValueError: boom "
         "(in broken_plugin.py, line 1)\n"
     )
