@@ -45,6 +45,7 @@ from a3c_zoo.runs.checkpoints import checkpoint_steps
 from a3c_zoo.runs.directory import RunDirectory
 from tests.shared import closed, made_once
 from tests.toys_runs import Running, command_line, environ, episodes, toy_installed
+from tests.toys_tuning import Inline
 from tests.waits import LIMIT_S
 
 STEPS, EPISODES = 4000, 4
@@ -393,31 +394,25 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
     assert again.runs[0].done == first.relative_to(tmp_path)
 
 
-def test_a_run_that_cannot_be_trained_says_why(tmp_path: Path) -> None:
-    planned = plan(runs_dir=tmp_path, steps=100_000).runs[0]
-    broken = replace(planned, options=(*planned.options, "-o", "env.nonsense=1"))
-    engine = LocalEngine()
-    (trained,) = train_plan(Plan((broken,), tmp_path, reuse=True), ComparisonWatcher(), engine)
-    assert trained.fault is not None
-    assert trained.fault.startswith("-o env.nonsense: unknown key.")
-
-
-def test_a_planned_run_that_fails_is_lost(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_trained_says_why_and_is_lost(tmp_path: Path) -> None:
     planned = plan(runs_dir=tmp_path, steps=100_000).runs[0]
     broken = replace(planned, options=(*planned.options, "-o", "env.nonsense=1"))
     played = _Played()
     _play(Plan((broken,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, LocalEngine())
+    (fault,) = played.left_out.values()
+    assert fault.startswith("-o env.nonsense: unknown key.")
     assert played.lost == {("cartpole", "a3c"): 1}
 
 
-class Blind(LocalEngine):
+class Blind(Inline):
     """Evaluates nothing."""
 
     def evaluate(self, runs: Sequence[Path], *_: Any) -> dict[Path, str]:
         return dict.fromkeys(runs, "its evaluation failed: it is dark")
 
 
-def test_a_run_whose_evaluation_fails_is_left_out_and_not_lost(tmp_path: Path) -> None:
+def test_a_run_whose_evaluation_fails_is_left_out_and_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where the engine notes its trainings
     planned = next(run for run in plan(runs_dir=tmp_path, steps=300).runs if run.method == "random")
     played = _Played()
     _play(Plan((planned,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, Blind())
