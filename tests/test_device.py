@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from a3c_zoo.plugins import builtins
 from a3c_zoo.runs.checkpoints import resumable_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from tests.test_precision import OBJECTIVE, N, model, off_by, pictures, rollout
-from tests.waits import LIMIT_S
+from tests.toys_runs import command_line
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -59,13 +57,12 @@ def test_a_crossing_changes_nothing() -> None:
 
 
 @needs_no_gpu
-def test_without_a_gpu_it_is_one_clear_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "a3c_zoo", "train", "pong", "--device", "cuda", "--runs-dir", str(tmp_path / "r")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "no CUDA device is available here" in done.stderr
-    assert "--device cpu" in done.stderr
+def test_without_a_gpu_it_is_one_clear_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command_line("train", "pong", "--device", "cuda", "--runs-dir", tmp_path / "r") == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert "no CUDA device is available here" in error
+    assert "--device cpu" in error
     assert not (tmp_path / "r").exists()
 
 
