@@ -23,12 +23,12 @@ def draw(pipe: Connection) -> None:
     pipe.send({name: take() for name, take in DRAWS.items()})
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_each_process_draws_numbers_of_its_own(start_method: str) -> None:
-    children = [ChildProcess(start_method, "draws", draw) for _ in range(3)]
+@pytest.mark.parametrize(("start_method", "count"), [("forkserver", 3), ("spawn", 2)])
+def test_each_process_draws_numbers_of_its_own(start_method: str, count: int) -> None:
+    children = [ChildProcess(start_method, "draws", draw) for _ in range(count)]
     try:
         assert all(child.pipe.poll(LIMIT_S) for child in children)
         drawn = [child.pipe.recv() for child in children]
     finally:
         end_children(children, LIMIT_S)
-    assert all(len({each[name] for each in drawn}) == 3 for name in DRAWS)
+    assert all(len({each[name] for each in drawn}) == count for name in DRAWS)
