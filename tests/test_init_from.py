@@ -41,7 +41,7 @@ def three_actions(num_envs: int, seed: int, **kwargs: Any) -> Any:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("init") / "runs"
     overrides = NORMALIZED | {"optimizer.learning_rate": 0.01}
-    a3c_zoo.train("cartpole", serial=True, workers=2, steps=4000, name="source", overrides=overrides, runs_dir=folder)
+    a3c_zoo.train("cartpole", serial=True, workers=2, steps=1500, name="source", overrides=overrides, runs_dir=folder)
     return folder
 
 
@@ -86,7 +86,7 @@ def test_a_comparison_tells_it_from_a_run_that_began_at_random(runs: Path) -> No
 
 def test_a_still_run_evaluates_alike(runs: Path, tmp_path: Path) -> None:
     """Without statistics, which go on growing; also by a path, on an environment of equal spaces."""
-    train(tmp_path, "plain", None, overrides=SMALL | {"optimizer.learning_rate": 0.01}, steps=3000)
+    train(tmp_path, "plain", None, overrides=SMALL | {"optimizer.learning_rate": 0.01}, steps=1200)
     expected = figures("plain", tmp_path)
     for name, options in {"same": {}, "other": {"env": "gym:CartPole-v1"}}.items():
         train(tmp_path, name, tmp_path / "plain", overrides=SMALL | STILL, **options)
@@ -177,7 +177,7 @@ def test_the_command(runs: Path) -> None:
     words = ["train", "cartpole", "--init-from", "source", "--serial", "--steps", "400", "--name", "typed", *small]
     done = CliRunner().invoke(cli, [*words, "--runs-dir", str(runs)])
     assert done.exit_code == 0, done.output
-    assert "\nbegins with the parameters of source, 4," in done.stdout
+    assert "\nbegins with the parameters of source, 1,5" in done.stdout
     refused = CliRunner().invoke(cli, ["train", "--resume", str(runs / "source"), "--init-from", "source"])
     assert refused.exit_code == 2
     assert refused.stderr == "Error: --resume goes on with the run as it was; leave out --init-from\n"

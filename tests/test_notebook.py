@@ -58,17 +58,17 @@ def run(client: Any, code: str, limit_s: float = 150.0) -> Cell:
 
 
 def test_train_and_evaluate_show_one_line(kernel: Any) -> None:
-    trained = run(kernel, "import a3c_zoo\na3c_zoo.train('cartpole', seed=1, steps=6000, workers=1, name='one')")
+    trained = run(kernel, "import a3c_zoo\na3c_zoo.train('cartpole', seed=1, steps=2000, workers=1, name='one')")
     assert trained.displays == ["a3c on cartpole, seed 1, 1 workers → runs/one"]
-    assert trained.updates[-1].startswith("a3c on cartpole, seed 1, 1 workers: 6,")
+    assert trained.updates[-1].startswith("a3c on cartpole, seed 1, 1 workers: 2,")
     assert trained.updates[-1].endswith(" → runs/one")
-    assert trained.result.startswith("<Outcome: steps (6,000 steps done); 6,")
+    assert trained.result.startswith("<Outcome: steps (2,000 steps done); 2,")
     assert trained.others == []
 
     played = run(kernel, "agent = a3c_zoo.load_agent('one')\nfigures = a3c_zoo.evaluate('one', episodes=20)\nagent")
     assert len(played.displays) == 1
     assert played.updates[-1] == "one: 20 of 20 episodes"
-    assert played.result.startswith("<a3c on cartpole: 6,")
+    assert played.result.startswith("<a3c on cartpole: 2,")
     assert played.others == []
 
 
