@@ -271,7 +271,7 @@ def test_how_many_are_kept(keep: int | None, budget: int | None, kept: list[int]
 
 
 def test_a_run_keeps_few(tmp_path: Path) -> None:
-    overrides = {"run.checkpoint_every_steps": 20, "run.keep_checkpoints": 2, "run.stop_when_solved": False}
+    overrides = {"run.checkpoint_every_steps": 50, "run.keep_checkpoints": 2, "run.stop_when_solved": False}
     steps = checkpoint_steps(RunDirectory(train(tmp_path, steps=1000, overrides=overrides).run))
     assert len(steps) == 12
     assert [10 * step // 1000 for step in steps[:10]] == list(range(10))

@@ -93,9 +93,9 @@ def train(agent: str, folder: Path, **options: Any) -> Any:
 
 @pytest.mark.parametrize("agent", ["nstep", "monte-carlo"])
 def test_the_serial_runner_stopped_and_resumed(agent: str, tmp_path: Path) -> None:
-    whole = train(agent, tmp_path, serial=True, steps=2000).run
-    part = train(agent, tmp_path / "parts", serial=True, steps=700).run
-    a3c_zoo.train(resume=part, steps=2000)
+    whole = train(agent, tmp_path, serial=True, steps=1000).run
+    part = train(agent, tmp_path / "parts", serial=True, steps=400).run
+    a3c_zoo.train(resume=part, steps=1000)
     assert_equal_runs(part, whole)
 
 
