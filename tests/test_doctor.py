@@ -24,6 +24,7 @@ import pytest
 from a3c_zoo.cli import examinations
 from a3c_zoo.cli.examinations import EXTRAS, Diagnosis
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.processes.start import warm_up
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import Running, command_line, environ
 from tests.waits import wait_until
@@ -120,32 +121,24 @@ def test_every_fault_has_its_cure(tmp_path: Path) -> None:
     assert "raise OSError('libbroken.so: cannot open')" in done.stderr  # --debug
 
 
-TWO_EXAMINATIONS = """
-import dataclasses, json
-from a3c_zoo.cli import examinations
-
-if __name__ == "__main__":
-    examinations.EXAMINATIONS = (examinations.folders, examinations.training)
-    print(json.dumps([dataclasses.asdict(each) for each in examinations.examine(print)]))
-"""
-
-
-def test_a_training_that_fails_is_a_problem(tmp_path: Path) -> None:
+def test_a_training_that_fails_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk of temporary files takes no run."""
-    disk = Path(tempfile.mkdtemp())  # short: sockets lie there
+    warm_up()  # its socket lies on the disk that was there before
+    disk, raised = tmp_path / "disk", list[BaseException]()
+    disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
         pytest.skip("cannot mount here")
-    (tmp_path / "two.py").write_text(TWO_EXAMINATIONS)
-    command, variables = [sys.executable, "two.py"], environ() | {"TMPDIR": str(disk)}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(disk))
+    monkeypatch.setattr(tempfile, "tempdir", str(disk))
+    monkeypatch.setattr(examinations, "EXAMINATIONS", (examinations.folders, examinations.training))
     try:
-        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True)
+        runs, temporary, training = examinations.examine(raised.append)
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
-        disk.rmdir()
-    error, line = done.stdout.splitlines()
-    assert "No space left on device" in error
-    runs, temporary, training = (Diagnosis(**row) for row in json.loads(line))
+    (error,) = raised
+    assert "No space left on device" in str(error)
     assert runs.status == "ok"
     assert (temporary.status, temporary.text) == ("problem", f"{disk} cannot be written: No space left on device")
     assert (training.status, training.cure) == ("problem", "a3c-zoo doctor --debug shows the traceback")
