@@ -73,12 +73,17 @@ def arrays(parts: Any) -> dict[str, tuple[str, list[Any]]]:
     return {each.name: (each.type, each.shape) for each in parts}
 
 
-@pytest.mark.parametrize("core", [{}, pytest.param(LSTM, marks=pytest.mark.slow)], ids=["mlp", "lstm"])
-@pytest.mark.parametrize("hidden", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow  # a network without memory: test_the_file_tells_what_is_known_of_its_own_checkpoint_and_plays
+@pytest.mark.parametrize(("core", "hidden"), [({}, True), (LSTM, False), (LSTM, True)])
 def test_the_program_of_the_page(core: dict[str, Any], hidden: bool, folder: Path) -> None:
-    """It plays the episodes that the agent itself plays, and needs neither torch nor a3c-zoo. hidden: velocities."""
+    """hidden: velocities."""
     train("cartpole", core | {"env.hide_velocity": hidden})
     assert_described(exported(), folder)
+    assert_program_plays(r"1\d\d", 1 + hidden)
+
+
+def assert_program_plays(steps: str, every: int = 1) -> None:
+    """The page's program plays the episodes that the agent itself plays, and needs neither torch nor a3c-zoo."""
     page = (ROOT / "docs" / "how-to" / "export-an-agent.md").read_text(encoding="utf-8")
     program = page.partition("`play.py`:\n\n```python\n")[2].partition("```")[0]
     alone = "import sys\nsys.modules |= {'torch': None, 'a3c_zoo': None}\n"
@@ -86,9 +91,9 @@ def test_the_program_of_the_page(core: dict[str, Any], hidden: bool, folder: Pat
     assert len(program.splitlines()) <= 30
     command = [sys.executable, "play.py", "x.onnx"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environ()).stdout.splitlines()
-    assert re.fullmatch(r"a3c on cartpole after 1\d\d steps: Box\(.*\)", shown[0])
+    assert re.fullmatch(rf"a3c on cartpole after {steps} steps: Box\(.*\)", shown[0])
     assert shown[1:] == [
-        f"episode {number}: return {score:g}" for number, score in enumerate(returns_on_cartpole(1 + hidden))
+        f"episode {number}: return {score:g}" for number, score in enumerate(returns_on_cartpole(every))
     ]
 
 
@@ -145,21 +150,23 @@ def test_every_space(kind: str, overrides: dict[str, Any], wanted: dict[str, tup
             np.testing.assert_allclose(found["probabilities"].sum(axis=-1), 1 if kind == "discrete" else 2, rtol=1e-5)
 
 
-def test_the_file_tells_what_is_known_of_its_own_checkpoint() -> None:
+def test_the_file_tells_what_is_known_of_its_own_checkpoint_and_plays(folder: Path) -> None:
     overrides = {"run.evaluation_episodes": 5, "run.checkpoint_every_steps": 1000, "run.keep_checkpoints": None}
     made = a3c_zoo.train("cartpole", stop_return=15, steps=50_000, serial=True, name="x", overrides=overrides)
     import onnxruntime
 
     told = []
-    for which in ("0", "final"):
-        assert command_line("export", "x", "--out", f"{which}.onnx", "--checkpoint", which) == 0
-        session = onnxruntime.InferenceSession(f"{which}.onnx", providers=["CPUExecutionProvider"])
+    for which, file in (("0", "first.onnx"), ("final", "x.onnx")):
+        assert command_line("export", "x", "--out", file, "--checkpoint", which) == 0
+        session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
         told.append(json.loads(session.get_modelmeta().custom_metadata_map["a3c_zoo"]))
     assert made.evaluation is not None
     first, last = told
     assert (last["steps"], last["evaluation"]["mean_return"]) == (made.steps, made.evaluation.mean_return)
     assert (first["steps"], first["evaluation"]) == (0, None)
     assert first["training_s"] < last["training_s"] <= made.training_s
+    assert_described(session, folder)
+    assert_program_plays(f"{made.steps:,}")
 
 
 def assert_described(session: Any, folder: Path) -> None:
