@@ -61,6 +61,7 @@ def test_an_unknown_rom() -> None:
         ("ALE/Breakout-v5", "breakout"),
         ("SpaceInvadersNoFrameskip-v4", "atari:space_invaders"),
         ("gym:MsPacmanDeterministic-v4", "atari:ms_pacman"),
+        ("gym:BlackjackNoFrameskip-v4", "atari:blackjack"),
     ],
 )
 def test_gymnasiums_id_of_a_game_suggests_ours(name: str, game: str) -> None:

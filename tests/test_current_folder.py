@@ -15,6 +15,7 @@ import a3c_zoo
 from a3c_zoo.files import same_folder
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.plugins.run_hooks import RunHooks
+from a3c_zoo.records import Outcome, RunInfo
 from a3c_zoo.runs.videos import VideoFile
 from tests.hub_server import Repository, running_hub
 from tests.toys_env import Moving
@@ -27,7 +28,11 @@ OVERRIDES = {"run.stop_return": 0.5, "run.evaluation_every_steps": 50, "run.eval
 def test_a_run_keeps_its_place(agent: str, serial: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ended: list[bool] = []
-    monkeypatch.setattr(RunHooks, "run_end", lambda self, run, _: ended.append((run.path / "outcome.json").exists()))
+
+    def run_end(hooks: RunHooks, run: RunInfo, outcome: Outcome) -> None:
+        ended.append((run.path / "outcome.json").exists() and run.path == outcome.run)
+
+    monkeypatch.setattr(RunHooks, "run_end", run_end)
     options: dict[str, Any] = {"agent": agent, "serial": serial, "seed": 1, "film_every": 1, "overrides": OVERRIDES}
     outcome = a3c_zoo.train(Moving, steps=2000, name="one", **options)
     run = tmp_path / "runs/one"

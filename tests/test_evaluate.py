@@ -86,6 +86,14 @@ def test_ends_that_are_told_by_numbers(mode: str, monkeypatch: pytest.MonkeyPatc
     assert result.mean_return == result.mean_length == (1 + 10) / 2
 
 
+def test_environments_that_fail_to_close_lose_no_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    def close(env: ToyVectorEnv, **options: Any) -> None:
+        raise OSError("the door is stuck")
+
+    monkeypatch.setattr(ToyVectorEnv, "close_extras", close)
+    assert play(episodes=3, num_envs=1, scripts=[SHORT]).episodes == 3
+
+
 def told_by_numbers(step: Callable[..., Any]) -> Callable[..., Any]:
     def stepped(*arguments: Any) -> Any:
         observation, reward, terminated, truncated, info = step(*arguments)

@@ -207,6 +207,16 @@ def test_nothing_moves_if_rows_cannot_be_copied_or_continued(
     assert not list(run.glob("checkpoints/set-aside-*"))
 
 
+def test_nothing_moves_if_evaluations_are_gone(tmp_path: Path) -> None:
+    overrides = {"run.checkpoint_every_steps": 50, "run.evaluation_every_steps": 50, "run.evaluator_episodes": 1}
+    run = train(tmp_path, steps=200, overrides=overrides).run
+    (run / "evaluations.csv").unlink()
+    steps = checkpoint_steps(RunDirectory(run))
+    with pytest.raises(RunDirectoryError, match=r"evaluations\.csv is shorter than its checkpoint says"):
+        a3c_zoo.train(resume=run, checkpoint=steps[-2])
+    assert checkpoint_steps(RunDirectory(run)) == steps
+
+
 def test_a_monitor_over_the_limit_of_tables_is_copied(
     short_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from a3c_zoo.comparison.groups import on_envs, told_apart
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
-from a3c_zoo.comparison.reading import RunRecord, failed_runs, is_interrupted, read_runs
+from a3c_zoo.comparison.reading import RunRecord, failed_runs, read_runs, says_nothing
 from a3c_zoo.comparison.report_places import REPORT_FILES, choose_out, claim_out
 from a3c_zoo.comparison.results import Making, results_of
 from a3c_zoo.comparison.sequential import SequentialRule, SequentialTest
@@ -226,7 +226,7 @@ def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played
     played.records += [replace(record, method=methods[record.path]) for record in records]
     played.left_out |= left_out | failed | faults
     played.failed += [path.name for path in failed]
-    lost = (each.run for each in trained if each.path in failed and not is_interrupted(each.path))
+    lost = (each.run for each in trained if each.path in failed and not says_nothing(each.path))
     played.lost += Counter((run.env, run.method) for run in lost)
 
 

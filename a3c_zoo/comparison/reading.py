@@ -170,11 +170,11 @@ def failed_runs(paths: Iterable[Path]) -> list[RunRecord]:
     return found
 
 
-def is_interrupted(path: Path) -> bool:
-    """Whether somebody ended a run before its budget was spent."""
+def says_nothing(path: Path) -> bool:
+    """Whether a run without figures is no lost run of its method: somebody ended it, or it never made a step."""
     with suppress(RunDirectoryError):
         outcome = RunDirectory(path).outcome()
-        return outcome is not None and outcome.reason == "interrupted"
+        return outcome is not None and (outcome.reason == "interrupted" or not outcome.steps)
     return False
 
 

@@ -110,7 +110,7 @@ def warm_up(start_method: str = "auto") -> None:
     """Starts the fork server, if workers come from one, and does not wait for it.
 
     Raises:
-        ForkServerError: the fork server cannot be started.
+        ForkServerError: the fork server cannot be started. ZooError: nor ever, in this folder for temporary files.
     """
     refuse_unguarded()
     with _start_lock, environment(_programs_environment()), _start_environment():
@@ -121,18 +121,19 @@ def warm_up(start_method: str = "auto") -> None:
                 with _ctrl_c_waits():
                     forkserver.ensure_running()
             except OSError as error:
-                raise ForkServerError(_why_it_cannot_start(error)) from error
+                raise _fork_server_error(error) from error
 
 
-def _why_it_cannot_start(error: OSError) -> str:
+def _fork_server_error(error: OSError) -> ZooError:
     """Says why there is no fork server, and the cure. Its socket lies in the folder for temporary files."""
     if "path too long" in str(error):
         length = len(os.fsencode(tempfile.gettempdir()))
-        return (
+        return ZooError(
             f"TMPDIR is too long ({length} bytes; about 75 are possible): processes start through a socket there. "
             "Choose a shorter one: TMPDIR=/tmp a3c-zoo …"
         )
-    return f"the processes of a run cannot be started: {error} (TMPDIR: the folder for temporary files)"
+    why = f"the processes of a run cannot be started: {error} (TMPDIR: the folder for temporary files)"
+    return ForkServerError(why)
 
 
 def pickled(content: object) -> bytes:

@@ -205,8 +205,8 @@ def load_from(
     """Loads a policy, and says which episodes it plays; arguments as in `evaluate`. Raises ZooError as `load_agent`."""
     if episodes < 1:
         raise ZooError(f"--episodes {episodes}: give 1 or more")
-    if seed is not None and seed < 0:
-        raise ZooError(f"--seed {seed}: give 0 or more")
+    if seed is not None and not 0 <= seed < 2**63:
+        raise ZooError(f"--seed {seed}: give a number from 0 to 2**63 - 1")
     policy, setup, _ = _load(directory, checkpoint, seed)
     from a3c_zoo.runs.evaluation import EpisodesToPlay
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -213,7 +213,7 @@ def evaluate_policy(
         _silent_sdl(),
         closing(film or ExitStack()),
         one_torch_thread(),
-        closing(to_play.make_env(mode)) as env,
+        _closed(to_play.make_env(mode)) as env,
     ):
         for episodes, ended, _ in play_episodes(policy, env, to_play, deterministic):
             played += episodes
@@ -221,6 +221,16 @@ def evaluate_policy(
             if film:
                 film.show(partial(_picture, env, to_play.entry.name), _fps(env), is_last=bool(ended[0]))
     return PlayedEpisodes(played, deterministic, time.monotonic() - start_s)
+
+
+@contextmanager
+def _closed(env: VectorEnv[Any, Any, Any]) -> Iterator[VectorEnv[Any, Any, Any]]:
+    """Closes environments after the body. What was played counts, though they fail to close."""
+    try:
+        yield env
+    finally:
+        with suppress(Exception):
+            env.close()
 
 
 def play_episodes(

@@ -42,8 +42,11 @@ def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[
         RunDirectoryError: training cannot go on from it, or the disk refuses something.
     """
     saved = resumable_checkpoint(directory, which)
-    if saved.state.monitor_position:  # nothing moves if its rows are gone
-        open_rows(directory.home / "monitor.csv", saved.state.monitor_position).close()
+    evaluator = saved.state.evaluator
+    positions = {"monitor.csv": saved.state.monitor_position, "evaluations.csv": evaluator and evaluator.position}
+    for name, position in positions.items():
+        if position:  # nothing moves if its rows are gone
+            open_rows(directory.home / name, position).close()
     events = [("checkpoint_damaged", reason, "") for reason in saved.damaged]
     if folder := set_aside(directory, saved.state.steps, also_at=which == BEST):
         where = f"later checkpoints, later films and a copy of the rows are in {shown(folder)}"

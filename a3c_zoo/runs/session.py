@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -313,7 +314,7 @@ class Session:
             self.directory.write_outcome(outcome)
         else:
             self._disk.insist(partial(self.directory.write_outcome, outcome), self._watch.stop)
-        self._publisher.hooks.run_end(self._publisher.run, outcome)
+        self._publisher.hooks.run_end(self._publisher.run, replace(outcome, run=self.directory.home))
         return outcome
 
     def close(self) -> None:

@@ -102,9 +102,9 @@ def _refuse_without_checkpoint(directory: RunDirectory) -> None:
 
 
 def _warm_up(setup: RunSetup) -> None:
-    """As `RunSetup.warm_up`; also refuses films that cannot be made, and what no process of the run can get."""
-    run, has_workers = setup.config.run, not setup.agent.one_process
-    if not setup.serial and (has_workers or run.has_evaluator or setup.target is not None):
+    """As `RunSetup.warm_up`; also refuses films that cannot be made, and what no evaluation can get."""
+    run = setup.config.run
+    if not setup.serial and (run.has_evaluator or setup.target is not None):
         pickled((setup.entry, setup.network, setup.config))  # otherwise its first evaluation would fail
     setup.warm_up()
     if run.film_every:

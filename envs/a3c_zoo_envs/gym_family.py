@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import re
 import select
 import signal
 import sys
@@ -13,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from a3c_zoo import EnvEntry, ZooError, variant_of
-from a3c_zoo.errors import AROUND_GAMES, UnknownNameError, did_you_mean, type_and_message
+from a3c_zoo.errors import UnknownNameError, did_you_mean, type_and_message
 from a3c_zoo.files import same_folder
 from a3c_zoo_envs.atari_family import game_of
 
@@ -50,7 +51,7 @@ def resolve(env_id: str) -> EnvEntry:
             ) from error
         hint = did_you_mean(name, known).replace("'", f"'gym:{module}{colon}", 1)
         of_gymnasium = {each.name for each in gymnasium.registry.values() if _is_of(each, "gymnasium")}  # Blackjack
-        if not module and AROUND_GAMES.sub("", name) not in of_gymnasium and (game := game_of(name)):
+        if not module and re.sub(r"-v\d+$", "", name) not in of_gymnasium and (game := game_of(name)):
             hint = f" Did you mean '{game}'?"
         elif not module:
             hint += f" An id of another package is named with its module: gym:MODULE:{name or 'ID'}."
