@@ -137,7 +137,11 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+    import unicodedata  # few texts need it
+
+    shown = (each.isprintable() or unicodedata.category(each) == "Zs" for each in text)  # Zs: blanks of all languages
+    pairs = zip(text, shown, strict=True)
+    return "".join(each if is_shown else each.encode("unicode_escape").decode("ascii") for each, is_shown in pairs)
 
 
 def printable_lines(text: str) -> str:

@@ -226,19 +226,21 @@ def valid_name(name: str, option: str = "--name", most: int = 230) -> str:
     raise RunDirectoryError(f"{option} {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
 
 
-def refuse_place(out: Path) -> None:
-    """Raises ZooError unless `--out`, and the folders above it that are missing, can be made."""
+def refuse_place(out: Path, option: str = "--out") -> None:
+    """Raises ZooError unless the folder of an option, and those above it that are missing, can be made."""
     there = next(path for path in (out, *out.absolute().parents) if os.path.exists(path))
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        raise ZooError(f"--out {out}: {there} is no directory in which you may write; choose another")
+        raise ZooError(f"{option} {out}: {there} is no directory in which you may write; choose another")
 
 
 def refuse_out(out: Path, suffixes: Sequence[str], force: bool) -> None:
-    """Raises ZooError for a file that a command shall not write: of another ending, or one that exists."""
+    """Raises ZooError for a file that a command cannot or shall not write: of another ending, or one that exists."""
     if out.suffix.lower() not in suffixes:
         raise ZooError(f"--out {out}: must end in {' or '.join(suffixes)}")
     if os.path.exists(out) and not force:
         raise ZooError(f"--out {out}: exists already; choose another name, or overwrite it with --force")
+    if not (os.path.isdir(out.parent) and os.access(out.parent, os.W_OK | os.X_OK)):
+        raise ZooError(f"--out {out}: {out.parent} is no directory in which you may write; choose another")
 
 
 def write_out(out: Path, content: bytes, force: bool) -> None:

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.live import Live
 
 import a3c_zoo
+from a3c_zoo.cli.common import matching
 from a3c_zoo.cli.panel import RunPanel
 from a3c_zoo.plugins.builtins import COMMANDS
 from a3c_zoo.testing import plugin_distribution
@@ -392,3 +393,5 @@ def test_only_what_fits_to_the_environment_is_completed(here: Run) -> None:
 
 def test_completion_script_as_documented() -> None:
     assert "a3c-zoo" in run(_A3C_ZOO_COMPLETE="zsh_source").stdout
+    (item,) = matching({"maze": "two\nlines", "other": ""}, "m")  # zsh takes a line for an item
+    assert (item.value, item.help) == ("maze", "two\\nlines")

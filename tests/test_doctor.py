@@ -158,6 +158,13 @@ def test_two_plugins_of_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert cures == ["rename one, or do without this one: pip uninstall zoo-beta"]
 
 
+def test_runs_that_lie_nowhere_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").symlink_to("missing")
+    runs, _ = examinations.folders()
+    assert (runs.subject, runs.status) == ("runs", "problem")
+
+
 def test_ctrl_c(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time; print('slow', flush=True); time.sleep(60)")
     with Running("--plugin", "slow.py", "doctor", folder=tmp_path) as running:

@@ -189,15 +189,19 @@ def test_what_is_said_of_a_name_comes_before_the_bar(
     outcome.write_text(json.dumps(json.loads(outcome.read_text()) | {"solved": True}))
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("COLUMNS", "40")
     assert command_line("evaluate", "cartpole", "--runs-dir", tmp_path, "--episodes", 2) == 0
     told, _, bar = shown.getvalue().partition("\n")
     assert told == f"cartpole: {tmp_path / 'solved'}, the newest run that solved it"
     assert "episodes" in bar
     assert "100%" in bar
+    assert max(map(len, click.unstyle(bar).replace("\n", "\r").split("\r"))) <= 40
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
     assert command_line("evaluate", run, "--checkpoint", 7) == 2
     assert click.unstyle(shown.getvalue()).startswith(f"Error: run {run.name} has no checkpoint '7'")
+    with pytest.raises(RunDirectoryError, match=r"has no checkpoint '99"):
+        api.evaluate(run, checkpoint="9" * 5000)  # more digits than Python makes a number of
 
 
 def test_the_same_seed_plays_the_same_episodes(run: Path) -> None:

@@ -128,5 +128,6 @@ def _umask() -> int:
 
 def test_control_characters_become_escapes() -> None:
     assert printable("plain λ → 日本") == "plain λ → 日本"
+    assert printable("迷路\u3000説明 à\u202fl’aide\xa0!") == "迷路\u3000説明 à\u202fl’aide\xa0!"
     assert printable("\x1b]0;title\x07") == "\\x1b]0;title\\x07"
     assert printable("a\nb\x9b31m\u202ec\udcff") == "a\\nb\\x9b31m\\u202ec\\udcff"

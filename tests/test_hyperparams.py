@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import os
 import uuid
 from collections.abc import Callable
@@ -125,6 +126,16 @@ def test_first_party_sets_are_usable(first_party: Registry) -> None:
         optimizer = config.optimizer
         if optimizer and optimizer.schedule == "linear" and config.run.steps is None:
             assert optimizer.final_learning_rate > 0, f"{each.source}: goes on for ever and learns nothing any more"
+
+
+def test_a_default_that_its_key_refuses_is_refused() -> None:
+    """It would be written into a config.yml that nothing reads."""
+
+    class Endless(EnvConfig):
+        limit: float = Field(math.inf, description="steps")
+
+    with pytest.raises(ValidationError, match="finite number"):
+        Endless()
 
 
 def test_unknown_set(make_package: MakePackage) -> None:

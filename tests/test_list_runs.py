@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.runs.directory import RunDirectory, moment_of
@@ -39,6 +40,14 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make("died", env="pong", agent="a3c", seed=3, started=NOW - timedelta(minutes=5), end=None)
     make("bad", env="pong", agent="a3c", seed=4, started=NOW, end=("steps", False))
     Path("runs/bad/meta.json").write_text("{")
+
+
+def test_a_name_of_wide_letters_keeps_the_columns(capsys: Captured) -> None:
+    make("迷路迷路迷路", env="cartpole", agent="a3c", seed=1, started=NOW - timedelta(days=9), end=("steps", False))
+    assert command_line("list", "runs", "--env", "cartpole") == 0
+    lines = capsys.readouterr().out.splitlines()
+    places = {cell_len(line[: line.index("cartpole")]) for line in lines if "cartpole" in line}
+    assert len(places) == 1
 
 
 @pytest.mark.parametrize(

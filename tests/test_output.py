@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -96,6 +97,20 @@ def assert_trained(folder: Path) -> None:
 def test_training_goes_on_without_its_output(line: str, chatty: Path, tmp_path: Path) -> None:
     assert shell(line, *TRAIN, folder=tmp_path, path=chatty) == 0
     assert_trained(tmp_path)
+
+
+def test_json_is_on_stdout_beside_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The end of rich's live display sets stdout as it was at the beginning of the display."""
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("TERM", "xterm")
+    line = ("cartpole", "--serial", "--steps", 3000, "-o", "run.stop_when_solved=false")
+    assert command_line("train", "--json", *line, "--runs-dir", tmp_path) == 0
+    assert json.loads(capsys.readouterr().out)["reason"] == "steps"
+    assert "steps/s" in shown.getvalue()
 
 
 def test_json_is_alone_on_stdout(

@@ -136,7 +136,8 @@ def test_nothing_is_overwritten_unasked(runs: Path, capsys: Captured) -> None:
     ("arguments", "message"),
     [
         (["logs", "--out", "x.gif"], "--out x.gif: must end in .png or .svg or .csv"),
-        (["logs", "--out", "no/x.png"], "--out no/x.png: cannot be written: No such file or directory"),
+        (["logs", "--out", "no/x.png"], "--out no/x.png: no is no directory in which you may write; choose another"),
+        ([""], "no run '' here or in runs"),  # of a variable that is not set
         (["lgos"], "no run 'lgos' here or in runs. See: a3c-zoo list runs"),
         (["logs", "other"], "runs of different environments cannot share a plot: cartpole, gym:Acrobot-v1"),
         (["logs", "--kind", "evaluation", "--x", "episodes"], "evaluations are drawn over steps or seconds"),
@@ -147,6 +148,7 @@ def test_nothing_is_overwritten_unasked(runs: Path, capsys: Captured) -> None:
 def test_what_cannot_be_drawn(arguments: list[str], message: str, runs: Path, capsys: Captured) -> None:
     write_run(Path("other"), [1.0], "Acrobot-v1")
     Path("empty").mkdir()
+    Path("runs").mkdir()
     assert command_line("plot", *arguments) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"Error: {message}")

@@ -25,7 +25,7 @@ from rich.live import Live
 
 from a3c_zoo.cli import listing
 from a3c_zoo.cli.board import Board
-from a3c_zoo.cli.common import print_sentences
+from a3c_zoo.cli.common import print_fitted, print_sentences
 from a3c_zoo.cli.panel import ECHO, LiveDisplay, RunPanel, summary
 from a3c_zoo.comparison.plan import Budget, Plan, PlannedRun
 from a3c_zoo.comparison.trainings import Trained
@@ -109,6 +109,14 @@ def test_the_panel_ends_with_the_figures_and_the_speed_of_the_summary(monkeypatc
     assert "75,800 steps/s" in told[told.rindex("╭") :]
     assert "151,600 steps, 880 episodes, 75,800 steps/s" in summary(outcome())
     assert "99,999" not in told
+
+
+def test_a_name_with_colons_is_no_emoji(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    panel, sent = shown_live(80, monkeypatch)
+    panel.display.say("a3c on gym:snake:Snake-v0")
+    print_fitted(["key"], [["value"]], "key", "gym:robot:Robot-v0, [bold]")
+    assert "gym:snake:Snake-v0" in plain(sent.getvalue())
+    assert "gym:robot:Robot-v0, [bold]" in plain(capsys.readouterr().out).replace("\n", "")  # a narrow table
 
 
 def test_colours_tell_solved_and_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -797,6 +797,8 @@ def test_a_study_with_trials_of_another_place_says_which_and_can_be_ended(
     here.end(0)
     assert command_line(*words) == 0
     assert f"because of trial 1 of {place}, and" in capfd.readouterr().err
+    assert command_line(*words, "--json") == 0
+    assert json.loads(capfd.readouterr().out) == {"study": "moved", "trial": None}
     here.end(1)
     number = here.add(KEYS[:1])
     lock = TuningStudy("moved", None, Path("runs")).take(number)

@@ -138,7 +138,8 @@ def complete_policy(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def matching(described: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name, help=text or None) for name, text in described.items() if name.startswith(incomplete)]
+    found = {name: printable(text) or None for name, text in described.items() if name.startswith(incomplete)}
+    return [CompletionItem(name, help=text) for name, text in found.items()]
 
 
 def _parse_time(text: str) -> datetime:
@@ -289,7 +290,8 @@ def print_fitted(
     from rich.text import Text
 
     console, texts = Console(), [[Text(printable(text), style) for text, style in map(_styled, row)] for row in rows]
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    named = Text(printable(title), "bold") if title else None  # a plain text would be markup, with :emoji: in it
+    table = Table(title=named, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns = [[name, *(row[n].plain for row in texts)] for n, name in enumerate(header)]
     place = header.index(unbroken)
     widths = fitted_widths(columns, place, console.width)

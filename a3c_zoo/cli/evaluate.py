@@ -38,7 +38,7 @@ def command(run: str, episodes: int, deterministic: bool, as_json: bool, **optio
 
     if as_json:
         take_stdout()
-    bar = click.progressbar(length=episodes, label="episodes", file=sys.stderr, hidden=not sys.stderr.isatty())
+    bar = click.progressbar(length=episodes, label="episodes", width=0, file=sys.stderr, hidden=not sys.stderr.isatty())
     with redirect_stdout(sys.stderr if as_json else sys.stdout), ExitStack() as stack:
 
         def on_step(played: int) -> None:

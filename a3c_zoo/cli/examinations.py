@@ -127,8 +127,8 @@ def limits() -> Iterator[Diagnosis]:
 
 def folders() -> Iterator[Diagnosis]:
     """Where runs and temporary files lie."""
-    runs = Path("runs")
-    yield _folder("runs", runs if runs.is_dir() else Path(), "work in another folder, or name one: --runs-dir DIR")
+    runs = Path("runs") if os.path.lexists("runs") else Path()
+    yield _folder("runs", runs, "work in another folder, or name one: --runs-dir DIR")
     yield _folder("temporary", Path(tempfile.gettempdir()), "name another folder: TMPDIR=DIR")
 
 

@@ -158,20 +158,23 @@ def _run_cells(run: Row, now: datetime) -> dict[str, str]:
 
 def _print_runs(runs: Sequence[Mapping[str, str]]) -> None:
     """Prints a line for each run. A name for which the terminal has no room stands above its line, as a whole."""
+    from rich.cells import cell_len
+
     width = terminal_width()
     for columns in RUN_COLUMNS:
-        widths = {name: max(len(name), *(len(run[name]) for run in runs)) for name in columns}
+        widths = {name: max(len(name), *(cell_len(run[name]) for run in runs)) for name in columns}
         if (spare := width - sum(widths.values()) - 2 * (len(columns) - 1)) >= 0:
             break
     room = widths.pop(columns[0]) + min(spare, 0)
     for run in ({name: name for name in columns}, *runs):
         name, colour = run[columns[0]], STATE_COLOURS.get(run["state"].split(",")[0])
-        if len(name) > room:
+        if cell_len(name) > room:
             click.echo(name)
             name = ""
+        name += " " * (room - cell_len(name))  # a letter of Chinese or Japanese takes two columns
         cells = {key: f"{run[key]:{'>' if key in RIGHT else '<'}{size}}" for key, size in widths.items()}
         cells["state"] = click.style(cells["state"], fg=colour)
-        click.echo("  ".join([f"{name:<{max(room, 0)}}", *cells.values()]).rstrip())
+        click.echo("  ".join([name, *cells.values()]).rstrip())
 
 
 class _What(click.Choice[str]):

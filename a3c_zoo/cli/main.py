@@ -88,7 +88,7 @@ class ZooGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands from their entries, without importing the commands."""
-        rows = [(entry.name, entry.short_help) for entry in self.entries().values()]
+        rows = [(entry.name, printable(entry.short_help)) for entry in self.entries().values()]
         for title, part in (("Commands", rows[: len(_BUILTIN)]), ("Commands from plugins", rows[len(_BUILTIN) :])):
             if part:
                 with formatter.section(title):
@@ -97,7 +97,7 @@ class ZooGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Completes command names from the entries, and options."""
         entries = (entry for entry in self.entries().values() if entry.name.startswith(incomplete))
-        items = [CompletionItem(entry.name, help=entry.short_help) for entry in entries]
+        items = [CompletionItem(entry.name, help=printable(entry.short_help)) for entry in entries]
         return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:

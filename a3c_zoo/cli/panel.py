@@ -128,7 +128,7 @@ class LiveDisplay:
         """Prints a line, above the table or panel."""
         text = printable_lines(text)
         if self._live is not None:
-            self._live.console.print(text, highlight=False, markup=False)
+            self._live.console.print(text, highlight=False, markup=False, emoji=False)
         else:
             click.echo(text, err=self._to_stderr)
 

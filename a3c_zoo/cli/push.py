@@ -13,7 +13,7 @@ import click
 
 from a3c_zoo.cli.common import agent_of_env_option, complete_policy, need_extra, runs_dir_option, trust_option
 from a3c_zoo.errors import ZooError
-from a3c_zoo.files import MAX_TEXT, read_bytes, same_folder
+from a3c_zoo.files import MAX_TEXT, read_bytes, refuse_place, same_folder
 
 
 @click.command(epilog="Example: a3c-zoo push runs/cartpole-a3c-s1-20260101-120000 alice/cartpole --dry-run look")
@@ -39,8 +39,10 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
     from a3c_zoo.runs.videos import ffmpeg_program
 
     hub.check_repo(repo, sends=dry_run is None)
-    if dry_run is not None and os.path.exists(dry_run):
-        raise ZooError(f"--dry-run {dry_run}: exists already; name a new folder")
+    if dry_run is not None:
+        if os.path.lexists(dry_run):
+            raise ZooError(f"--dry-run {dry_run}: exists already; name a new folder")
+        refuse_place(dry_run, "--dry-run")
     if not no_film:
         ffmpeg_program("the film (leave it out: --no-film)")
     with tempfile.TemporaryDirectory() as place:

@@ -86,7 +86,7 @@ def command(env: str | None, time_limit: float | None, quiet: bool, as_json: boo
         warn_about_faults()
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
             outcome = api.train(env, time_limit_s=time_limit, observer=panel, **options)
-        panel.ended(outcome)
+            panel.ended(outcome)  # here: the end of a live display gives stdout back as it was at its beginning
     except BaseException as error:
         if as_json:
             about = {"run": panel.path and str(panel.path), "solved": False, "reason": "error"}

@@ -179,6 +179,8 @@ def _why_open(study: TuningStudy) -> str:
 def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> int:
     if result is None:
         print_sentences(_why_open(study), to_stderr=True)
+        if as_json:
+            click.echo(json.dumps({"study": study.name, "trial": None}, indent=2))
         return 0
     if as_json:
         click.echo(json.dumps(result, indent=2))

@@ -121,7 +121,7 @@ def _find(run: str | Path, runs_dir: Path) -> Path:
     try:
         return find_run(run, runs_dir).path
     except RunDirectoryError:
-        if os.path.isdir(runs_dir / run):
+        if os.fspath(run) and os.path.isdir(runs_dir / run):
             return runs_dir / run
         raise
 

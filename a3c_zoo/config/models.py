@@ -27,7 +27,8 @@ LARGEST = 2**63 - 1
 class Section(BaseModel):
     """A section of the configuration. It is frozen and refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    # A default that its key refuses would be written into config.yml, which then could not be read.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
     @field_validator("*", mode="wrap")
     @classmethod

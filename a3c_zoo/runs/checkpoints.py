@@ -171,7 +171,7 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
         raise RunDirectoryError(f"run {directory.home.name} has no checkpoint{' but best' if best.exists() else ''}")
     if which == FINAL:
         return step_file(directory, known[-1])
-    if which.isdecimal() and int(which) in known:
+    if which.isdecimal() and len(which) < 20 and int(which) in known:
         return step_file(directory, int(which))
     names = [FINAL, *([BEST] if best.exists() else []), *(str(step) for step in known[-8:])]
     hint = " (best: of a run with run.evaluation_every_s or _steps)" if which == BEST else ""

@@ -274,7 +274,8 @@ def why_not_own(path: Path, runs_dir: Path) -> str:
 def run_argument(run: Path) -> str:
     """How a later command names a run, so that it is one's own there, too: its path, and --runs-dir where needed."""
     is_default = os.path.realpath(run.parent) == os.path.realpath(DEFAULT_RUNS_DIR)
-    return shlex.join(map(str, [run] if is_default else [run, "--runs-dir", run.parent]))
+    name = f"./{run}" if str(run).startswith("-") else run  # otherwise it would be an option
+    return shlex.join(map(str, [name] if is_default else [name, "--runs-dir", run.parent]))
 
 
 def run_paths(runs_dir: Path) -> list[Path]:
