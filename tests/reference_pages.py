@@ -109,7 +109,8 @@ def _values(schema: Mapping[str, Any]) -> str:
         return f"list of {_values(schema['items'])}"
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     limits = [f"{sign} {_number(schema[name])}" for name, sign in signs.items() if name in schema]
-    return " ".join([str(schema.get("type", "mapping")), *limits])
+    kind = str(schema.get("type", "mapping")) if schema else "any value"
+    return " ".join([kind, *limits])
 
 
 def _number(value: float) -> str:

@@ -11,6 +11,7 @@ from a3c_zoo import EnvEntry
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.plugins.registry import load_registry
 from a3c_zoo.testing import check_env
+from a3c_zoo.testing.findings import Findings
 from tests import walks
 
 MODES = ("NextStep", "SameStep", "Disabled")
@@ -39,6 +40,18 @@ def test_environments_pass(name: str) -> None:
 @pytest.mark.parametrize("kind", ["Walk", "StatefulWalk", "Lives"])
 def test_every_autoreset_mode_passes(kind: str, random_start: bool, mode: str) -> None:
     check_env(entry(kind, mode=mode, random_start=random_start), num_envs=(1, 2, 5), steps=100)
+
+
+def test_an_environment_that_is_alike_with_two_seeds_passes() -> None:
+    check_env(entry("TwoSides"), num_envs=(1,), steps=100)
+
+
+def test_a_long_trajectory_gives_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow environment is not taken for one that hangs."""
+    signs: list[None] = []
+    monkeypatch.setattr(Findings, "give_sign", lambda self: signs.append(None))
+    check_env(entry("Walk"), num_envs=(1,), steps=150)
+    assert len(signs) >= 3 * 4  # several trajectories, of 150 steps each
 
 
 def test_an_environment_whose_start_is_rarely_another_passes() -> None:
@@ -75,7 +88,7 @@ def make_poles(num_envs: int, seed: int, mode: gymnasium.vector.AutoresetMode) -
         ("Endless", "no episode ended within 100 steps"),
         ("GlobalRandom", "take every random number from self.np_random"),
         ("LeftOver", "reset must forget everything"),
-        ("SeedIgnored", "reset(seed=1) and reset(seed=2) give the same episodes: the seed is ignored"),
+        ("SeedIgnored", "reset(seed=1) to reset(seed=11) give the same episodes: the seed is ignored"),
         ("OneStream", "num_envs=3: all environments play the same episodes"),
         ("ResetsAtOnce", "gave a reward, one step after the end of an episode: in autoreset mode NextStep"),
         ("ResetsAtOnceUnpaid", "the action after the end of an episode must be ignored"),

@@ -107,6 +107,14 @@ class TestRegisteredId:
         assert error == f"pip install '{cure}'"
         assert missing_package(RuntimeError(words)) is None
 
+    @pytest.mark.parametrize(
+        ("module", "cure"),
+        [("mujoco", "gymnasium[mujoco]"), ("Box2D.b2", "a3c-zoo[box2d]"), ("mujoco_py", None), ("mujoco_reach", None)],
+    )
+    def test_another_module_that_is_missing_is_named(self, module: str, cure: str | None) -> None:
+        found = missing_package(ModuleNotFoundError(f"No module named '{module}'", name=module))
+        assert found == (cure and f"pip install '{cure}'")
+
     @pytest.mark.filterwarnings("ignore:.*not in the possible render_modes")
     @pytest.mark.parametrize(
         ("house", "why"),

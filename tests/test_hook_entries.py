@@ -190,6 +190,14 @@ def test_a_model_of_another_kind_is_the_plugins_fault() -> None:
         resolve(registry_of(replace(STOP, config="a3c_zoo.config:EnvConfig")), "plugins.early-stop.enabled=true")
 
 
+def test_a_hook_may_have_dots_in_its_name(tmp_path: Path) -> None:
+    registry, file = registry_of(replace(STOP, name="acme.early.stop")), tmp_path / "config.yml"
+    config = resolve(registry, "plugins.acme.early.stop.patience=5")
+    file.write_text(dump_config(config))
+    assert load_config(file, registry).plugins == config.plugins != {}
+    assert load_config(file, registry, with_hooks=False).plugins == {}
+
+
 def test_a_saved_run_keeps_its_hooks_and_plays_without_them(tmp_path: Path) -> None:
     registry, file = registry_of(STOP, replace(LOGGER, on_by_default=True)), tmp_path / "config.yml"
     config = resolve(registry, "plugins.early-stop.patience=5", "plugins.logger.enabled=false")

@@ -128,6 +128,22 @@ def test_first_party_sets_are_usable(first_party: Registry) -> None:
             assert optimizer.final_learning_rate > 0, f"{each.source}: goes on for ever and learns nothing any more"
 
 
+def test_a_named_network_drops_keys_of_a_layer_that_relies_on_the_default(tmp_path: Path) -> None:
+    (tmp_path / "own.yml").write_text("network: {hidden_sizes: [32]}\n")  # of mlp, the default
+    registry = load_registry()
+    env, agent = registry.env("gym:CartPole-v1"), registry.agent("nstep")
+    overrides = ("network.name=textbook",)
+    config = resolve_config(registry, env, agent, hyperparams=str(tmp_path / "own.yml"), overrides=overrides)
+    assert config.network is not None
+    assert config.network.name == "textbook"
+
+
+def test_true_is_no_number_within_a_list() -> None:
+    registry, overrides = load_registry(), ["network.hidden_sizes=[true, 64]"]
+    with pytest.raises(ConfigError, match="must be a number"):
+        resolve_config(registry, registry.env("cartpole"), registry.agent("a3c"), overrides=overrides)
+
+
 def test_a_default_that_its_key_refuses_is_refused() -> None:
     """It would be written into a config.yml that nothing reads."""
 

@@ -270,6 +270,14 @@ def test_two_plugins_of_one_name(install: Install) -> None:
     assert plugins["b-dist/toy"].info.fault == "has the same name as plugin 'toy' (a-dist 1.0)"
 
 
+def test_a_blocked_plugin_takes_no_name(install: Install, tmp_path: Path) -> None:
+    """Such as an installed plugin of which a changed file is tried."""
+    install("a-dist", GOOD, entry_point="toy_file")
+    (tmp_path / "toy_file.py").write_text(GOOD)
+    found = load_plugins(Selection(disabled=frozenset({"toy_file"}), files=(str(tmp_path / "toy_file.py"),)))
+    assert [each.info.status for each in found if each.info.name == "toy_file"] == ["blocked", "loaded"]
+
+
 def test_an_attribute_that_raises(install: Install) -> None:
     source = "class Toy:\n  @property\n  def zoo_envs(self): raise ValueError('boom')\n"
     assert "ValueError: boom" in fault_of(source + "import sys\nsys.modules[__name__] = Toy()", install)

@@ -173,6 +173,11 @@ def test_a_subclass_of_a_space_is_that_space() -> None:
     assert variant_of(OwnBox(-1, 1, (2,)), OwnDiscrete(2)) == ""
 
 
+def test_numbers_in_a_grid_are_no_image() -> None:
+    grid = spaces.MultiDiscrete(np.full((7, 7, 3), 11), dtype=np.uint8)
+    assert variant_of(grid, spaces.Discrete(2)) == ""
+
+
 def make_discrete(num_envs: int, seed: int) -> ToyVectorEnv:
     return ToyVectorEnv(num_envs)
 

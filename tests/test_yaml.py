@@ -94,6 +94,7 @@ DOCUMENTS: list[tuple[str, bytes, list[tuple[int, str]]]] = [
     ("empty", b"", []),
     ("only a comment", b"# nothing\n", []),
     ("byte order mark and CRLF", b"\xef\xbb\xbfrun:\r\n  seed: 1\r\n", []),
+    ("control character", b"a:\n  b: 1\n  # \x0c\n", [(3, "special characters are not allowed")]),
     ("list at the top", b"- a\n- b\n", [(1, "must be a mapping of sections, not [a, b]")]),
     ("word at the top", b"hello\n", [(1, "must be a mapping of sections, not hello")]),
     ("duplicate key", b"a:\n  b: 1\n  c: 2\n  b: 3\n", [(4, "duplicate key, first given in line 2")]),

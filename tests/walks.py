@@ -215,6 +215,25 @@ class SeedIgnored(Walk):
         return super().reset(seed=None if seed is None else 7, options=options)
 
 
+class TwoSides(Walk):
+    """Walks to a side that is drawn for twelve episodes; with the seeds 1 and 2 it is the same one for 100 steps."""
+
+    begun, is_right = 0, np.zeros(1, np.bool_)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.begun = 0
+        return super().reset(seed=seed, options=options)
+
+    def begin(self, mask: np.ndarray) -> None:
+        if self.begun % 12 == 0:
+            self.is_right = self.np_random.random(self.num_envs) < 0.2
+        self.begun += 1
+        super().begin(mask)
+
+    def pushes(self) -> np.ndarray:
+        return self.is_right
+
+
 class OneStream(Walk):
     def pushes(self) -> np.ndarray:
         return np.repeat(self.np_random.random() < 0.2, self.num_envs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
@@ -34,7 +34,7 @@ class Section(BaseModel):
     @classmethod
     def _refuse_true_as_one(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         validated = validate(value)
-        if isinstance(value, bool) and isinstance(validated, int | float) and not isinstance(validated, bool):
+        if _is_true_as_one(value, validated):
             raise ValueError("must be a number")
         if _largest(validated) > LARGEST:
             raise ValueError(f"must be at most {LARGEST:,}")
@@ -57,6 +57,15 @@ def validated(model: type[Section], values: Mapping[str, Any]) -> Section:
         raise PluginError(
             f"the configuration model '{name}' failed: {one_line(error)}. Its traceback: --debug"
         ) from error
+
+
+def _is_true_as_one(value: Any, validated: Any) -> bool:
+    """Whether a bool, perhaps within lists and mappings, has become a number."""
+    if isinstance(value, dict) and isinstance(validated, dict):
+        return any(_is_true_as_one(value[key], validated.get(key)) for key in value)
+    if isinstance(value, list | tuple) and isinstance(validated, list | tuple):
+        return any(map(_is_true_as_one, value, validated))
+    return isinstance(value, bool) and isinstance(validated, int | float) and not isinstance(validated, bool)
 
 
 def _largest(value: Any) -> int:
@@ -262,6 +271,10 @@ class HookConfig(Section):
     enabled: bool = Field(True, description="whether the run has these hooks")
 
 
+#: The sections whose model depends on their key `name`.
+NAMED: Final[dict[str, type[Section]]] = {"network": NetworkConfig, "optimizer": OptimizerConfig}
+
+
 class EngineConfig(Section):
     """Base of the models of engines' settings (`EngineEntry.config`)."""
 
@@ -303,6 +316,6 @@ class Config:
         """Returns nested plain data, as `config.yml` holds it."""
         plain: dict[str, Any] = {"env_name": self.env_name, "agent_name": self.agent_name}
         for label, section in self.sections().items():
-            place, _, name = label.rpartition(".")
-            (plain.setdefault(place, {}) if place else plain)[name] = section.model_dump(mode="json")
+            place, _, name = label.partition(".")  # the name of a run hook may have more dots
+            (plain.setdefault(place, {}) if name else plain)[name or place] = section.model_dump(mode="json")
         return plain

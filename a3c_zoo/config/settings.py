@@ -41,9 +41,7 @@ class Settings:
     """
 
     def __init__(self, registry: Registry, env: EnvEntry, agent: AgentEntry, has_defaults: bool = True) -> None:
-        self.registry = registry
-        self.env = env
-        self.agent = agent
+        self.registry, self.env, self.agent = registry, env, agent
         self.settings: dict[str, dict[str, Setting]] = {name: {} for name in SECTIONS if name in agent.sections}
         on = (entry.name for entry in registry.hooks.values() if entry.on_by_default and has_defaults)
         self.settings |= {f"{PLUGINS}.{name}": {} for name in on}
@@ -52,7 +50,7 @@ class Settings:
         #: The highest layer with a block `search:`.
         self.search: Document | None = None
         #: For sections whose model depends on their name: the layer that names another entry than a layer below it.
-        self._named_in = {"network": 0, "optimizer": 0}
+        self._named_in = dict.fromkeys(bases.NAMED, 0)
 
     def add_document(self, document: Document) -> None:
         """Adds a set or a file as the next layer."""
@@ -212,8 +210,10 @@ class Settings:
         present = self.settings[section].get(key)
         if present is None or present.order <= setting.order:
             self.settings[section][key] = setting
-            if section in self._named_in and key == "name" and present is not None and present.value != setting.value:
-                self._named_in[section] = setting.order[0]
+            if section in self._named_in and key == "name":
+                before = present.value if present else bases.NAMED[section].model_fields["name"].default
+                if setting.value != before:
+                    self._named_in[section] = setting.order[0]
 
     def _drop_keys_of_others(self) -> None:
         """Drops keys that a lower layer gives for its own network or optimizer when a higher layer names another."""

@@ -1,8 +1,8 @@
 """YAML for hyperparameter sets: plain data, and the line of each key.
 
 Differences from YAML 1.1, which PyYAML reads: `1e-4` is a number; only true and false are booleans (`no` and `off` are
-words); dates, octal and base-60 numbers are words; tags, anchors, aliases and duplicate keys are refused. Values are
-null, booleans, numbers, strings, lists and mappings; nothing else is constructed.
+words); dates, base-60 numbers and `0o17` are words, and `010` is ten; tags, anchors, aliases and duplicate keys are
+refused. Values are null, booleans, numbers, strings, lists and mappings; nothing else is constructed.
 
 The nodes that PyYAML composes are turned into data here, because no library among the dependencies gives the line of
 each key and reports several faults at once, which error messages and `show` need.
@@ -178,6 +178,8 @@ def _parse(raw: bytes) -> tuple[Any, _Builder]:
         mark = getattr(error, "problem_mark", None)
         parts = [getattr(error, name, None) for name in ("context", "problem", "reason")]
         line, message = mark.line + 1 if mark else 1, " ".join(str(part) for part in parts if part)
+        if isinstance(error, yaml.reader.ReaderError):  # it has a place, and no mark
+            line = raw.decode("utf-8-sig").count("\n", 0, error.position) + 1
     except (ValueError, OverflowError):  # PyYAML makes a character of an escape such as \U00110000
         line, message = 1, "has an escape that is no Unicode character"
     return builder.refuse(line, (), message), builder

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -107,9 +109,12 @@ def missing_package(error: BaseException) -> str | None:
     if not isinstance(error, DependencyNotInstalled | ImportError):
         return None
     message = " ".join(str(error).split())
-    place = one_line(error).lower()  # Gymnasium's renderer of MuJoCo imports another package without a word
-    cure = next((cure for word, cure in EXTRAS.items() if word in place), None)
-    return cure or (message if isinstance(error, DependencyNotInstalled) else None)
+    if isinstance(error, DependencyNotInstalled):
+        return next((cure for word, cure in EXTRAS.items() if word in message.lower()), message)
+    frames = traceback.extract_tb(error.__traceback__)
+    if frames and f"{os.sep}gymnasium{os.sep}" in (file := frames[-1].filename):
+        return EXTRAS["mujoco"] if "mujoco" in file else None  # its renderer imports another package without a word
+    return EXTRAS.get((error.name or "").partition(".")[0].lower())
 
 
 def _make_registered(

@@ -198,6 +198,8 @@ def observation_spec(space: Space[Any]) -> ObservationSpec:
         return ObservationSpec(
             "image", (shape[2], *shape[:2]) if turned else tuple(shape), np.dtype(space.dtype), is_turned=turned
         )
+    if isinstance(space, spaces.Box) and not (space.dtype.isnative and space.dtype.itemsize <= 8):
+        raise UnsupportedSpaceError(f"observation space {space} is of {space.dtype.str}, which torch does not know")
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
         return ObservationSpec("vector", tuple(space.shape), np.dtype(space.dtype))
     if isinstance(space, spaces.Discrete) and int(space.start) == 0:

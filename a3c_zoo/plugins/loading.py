@@ -140,10 +140,9 @@ def load_plugins(selection: Selection) -> Iterator[Plugin]:
     points.sort(key=lambda each: (not each[0].first_party, each[0].distribution, each[0].name))
     seen: dict[str, PluginInfo] = {}
     for info, point in points:
-        first = seen.setdefault(info.name, info)
         if selection.blocked_by(info):
             yield Plugin(replace(info, status="blocked"))
-        elif first is not info:
+        elif (first := seen.setdefault(info.name, info)) is not info:
             yield Plugin(info.as_faulty(f"has the same name as {first}"))
         else:
             yield _load(info, point.load)

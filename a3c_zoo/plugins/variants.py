@@ -32,4 +32,5 @@ def _images(space: Any) -> list[Any]:
         parts = parts.values()
     if parts is not None:
         return [image for part in parts for image in _images(part)]
-    return [space] if len(space.shape or ()) == 3 and space.dtype in ("uint8", "bool") else []
+    is_image = "Box" in class_names(space) and len(space.shape) == 3 and space.dtype in ("uint8", "bool")
+    return [space] if is_image else []

@@ -95,8 +95,8 @@ def _jobs(registry: Registry) -> Iterator[Job]:
 def check(jobs: Sequence[Job], limit_s: float = LIMIT_S) -> Iterator[Finding]:
     """Runs jobs in a child process, one after the other; yields each finding at once.
 
-    If the process ends, or a part of a job takes longer than `limit_s` seconds, this is a problem of the job. A new
-    process goes on with the next job. Raises WorkerError if none can be started.
+    If the process ends, or gives no sign for `limit_s` seconds, this is a problem of the job. A new process goes on
+    with the next job. Raises WorkerError if none can be started.
     """
     jobs = yield from _sendable(jobs)
     util.get_temp_dir()  # of this process and of those that come from it: a child that is killed leaves nothing
@@ -146,7 +146,7 @@ def _listen(child: ChildProcess, jobs: Sequence[Job], limit_s: float) -> Generat
             yield Finding(*content)
         elif kind == "part":
             part, cure = content
-        else:
+        elif kind == "end":
             jobs = jobs[1:]
     return []
 
@@ -166,6 +166,9 @@ class _SentFindings(Findings):
     def __init__(self, subject: str, pipe: Connection) -> None:
         super().__init__(subject)
         self._pipe = pipe
+
+    def give_sign(self) -> None:
+        self._pipe.send_bytes(b'["goes on"]')
 
     @contextmanager
     def during(self, check: str, cure: str) -> Iterator[None]:

@@ -99,8 +99,8 @@ def _left_out_of_the_wheel(sets: Iterable[HyperparamSet]) -> list[str]:
     """The sets, in an editable project that setuptools builds, that no pattern of its package data matches."""
     paths = [path for each in sets if (path := Path(str(each.file))).is_file()]
     project = next((folder for path in paths for folder in path.parents if (folder / "pyproject.toml").exists()), None)
-    if project is None or (project / "MANIFEST.in").exists():
-        return []
+    if project is None or any((project / name).exists() for name in ("MANIFEST.in", "setup.cfg", "setup.py")):
+        return []  # these say more than is read here
     content = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
     build = content.get("build-system", {})
     if "setuptools" not in build.get("build-backend", "setuptools") or "setuptools-scm" in str(build.get("requires")):

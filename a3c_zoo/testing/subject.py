@@ -28,6 +28,8 @@ Rows = tuple[NDArray[Any], ...]
 #: How many steps of a trajectory are looked at for arrays that are used again.
 WATCHED_STEPS = 20
 
+#: A sign of life comes every so many steps.
+SIGN_EVERY = 50
 CURE_SPACES = "return what the spaces promise, or correct the spaces"
 CURE_STEP = "see docs/how-to/write-an-environment.md for what reset() and step() return"
 CURE_FINALS = "put the last observations of the ended episodes into info['final_obs'], [num_envs]"
@@ -216,6 +218,8 @@ class Subject:
             array[0] = row
         before: Any = None
         for t in range(len(actions)):
+            if t % SIGN_EVERY == 0:
+                self.findings.give_sign()  # 120 s are little for some simulators
             given = actions[t].copy()
             rows, now = self._step(t, given, trajectory)
             unchanged = np.array_equal(given, actions[t])
@@ -317,7 +321,7 @@ class Subject:
         if _form(array) != promised:
             message = f"{returned} {_form(array)}, where its spaces promise {promised}"
             self.problem(f"observations{part.where}", message, CURE_SPACES)
-            if np.shape(array) != batch.shape or array.dtype.kind not in "biuf":
+            if not isinstance(array, np.ndarray) or array.shape != batch.shape or array.dtype.kind not in "biuf":
                 return None
             array = np.asarray(array, space.dtype)  # so that the other checks can go on
         if not np.isfinite(array).all():
