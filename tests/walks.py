@@ -225,9 +225,9 @@ class TwoSides(Walk):
         return super().reset(seed=seed, options=options)
 
     def begin(self, mask: np.ndarray) -> None:
-        if self.begun % 12 == 0:
+        if self.begun % 12 == 0 and mask.any():
             self.is_right = self.np_random.random(self.num_envs) < 0.2
-        self.begun += 1
+        self.begun += bool(mask.any())
         super().begin(mask)
 
     def pushes(self) -> np.ndarray:
