@@ -205,6 +205,22 @@ def test_half_a_record_at_the_end_is_cut_off(folder: Path) -> None:
     assert len(TuningStudy("mine", None, Path("runs"), settings()).contenders()) == 2
 
 
+@pytest.mark.parametrize("content", ['{"weights": [1, 2, 3]}', "one line", "my notes\n", "a\nb"])
+def test_a_file_that_is_no_journal_stays_as_it_is(content: str, folder: Path) -> None:
+    """As half a record, its last line would be cut off."""
+    Path("mine.txt").write_text(content)
+    for made in (settings(), None):
+        with pytest.raises(ZooError, match=r"^--storage mine.txt is no journal of Optuna, or damaged; name another$"):
+            TuningStudy("mine", "mine.txt", Path("runs"), made)
+    assert Path("mine.txt").read_text() == content
+
+
+@pytest.mark.parametrize("content", ["", '{"op', '{"op_code":0,"worker'])
+def test_a_journal_without_a_whole_record_is_a_new_one(content: str, folder: Path) -> None:
+    Path("mine.jsonl").write_text(content)
+    assert TuningStudy("mine", "mine.jsonl", Path("runs"), settings()).add(KEYS) == 0
+
+
 def test_samplers_propose_and_the_same_scores_give_the_same_proposal(folder: Path) -> None:
     for sampler in ("tpe", "random", "gp"):
         texts = []

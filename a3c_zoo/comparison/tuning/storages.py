@@ -26,6 +26,8 @@ STUDIES_DIR: Final = Path("studies")
 JOURNAL: Final = "journal.jsonl"
 #: In the folder of a study: the other storages that have a study of its name, so that all are listed.
 ELSEWHERE: Final = "storages.json"
+#: How Optuna begins each record of a journal.
+HEAD: Final = b'{"op_code"'
 #: How long a process waits for another one that writes to the same study, in seconds.
 PATIENCE_S: Final = 20.0
 
@@ -48,6 +50,14 @@ class _JournalLock(BaseJournalFileLock):
 
     def release(self) -> None:
         self._lock.release()
+
+
+def _refuse_others(path: Path) -> None:
+    """Raises ValueError for a file that is no journal: `_JournalLock` would cut off its last line, or all of it."""
+    with path.open("rb") as file:
+        head = file.read(len(HEAD))
+    if head != HEAD[: len(head)]:
+        raise ValueError(f"{path} does not begin as a journal")
 
 
 @contextmanager
@@ -109,6 +119,7 @@ def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
             with disk_errors(path, "write", "--storage FILE"):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.open("ab").close()
+                _refuse_others(path)
                 return JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path)))
     except ImportError as error:
         raise ZooError(f"--storage {where} needs a driver: {error}") from error
