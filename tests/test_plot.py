@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -18,7 +19,18 @@ import pytest
 import a3c_zoo
 from a3c_zoo import ZooError
 from a3c_zoo.comparison.curves import Curve, Line, read_evaluations
-from a3c_zoo.comparison.drawing import COLOURS, Group, Panel, _short, draw_plot, group_of, to_bytes, to_inline_svg
+from a3c_zoo.comparison.drawing import (
+    COLOURS,
+    POINTS,
+    Group,
+    Panel,
+    _short,
+    draw_grid,
+    draw_plot,
+    group_of,
+    to_bytes,
+    to_inline_svg,
+)
 from a3c_zoo.comparison.plot import label_runs, plot, time_axis
 from a3c_zoo.comparison.reading import RunRecord
 from tests.shared import closed
@@ -222,6 +234,27 @@ def test_single_runs_bands_and_colours() -> None:
     assert len(axes.collections) == 1  # the band of "two"
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("draw", [draw_plot, lambda panel: draw_grid([[panel], [panel]])])
+def test_a_legend_of_many_labels_has_a_place_of_its_own(draw: Callable[[Panel], Any]) -> None:
+    for count, names in itertools.product((2, 30), ("m{}", "a3c, learning_rate 0.0{}, n_steps 5")):
+        figure = draw(panel(**{names.format(number): [line((0, 1), (2, 2))] for number in range(count)}))
+        figure.draw_without_rendering()
+        axes = figure.axes[0]
+        place, box = (axes.get_legend() or figure.legends[0]).get_window_extent(), axes.get_window_extent()
+        assert box.height >= 2.4 * figure.dpi
+        assert place.y0 > box.y1 or place.y1 < box.y0
+        assert 0 <= place.y0 < place.y1 <= figure.bbox.y1
+        assert 0 <= place.x0 < place.x1 <= figure.bbox.x1
+
+
+def test_24_groups_have_looks_of_their_own_and_neighbours_differ_in_both() -> None:
+    (axes,) = draw_plot(panel(**{str(number): [line((0, 1), (2, 2))] for number in range(24)})).axes
+    looks = [(each.get_color(), each.get_linestyle()) for each in axes.lines[:24]]
+    assert len(set(looks)) == 24
+    assert all(one[0] != two[0] and one[1] != two[1] for one, two in itertools.pairwise(looks[:12]))
+
+
 FEW, ENOUGH = "mean and range", "interquartile mean and its 95 % interval"
 
 
@@ -325,6 +358,14 @@ def test_things_that_are_counted_have_whole_numbers_and_no_point_is_cut(numbers:
     low, high = axes.get_xlim()
     assert low < min(numbers)
     assert high > max(numbers)
+
+
+def test_each_thing_that_is_counted_is_drawn() -> None:
+    """Of a line, some points are enough."""
+    many = Line(np.arange(400.0), np.ones(400))
+    for has_lines, drawn in ((False, 400), (True, POINTS)):
+        figure = draw_plot(Panel("", "trial", "", {"x": Group([many])}, has_points=True, has_lines=has_lines))
+        assert np.size(figure.axes[0].lines[0].get_xdata()) == drawn
 
 
 def test_an_axis_of_seconds_has_plain_numbers_below_one() -> None:

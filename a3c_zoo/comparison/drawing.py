@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from a3c_zoo.comparison.curves import Floats, Line
 from a3c_zoo.comparison.statistics import MIN_SEEDS, Band, band
@@ -21,10 +23,14 @@ from a3c_zoo.comparison.statistics import MIN_SEEDS, Band, band
 #: From Okabe and Ito 2008, "Color Universal Design": colour-blind readers can tell them apart. The first ones stand out
 #: most from white and from black.
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-#: They tell groups apart in print without colours, and when colours repeat.
+#: They tell groups apart in print without colours, and when colours repeat: 24 groups differ in one of the two.
 DASHES: Final = ("-", "--", "-.", ":")
-#: Width and height in inches: of a plot of its own, and of a panel among others.
+#: Width and height in inches: of a plot of its own, and of a panel among others, with up to so many rows in the legend;
+#: and the height of each further row.
 PLOT_INCHES, PANEL_INCHES = (7.0, 4.2), (5.2, 3.6)
+PLOT_ROWS, PANEL_ROWS, ROW_INCHES = 3, 1, 0.215
+#: Height of an x axis's numbers and label. A panel's legend lies below them.
+LABEL_INCHES: Final = 0.425
 #: Points of a line in a picture. More are not visible, and make large files.
 POINTS: Final = 300
 #: The x axis is logarithmic if the ends of two groups differ by more than this factor.
@@ -128,11 +134,13 @@ def thinned(line: Line, points: int = POINTS) -> Line:
 def draw_plot(panel: Panel, note: str = "") -> Figure:
     """Draws one panel with a legend above it, and a line of small print below."""
     with style():
-        figure = Figure(figsize=PLOT_INCHES, layout="constrained")
+        width, height = PLOT_INCHES
+        columns, more = _legend(panel, LEGEND_CHARACTERS, PLOT_ROWS)
+        figure = Figure(figsize=(width, height + more), layout="constrained")
         axes = figure.subplots()
         draw_panel(axes, panel)
         axes.set_title(panel.title, loc="left", fontweight="bold")
-        figure.legend(loc="outside upper right", ncols=_columns(panel, LEGEND_CHARACTERS))
+        figure.legend(loc="outside upper right", ncols=columns)
         if note:
             figure.supxlabel(note, fontsize="small", x=0.01, ha="left")
     return figure
@@ -141,22 +149,27 @@ def draw_plot(panel: Panel, note: str = "") -> Figure:
 def draw_grid(panels: Sequence[Sequence[Panel]]) -> Figure:
     """Draws a row of panels for each inner sequence, each panel with a legend below, where no curve is."""
     rows, columns = len(panels), max(map(len, panels))
+    width, height = PANEL_INCHES
+    height += max(_legend(panel, PANEL_CHARACTERS, PANEL_ROWS)[1] for row in panels for panel in row)
     with style():
-        figure = Figure(figsize=(PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows), layout="constrained")
+        figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False)
         for row, row_axes in zip(panels, grid, strict=True):
             for panel, axes in zip(row, row_axes, strict=True):
                 draw_panel(axes, panel)
                 axes.set_title(panel.title, loc="left")
-                beside = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.16), "borderaxespad": 0.0}
-                if panel.groups:
-                    axes.legend(**beside, ncols=_columns(panel, PANEL_CHARACTERS))
+                if panel.groups:  # so far below the axes in inches, however high they are: the layout is made in passes
+                    below = axes.transAxes + ScaledTranslation(0, -LABEL_INCHES, figure.dpi_scale_trans)
+                    place = {"loc": "upper left", "bbox_to_anchor": (-0.02, 0), "bbox_transform": below}
+                    axes.legend(**place, borderaxespad=0.0, ncols=_legend(panel, PANEL_CHARACTERS, PANEL_ROWS)[0])
     return figure
 
 
-def _columns(panel: Panel, characters: int) -> int:
-    """Labels side by side in a legend."""
-    return min(max(1, characters // max(len(label) + 16 for label in panel.groups)), len(panel.groups))
+def _legend(panel: Panel, characters: int, usual: int) -> tuple[int, float]:
+    """Labels side by side in a legend, and the inches that its rows take beyond the `usual` number of rows."""
+    longest = max(map(len, panel.groups), default=0)
+    columns = max(1, min(characters // (longest + 16), len(panel.groups)))
+    return columns, ROW_INCHES * max(0, math.ceil(len(panel.groups) / columns) - usual)
 
 
 def draw_panel(axes: Axes, panel: Panel) -> None:
@@ -167,8 +180,7 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set_xlabel(panel.x_label)
         return
     for number, (label, group) in enumerate(panel.groups.items()):
-        colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)] if panel.has_lines else ""
-        _draw_group(axes, label, group, colour, dashes, "o" if panel.has_points else "", panel.is_step)
+        _draw_group(axes, panel, label, group, number)
     if panel.threshold is not None:
         axes.axhline(panel.threshold, color="#808080", linewidth=1, linestyle=(0, (1, 2)), zorder=1)
         axes.annotate(
@@ -199,23 +211,26 @@ def _short(value: float, position: int | None = None) -> str:
     return EngFormatter(sep="")(value) if abs(value) >= 1 else f"{value:g}"
 
 
-def _draw_group(axes: Axes, label: str, group: Group, colour: str, dashes: str, marker: str, is_step: bool) -> None:
+def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int) -> None:
+    """Draws a group of a panel. number: its place, which decides colour and dashes."""
+    colour, turn = COLOURS[number % len(COLOURS)], number // math.lcm(len(COLOURS), len(DASHES))
+    dashes = DASHES[(number + turn) % len(DASHES)] if panel.has_lines else ""  # each turn has other pairs
+    runs = list(map(thinned, group.runs)) if panel.has_lines else group.runs
     label = f" {label}" if label.startswith("_") else label  # matplotlib leaves out labels that begin with `_`
-    points: dict[str, Any] = {"marker": marker, "markersize": 2.5}
+    points: dict[str, Any] = {"marker": "o" if panel.has_points else "", "markersize": 2.5}
     thick: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 2.0, "label": label, "zorder": 4}
-    if len(group.runs) > 1:
-        thick["label"] = f"{label} ({len(group.runs)} runs)"
-        for run in map(thinned, group.runs):
+    if len(runs) > 1:
+        thick["label"] = f"{label} ({len(runs)} runs)"
+        for run in runs:
             axes.plot(run.x, run.y, color=colour, linewidth=0.7, alpha=0.35, **points)
     if group.points is not None and group.band is not None:
-        step: Any = "post" if is_step else None
+        step: Any = "post" if panel.is_step else None
         axes.fill_between(
             group.points, group.band.low, group.band.high, color=colour, alpha=0.18, linewidth=0, step=step
         )
-        axes.plot(group.points, group.band.value, drawstyle="steps-post" if is_step else "default", **thick)
-    elif len(group.runs) == 1:
-        run = thinned(group.runs[0])
-        axes.plot(run.x, run.y, **points, **thick)
+        axes.plot(group.points, group.band.value, drawstyle="steps-post" if panel.is_step else "default", **thick)
+    elif len(runs) == 1:
+        axes.plot(runs[0].x, runs[0].y, **points, **thick)
     else:  # several runs without a common part, or none
         axes.plot([], [], **thick)
 
