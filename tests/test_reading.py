@@ -101,6 +101,13 @@ def test_what_a_comparison_writes_of_a_run(runs: Path, tmp_path: Path, monkeypat
         assert (timing.variables["OMP_NUM_THREADS"], timing.torch_threads) == ("2", threads)
 
 
+@pytest.mark.parametrize("seconds", [0, -0.2, 1e-300, float("nan")])
+def test_a_time_that_no_loop_takes_is_damaged(seconds: float, tmp_path: Path) -> None:
+    """A report divides by it."""
+    (tmp_path / "timing.json").write_text(json.dumps({"calibration_s": seconds, "variables": {}}))
+    assert timing_of(tmp_path) is None
+
+
 def test_runs_that_differ_only_in_their_seed(runs: Path) -> None:
     one, two, three = (read_run(runs / name) for name in ("one", "two", "three"))
     assert one.settings != two.settings
@@ -253,6 +260,10 @@ def test_evaluations_of_checkpoints(run: Path) -> None:
         (750, sampled), (750, greedy), (1500, sampled), (1500, greedy)
     ]  # fmt: skip
     assert read[0].training_s == 75.0
+    rows[2]["training_s"] = 150.0  # as at the end
+    (run / "evaluations.json").write_text(json.dumps(content))
+    with pytest.raises(RunDirectoryError, match=r"^evaluations\.json is damaged: its training_s do not rise$"):
+        read_run(run)
     rows[0].pop("steps")
     (run / "evaluations.json").write_text(json.dumps(content))
     with pytest.raises(RunDirectoryError, match=r"^evaluations\.json is damaged$"):

@@ -70,7 +70,7 @@ def evaluations_of(run: Path) -> tuple[CheckpointEvaluation, ...]:
     A file that is missing, no JSON, or of another format counts as empty.
 
     Raises:
-        RunDirectoryError: a row is damaged, or a checkpoint is there twice.
+        RunDirectoryError: a row is damaged, a checkpoint is there twice, or a later one has no later seconds.
     """
     try:
         content = read_json(run / EVALUATIONS_FILE)
@@ -78,12 +78,15 @@ def evaluations_of(run: Path) -> tuple[CheckpointEvaluation, ...]:
     except (OSError, ValueError, KeyError, TypeError):
         return ()
     try:
-        found = [_checkpoint_evaluation(row) for row in rows]
+        found = sorted(map(_checkpoint_evaluation, rows), key=lambda each: each.key)
     except (KeyError, TypeError, ValueError) as error:
         raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged") from error
     if len({each.key for each in found}) < len(found):
         raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: it has checkpoints twice")
-    return tuple(sorted(found, key=lambda each: each.key))
+    by_mode = ([each for each in found if each.key[1] == is_greedy] for is_greedy in (False, True))
+    if any(one.training_s >= two.training_s for mode in by_mode for one, two in itertools.pairwise(mode)):
+        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: its training_s do not rise")
+    return tuple(found)
 
 
 def _checkpoint_evaluation(row: Any) -> CheckpointEvaluation:

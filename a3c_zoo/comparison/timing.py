@@ -17,6 +17,9 @@ from a3c_zoo.runs.directory import TIMING_FILE
 #: Environment variables that change the speed of a run, for example by torch's number of threads.
 SPEED_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
 
+#: A shorter time of the fixed loop is damaged: times are kept in microseconds.
+LEAST_S: Final = 1e-6
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -44,7 +47,8 @@ def timing_of(run: Path) -> Timing | None:
     try:
         content = fields_of(Timing, read_json(run / TIMING_FILE))
         variables = {printable(name): printable(str(value)) for name, value in content.get("variables", {}).items()}
-        return Timing(float(content["calibration_s"]), variables, content.get("torch_threads"))
+        found = Timing(float(content["calibration_s"]), variables, content.get("torch_threads"))
+        return found if found.calibration_s >= LEAST_S else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
