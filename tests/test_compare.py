@@ -37,6 +37,7 @@ from a3c_zoo.comparison.evaluations import (
 from a3c_zoo.comparison.known_runs import listed
 from a3c_zoo.comparison.local_engine import LocalEngine, progress_of
 from a3c_zoo.comparison.plan import Plan, make_plan
+from a3c_zoo.comparison.reading import says_nothing
 from a3c_zoo.comparison.report_places import choose_out
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.engines import new_run_name
@@ -394,14 +395,16 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
     assert again.runs[0].done == first.relative_to(tmp_path)
 
 
-def test_a_run_that_cannot_be_trained_says_why_and_is_lost(tmp_path: Path) -> None:
+def test_a_run_that_is_refused_says_why_and_is_not_lost(tmp_path: Path) -> None:
     planned = plan(runs_dir=tmp_path, steps=100_000).runs[0]
     broken = replace(planned, options=(*planned.options, "-o", "env.nonsense=1"))
     played = _Played()
     _play(Plan((broken,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, LocalEngine())
-    (fault,) = played.left_out.values()
+    ((path, fault),) = played.left_out.items()
     assert fault.startswith("-o env.nonsense: unknown key.")
-    assert played.lost == {("cartpole", "a3c"): 1}
+    assert (played.failed, played.lost) == ([path.name], {})
+    path.mkdir()  # as of a run that was killed
+    assert not says_nothing(path)
 
 
 class Blind(Inline):

@@ -171,7 +171,12 @@ def failed_runs(paths: Iterable[Path]) -> list[RunRecord]:
 
 
 def says_nothing(path: Path) -> bool:
-    """Whether a run without figures is no lost run of its method: somebody ended it, or it never made a step."""
+    """Whether a run without figures is no lost run of its method: somebody ended it, or it never made a step.
+
+    A run without a directory was refused before it began, or lost with the machine that trained it.
+    """
+    if not os.path.lexists(path):
+        return True
     with suppress(RunDirectoryError):
         outcome = RunDirectory(path).outcome()
         return outcome is not None and (outcome.reason == "interrupted" or not outcome.steps)
