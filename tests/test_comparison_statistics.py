@@ -173,6 +173,8 @@ def test_a_profile_by_hand() -> None:
     half = performance_profile(column(0, 1, 0, 1, 0, 1, 0, 1), [0.5])
     assert (half.low[0], half.high[0]) == pytest.approx((1 / 8, 7 / 8))
     assert performance_profile([[1.0, 5.0], [2.0, NAN]], [1.5]).value[0] == pytest.approx(2 / 3)
+    few = performance_profile(np.column_stack([np.arange(5.0), [0, 1, 2, 3, NAN]]), [1.5])  # four in one environment
+    assert few.low == few.value == few.high
 
 
 def test_an_area_by_hand() -> None:

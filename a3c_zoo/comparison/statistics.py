@@ -237,12 +237,18 @@ def _draw_counts(runs: int, resamples: int, rng: np.random.Generator) -> Floats:
 
 
 def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Band:
-    """The share of all runs whose score is greater than τ, for each τ in `thresholds` `[points]`."""
+    """The share of all runs whose score is greater than τ, for each τ in `thresholds` `[points]`.
+
+    Without an interval if an environment has fewer than five runs: its ends are the share.
+    """
     columns, rng = columns_of(scores), np.random.default_rng(SEED)
-    counts = np.concatenate([_draw_counts(len(column), CURVE_RESAMPLES, rng) for column in columns], axis=1)
     above = (np.concatenate(columns)[:, None] > np.asarray(thresholds, np.float64)).astype(np.float64)
+    share = above.mean(axis=0)
+    if min(map(len, columns)) < MIN_SEEDS:
+        return Band(share, share, share)
+    counts = np.concatenate([_draw_counts(len(column), CURVE_RESAMPLES, rng) for column in columns], axis=1)
     low, high = np.quantile(counts @ above / len(above), _ends(~np.isnan(np.asarray(scores, np.float64))), axis=0)
-    return Band(above.mean(axis=0), low, high)
+    return Band(share, low, high)
 
 
 def caution(seeds: Mapping[str, int]) -> str | None:
