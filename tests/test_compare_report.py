@@ -21,7 +21,17 @@ from a3c_zoo.comparison.curves import Curve, Line
 from a3c_zoo.comparison.drawing import Panel, draw_grid, group_of, on_grid, to_inline_svg
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, chosen_steps, evaluations_of
 from a3c_zoo.comparison.measures import labels_of, measure, settings_side_by_side
-from a3c_zoo.comparison.pages import ReportPage, ReportSection, TextTable, html, markdown, plain
+from a3c_zoo.comparison.pages import (
+    ReportPage,
+    ReportSection,
+    TextTable,
+    html,
+    markdown,
+    number,
+    plain,
+    ranged,
+    seconds,
+)
 from a3c_zoo.comparison.reading import RunRecord
 from a3c_zoo.comparison.report import page_of, panels_of, write_report
 from a3c_zoo.comparison.report_films import Film, Films
@@ -177,7 +187,7 @@ def test_methods_with_different_budgets_are_pointed_out() -> None:
         in noted(record("a3c", 1, **budget(None, episodes=9000)), record("nstep", 1, **few))[0]
     )
     assert noted(record("a3c", 1, **few), record("nstep", 1, **many), record("nstep", 2, **timed)) == [
-        "cartpole: methods had different budgets (a3c: 10,000 steps; nstep: 1,000,000 steps or 60 s), "
+        "cartpole: methods had different budgets (a3c: 10,000 steps; nstep: 1,000,000 steps or 60 s of training), "
         "which alone can make a difference."
     ]
 
@@ -597,12 +607,42 @@ def test_only_settings_that_differ_are_open(ten: Results) -> None:
 
 
 def test_the_head_says_how_much_was_compared(ten: Results) -> None:
-    assert page_of(ten).subtitle.startswith("2 methods × 5 seeds × 4,000 steps, machine not known, its noise was not")
+    assert page_of(ten).subtitle.startswith("2 methods × 5 seeds × no budget, machine not known, its noise was not")
     host = {"cpu": "Fast", "cores": "2"}
     runs = [replace(run.record, host=host, settings={"run.time_limit_s": 60.0}) for run in ten.runs]
     timed = [replace(each, timing=Timing(loop, {})) for each, loop in zip(runs, [0.2, 0.25] * 5, strict=True)]
     head = page_of(together(timed)).subtitle
     assert head.startswith("2 methods × 5 seeds × 60 s of training, Fast, 2 cores, noise 1.25 (slowest fixed loop over")
+
+
+def test_the_head_tells_budgets_and_not_what_runs_have_used() -> None:
+    def head(*runs: RunRecord) -> str:
+        used = [(run, replace(run.outcome, steps=4000 + number)) for number, run in enumerate(runs) if run.outcome]
+        found = together([replace(run, outcome=outcome) for run, outcome in used])
+        return page_of(found).subtitle.rpartition(" × ")[2].partition(",")[0]
+
+    theirs = [record("a2c", seed, settings={}) for seed in (1, 2)]
+    ours = [record("a3c", seed, settings={"run.episodes": 120}) for seed in (1, 2)]
+    assert head(*ours) == "120 episodes"
+    assert head(*theirs) == head(*ours, *theirs) == "budget not known"
+    assert head(*ours, record("a3c", 3, settings={"run.episodes": 60})) == "different budgets"
+
+
+def test_only_evaluations_of_ours_are_told_as_ours() -> None:
+    def told(*runs: RunRecord) -> list[str]:
+        return [text for text in page_of(together(list(runs))).sections[-1].texts if text.startswith("Evaluation")]
+
+    ours, theirs = record("a3c", 1), record("a2c", 1, settings={})
+    (whole,), (part,) = told(ours), told(ours, theirs)
+    assert whole.startswith("Evaluation: after training, each run's checkpoints played 20 episodes with sampled")
+    assert part.startswith("Evaluation of runs of a3c-zoo: after training")
+    assert told(theirs) == told(replace(ours, evaluations=())) == []
+
+
+def test_figures_below_zero_are_written_as_those_above() -> None:
+    assert [seconds(value) for value in (-30.0, -1234.0, 599.0)] == ["-30 s", "-20.6 min", "599 s"]
+    assert ranged(-4000, -6000, -2000, seconds) == "-66.7 min (-100.0 min to -33.3 min)"
+    assert [number(value) for value in (-999.7, 999.4, 999.5)] == ["-1,000", "999", "1,000"]
 
 
 def test_curves_that_end_at_different_times_say_why(ten: Results) -> None:

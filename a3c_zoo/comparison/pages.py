@@ -85,12 +85,12 @@ class ReportPage:
 
 def seconds(value: float) -> str:
     """A time: seconds up to ten minutes, then minutes."""
-    return f"{value:.3g} s" if value < 600 else f"{value / 60:.1f} min"
+    return f"{value:.3g} s" if abs(value) < 600 else f"{value / 60:.1f} min"
 
 
 def number(value: float) -> str:
     """A figure with three significant digits; from 1,000 on a whole number."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def ranged(value: float, low: float | None, high: float | None, show: Callable[[float], str] = number) -> str:

@@ -15,13 +15,13 @@ from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.drawing import Group, Panel
 from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.known_runs import counted, listed
-from a3c_zoo.comparison.measures import MeasuredRun, evaluation_curve, training_curve, values_of
+from a3c_zoo.comparison.measures import evaluation_curve, training_curve, values_of
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
 from a3c_zoo.comparison.report_films import Films
 from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, EnvironmentResults, Results
 from a3c_zoo.comparison.results_json import runs_csv, to_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
-from a3c_zoo.comparison.verdict import verdict
+from a3c_zoo.comparison.verdict import common_budget, verdict
 from a3c_zoo.files import replace_file
 from a3c_zoo.runs.directory import disk_errors
 from a3c_zoo.runs.videos import REPORT_FILM
@@ -86,11 +86,10 @@ def page_of(results: Results, films: Films | None = None) -> ReportPage:
 def _head(results: Results) -> str:
     """Methods × seeds × budget, the machine and its noise."""
     seeds = sorted({len(method.runs) for env in results.environments.values() for method in env.methods.values()})
-    budgets = {_budget(run) for run in results.runs}
     parts = [
         f"{len(results.methods)} methods" if len(results.methods) > 1 else "1 method",
         f"{' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds",
-        budgets.pop() if len(budgets) == 1 else "different budgets",
+        common_budget(results),
     ]
     if len(results.environments) > 1:
         parts.insert(1, f"{len(results.environments)} environments")
@@ -101,13 +100,6 @@ def _head(results: Results) -> str:
         else f"noise {loop.max / loop.min:.2f} (slowest fixed loop over fastest)"
     )
     return ", ".join([" × ".join(parts), *(results.machines or ["machine not known"]), noise])
-
-
-def _budget(run: MeasuredRun) -> str:
-    settings = run.record.settings
-    if limit := settings.get("run.time_limit_s"):
-        return f"{seconds(limit)} of training"
-    return f"{run.measures.steps if settings.get('run.steps') is None else settings['run.steps']:,} steps"
 
 
 def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) -> ReportSection:
@@ -316,8 +308,22 @@ def _noise(results: Results) -> str:
     )
 
 
+def _evaluation(results: Results) -> list[str]:
+    """How checkpoints of runs of a3c-zoo were evaluated, if some were."""
+    ours = [run.record for run in results.runs if run.record.is_ours]
+    episodes = {played.evaluation.episodes for record in ours for played in record.evaluations}
+    if not episodes:
+        return []
+    played = f"{episodes.pop()} episodes" if len(episodes) == 1 else "episodes"
+    whose = "" if len(ours) == len(results.runs) else " of runs of a3c-zoo"
+    return [
+        f"Evaluation{whose}: after training, each run's checkpoints played {played} with sampled and as many with "
+        "greedy actions, on the zoo's environments and on seeds apart from training; returns are raw. Every method "
+        "plays the same seeds."
+    ]
+
+
 def _how_it_was_measured(results: Results) -> ReportSection:
-    played = f"{results.episodes[0]} episodes" if len(results.episodes) == 1 else "episodes"
     making, order = results.making, "seed by seed, the runs of a seed in random order."
     if making is None:
         how = "The runs were taken as they were found: their order and other load on the machine are not known."
@@ -328,9 +334,7 @@ def _how_it_was_measured(results: Results) -> ReportSection:
     return ReportSection(
         "How it was measured",
         texts=[
-            f"Evaluation: after training, each run's checkpoints played {played} with sampled and as many with greedy "
-            "actions, on the zoo's environments and on seeds apart from training; returns are raw. Every method plays "
-            "the same seeds.",
+            *_evaluation(results),
             f"Time: seconds of training, for runs of a3c-zoo without start-up and without writing checkpoints. {how}",
             *([making.schedules] if making else []),
             "Statistics: the seed is the unit. Intervals are 95 % percentile bootstraps over runs, stratified by "

@@ -7,7 +7,7 @@ from a3c_zoo.comparison.claims import ERROR, Claim, needs, percent
 from a3c_zoo.comparison.improvement import EarlierChance
 from a3c_zoo.comparison.known_runs import counted, listed
 from a3c_zoo.comparison.pages import number, ranged, seconds
-from a3c_zoo.comparison.reading import hidden_threshold
+from a3c_zoo.comparison.reading import RunRecord, hidden_threshold
 from a3c_zoo.comparison.results import DURATIONS, FINAL, MethodResults, Results
 from a3c_zoo.records import score
 
@@ -90,15 +90,28 @@ def _about_budgets(results: Results) -> list[str]:
     for env, each in results.environments.items():
         budgets: dict[str, dict[str, None]] = {}  # method → its budgets in words, in order
         for name, method in each.methods.items():
-            for settings in (run.record.settings for run in method.runs if run.record.is_ours):
-                steps, episodes, limit_s = (settings.get(f"run.{key}") for key in ("steps", "episodes", "time_limit_s"))
-                words = [f"{steps:,} steps" if steps else "", f"{episodes:,} episodes" if episodes else ""]
-                words.append(f"{limit_s:g} s" if limit_s else "")
-                budgets.setdefault(name, {})[" and ".join(filter(None, words)) or "none"] = None
+            for record in (run.record for run in method.runs if run.record.is_ours):
+                budgets.setdefault(name, {})[_budget_of(record)] = None
         if len({frozenset(words) for words in budgets.values()}) > 1:
             told = "; ".join(f"{name}: {' or '.join(words)}" for name, words in budgets.items())
             found.append(f"{env}: methods had different budgets ({told}), which alone can make a difference.")
     return found
+
+
+def common_budget(results: Results) -> str:
+    """The budget of all runs, in words; "budget not known" if some are of other programs, which do not tell theirs."""
+    budgets = {_budget_of(run.record) for run in results.runs if run.record.is_ours}
+    if len(budgets) > 1:
+        return "different budgets"
+    return budgets.pop() if all(run.record.is_ours for run in results.runs) else "budget not known"
+
+
+def _budget_of(record: RunRecord) -> str:
+    """The budget of a run of a3c-zoo, in words."""
+    steps, episodes, limit_s = (record.settings.get(f"run.{key}") for key in ("steps", "episodes", "time_limit_s"))
+    words = [f"{steps:,} steps" if steps else "", f"{episodes:,} episodes" if episodes else ""]
+    words.append(f"{limit_s:,g} s of training" if limit_s else "")
+    return " and ".join(filter(None, words)) or "no budget"
 
 
 def _about_method(env: str, name: str, method: MethodResults, threshold: float | None, in_seconds: bool) -> list[str]:
