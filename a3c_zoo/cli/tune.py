@@ -48,7 +48,7 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 @click.argument("env", required=False, shell_complete=complete_env)
 @configuration_options
 @click.option("--trials", type=MANY, default=30, show_default=True, metavar="N", help="Trials of the study, in all.")
-@click.option("--timeout", type=parse_seconds, metavar="90s|10m|2h", help="Then no training of the search begins.")
+@click.option("--timeout", type=parse_seconds, metavar="90s|10m|2h", help="Then no trial begins or goes on.")
 @click.option("--seeds", type=COUNT, default=2, show_default=True, metavar="N", help="Runs of each trial.")
 @click.option("--final-seeds", type=COUNT, default=6, show_default=True, metavar="N", help="Runs of the comparison.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help=STEPS)

@@ -88,7 +88,7 @@ def method_of(settings: StudySettings, label: str, texts: Mapping[str, str] | No
 class Race:
     """Trains up to `trials` trials of a study, in one of perhaps several processes.
 
-    After the moment `deadline_s` of `time.monotonic` no training begins.
+    After the moment `deadline_s` of `time.monotonic` no trial begins or goes on. Those that train come to their rung.
 
     Attributes:
         is_in_time: whether a trial had a score before that moment.

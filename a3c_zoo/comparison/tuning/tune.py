@@ -58,7 +58,7 @@ def tune(
     """Lets trials race, chooses the best one on fresh seeds, compares it with the start, and writes its set.
 
     Args:
-        trials: how many the study gets in all. timeout_s: after this time no training of the search begins.
+        trials: how many the study gets in all. timeout_s: after this time no trial begins or goes on.
         final_seeds: of the last comparison. out: the file of the set.
 
     Returns:
