@@ -8,6 +8,7 @@ import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,6 +113,25 @@ def test_event_files_of_sb3(sb3_alone: Path, tmp_path: Path) -> None:
     assert run.curve.returns[-1] == pytest.approx(np.mean(monitored.curve.returns[: len(last)][-100:]))
     drawn = plot(run.path, tmp_path / "x.csv").path.read_text().splitlines()[-1].split(",")  # not averaged again
     assert float(drawn[-1]) == pytest.approx(run.curve.returns[-1], rel=1e-6)
+
+
+def test_means_are_drawn_as_means_and_not_as_episodes(tmp_path: Path) -> None:
+    episodes, means = cleanrl(tmp_path / NAME, [10.0, 20.0]), tmp_path / "CartPole-v1/A2C_1"
+    writer = SummaryWriter(str(means))
+    for step in (100, 200):
+        writer.add_scalar("rollout/ep_rew_mean", step / 10, step)
+        writer.add_scalar("rollout/ep_len_mean", step / 10, step)
+    writer.close()
+    for runs, spans in ((means, "100"), ([episodes, means], "50 or 100"), (episodes, "50")):
+        text = plot(runs, tmp_path / "x.svg", kind="episode-length", force=True).path.read_text()
+        assert f">episode length (steps), mean of {spans}<" in text
+    options: list[dict[str, Any]] = [{"x": "episodes"}, {"window": 20}]
+    for each in options:
+        drawn = plot([episodes, means], tmp_path / "x.svg", force=True, **each)
+        assert [run.path for run in drawn.runs] == [episodes]
+        assert drawn.left_out == {
+            means: "its event files have means and no episodes: leave out --x episodes and --window"
+        }
 
 
 def test_side_by_side_with_ours(sb3_alone: Path, tmp_path: Path, capsys: Captured) -> None:

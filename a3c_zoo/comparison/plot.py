@@ -28,6 +28,8 @@ Kind = Literal["return", "episode-length", "evaluation"]
 
 #: Episodes of a running mean. Returns: as in a run itself. Lengths: as in the classic program's plot.
 WINDOWS: Final[Mapping[str, int]] = {"return": 100, "episode-length": 50}
+#: The most episodes in a point of a run whose event files have means, see `RunRecord.is_smoothed`.
+SMOOTHED: Final = 100
 SUFFIXES: Final = (".png", ".svg", ".csv")
 #: The most points of a run in a .csv file.
 MAX_ROWS: Final = 200
@@ -166,7 +168,9 @@ def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line:
         table = read_evaluations(beside)
         return Line(table[:, 0 if x == "steps" else 1], table[:, 2])
     values = run.curve.returns if kind == "return" else run.curve.lengths
-    return Line(run.curve.axis(x), running_mean(values, window or (1 if run.is_smoothed else WINDOWS[kind])))
+    if run.is_smoothed and (x == "episodes" or window is not None):
+        raise RunDirectoryError("its event files have means and no episodes: leave out --x episodes and --window")
+    return Line(run.curve.axis(x), running_mean(values, 1 if run.is_smoothed else window or WINDOWS[kind]))
 
 
 def _table(drawn: Sequence[DrawnRun], kind: Kind, x: Axis) -> bytes:
@@ -188,21 +192,26 @@ def _figure(drawn: Sequence[DrawnRun], kind: Kind, x: Axis, window: int | None) 
     lines: dict[str, list[Line]] = {}
     for run in drawn:
         lines.setdefault(run.label, []).append(Line(run.line.x / scale, run.line.y))
-    span = window or WINDOWS.get(kind, 0)
-    y_label = {
-        "return": f"return, mean of {span} episodes",
-        "episode-length": f"episode length (steps), mean of {span}",
-        "evaluation": "mean return of an evaluation",
-    }[kind]
     first = drawn[0].record
     panel = Panel(
         title=first.env,
         x_label=x_label,
-        y_label=y_label,
+        y_label=_y_label(drawn, kind, window),
         groups={label: group_of(each) for label, each in lines.items()},
         threshold=None if kind == "episode-length" else threshold_of(first),
     )
     return draw_plot(panel, _note({len(each) for each in lines.values()} - {1}))
+
+
+def _y_label(drawn: Sequence[DrawnRun], kind: Kind, window: int | None) -> str:
+    """What a point is: a mean of so many episodes at most, which differ if some runs have only means."""
+    own = window or WINDOWS.get(kind, 0)
+    spans = " or ".join(map(str, sorted({SMOOTHED if run.record.is_smoothed else own for run in drawn})))
+    return {
+        "return": f"return, mean of {spans} episodes",
+        "episode-length": f"episode length (steps), mean of {spans}",
+        "evaluation": "mean return of an evaluation",
+    }[kind]
 
 
 def _note(sizes: set[int]) -> str:
