@@ -77,6 +77,17 @@ def test_a_run_that_failed_is_lost_and_one_that_was_interrupted_is_not(runs: Pat
     assert comparison.results["environments"]["cartpole"]["methods"]["a3c"]["steps_to_threshold"]["runs"] == 4
 
 
+def test_runs_of_other_environments_are_not_left_out(runs: Path, tmp_path: Path) -> None:
+    """Nobody asks for them. A run that does not name its environment may be on this one."""
+    end(runs / "gym_Acrobot-v1-a3c-s1", "interrupted")
+    (runs / "gym_Acrobot-v1-a3c-s2/meta.json").write_text("{")
+    comparison = a3c_zoo.compare("cartpole", sources=runs, out=tmp_path / "out")
+    assert set(comparison.left_out) == {"cartpole-a3c-s6", "gym_Acrobot-v1-a3c-s2"}
+    (runs / "gym_Acrobot-v1-random-s1/monitor.csv").unlink()
+    drawn = a3c_zoo.plot(runs, tmp_path / "x.csv", env="cartpole")
+    assert {path.name for path in drawn.left_out} == {"gym_Acrobot-v1-a3c-s2"}
+
+
 def test_a_single_source_is_a_folder(runs: Path, tmp_path: Path) -> None:
     """It was read letter by letter, `/` included."""
     sources: list[str | Path] = [str(runs), runs]

@@ -13,7 +13,7 @@ from a3c_zoo.comparison import decisions
 from a3c_zoo.comparison.decisions import DEFAULT_MAX_SEEDS, Decisions
 from a3c_zoo.comparison.engine_choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES
-from a3c_zoo.comparison.groups import on_envs, told_apart
+from a3c_zoo.comparison.groups import on_envs, told_apart, unread_on
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
@@ -275,6 +275,7 @@ def read(
     chosen = on_envs(records, envs, "--from")
     there = {run.env for run in chosen}
     named = told_apart(chosen)
+    unread = unread_on(unread, there) if envs else unread
     measured, left_out = _measure(named, unread)
     _refuse_twins(measured)
     names = {(run.method, run.path.resolve().parent): name.method for run, name in zip(chosen, named, strict=True)}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from a3c_zoo.comparison.foreign_runs import GYM_ID, UNKNOWN_ENV, env_name
 from a3c_zoo.comparison.reading import RunRecord
-from a3c_zoo.errors import ZooError, printable
+from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+from a3c_zoo.runs.directory import RunDirectory
 
 
 def on_envs(runs: Sequence[RunRecord], envs: Sequence[str], option: str) -> list[RunRecord]:
@@ -28,6 +30,17 @@ def on_envs(runs: Sequence[RunRecord], envs: Sequence[str], option: str) -> list
     if missing := [name for name in names if name not in there]:
         raise ZooError(f"{option}: there is no run on '{missing[0]}'; there are: {', '.join(there) or 'none'}")
     return [run for run in runs if not names or run.env in names]
+
+
+def unread_on(unread: Mapping[Path, str], envs: Collection[str]) -> dict[Path, str]:
+    """Of run → why it could not be read: the runs on these environments, and those that do not name theirs."""
+
+    def env_of(path: Path) -> str | None:
+        with suppress(RunDirectoryError):  # its meta.json is damaged, or it is another program's
+            return printable(RunDirectory(path).meta()["env"])
+        return None
+
+    return {path: reason for path, reason in unread.items() if env_of(path) in (None, *envs)}
 
 
 def told_apart(runs: Sequence[RunRecord]) -> list[RunRecord]:

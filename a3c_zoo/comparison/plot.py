@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from a3c_zoo.comparison.curves import Axis, Line, read_evaluations, running_mean
 from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, thick, thinned, to_bytes
-from a3c_zoo.comparison.groups import on_envs, told_apart
+from a3c_zoo.comparison.groups import on_envs, told_apart, unread_on
 from a3c_zoo.comparison.measures import evaluation_curve
 from a3c_zoo.comparison.reading import RunRecord, hidden_threshold, read_runs, threshold_of
 from a3c_zoo.config.yaml import display
@@ -106,11 +106,11 @@ def plot(
     paths = [_find(run, Path(runs_dir)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     records, left_out = read_runs(paths, strict=False, frame_skip=frame_skip, runs_dir=Path(runs_dir), trust=trust)
     records = told_apart(on_envs(records, (env,) if env else (), "--env"))
+    left_out = unread_on(left_out, {run.env for run in records}) if env else left_out
     drawn = _relabelled(_drawn(records, kind, x, window, left_out), labels)
     if not drawn:
         raise ZooError("; ".join(f"{path}: {reason}" for path, reason in left_out.items()) or "name a run to plot")
-    envs = sorted({run.record.env for run in drawn})
-    if len(envs) > 1:
+    if len(envs := sorted({run.record.env for run in drawn})) > 1:
         raise ZooError(f"runs of different environments cannot share a plot: {', '.join(envs)}. Choose one with --env")
     content = _table(drawn, kind, x) if suffix == ".csv" else to_bytes(_figure(drawn, kind, x, window), suffix)
     write_out(out, content, force)
