@@ -560,6 +560,14 @@ def test_bad_input_is_one_line(
     assert (tmp_path / "there/report.md").read_text() == "mine"
 
 
+@pytest.mark.parametrize("episodes", [0, -1])
+def test_evaluations_need_an_episode(episodes: int, tmp_path: Path) -> None:
+    """It is noticed before anything is trained."""
+    with pytest.raises(ZooError, match=rf"^--episodes {episodes}: give 1 or more$"):
+        a3c_zoo.compare("cartpole", baselines="random", seeds=1, steps=300, episodes=episodes, runs_dir=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_single_name_is_one(tmp_path: Path) -> None:
     """It was an unknown baseline 's'."""
     with pytest.raises(ZooError, match="unknown baseline 'sb3-a2x'"):

@@ -133,6 +133,8 @@ def _watched(
     engine: Engine,
 ) -> Comparison:
     """Carries out a plan; a notebook shows the progress if nobody else watches."""
+    if episodes < 1:
+        raise ZooError(f"--episodes {episodes}: give 1 or more")
     if plan.missing:
         check_main()  # training can take hours, and no child of an unguarded script could evaluate it
     with NotebookLine() as line:
