@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 import a3c_zoo
 from a3c_zoo import hardware
 from a3c_zoo.agents.configs import A3CConfig
+from a3c_zoo.comparison.known_runs import KnownRuns
+from a3c_zoo.comparison.timing import write_timing
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.learning.actions import Categorical
@@ -27,7 +30,9 @@ from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.checkpoints import resumable_checkpoint
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.directory import RunDirectory, describe_host
+from a3c_zoo.runs.setup import RunSetup
+from tests.test_run_directory import outcome
 
 T, N, ACTIONS = 5, 4, 6
 NAMES = [entry.name for entry in builtins.zoo_networks() if entry.config.endswith(":ImageConfig")]
@@ -269,6 +274,28 @@ def test_a_run_knows_what_auto_was(flags: str, chosen: str, monkeypatch: pytest.
     config = resolve_config(registry, registry.env("pong"), registry.agent("a3c"), overrides=overrides)
     assert isinstance(config.network, ImageConfig)
     assert config.network.precision == chosen
+
+
+def test_a_run_is_the_same_whatever_auto_was_on_the_machines_of_an_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = get_registry()
+
+    def planned(*overrides: str) -> Config:
+        return resolve_config(registry, registry.env("pong"), registry.agent("a3c"), overrides=overrides)
+
+    cpu(monkeypatch, FAST)
+    host, setup = describe_host(), RunSetup.of(registry, planned(), serial=False)
+    directory = RunDirectory.create(tmp_path, setup.config, setup.meta(), "there")
+    (directory.path / "monitor.csv").write_text('#{"t_start": 1.0, "env_id": "pong"}\nr,l,t,step,worker\n')
+    directory.write_outcome(replace(outcome(directory.path), reason="steps"))
+    write_timing(directory.path, 0.0, 0.0, {})
+    directory.unlock()
+    cpu(monkeypatch, SLOW)
+    assert KnownRuns(registry, tmp_path, reuse=True, host=host).same(planned()) == directory.path
+    assert KnownRuns(registry, tmp_path, reuse=True).same(planned()) is None
+    for given in "float32", "auto":
+        assert KnownRuns(registry, tmp_path, True, host).same(planned(f"network.precision={given}")) is None
 
 
 # A run
