@@ -140,7 +140,7 @@ def test_a_server_dies(cluster: Any, environ: dict[str, str], tmp_path: Path) ->
 
 def test_the_reason_of_a_loss_is_rays_own_in_one_line() -> None:
     from ray.core.generated.common_pb2 import ActorDiedErrorContext
-    from ray.exceptions import ActorDiedError, ActorUnavailableError
+    from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 
     from a3c_zoo_ray.cluster import why_lost
 
@@ -151,6 +151,9 @@ def test_the_reason_of_a_loss_is_rays_own_in_one_line() -> None:
     )
     assert (len(told) <= 220, told[-1], "\n" in told) == (True, "…", False)
     assert why_lost(ActorUnavailableError("it does not answer", None)) == "ActorUnavailableError"
+    trace = "Traceback (most recent call last):\n  File …\nModuleNotFoundError: No module named 'a3c_zoo_ray'"
+    unmade = RayTaskError("NodeActor.__init__", trace, ModuleNotFoundError(), ip="127.0.0.1")
+    assert why_lost(ActorDiedError(unmade)) == "ActorDiedError: ModuleNotFoundError: No module named 'a3c_zoo_ray'"
 
 
 @pytest.mark.slow

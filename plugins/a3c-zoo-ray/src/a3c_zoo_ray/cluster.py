@@ -96,8 +96,10 @@ def _join(address: str, folder: str | None, num_cpus: int) -> None:
 
 
 def why_lost(error: RayError) -> str:
-    """Returns the type of Ray's error, and what it says of how an actor died."""
+    """Returns the type of Ray's error, and what it says of how an actor died, or why it could not be made."""
     lines = [line for line in str(error).splitlines() if line.startswith("The actor is dead")]
+    if getattr(error, "actor_init_failed", False):
+        lines = str(error).splitlines()[-1:]  # of a traceback
     return ": ".join([type(error).__name__, *(shorten(line, MOST_OF_REASON, placeholder="…") for line in lines[:1])])
 
 
