@@ -232,6 +232,23 @@ def test_an_address_that_nobody_answers_at(environ: dict[str, str], tmp_path: Pa
         assert (run.process.returncode, errors[-1][: len(line) + 7]) == (2, f"Error: {line}")
 
 
+def test_rays_sockets_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the longest folder of temporary files, else below /tmp. The number of a process has seven digits at most."""
+    from ray._private.utils import validate_socket_filepath
+
+    from a3c_zoo_ray.cluster import _short_parent
+
+    for folder in ("/" + "x" * length for length in range(20, 45)):
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        names = "a3c-ray-abcdefgh/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store"
+        validate_socket_filepath(f"{_short_parent()}/{names}")
+    assert _short_parent() == "/tmp"
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "é" * 13)
+    assert _short_parent() == "/tmp"
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * 25)
+    assert _short_parent() == tempfile.tempdir
+
+
 def test_too_few_cpus(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
     """Also for a new run that begins with the parameters of another."""
     here = environ | {"RAY_ADDRESS": cluster.address}

@@ -30,8 +30,9 @@ CURE = f"is Ray running there (ray status)? Without an address ({ADDRESS}), a Ra
 CONNECT_LIMIT_S = 10.0
 #: Memory of the object store of a Ray of this machine, in bytes. Parameters pass through it.
 STORE_BYTES = 200_000_000
-#: The longest folder in which Ray's sockets have room: their names have 107 bytes at most.
-LONGEST_FOLDER = 40
+#: The longest folder in which Ray's sockets have room, in bytes. Below it Ray makes
+#: a3c-ray-XXXXXXXX/session_YYYY-MM-DD_HH-MM-SS_FFFFFF_PID/sockets/plasma_store; all have 107 bytes at most.
+LONGEST_FOLDER = 26
 LOOPBACK = "127.0.0.1"
 #: How much of the reason why an actor died is told, in characters: Ray goes on with what it may have been.
 MOST_OF_REASON = 200
@@ -132,7 +133,7 @@ def _local_options(folder: str, num_cpus: int) -> dict[str, object]:
 def _short_parent() -> str:
     """Where the folder for Ray's sockets and logs lies."""
     parent = tempfile.gettempdir()
-    return parent if len(parent) <= LONGEST_FOLDER else "/tmp"
+    return parent if len(os.fsencode(parent)) <= LONGEST_FOLDER else "/tmp"
 
 
 def _keep_quiet() -> None:
