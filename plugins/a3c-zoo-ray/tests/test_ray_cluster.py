@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from a3c_zoo.errors import ConfigError
 
 pytest.importorskip("ray", reason="Ray is not installed: make test-ray")
 
@@ -230,6 +231,17 @@ def test_an_address_that_nobody_answers_at(environ: dict[str, str], tmp_path: Pa
         run = Run(folder, environ | {"RAY_ADDRESS": address}, *options(1, 1000))
         errors = run.process.communicate(timeout=LIMIT_S)[1].splitlines()
         assert (run.process.returncode, errors[-1][: len(line) + 7]) == (2, f"Error: {line}")
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    from a3c_zoo_ray.cluster import joined_cluster
+
+    for address in ("10.0.0..1:6379", "10.0.0.1:²", "127.0.0.1:99999"):
+        with (
+            pytest.raises(ConfigError, match=rf"^no cluster answers at '{re.escape(address)}' \("),
+            joined_cluster(1, address),
+        ):
+            pytest.fail("nobody answers there")
 
 
 def test_rays_sockets_have_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def _check_address(address: str) -> None:
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_LIMIT_S).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, ValueError) as error:  # ValueError: also of a host's name with an empty part
         raise ConfigError(f"no cluster answers at '{address}' ({error}): {CURE}") from error
 
 
