@@ -244,6 +244,16 @@ def test_an_address_that_is_none_is_refused() -> None:
             pytest.fail("nobody answers there")
 
 
+def test_ray_does_not_know_the_variable_of_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take it for `auto`."""
+    from a3c_zoo_ray.cluster import _environment
+
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    with _environment({}):
+        assert "RAY_ADDRESS" not in os.environ
+    assert os.environ["RAY_ADDRESS"] == "10.0.0.1:6379"
+
+
 def test_rays_sockets_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the longest folder of temporary files, else below /tmp. The number of a process has seven digits at most."""
     from ray._private.utils import validate_socket_filepath

@@ -146,10 +146,12 @@ def _keep_quiet() -> None:
 def _environment(ours: dict[str, str]) -> Iterator[None]:
     """What Ray's processes begin with: these variables, this process's `sys.path`, a process group of their own.
 
-    So a SIGTERM for the whole group of this process does not end Ray before the run has saved its state.
+    So a SIGTERM for the whole group of this process does not end Ray before the run has saved its state. `RAY_ADDRESS`
+    is away: Ray would take it for the address `auto`.
     """
     ours = ours | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    before = {name: os.environ.get(name) for name in ours}
+    before = {name: os.environ.get(name) for name in (*ours, ADDRESS)}
+    os.environ.pop(ADDRESS, None)
     os.environ.update(ours)
     is_cluster = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = is_cluster and LOOPBACK_ONLY not in ours
