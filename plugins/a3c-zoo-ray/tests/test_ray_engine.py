@@ -183,13 +183,14 @@ with make(RayEngineConfig(address=sys.argv[1], max_retries=0)) as engine:
 
 def test_the_file_of_hyperparameters_travels(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
     """The processes of the cluster have another current folder."""
-    done = run_program(WITH_FILE, cluster, tmp_path, environ)
+    done = run_program(WITH_FILE, cluster, tmp_path, environ | {"A3C_ZOO_PLUGIN_FILES": str(IN_TURN)})
     assert done.returncode == 0, done.stderr
     config = (tmp_path / "ray/one/config.yml").read_text()
     assert "gamma: 0.5\n" in config
     assert config == (tmp_path / "local/one/config.yml").read_text()  # so it counts as the same run
-    command = json.loads((tmp_path / "ray/one/meta.json").read_text())["command"]
-    assert command[command.index("--hyperparams") + 1] == "mine.yml"
+    ours, theirs = (json.loads((tmp_path / name / "one/meta.json").read_text()) for name in ("ray", "local"))
+    assert ours["command"] == [{"local": "ray"}.get(word, word) for word in theirs["command"]]
+    assert ours["plugin_files"] == theirs["plugin_files"] == [str(IN_TURN)]
     assert done.stdout.startswith("it cannot be sent to a machine: FileNotFoundError: ")
     assert "'mine.yml'" in done.stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import defaultdict
@@ -15,7 +16,7 @@ from a3c_zoo.errors import WorkerError
 
 from a3c_zoo_ray import engine
 from a3c_zoo_ray.engine import Machine, difference, free_machine
-from a3c_zoo_ray.job import Piece, order_of, pieces_of, write_pieces
+from a3c_zoo_ray.job import Order, Piece, order_of, pieces_of, tell_given_paths, write_pieces
 
 
 def test_a_run_directory_travels_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,13 +44,14 @@ def test_a_damaged_piece_and_a_name_that_leads_out_are_refused(tmp_path: Path) -
 
 
 def test_an_order_has_plugin_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("X = 1\n")
-    monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", str(tmp_path / "mine.py"))
+    monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", "mine.py")
     monkeypatch.setenv("A3C_ZOO_PLUGINS", "ppo")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     job = TrainingJob(cast("Config", None), tmp_path, "one", ("cartpole",))
     order = order_of(job)
-    assert order.plugin_files == {"mine.py": b"X = 1\n"}
+    assert order.plugin_files == {str(tmp_path / "mine.py"): b"X = 1\n"}
     assert (order.variables["A3C_ZOO_PLUGINS"], order.variables["OMP_NUM_THREADS"]) == ("ppo", "3")
     assert "A3C_ZOO_PLUGIN_FILES" not in order.variables
 
@@ -63,6 +65,21 @@ def test_an_order_has_the_file_of_hyperparameters(tmp_path: Path, monkeypatch: p
     for more in (("--hyperparams", "nstep-classic"), ("-o", "gamma=0.5")):
         job = TrainingJob(cast("Config", None), tmp_path, "one", ("cartpole", *more))
         assert order_of(job).hyperparams_file is None
+
+
+def test_the_paths_of_a_run_are_those_of_the_command(tmp_path: Path) -> None:
+    """The folder of a job goes away with what lies there."""
+    options = ("cartpole", "--hyperparams", "mine.yml")
+    order = Order(Path("runs"), "one", options, False, {}, {"/home/me/mine.py": b""}, ("mine.yml", b""))
+    job = TrainingJob(cast("Config", None), tmp_path / "runs", "one", ("cartpole", "--hyperparams", "/job/mine.yml"))
+    job.path.mkdir(parents=True)
+    files = ["/job/plugins/mine.py", "/there/own.py"]
+    told = {"command": ["a3c-zoo", *job.arguments(job.runs_dir)], "plugin_files": files}
+    (job.path / "meta.json").write_text(json.dumps(told))
+    tell_given_paths(job, order)
+    told = json.loads((job.path / "meta.json").read_text())
+    words = "a3c-zoo train cartpole --hyperparams mine.yml --name one --quiet --runs-dir runs"
+    assert told == {"command": words.split(), "plugin_files": ["/home/me/mine.py", "/there/own.py"]}
 
 
 def test_machines_with_other_versions_are_told_apart() -> None:

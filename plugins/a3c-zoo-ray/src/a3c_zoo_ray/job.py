@@ -7,9 +7,9 @@ import json
 import os
 import queue
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 
@@ -53,11 +53,12 @@ class Order:
     """A job, as it travels: a configuration may be of classes that the machine does not know yet.
 
     Attributes:
-        name, options, resumes: see `TrainingJob`. variables: of the environment.
-        plugin_files: name of the file → its content. hyperparams_file: its name and content.
+        runs_dir: the folder of runs, for meta.json. name, options, resumes: see `TrainingJob`.
+        variables: of the environment. plugin_files: path → content. hyperparams_file: its name and content.
         run: the pieces of the run directory, if it is resumed.
     """
 
+    runs_dir: Path
     name: str
     options: tuple[str, ...]
     resumes: bool
@@ -70,11 +71,11 @@ class Order:
 def order_of(job: TrainingJob) -> Order:
     """The order for a job, with this process's environment variables and plugin files. OSError: a file is gone."""
     variables = {name: value for name, value in os.environ.items() if name in SPEED_VARIABLES or name.startswith(OURS)}
-    paths = [Path(path) for path in variables.pop(PLUGIN_FILES, "").split(os.pathsep) if path]
-    files = {path.name: path.read_bytes() for path in paths}
+    paths = [os.path.abspath(path) for path in variables.pop(PLUGIN_FILES, "").split(os.pathsep) if path]
+    files = {path: Path(path).read_bytes() for path in paths}
     hyperparams = (path.name, path.read_bytes()) if (path := job.hyperparams_file) else None
     run = tuple(pieces_of(job.path)) if job.resumes else ()
-    return Order(job.name, job.options, job.resumes, variables, files, hyperparams, run)
+    return Order(job.runs_dir, job.name, job.options, job.resumes, variables, files, hyperparams, run)
 
 
 def examine() -> dict[str, Any]:
@@ -95,19 +96,22 @@ def carry_out(order: Order) -> Iterator[JobProgress | Piece | End | None]:
             name, content = order.hyperparams_file
             job = job.with_hyperparams_file(_written(Path(folder) / "hyperparams", name, content))
         fault = yield from _train(job)
-        _tell_given_words(job, order.options)
+        tell_given_paths(job, order)
         if job.path.is_dir():
             yield from pieces_of(job.path)
         yield End(fault)
 
 
-def _tell_given_words(job: TrainingJob, given: Sequence[str]) -> None:
-    """Puts the words of the order into the command that meta.json tells: the file that they name here goes away."""
+def tell_given_paths(job: TrainingJob, order: Order) -> None:
+    """Puts the paths of the machine of the command into meta.json: those of this machine go away."""
     meta = job.path / "meta.json"
-    if job.options != given and meta.exists():
-        words = dict(zip(job.options, given, strict=True))
+    if meta.exists() and not order.resumes:
+        given = replace(job, options=order.options).arguments(order.runs_dir)
+        words = dict(zip(job.arguments(job.runs_dir), given, strict=True))
+        files = {Path(path).name: path for path in order.plugin_files}
         told = json.loads(meta.read_text(encoding="utf-8"))
         told["command"] = [words.get(word, word) for word in told["command"]]
+        told["plugin_files"] = [files.get(Path(file).name, file) for file in told["plugin_files"]]
         meta.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
