@@ -12,13 +12,17 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+from a3c_zoo.errors import ConfigError
 
 pytest.importorskip("ray", reason="Ray is not installed: make test-ray")
 
 from ray_clusters import GONE_LIMIT_S, LIMIT_S, STORE, folders, kill_a_node, pids_of, run_program, start, wait_until
+
+from a3c_zoo_ray.config import RayEngineConfig
+from a3c_zoo_ray.engine import make
 
 IN_TURN = Path(__file__).parents[1] / "in_turn.py"
 #: How the folders of jobs begin, and what command lines of trainings have.
@@ -257,6 +261,18 @@ def test_a_machine_that_cannot_be_examined_is_named(cluster: Any, environ: dict[
     done = run_program(BROKEN, cluster, tmp_path, environ)
     last = done.stderr.splitlines()[-1]
     assert "got no job: it cannot be examined (ModuleNotFoundError: No module named 'torch'). Install the same" in last
+
+
+def test_a_ray_of_this_machine_has_the_cores_that_a_container_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quota of its CPU time may be less than the cores that its processes may run on."""
+
+    def join(num_cpus: int, address: str | None) -> NoReturn:
+        raise ConfigError(f"{num_cpus} CPUs")
+
+    monkeypatch.setattr("a3c_zoo.runs.directory.available_cores", lambda: 97)
+    monkeypatch.setattr("a3c_zoo_ray.cluster.joined_cluster", join)
+    with pytest.raises(ConfigError, match="^97 CPUs$"):
+        make(RayEngineConfig())
 
 
 def test_a_machine_with_another_version_is_refused(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:

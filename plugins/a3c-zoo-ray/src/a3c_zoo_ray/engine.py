@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import threading
@@ -79,8 +78,8 @@ class RayEngine(Engine):
         self._left_out: dict[str, str] = {}  # node → why it gets no job
         self._shunned_s: dict[str, float] = {}  # node → until when no job begins there
         try:
-            self._stack.enter_context(joined_cluster(len(os.sched_getaffinity(0)), settings.address))
             self._here = examine()
+            self._stack.enter_context(joined_cluster(self._here["host"]["cores"], settings.address))
             self._example, self._slots = self._choose_kind()
         except BaseException:
             self._stack.close()
