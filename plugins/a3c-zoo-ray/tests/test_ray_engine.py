@@ -110,6 +110,7 @@ def test_jobs_end_with_their_command(
     process.communicate(timeout=LIMIT_S)
     assert process.returncode == (130 if number == signal.SIGINT else -9)
     wait_until(lambda: not pids_of(TRAINING, JOBS) and not folders(JOBS), GONE_LIMIT_S)
+    wait_until(lambda: not [*tmp_path.glob("runs/.cartpole*")], GONE_LIMIT_S)  # where the runs would have arrived
 
 
 RESUME = """
@@ -199,7 +200,7 @@ def test_the_file_of_hyperparameters_travels(cluster: Any, environ: dict[str, st
     assert "'mine.yml'" in done.stdout
 
 
-DAMAGED = """
+GIVEN_UP = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -207,23 +208,31 @@ from a3c_zoo.engines import TrainingJob
 from a3c_zoo_ray import engine as module
 from a3c_zoo_ray.config import RayEngineConfig
 
-class Writer(module.PieceWriter):
+class Damaged(module.PieceWriter):
     def __call__(self, piece):
         super().__call__(module.Piece(piece.name, piece.data, "0"))
 
-module.PieceWriter = Writer
+class Full(module.PieceWriter):
+    def __call__(self, piece):
+        raise OSError(28, "No space left on device")
+
 one_worker = SimpleNamespace(run=SimpleNamespace(workers=1))
 with module.make(RayEngineConfig(address=sys.argv[1], max_retries=0)) as engine:
     words = ("cartpole", "--serial", "--steps", "1000")
-    print(engine.train(TrainingJob(one_worker, Path("runs"), "one", words, False), lambda told: None))
+    for module.PieceWriter in Damaged, Full:
+        print(engine.train(TrainingJob(one_worker, Path("runs"), "one", words, False), lambda told: None))
+assert not [*Path("runs").iterdir()]
 """
 
 
 def test_a_job_that_is_given_up_says_why(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
-    done = run_program(DAMAGED, cluster, tmp_path, environ)
+    done = run_program(GIVEN_UP, cluster, tmp_path, environ)
     assert done.returncode == 0, done.stderr
-    line = r"its machine was lost while it trained: checkpoints/\S+ has arrived damaged"
-    assert re.fullmatch(line, done.stdout.strip()), done.stdout
+    lines = (
+        r"its machine was lost while it trained: checkpoints/\S+ has arrived damaged",
+        r"it cannot be kept: OSError: \[Errno 28\] No space left on device",
+    )
+    assert re.fullmatch("\n".join(lines), done.stdout.strip()), done.stdout
     wait_until(lambda: not folders(JOBS), GONE_LIMIT_S)
 
 

@@ -82,6 +82,16 @@ def test_the_paths_of_a_run_are_those_of_the_command(tmp_path: Path) -> None:
     assert told == {"command": words.split(), "plugin_files": ["/home/me/mine.py", "/there/own.py"]}
 
 
+def test_no_job_begins_if_its_run_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_on", lambda *arguments, **options: pytest.fail("a job began"))
+    (tmp_path / "file").touch()
+    for runs, error in (tmp_path / "file", FileExistsError), (tmp_path / "file/runs", NotADirectoryError):
+        job = TrainingJob(cast("Config", None), runs, "one", ("cartpole",))
+        made, machine = engine.RayEngine.__new__(engine.RayEngine), Machine("n", "127.0.0.1", 4, {})
+        fault = made._run(job, machine, 1, lambda told: None)
+        assert (fault or "").startswith(f"it cannot be kept: {error.__name__}: ")
+
+
 def test_machines_with_other_versions_are_told_apart() -> None:
     here = {"versions": {"python": "3.11.7", "torch": "2.13.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}
     there = {"versions": {"python": "3.11.7", "torch": "2.12.0"}, "plugins": {"ray": "a3c-zoo-ray 1.0.0"}}

@@ -18,6 +18,7 @@ from a3c_zoo.errors import ConfigError
 from ray_clusters import GONE_LIMIT_S, living, wait_until
 
 from a3c_zoo_ray.nodes import ranks_of
+from a3c_zoo_ray.owner import owned_folder
 from a3c_zoo_ray.plugin import zoo_agents, zoo_hyperparams
 
 
@@ -267,6 +268,11 @@ def test_an_owned_folder_is_gone_with_those_who_write_there(
         assert living([reader]) == [reader]
     finally:
         reader.kill()
+
+
+def test_an_owned_folder_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}/none"), owned_folder("a3c-", f"{tmp_path}/none"):
+        pytest.fail("there is no such folder")
 
 
 # The distribution

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -19,6 +17,7 @@ from a3c_zoo.errors import ConfigError, WorkerError, type_and_message
 
 from a3c_zoo_ray.config import RayEngineConfig
 from a3c_zoo_ray.job import End, Piece, PieceWriter, carry_out, examine, order_of
+from a3c_zoo_ray.owner import owned_folder
 
 #: How often a job tells its progress, in seconds.
 TELL_EVERY_S = 1.0
@@ -33,6 +32,7 @@ SHUN_S = 20.0
 #: How long a job waits for a machine if there is none, in seconds.
 ALONE_LIMIT_S = 300.0
 STOPPED = "it was stopped"
+Tell = Callable[[JobProgress | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class RayEngine(Engine):
     def notes(self) -> Sequence[str]:
         return list(self._left_out.values())
 
-    def train(self, job: TrainingJob, tell: Callable[[JobProgress | None], None]) -> str | None:
+    def train(self, job: TrainingJob, tell: Tell) -> str | None:
         """See `Engine`. A job takes a whole machine if none has a CPU for each worker, as on `local`."""
         why = ""
         for _ in range(self._settings.max_retries + 1):
@@ -143,24 +143,39 @@ class RayEngine(Engine):
             return f"its machine was lost while it trained: {why}"
         return f"{self._settings.max_retries + 1} machines in a row were lost while it trained; the last: {why}"
 
-    def _run(
-        self, job: TrainingJob, machine: Machine, cpus: int, tell: Callable[[JobProgress | None], None]
-    ) -> str | None:
+    def stop(self) -> None:
+        self._is_stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _run(self, job: TrainingJob, machine: Machine, cpus: int, tell: Tell) -> str | None:
+        """Runs a job on a machine. Its directory arrives in a folder beside its place."""
+        try:
+            order = order_of(job)
+        except OSError as error:
+            return f"it cannot be sent to a machine: {type_and_message(error)}"
+        try:
+            job.runs_dir.mkdir(parents=True, exist_ok=True)
+            with owned_folder(f".{job.name}-", str(job.runs_dir)) as folder:
+                stream = _on(machine, carry_out, cpus, num_returns="streaming").remote(order)
+                return self._take_in(stream, job, machine, Path(folder, job.name), tell)
+        except (BrokenPipeError, InterruptedError):  # of `tell`
+            raise
+        except OSError as error:
+            return f"it cannot be kept: {type_and_message(error)}"
+
+    def _take_in(self, stream: Any, job: TrainingJob, machine: Machine, arrived: Path, tell: Tell) -> str | None:
         from ray.exceptions import RayError, RayTaskError
 
         from a3c_zoo_ray.cluster import why_lost
 
         try:
-            order = order_of(job)
-        except OSError as error:
-            return f"it cannot be sent to a machine: {type_and_message(error)}"
-        stream = _on(machine, carry_out, cpus, num_returns="streaming").remote(order)
-        job.runs_dir.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{job.name}-", dir=job.runs_dir))
-        try:
-            fault = self._follow(stream, PieceWriter(folder / job.name), tell)
-            if (folder / job.name).is_dir():
-                _put(folder / job.name, job.path)
+            fault = self._follow(stream, PieceWriter(arrived), tell)
+            if arrived.is_dir():
+                _put(arrived, job.path)
             return fault
         except _StoppedError:  # what has arrived is no whole run
             return STOPPED
@@ -174,12 +189,8 @@ class RayEngine(Engine):
         except BaseException:
             _cancel(stream)
             raise
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
-    def _follow(
-        self, stream: Any, write: Callable[[Piece], None], tell: Callable[[JobProgress | None], None]
-    ) -> str | None:
+    def _follow(self, stream: Any, write: Callable[[Piece], None], tell: Tell) -> str | None:
         """Takes in what a job tells and sends, until its end."""
         import ray
 
@@ -205,7 +216,7 @@ class RayEngine(Engine):
 
     # Machines
 
-    def _take(self, workers: int, tell: Callable[[JobProgress | None], None]) -> tuple[Machine | None, int]:
+    def _take(self, workers: int, tell: Tell) -> tuple[Machine | None, int]:
         """Waits for a machine with free CPUs; returns it, with how many are taken. None if all jobs must end.
 
         Raises:
@@ -266,16 +277,6 @@ class RayEngine(Engine):
             except RayError:  # it has left meanwhile
                 continue
         return examined
-
-    # The rest
-
-    def stop(self) -> None:
-        self._is_stopped.set()
-        with self._changed:
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        self._stack.close()
 
 
 class _LostError(Exception):

@@ -27,8 +27,13 @@ IN_ORDER = b"in order"
 
 @contextmanager
 def owned_folder(prefix: str, parent: str | None = None, grace_s: float = GRACE_S) -> Iterator[str]:
-    """A new folder, which is removed in the end. Other processes that write there then are killed."""
-    arguments = (prefix, parent or tempfile.gettempdir(), str(grace_s), str(os.getpid()))
+    """A new folder, which is removed in the end. Other processes that write there then are killed.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    parent = os.path.abspath(parent or tempfile.gettempdir())
+    arguments = (prefix, parent, str(grace_s), str(os.getpid()))
     command = [sys.executable, "-I", "-S", __file__, *arguments]
     pipe = subprocess.PIPE
     owner = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
@@ -36,7 +41,10 @@ def owned_folder(prefix: str, parent: str | None = None, grace_s: float = GRACE_
     assert owner.stdout is not None
     owner.wait()  # for the first of its two processes
     try:
-        yield os.fsdecode(owner.stdout.readline()).rstrip("\n")
+        told = os.fsdecode(owner.stdout.readline()).rstrip("\n")
+        if told.isdigit():  # the number of the error: the folder's path begins with a slash
+            raise OSError(int(told), os.strerror(int(told)), parent)
+        yield told
     finally:
         with suppress(BrokenPipeError), owner.stdin:
             owner.stdin.write(IN_ORDER)
@@ -80,7 +88,11 @@ def main() -> None:
     if os.fork():  # now this process has no parent that would be killed together with its children
         os._exit(0)
     prefix, parent, grace_s, client = sys.argv[1:]
-    folder = tempfile.mkdtemp(prefix=prefix, dir=parent)
+    try:
+        folder = tempfile.mkdtemp(prefix=prefix, dir=parent)
+    except OSError as error:
+        print(error.errno, flush=True)
+        return
     with suppress(BrokenPipeError):
         os.write(1, os.fsencode(f"{folder}\n"))
     is_in_order = sys.stdin.buffer.read() == IN_ORDER
