@@ -9,6 +9,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 #: Where the cgroups are mounted: version 2 itself, and a folder for each controller of version 1.
 CGROUPS = Path("/sys/fs/cgroup")
@@ -35,6 +36,17 @@ def parse_cpu_info(text: str) -> dict[str, str]:
 def cpu_model() -> str:
     """The name of the processor."""
     return _cpu_info().get("model name") or platform.processor()
+
+
+def machine() -> dict[str, Any]:
+    """This machine, as `meta.json` has it under `host`."""
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "cpu": cpu_model(),
+        "cores": available_cores(),
+        "bfloat16": has_fast_bfloat16(),
+    }
 
 
 def cpu_flags() -> frozenset[str]:

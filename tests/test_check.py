@@ -321,9 +321,10 @@ def test_faults_of_sets_are_found_together(hill: Path) -> None:
     assert any("package data: the wheel will not hold" in line and "hill/a3c.yml" in line for line in found)
 
 
-def test_a_setup_cfg_may_say_more(hill: Path) -> None:
-    (hill / "setup.cfg").write_text("[options.package_data]\n* = *.yml\n")
-    assert not any("package data" in line for line in plugin_findings("hill-plugin"))
+@pytest.mark.parametrize(("section", "says_more"), [("options.package_data", True), ("flake8", False)])
+def test_a_setup_cfg_may_say_more(section: str, says_more: bool, hill: Path) -> None:
+    (hill / "setup.cfg").write_text(f"[{section}]\n* = *.yml\n")
+    assert any("package data" in line for line in plugin_findings("hill-plugin")) != says_more
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,8 @@ class TestRegisteredId:
     def test_another_module_that_is_missing_is_named(self, module: str, cure: str | None) -> None:
         found = missing_package(ModuleNotFoundError(f"No module named '{module}'", name=module))
         assert found == (cure and f"pip install '{cure}'")
+        old = "No module named 'mujoco_py'. (HINT: install mujoco_py)"
+        assert missing_package(gymnasium.error.DependencyNotInstalled(old)) == old
 
     @pytest.mark.filterwarnings("ignore:.*not in the possible render_modes")
     @pytest.mark.parametrize(

@@ -43,10 +43,10 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_name_of_wide_letters_keeps_the_columns(capsys: Captured) -> None:
-    make("迷路迷路迷路", env="cartpole", agent="a3c", seed=1, started=NOW - timedelta(days=9), end=("steps", False))
-    assert command_line("list", "runs", "--env", "cartpole") == 0
+    make("迷路迷路迷路", env="gym:迷路-v0", agent="a3c", seed=1, started=NOW - timedelta(days=9), end=("steps", False))
+    assert command_line("list", "runs", "--agent", "a3c") == 0
     lines = capsys.readouterr().out.splitlines()
-    places = {cell_len(line[: line.index("cartpole")]) for line in lines if "cartpole" in line}
+    places = {cell_len(line[: line.index(" a3c ")]) for line in lines if " a3c " in line}
     assert len(places) == 1
 
 

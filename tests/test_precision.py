@@ -289,7 +289,7 @@ def test_a_run_is_the_same_whatever_auto_was_on_the_machines_of_an_engine(
     directory = RunDirectory.create(tmp_path, setup.config, setup.meta(), "there")
     (directory.path / "monitor.csv").write_text('#{"t_start": 1.0, "env_id": "pong"}\nr,l,t,step,worker\n')
     directory.write_outcome(replace(outcome(directory.path), reason="steps"))
-    write_timing(directory.path, 0.0, 0.0, {})
+    write_timing(directory.path, 0.2, 0.0, {})
     directory.unlock()
     cpu(monkeypatch, SLOW)
     assert KnownRuns(registry, tmp_path, reuse=True, host=host).same(planned()) == directory.path

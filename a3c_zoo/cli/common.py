@@ -127,7 +127,7 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
         runs = run_paths(Path(ctx.params.get("runs_dir") or "runs"))
     except ZooError:  # a directory that cannot be read; the command itself reports it
         runs = []
-    names = {str(run): "" for run in runs if str(run).isprintable()}  # a line end would end the shell's item
+    names = {str(run): "" for run in runs if printable(str(run)) == str(run)}  # a line end would end the shell's item
     return matching(names, incomplete) or [CompletionItem(incomplete, type="dir")]
 
 

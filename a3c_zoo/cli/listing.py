@@ -160,6 +160,10 @@ def _print_runs(runs: Sequence[Mapping[str, str]]) -> None:
     """Prints a line for each run. A name for which the terminal has no room stands above its line, as a whole."""
     from rich.cells import cell_len
 
+    def padded(text: str, size: int, on_the_left: bool = False) -> str:
+        blanks = " " * (size - cell_len(text))  # a letter of Chinese or Japanese takes two columns
+        return blanks + text if on_the_left else text + blanks
+
     width = terminal_width()
     for columns in RUN_COLUMNS:
         widths = {name: max(len(name), *(cell_len(run[name]) for run in runs)) for name in columns}
@@ -171,10 +175,9 @@ def _print_runs(runs: Sequence[Mapping[str, str]]) -> None:
         if cell_len(name) > room:
             click.echo(name)
             name = ""
-        name += " " * (room - cell_len(name))  # a letter of Chinese or Japanese takes two columns
-        cells = {key: f"{run[key]:{'>' if key in RIGHT else '<'}{size}}" for key, size in widths.items()}
+        cells = {key: padded(run[key], size, key in RIGHT) for key, size in widths.items()}
         cells["state"] = click.style(cells["state"], fg=colour)
-        click.echo("  ".join([name, *cells.values()]).rstrip())
+        click.echo("  ".join([padded(name, room), *cells.values()]).rstrip())
 
 
 class _What(click.Choice[str]):

@@ -15,6 +15,7 @@ from a3c_zoo.config.provenance import plugin_versions, plugins_of
 from a3c_zoo.config.sets import dump_config, entries_of
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import MAX_TEXT, read_bytes
+from a3c_zoo.learning.network_configs import ImageConfig
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.plugins.sources import SourceDigests
 from a3c_zoo.records import Outcome
@@ -65,7 +66,6 @@ class KnownRuns:
         self.left_out: dict[Path, str] = {}
         self.outdated: dict[Path, str] = {}
         self._registry, self._host, self._reuse = registry, dict(host or describe_host()), reuse
-        self._is_elsewhere = host is not None
         self._digests = SourceDigests()
         found = [run for path in run_paths(runs_dir) if (run := _known_run(path)) is not None]
         self._runs = sorted(found, key=lambda run: moment_of(run.started))
@@ -77,15 +77,13 @@ class KnownRuns:
         meta = self._host | {"env": config.env_name, "agent": config.agent_name, "serial": False}
         meta["plugins"] = plugins_of(self._registry, config)
         meta["versions"] = {**meta["versions"], **plugin_versions(self._registry, config)}
-        made_with, texts = _made_with(meta), self._texts(config)
+        wanted = _made_with(meta), dump_config(self._as_there(config)).encode()
         entries = entries_of(self._registry, config).values()
         sources = self._digests.of(self._registry, entries, config.import_strings)
         outdated = {}
         for run in reversed(self._runs):
             timing = timing_of(run.path)  # None for a run that was interrupted and resumed by hand
-            if timing is None or timing.variables != speed_variables():
-                continue
-            if run.made_with != made_with or run.config not in texts:
+            if timing is None or timing.variables != speed_variables() or (run.made_with, run.config) != wanted:
                 continue
             if run.sources != sources:
                 outdated[run.path] = _difference(run.sources, sources)
@@ -97,14 +95,13 @@ class KnownRuns:
         self.outdated |= outdated
         return None
 
-    def _texts(self, config: Config) -> set[bytes]:
-        """What config.yml may be. The machines of an engine decide `network.precision: auto` by their own processor."""
-        configs, network = [config], config.network
-        is_auto = "network.precision" not in config.sources
-        if self._is_elsewhere and is_auto and network is not None and "precision" in type(network).model_fields:
-            decided = [network.model_copy(update={"precision": each}) for each in ("float32", "bfloat16")]
-            configs = [replace(config, network=each) for each in decided]
-        return {dump_config(each).encode() for each in configs}
+    def _as_there(self, config: Config) -> Config:
+        """The configuration on the machines of an engine, whose processor decides `network.precision: auto`."""
+        network, has_fast_bfloat16 = config.network, self._host["host"].get("bfloat16")
+        if has_fast_bfloat16 is None or "network.precision" in config.sources or not isinstance(network, ImageConfig):
+            return config
+        network = network.decided(config.run.device, config.env.num_envs, has_fast_bfloat16)
+        return replace(config, network=network)
 
     def guess(self, env: str, agent: str, steps: int | None, time_limit_s: float | None) -> float | None:
         """How long a run with this budget will take, in seconds; None if no earlier run tells."""

@@ -60,9 +60,9 @@ def validated(model: type[Section], values: Mapping[str, Any]) -> Section:
 
 
 def _is_true_as_one(value: Any, validated: Any) -> bool:
-    """Whether a bool, perhaps within lists and mappings, has become a number."""
+    """Whether a bool, perhaps within lists and mappings (not sets), has become a number."""
     if isinstance(value, dict) and isinstance(validated, dict):
-        return any(_is_true_as_one(value[key], validated.get(key)) for key in value)
+        return any(map(_is_true_as_one, value.values(), validated.values()))
     if isinstance(value, list | tuple) and isinstance(validated, list | tuple):
         return any(map(_is_true_as_one, value, validated))
     return isinstance(value, bool) and isinstance(validated, int | float) and not isinstance(validated, bool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -110,10 +111,11 @@ def missing_package(error: BaseException) -> str | None:
         return None
     message = " ".join(str(error).split())
     if isinstance(error, DependencyNotInstalled):
-        return next((cure for word, cure in EXTRAS.items() if word in message.lower()), message)
+        words = (word for word in EXTRAS if re.search(rf"\b{word}\b", message.lower()))
+        return next(map(EXTRAS.__getitem__, words), message)
     frames = traceback.extract_tb(error.__traceback__)
-    if frames and f"{os.sep}gymnasium{os.sep}" in (file := frames[-1].filename):
-        return EXTRAS["mujoco"] if "mujoco" in file else None  # its renderer imports another package without a word
+    if frames and os.sep.join(("gymnasium", "envs", "mujoco", "")) in frames[-1].filename:
+        return EXTRAS["mujoco"]  # its renderer imports another package without a word
     return EXTRAS.get((error.name or "").partition(".")[0].lower())
 
 

@@ -79,13 +79,15 @@ class ImageConfig(CoreConfig):
         return self.center is None
 
     def settled(self, device: str, num_envs: int) -> Self:
-        """Replaces `precision: auto`, so that config.yml says which precision was used.
+        """Replaces `precision: auto`, so that config.yml says which precision was used."""
+        return self if self.precision != "auto" else self.decided(device, num_envs, has_fast_bfloat16())
+
+    def decided(self, device: str, num_envs: int, has_fast_bfloat16: bool) -> Self:
+        """What `precision: auto` is on a machine.
 
         bfloat16 is slower for small products: the convolutions of `conv42` for one frame, or with a recurrent core
         behind them, which takes one step at a time (docs/explanation/experiments.md).
         """
-        if self.precision != "auto":
-            return self
         is_small = self.name == "conv42" and (num_envs == 1 or self.has_core)
-        is_fast = device == "cpu" and has_fast_bfloat16() and not is_small
+        is_fast = device == "cpu" and has_fast_bfloat16 and not is_small
         return self.model_copy(update={"precision": "bfloat16" if is_fast else "float32"})

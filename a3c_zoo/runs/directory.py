@@ -19,7 +19,7 @@ import filelock
 
 from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, is_full
 from a3c_zoo.files import absolute, fields_of, is_locked, read_json, replace_file, shown, valid_name, why_closed
-from a3c_zoo.hardware import available_cores, cpu_model
+from a3c_zoo.hardware import machine
 from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.runs.needed_plugins import what_is_missing
 
@@ -339,12 +339,4 @@ def describe_host() -> dict[str, Any]:
     for name in ("a3c-zoo", "torch", "numpy", "gymnasium", "ale-py", "stable-baselines3"):
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-    return {
-        "versions": versions,
-        "host": {
-            "system": f"{platform.system()} {platform.release()}",
-            "machine": platform.machine(),
-            "cpu": cpu_model(),
-            "cores": available_cores(),
-        },
-    }
+    return {"versions": versions, "host": machine()}

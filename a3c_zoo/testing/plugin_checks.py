@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import configparser
 import fnmatch
 import tomllib
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -99,8 +101,8 @@ def _left_out_of_the_wheel(sets: Iterable[HyperparamSet]) -> list[str]:
     """The sets, in an editable project that setuptools builds, that no pattern of its package data matches."""
     paths = [path for each in sets if (path := Path(str(each.file))).is_file()]
     project = next((folder for path in paths for folder in path.parents if (folder / "pyproject.toml").exists()), None)
-    if project is None or any((project / name).exists() for name in ("MANIFEST.in", "setup.cfg", "setup.py")):
-        return []  # these say more than is read here
+    if project is None or (project / "MANIFEST.in").exists() or _has_other_options(project):
+        return []
     content = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
     build = content.get("build-system", {})
     if "setuptools" not in build.get("build-backend", "setuptools") or "setuptools-scm" in str(build.get("requires")):
@@ -108,6 +110,14 @@ def _left_out_of_the_wheel(sets: Iterable[HyperparamSet]) -> list[str]:
     setuptools = content.get("tool", {}).get("setuptools", {})
     patterns = [pattern for each in setuptools.get("package-data", {}).values() for pattern in each]
     return [f"{path.parent.name}/{path.name}" for path in paths if not _is_held(path, patterns, setuptools)]
+
+
+def _has_other_options(project: Path) -> bool:
+    """Whether setup.cfg or setup.py may say what the wheel holds; they are not read here."""
+    parser = configparser.ConfigParser(interpolation=None)
+    with suppress(configparser.Error):
+        parser.read(project / "setup.cfg", encoding="utf-8")
+    return (project / "setup.py").exists() or any(name.startswith("options") for name in parser.sections())
 
 
 def _is_held(path: Path, patterns: Iterable[str], setuptools: dict[str, Any]) -> bool:
