@@ -370,7 +370,9 @@ def test_a_file_over_half_of_the_free_memory_is_not_read(
 
 def test_training_goes_on_from_no_policy_whose_rows_are_cut(directory: RunDirectory) -> None:
     """The best policy may be later than the newest checkpoint, as after kill -9."""
+    assert STATE.evaluator is not None
     (directory.home / "monitor.csv").write_text("\n" * STATE.monitor_position)
+    (directory.home / "evaluations.csv").write_text("\n" * STATE.evaluator.position)
     save(directory, 5)
     write_checkpoint(directory.best_file, {"a": 1}, PolicyState(7, {}, 1.0, 2.0, STATE))
     assert go_on_from(directory, "best")[0].state == STATE

@@ -293,12 +293,12 @@ def test_a_checkpoint_is_named_by_its_number_of_steps(run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"episodes": 0}, "--episodes 0: give 1 or more"), ({"seed": -1}, "--seed -1: give 0 or more")],
+    [({"episodes": 0}, "--episodes 0: give 1 or more"), ({"seed": -1}, "--seed -1: give a number from 0 ")],
 )
 def test_numbers_that_are_too_small(given: dict[str, Any], message: str, run: Path) -> None:
-    with pytest.raises(ZooError, match=f"^{message}$"):
+    with pytest.raises(ZooError, match=f"^{message}"):
         a3c_zoo.evaluate(run, **given)
-    with pytest.raises(ZooError, match=f"^{message}$"):
+    with pytest.raises(ZooError, match=f"^{message}"):
         next(api.play(run, **given))
 
 

@@ -101,7 +101,7 @@ def test_the_meter_counts_from_its_start_and_across_ends() -> None:
     ended = meter.cpu_s
     assert living is not None
     assert ended is not None
-    assert 0.38 <= living <= ended < 1.5
+    assert 0.375 <= living <= ended < 1.5  # the kernel tells hundredths, of each process
 
 
 def burn(pipe: Any) -> None:
