@@ -278,7 +278,7 @@ def test_a_ray_of_this_machine_has_the_cores_that_a_container_leaves(monkeypatch
     def join(num_cpus: int, address: str | None) -> NoReturn:
         raise ConfigError(f"{num_cpus} CPUs")
 
-    monkeypatch.setattr("a3c_zoo.runs.directory.available_cores", lambda: 97)
+    monkeypatch.setattr("a3c_zoo.hardware.available_cores", lambda: 97)
     monkeypatch.setattr("a3c_zoo_ray.cluster.joined_cluster", join)
     with pytest.raises(ConfigError, match="^97 CPUs$"):
         make(RayEngineConfig())
