@@ -136,8 +136,14 @@ def test_a_folder_that_cannot_be_made(look: str, hub: Hub, capsys: Captured) -> 
     Path("closed").mkdir()
     with closed(Path("closed")):
         assert command_line("push", AGENT, "alice/swinger", "--no-film", "--dry-run", look) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"Error: --dry-run {look}: ") or error.endswith(". Choose another: --dry-run DIR\n")
+    assert capsys.readouterr().err.endswith(". Choose another: --dry-run DIR\n")
+
+
+def test_a_place_that_takes_no_folder_is_refused_before_the_work(hub: Hub, capsys: Captured) -> None:
+    Path("file").touch()
+    assert command_line("push", AGENT, "alice/swinger", "--dry-run", "file/look") == 2
+    why = f"{Path.cwd()}/file is no directory in which you may write; choose another"
+    assert capsys.readouterr() == ("", f"Error: --dry-run file/look: {why}\n")
 
 
 def test_a_folder_that_was_looked_at_is_sent_as_it_is(hub: Hub, capsys: Captured) -> None:
