@@ -16,7 +16,7 @@ from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.agents.learner import HandoverWorker
 from a3c_zoo.agents.training import build
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
-from a3c_zoo.errors import ConfigError
+from a3c_zoo.errors import ConfigError, PluginError
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.model import Model, probe_spaces
 from a3c_zoo.learning.network_configs import MLPConfig
@@ -143,6 +143,15 @@ class TestByHand:
         worker.work()
         learner.finish()
         assert context.counters[:, 1].tolist() == [0, 0, 2]
+
+    def test_a_turn_that_needs_more_slots_than_there_are(self) -> None:
+        def fill_two(worker: HandoverWorker) -> None:
+            for _ in range(2):
+                worker.commit(worker.claim())
+
+        context = make_context(A3CGradConfig(n_steps=1, reward_steps=1), toy_entry(), CONSTANT, num_envs=1, slots=1)
+        with pytest.raises(PluginError, match=r"agent 'agent' fills more slots .* than `agent.slots` has; raise it"):
+            HandoverWorker(fill_two, context, 0, None, lambda: None).work()
 
     @pytest.mark.parametrize("kind", ["microbatches", "transitions", "gradients"])
     def test_rewards_are_scaled_and_then_clipped(self, kind: Any) -> None:

@@ -250,3 +250,13 @@ def test_the_rest_of_the_interface() -> None:
             refused()
     env.close()
     assert all(inner.closed for inner in env.envs)
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+def test_all_environments_are_closed_where_one_cannot_be(broken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    env, closed = adapted("NextStep"), []
+    for n, inner in enumerate(env.envs):
+        monkeypatch.setattr(inner, "close", lambda n=n: closed.append(n) if n != broken else 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        env.close()
+    assert closed == [1 - broken]

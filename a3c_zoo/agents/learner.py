@@ -12,6 +12,7 @@ from torch import Tensor
 from a3c_zoo.agents.configs import HandoverConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.worker import Applier, Member, RolloutWorker
+from a3c_zoo.errors import PluginError
 from a3c_zoo.hardware import giga
 from a3c_zoo.learning.memory import check_fits
 from a3c_zoo.learning.windows import Windows
@@ -38,6 +39,7 @@ class HandoverWorker(RolloutWorker):
         agent = self.agent
         assert isinstance(agent, HandoverConfig)
         self._hand_over, self._ring = hand_over, Ring(context.exchange)
+        self._works_in_turn = not context.exchange["filled"].is_shared()
         self.windows = Windows(
             self.collector.rollout, agent.reward_steps, agent.gamma, agent.clip_rewards, agent.reward_scale
         )
@@ -53,12 +55,19 @@ class HandoverWorker(RolloutWorker):
             self._hand_over(self)
 
     def claim(self) -> dict[str, Tensor]:
-        """Returns the worker's next slot to fill; waits until the learner has emptied one."""
+        """Returns the worker's next slot to fill; waits until the learner has emptied one.
+
+        Raises:
+            PluginError: worker and learner work in turn, so nobody would empty one.
+        """
         return self._ring.claim(self.rank, self._on_wait)
 
     def _on_wait(self) -> None:
         with suppress(CutShort):  # what is to be handed over is whole, and the learner stops last
             self.on_tick()
+        if self._works_in_turn and self._ring.is_full(self.rank):  # the learner's turn comes after this one's
+            name = self.context.config.agent_name
+            raise PluginError(f"agent '{name}' fills more slots in a worker's turn than `agent.slots` has; raise it")
 
     def commit(self, slot: dict[str, Tensor]) -> None:
         """Hands over the claimed slot, marked with the version of the worker's parameters."""

@@ -18,6 +18,7 @@ VectorEnv for each environment, `reset()` resets one environment. SB3's DummyVec
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,8 +138,9 @@ class ZooVecEnv(VecEnv):
         return observations, (np.sign(rewards) if self._clip_rewards else rewards), dones, infos
 
     def close(self) -> None:
-        for env in self.envs:
-            env.close()
+        with ExitStack() as stack:  # closes the others where one raises
+            for env in self.envs:
+                stack.callback(env.close)
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         """Returns the vector environment's attribute for each of its environments."""

@@ -53,12 +53,16 @@ class Ring:
             on_wait: called again and again while it waits; raises to give up.
         """
         wait_s = SHORTEST_WAIT_S
-        while self._filled[worker] - self._emptied[worker] >= self._slots:
+        while self.is_full(worker):
             on_wait()
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
         memory_barrier()
         return self._slot(worker, int(self._filled[worker]))
+
+    def is_full(self, worker: int) -> bool:
+        """Whether the learner has yet to empty all slots of a worker."""
+        return bool(self._filled[worker] - self._emptied[worker] >= self._slots)
 
     def commit(self, worker: int) -> None:
         """Hands over the slot that was claimed."""
