@@ -30,6 +30,7 @@ from a3c_zoo.learning.optimizers import optimizer_class
 from a3c_zoo.learning.parameters import share
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
+from a3c_zoo.processes.crew import CutShort
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.start import warm_up
 from tests.toys import (
@@ -120,6 +121,20 @@ def test_moments_of_parameters_without_a_gradient_become_0_and_are_no_denormals(
     worker.close()
     assert moments.tolist() == [0, 0.5]
     assert torch.tensor([2e-38]).mul(0.5).item() > 0, "environments in this thread compute as ever"
+
+
+def test_a_rollout_that_is_counted_is_learned_from_whole() -> None:
+    """The time limit is over after the last of three steps, and before the second of three updates."""
+    context = make_context(CONSTANT, 1, agent=VALUE_LOSS.model_copy(update={"update_samples": 1}), num_envs=3)
+
+    def on_tick() -> None:
+        if context.counters[0, 0] == 3:
+            raise CutShort
+
+    worker = A3CWorker(context, 0, None, on_tick)
+    worker.work()
+    worker.close()
+    assert context.counters[0, :2].tolist() == [3, 3]
 
 
 def test_gradients_1_2_3_arrive_as_1_2_3() -> None:

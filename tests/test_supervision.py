@@ -592,3 +592,14 @@ def test_a_check_that_fails_is_put_off(tmp_path: Path) -> None:
     assert found[1]["step"] > found[0]["step"]
     assert found[1]["text"].endswith("training goes on (2 of 2 in an hour)")
     assert "the toy broke" in found[0]["trace"]
+
+
+@pytest.mark.usefixtures("_toy")
+def test_a_check_that_fails_as_the_run_ends(tmp_path: Path) -> None:
+    """The run ends there: where the time limit has cut rollouts, workers cannot go on."""
+    overrides = {"env.evaluation_fault": "raise", "run.worker_restarts": 1}
+    options: dict[str, Any] = {"workers": 1, "serial": True, "overrides": overrides, "episodes": 100}
+    outcome = a3c_zoo.train("toy", runs_dir=tmp_path, **options)
+    (found,) = events(outcome.run, "check_failed")
+    assert found["text"].endswith("the run ends all the same (1 of 1 in an hour)")
+    assert (outcome.reason, outcome.steps) == ("episodes", found["step"])

@@ -82,6 +82,8 @@ def test_a_vector_wrapper_fits_every_environment() -> None:
         ("gymnasium:__version__", "'gymnasium:__version__' is str, not a class or function that wraps"),
         ("gymnasium.wrappers:TimeLimit", "'gymnasium.wrappers:TimeLimit' fails: TypeError"),
         ("tests.test_wrappers:no_environment", "returns int, which is no environment"),
+        ("gymnasium.wrappers:NormalizeReward", "keeps statistics that evaluations would not .*agent.reward_scale"),
+        ("gymnasium.wrappers.vector:NormalizeObservation", "keeps statistics .*network.normalize_observations=true"),
     ],
 )
 def test_what_does_not_wrap(wrapper: str, message: str) -> None:

@@ -39,7 +39,7 @@ class A3CWorker(RolloutWorker):
 
     def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, state, on_tick)
-        lock = None if context.exchange is None else PatientLock(context.exchange, on_tick)
+        lock = None if context.exchange is None else PatientLock(context.exchange, self.on_tick_of_updates)
         self.applier = Applier(self, state, lock)
         self._size = self.agent.samples_per_update(context.config.env.num_envs)
         self._columns = update_columns(self.agent, context.config.env.num_envs)
@@ -54,7 +54,7 @@ class A3CWorker(RolloutWorker):
             if not _has_samples(rollout, batch):
                 continue
             if number:
-                self.on_tick()  # many updates take long: the worker does not hang
+                self.on_tick_of_updates()  # many updates take long: the worker does not hang
                 self.pull()
             self.model.flat.zero_gradients()
             # The last update tells how far a rollout has moved the policy; at the first the ratio is always 1.

@@ -82,8 +82,8 @@ class A3CConfig(LossConfig):
     clip_ratio: float | None = Field(
         None,
         gt=0,
-        description="ε of PPO: limits how far one rollout moves the probability of an action, to a ratio within 1 ± ε; "
-        "updates are made of shuffled samples. null: A3C's loss",
+        description="ε of PPO: a sample has no gradient once its advantage has moved the ratio of its action's "
+        "probabilities beyond 1 ± ε; updates are made of shuffled samples. null: A3C's loss",
     )
     epochs: int = Field(1, ge=1, le=100, description="passes over a rollout; several need agent.clip_ratio")
     locking: Literal["none", "apply"] = Field(
@@ -170,8 +170,9 @@ class A3CGradConfig(HandoverConfig):
 
 
 class TextbookConfig(LossConfig):
-    """The keys of the textbook's CartPole agents; the defaults are its numbers (Zai & Brown 2020, chapter 5).
+    """The keys of the textbook's CartPole agents (Zai & Brown 2020, chapter 5).
 
+    γ, coefficients and the summed loss are its numbers; the sets `cartpole/*-classic` have all of them.
     A worker has one environment, acts with the shared parameters themselves, and pulls only observation statistics.
     """
 

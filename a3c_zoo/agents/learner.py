@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from math import prod
 
 from torch import Tensor
@@ -16,7 +15,6 @@ from a3c_zoo.errors import PluginError
 from a3c_zoo.hardware import giga
 from a3c_zoo.learning.memory import check_fits
 from a3c_zoo.learning.windows import Windows
-from a3c_zoo.processes.crew import CutShort
 from a3c_zoo.processes.ring import LONGEST_WAIT_S, SHORTEST_WAIT_S, Layout, Ring, ring_memory
 from a3c_zoo.records import Report
 from a3c_zoo.saved_state import loading
@@ -63,8 +61,7 @@ class HandoverWorker(RolloutWorker):
         return self._ring.claim(self.rank, self._on_wait)
 
     def _on_wait(self) -> None:
-        with suppress(CutShort):  # what is to be handed over is whole, and the learner stops last
-            self.on_tick()
+        self.on_tick_of_updates()  # the learner stops last
         if self._works_in_turn and self._ring.is_full(self.rank):  # the learner's turn comes after this one's
             name = self.context.config.agent_name
             raise PluginError(f"agent '{name}' fills more slots in a worker's turn than `agent.slots` has; raise it")

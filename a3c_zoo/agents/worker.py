@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from a3c_zoo.learning.optimizers import (
     without_denormals,
 )
 from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.processes.crew import CutShort
 from a3c_zoo.records import Episode, Report, RunContext
 from a3c_zoo.saved_state import loading, not_finite
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
@@ -93,6 +94,11 @@ class Member:
 
     def finish(self) -> None:
         """A worker has nothing left to do at a standstill."""
+
+    def on_tick_of_updates(self) -> None:
+        """Called instead of `on_tick` once a rollout is counted: what it holds is learned from or handed over whole."""
+        with suppress(CutShort):
+            self.on_tick()
 
     def objective(self) -> Objective:
         """The loss, with coefficients as scheduled for now."""

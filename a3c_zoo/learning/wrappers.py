@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import gymnasium
 from gymnasium.vector import VectorEnv, VectorWrapper
@@ -12,6 +12,15 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ConfigError, ZooError, type_and_message
 from a3c_zoo.plugins.entries import load_object
+
+#: Wrappers that scale by what they have seen. Each environment would have its own statistics, and those of evaluations
+#: and resumed runs would begin anew: the policy would act on other numbers than it has learned from.
+KEEP_STATISTICS: Final = (
+    gymnasium.wrappers.NormalizeObservation,
+    gymnasium.wrappers.NormalizeReward,
+    gymnasium.wrappers.vector.NormalizeObservation,
+    gymnasium.wrappers.vector.NormalizeReward,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ def load_wrappers(config: EnvConfig) -> list[Wrapper]:
     """Imports the wrappers, the innermost first.
 
     Raises:
-        ConfigError: one cannot be imported, or is not callable.
+        ConfigError: one cannot be imported, is not callable, or keeps statistics (`KEEP_STATISTICS`).
     """
     return [Wrapper(path, _load(path), arguments) for path, arguments in config.wrapper_calls()]
 
@@ -65,6 +74,11 @@ def _load(path: str) -> Callable[..., Any]:
         raise ConfigError(f"env.wrappers: '{path}' cannot be imported: {type_and_message(error)}") from error
     if not callable(call):
         raise ConfigError(f"env.wrappers: '{path}' is {type(call).__name__}, not a class or function that wraps")
+    if isinstance(call, type) and issubclass(call, KEEP_STATISTICS):
+        raise ConfigError(
+            f"env.wrappers: '{path}' keeps statistics that evaluations would not have; leave it to the agent: "
+            "network.normalize_observations=true or agent.reward_scale, with stable-baselines3 agent.normalize=true"
+        )
     return call  # type: ignore[no-any-return]
 
 

@@ -148,9 +148,11 @@ class Stopping:
 
     def decide(self, snapshot: Snapshot) -> None:
         """Plays a check that is due, and fills in `ended`. Training stands still."""
-        if self.is_check_due():
-            self._check(snapshot)
-        self.ended = self.ended or self.why()
+        try:
+            if self.is_check_due():
+                self._check(snapshot)
+        finally:  # rollouts that the time limit has cut are not gone on with, whatever comes of the check
+            self.ended = self.ended or self.why()
 
     def _check(self, snapshot: Snapshot) -> None:
         """Plays fresh seeds: is the run solved by their mean return, too?"""

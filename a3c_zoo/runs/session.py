@@ -137,7 +137,8 @@ class Session:
             self._stopping.put_check_off()
             line = str(fault).splitlines()[0].rstrip(":")
             place = f"{self._checks.used} of {self._checks.most} in an hour"
-            self.event("check_failed", f"{line}; training goes on ({place})", trace=str(fault))
+            then = "the run ends all the same" if self._stopping.ended else "training goes on"
+            self.event("check_failed", f"{line}; {then} ({place})", trace=str(fault))
         if self._stopping.ended and self._evaluator:
             self._evaluator.stop()
         self._publish(force=True)
