@@ -55,7 +55,7 @@ class ShortRun:
         self._started_s = self._asked_s = 0.0
         self.first_steps, self.stop_s = 0, 0.0
         self._first_s = self._last_s = self._ended_s = 0.0
-        self._calls_after_end, self._steps_of = 0, dict[int, int]()
+        self._records, self._calls_after_end, self._steps_of = 0, 0, dict[int, int]()
 
     @property
     def steps_per_s(self) -> float:
@@ -81,6 +81,7 @@ class ShortRun:
     def record(self, reports: Sequence[Report]) -> None:
         """Takes in reports, and checks their counts."""
         self._look("record")
+        self._records += 1
         steps_before = self.steps
         for report in reports:
             self.episodes += len(report.episodes)
@@ -97,10 +98,10 @@ class ShortRun:
             self.first_steps, self._first_s = self.steps, self._last_s
 
     def due(self) -> bool:
-        """Whether the training time is over and something was reported."""
+        """Whether the training time is over and something was reported, twice: a resume that forgets counts less."""
         self._look("due")
         self._asked_s = time.monotonic()
-        return self.steps > 0 and self._asked_s - self._started_s >= self._seconds
+        return self.steps > 0 and self._records > 1 and self._asked_s - self._started_s >= self._seconds
 
     def cuts_rollouts(self) -> bool:
         """Rollouts are finished."""
