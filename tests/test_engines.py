@@ -26,6 +26,8 @@ from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, get_registry, load_registry
+from a3c_zoo.testing.findings import Findings
+from a3c_zoo.testing.plugin_checks import examine_plugin
 from tests.test_run_directory import CONFIG
 from tests.toys_runs import Running, command_line, environ
 from tests.waits import LIMIT_S
@@ -131,9 +133,15 @@ def test_an_error_or_ctrl_c_stops_the_rest(error: BaseException) -> None:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the plugin file of the documentation."""
     folder = tmp_path_factory.mktemp("pair")
-    (source,) = re.findall(r"```python\n(from a3c_zoo import EngineEntry.*?)```", PAGE.read_text(), re.DOTALL)
+    (source,) = re.findall(r"```python\n(from pydantic import Field.*?)```", PAGE.read_text(), re.DOTALL)
     (folder / "pair.py").write_text(source)
     return folder
+
+
+def test_the_check_finds_no_fault_in_it(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry, findings = with_files(monkeypatch, pair / "pair.py"), Findings("pair")
+    examine_plugin(registry, next(each for each in registry.plugins if each.name == "pair"), findings)
+    assert findings.is_sound, findings.found
 
 
 def with_files(monkeypatch: pytest.MonkeyPatch, *files: Path) -> Registry:
