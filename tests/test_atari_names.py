@@ -69,6 +69,19 @@ def test_gymnasiums_id_of_a_game_suggests_ours(name: str, game: str) -> None:
         get_registry().env(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "unknown", "hint"),
+    [
+        ("LunarLander-v3", "LunarLander-v3", "gym:LunarLander-v3"),
+        ("Humanoidd-v5", "gym:Humanoidd-v5", "gym:Humanoid-v5"),
+        ("CartPole-v1", "CartPole-v1", "cartpole"),
+    ],
+)
+def test_an_id_without_a_prefix(name: str, unknown: str, hint: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"^unknown environment '{unknown}'\. Did you mean '{hint}'\?"):
+        get_registry().env(name)
+
+
 def test_a_name_of_gymnasium_comes_before_a_game() -> None:
     with pytest.raises(
         UnknownNameError, match=r"^unknown environment 'gym:Blackjack-v0'\. Did you mean 'gym:Blackj.*-v1'"

@@ -7,6 +7,7 @@ registered first, so no other plugin can take their names.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
@@ -92,7 +93,13 @@ class Registry:
             return self._resolve(self.families[prefix], name, rest)
         near = [example for family in self.families.values() for example in family.examples]
         near += [f"{prefix}:{rest}" for prefix in self.families if colon]
-        return self._find("environment", name, self.envs, near)
+        try:
+            return self._find("environment", name, self.envs, near)
+        except UnknownNameError as error:
+            if colon or "Did you mean" in str(error) or not re.search(r"-v\d+$", name) or "gym" not in self.families:
+                raise
+        as_id = self.env(f"gym:{name}").name  # of what Gymnasium does not know either, the error is its family's
+        raise UnknownNameError(f"unknown environment '{name}'. Did you mean '{as_id}'? See: a3c-zoo list envs")
 
     def agent(self, name: str) -> AgentEntry:
         """Returns the agent or baseline `name`. Raises UnknownNameError if there is none."""
