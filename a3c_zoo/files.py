@@ -223,7 +223,7 @@ def valid_name(name: str, option: str = "--name", most: int = 230) -> str:
         if len(os.fsencode(name)) <= most:
             return name
         raise RunDirectoryError(f"{option} {name[:20]}...: is too long; at most {most} bytes")
-    raise RunDirectoryError(f"{option} {name!r}: letters, digits and . _ - + = @ only, not starting with a dot")
+    raise RunDirectoryError(f"{option} {name!r}: letters, digits and . _ - + = @ only, no blanks, no dot first")
 
 
 def refuse_place(out: Path, option: str = "--out") -> None:

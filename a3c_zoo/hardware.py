@@ -159,8 +159,12 @@ def available_memory() -> int:
     return min([int(psutil.virtual_memory().available), *(each for each in left if each is not None)])
 
 
+#: Drivers of SDL that draw in memory.
+UNSEEN = ("dummy", "offscreen")
+
+
 def has_display() -> bool:
     """Whether a window can be shown."""
     if driver := os.environ.get("SDL_VIDEODRIVER"):
-        return driver not in ("dummy", "offscreen")
+        return driver not in UNSEEN
     return sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

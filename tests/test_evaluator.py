@@ -137,6 +137,7 @@ def test_every_episode_is_recorded_and_the_best_policy_kept(serial: bool, tmp_pa
     best = checkpoint(outcome.run, "best")["session"]
     assert best["sampled_return"] == pytest.approx(max(expected))
     assert best["steps"] == steps[expected.index(max(expected))]
+    assert times[expected.index(max(expected))] <= best["seconds"]["training"] <= outcome.training_s
     assert listener.messages == []
     assert outcome.evaluator_fault is None
     assert sorted(path.name for path in (outcome.run / "checkpoints").iterdir())[0] == "best.pt"

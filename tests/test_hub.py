@@ -125,7 +125,12 @@ def test_the_card_has_the_evaluation_as_metadata(hub: Hub) -> None:
     assert names == ("reinforcement-learning", "Acrobot-v1", "mean_reward")
     assert card.data.library_name == "a3c-zoo"
     assert {"Acrobot-v1", "reinforcement-learning"} <= set(card.data.tags)
-    for part in ("a3c-zoo train gym:Acrobot-v1 --seed 1", f"{steps:,} steps", "a3c-zoo pull alice/swinger"):
+    for part in (
+        "a3c-zoo train gym:Acrobot-v1 --seed 1",
+        f"{steps:,} steps",
+        "a3c-zoo pull alice/swinger",
+        "evaluate runs/swinger",
+    ):
         assert part in card.text
     assert hub.requests == []
     assert set(os.listdir("look")) == NAMES | {"README.md"}

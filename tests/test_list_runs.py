@@ -57,6 +57,7 @@ def test_a_name_of_wide_letters_keeps_the_columns(capsys: Captured) -> None:
         (["--env", "cartpole"], ["old", "new"]),
         (["--agent", "a3c"], ["old", "pong", "died"]),
         (["--seed", "1"], ["old", "new"]),
+        (["--seed", "1", "--seed", "2", "--env", "cartpole", "--env", "none"], ["old", "new"]),
         (["--seed", "1", "--agent", "a3c"], ["old"]),
         (["--solved"], ["old"]),
         (["--unsolved"], ["pong", "new"]),

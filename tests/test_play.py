@@ -481,8 +481,10 @@ def test_no_terminal_no_display(
     assert "--terminal: stdout is no terminal" in capsys.readouterr().err
     assert command_line("play", pong, "--window") == 2
     assert "--window: there is no display; --terminal and --video FILE.mp4 need none" in capsys.readouterr().err
-    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("DISPLAY", ":7654")  # of an X server that has ended
     assert has_display()
+    assert command_line("play", pong) == 2
+    assert "--window: the display cannot be opened; --terminal and --video" in capsys.readouterr().err
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # as containers have it: its windows are seen by nobody
     assert not has_display()
     assert command_line("play", pong) == 2

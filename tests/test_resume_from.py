@@ -109,6 +109,29 @@ def test_going_on_from_the_best(agent: str, tmp_path: Path) -> None:
         assert not first["optimizer"]["exp_avg"].any()
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "line"),
+    [
+        ({}, {"steps": 10}, r"--steps 10: the run has 2\d\d steps already, .* from its start; give a larger --steps$"),
+        ({}, {"episodes": 3}, r"--episodes 3: the run has \d+ episodes already"),
+        (
+            {"time_limit_s": 0.001},
+            {"steps": 10**6},
+            r"--time-limit 0\.001, as given before: the run has [\d.]+ s of trai",
+        ),
+    ],
+)
+def test_a_limit_that_is_over_before_the_resume(
+    first: dict[str, Any], then: dict[str, Any], line: str, tmp_path: Path
+) -> None:
+    run = train(tmp_path, **{"steps": 200} | first).run
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(ZooError, match=line):
+        a3c_zoo.train(resume=run, **then)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert a3c_zoo.train(resume=run).reason == ("time-limit" if first else "steps")  # nothing new: it ends at once
+
+
 def test_evaluations_are_kept_while_a_run_has_none(tmp_path: Path) -> None:
     run = train(tmp_path, steps=600, overrides=EVALUATED).run
     config, rows = run / "config.yml", (run / "evaluations.csv").read_text()

@@ -7,10 +7,9 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,10 +18,9 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import ZooError, did_you_mean, printable, printable_lines
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.records import Reason
 
 if TYPE_CHECKING:
-    from a3c_zoo.runs.directory import RunSummary
+    pass
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -142,19 +140,6 @@ def matching(described: Mapping[str, str], incomplete: str) -> list[CompletionIt
     return [CompletionItem(name, help=text) for name, text in found.items()]
 
 
-def _parse_time(text: str) -> datetime:
-    """Returns the time `30m`, `2h` or `7d` ago, or a date; one without a time zone is in the local time zone."""
-    ago = re.fullmatch(r"(\d+)([mhd])", text)
-    try:
-        if ago is None:
-            return datetime.fromisoformat(text).astimezone()
-        unit = {"m": "minutes", "h": "hours", "d": "days"}[ago[2]]
-        return datetime.now().astimezone() - timedelta(**{unit: int(ago[1])})
-    except (ValueError, OverflowError):
-        message = f"'{text}' is no time; write 30m, 2h, 7d or a date such as 2026-01-31"
-        raise click.BadParameter(message) from None
-
-
 def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
     def decorate(command: _Command) -> _Command:
         for option in reversed(options):
@@ -198,40 +183,6 @@ configuration_options: Callable[[_Command], _Command] = together(
         help="Set one value; can be repeated.",
     ),
 )
-
-#: Options that select runs: `env`, `seed`, `status`, `solved` and `since`, see `run_filter`.
-filter_options: Callable[[_Command], _Command] = together(
-    click.option("--env", metavar="NAME", shell_complete=complete_env, help="Runs on this environment."),
-    click.option("--seed", type=int, metavar="N", help="Runs with this seed."),
-    click.option(
-        "--status",
-        type=click.Choice(["running", "died", "damaged", "pulled", *get_args(Reason)]),
-        metavar="NAME",
-        help="Runs with this status: running, died, damaged, pulled, or why they ended (steps, interrupted, …).",
-    ),
-    click.option("--solved/--unsolved", default=None, help="Runs that solved their environment, or ended unsolved."),
-    click.option("--since", type=_parse_time, metavar="2h|7d|DATE", help="Runs that started after this time."),
-)
-
-
-def run_filter(options: Mapping[str, Any]) -> Callable[[RunSummary], bool]:
-    """Whether a run is what these options select. A run that does not say what an option asks for is not."""
-    since: datetime | None = options.get("since")
-    same = {name: value for name, value in options.items() if name != "since"}
-
-    def is_wanted(run: RunSummary) -> bool:
-        is_same = all(getattr(run, name) == value for name, value in same.items())
-        return is_same and (since is None or _has_started(run.started, since))
-
-    return is_wanted
-
-
-def _has_started(started: str, since: datetime) -> bool:
-    try:
-        return datetime.fromisoformat(started).astimezone() >= since
-    except (ValueError, OverflowError):  # of a damaged run, or not there
-        return False
-
 
 #: `--checkpoint` of commands that load a trained agent.
 checkpoint_option: Callable[[_Command], _Command] = click.option(

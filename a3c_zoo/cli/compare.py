@@ -18,15 +18,14 @@ from a3c_zoo.cli.common import (
     complete_agent,
     complete_env,
     complete_run,
-    filter_options,
     kept_runs_option,
     parse_seconds,
     print_sentences,
-    run_filter,
     trust_option,
     warn_about_faults,
 )
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
+from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
 from a3c_zoo.errors import ZooError
 from a3c_zoo.output import drop_lost_output, take_stdout
 
@@ -139,9 +138,9 @@ def command(
     if sources:
         more, options["envs"] = _folders_apart(options["envs"])
         sources += more
-    filters = {name: value for name in FILTERS if (value := options.pop(name)) is not None}
-    if sources and "env" in filters:
-        options["envs"] += (filters.pop("env"),)
+    filters = given_filters({name: options.pop(name) for name in FILTERS})
+    if sources:
+        options["envs"] += filters.pop("env", ())
     out = choose_out(out, options["envs"])
     if sources:
         _refuse_options_of_training(click.get_current_context())

@@ -14,15 +14,14 @@ import click
 
 from a3c_zoo.cli.common import (
     complete_agent,
-    filter_options,
     kept_runs_option,
     need_extra,
     print_fitted,
     print_plain,
-    run_filter,
     terminal_width,
     warn_about_faults,
 )
+from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
 from a3c_zoo.errors import ZooError, printable, unknown_name
 from a3c_zoo.output import take_stdout
 from a3c_zoo.plugins.registry import Registry, get_registry
@@ -204,7 +203,7 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
     """
     if as_json:
         take_stdout()
-    wanted = {name: value for name, value in filters.items() if value is not None}
+    wanted = given_filters(filters)
     if requirements and as_json:
         raise ZooError("--requirements and --json are two formats: give one")
     if requirements and what != "plugins":

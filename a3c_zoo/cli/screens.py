@@ -25,7 +25,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from a3c_zoo.errors import ZooError
-from a3c_zoo.hardware import has_display
+from a3c_zoo.hardware import UNSEEN, has_display
 from a3c_zoo.output import is_dumb
 from a3c_zoo.runs.videos import VideoFile, enlarge
 
@@ -135,6 +135,9 @@ class Window:
         if self._surface is None:
             try:
                 pygame.display.init()
+                # SDL draws where nobody looks if it cannot open the display, such as that of a closed connection.
+                if pygame.display.get_driver() in UNSEEN and not os.environ.get("SDL_VIDEODRIVER"):
+                    raise ZooError("--window: the display cannot be opened; --terminal and --video FILE.mp4 need none")
                 self._surface = pygame.display.set_mode(picture.shape[1::-1])
             except pygame.error as error:
                 raise ZooError(f"--window: {error}; --terminal and --video FILE.mp4 need none") from error

@@ -45,7 +45,7 @@ from a3c_zoo.output import drop_lost_output, take_stdout
     "--resume",
     metavar="RUN",
     shell_complete=complete_run,
-    help="Continue a run. Limits count from the start of the run.",
+    help="Continue a run. Limits count from the start of the run; those given before stay.",
 )
 @click.option(
     "--checkpoint",

@@ -273,7 +273,7 @@ def read(
     records, unread = read_runs(folders, runs_dir=runs_dir, trust=trust, wanted=is_wanted)
     found = list(dict.fromkeys(run.env for run in records))
     if len(found) > 1 and not envs:
-        raise ZooError(f"--from: the runs are of different environments, {', '.join(found)}: name those to compare")
+        raise ZooError(f"--from: the runs are of {len(found)} environments; choose among --env {' --env '.join(found)}")
     chosen = on_envs(records, envs, "--from")
     there = {run.env for run in chosen}
     named = told_apart(chosen)
@@ -297,13 +297,14 @@ def _measure(records: Sequence[RunRecord], left_out: Mapping[Path, str]) -> tupl
 
 def _refuse_twins(measured: Sequence[MeasuredRun]) -> None:
     seen: dict[tuple[str, str, int | None], str] = {}
+    twins = []
     for each in (one.measures for one in measured if one.measures.seed is not None):
         twin = seen.setdefault((each.env, each.method, each.seed), each.run)
         if twin != each.run:
-            raise ZooError(
-                f"--from: seed {each.seed} of {each.method} on {each.env} is there twice, {twin} and {each.run}: "
-                f"name the runs one by one, without one of them"
-            )
+            twins.append(f"seed {each.seed} of {each.method} on {each.env} is there twice, {twin} and {each.run}")
+    if twins:
+        others = f", and {len(twins) - 1:,} more runs are twins" if len(twins) > 1 else ""
+        raise ZooError(f"--from: {twins[0]}{others}: leave one of each out, with --since or by naming runs one by one")
 
 
 def _report(

@@ -94,7 +94,7 @@ def card_text(
         table += "".join(f"| {' | '.join(cells)} |\n" for cells in (head, line, means))
     seen = film_told(film) if film else ""
     how = f"with a3c-zoo and its extra `hub`:\n\n    a3c-zoo pull {repo}\n"
-    how += f"    a3c-zoo play {name}\n    a3c-zoo evaluate {name}\n"
+    how += f"    a3c-zoo play runs/{name}\n    a3c-zoo evaluate runs/{name}\n"
     return f"# {name}\n\nAn agent of a3c-zoo.{seen}\n\n| | |\n| --- | --- |\n{table}\nTo watch and measure it, {how}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,8 +32,13 @@ from a3c_zoo.runs.rows import open_rows
 MOST_COMPRESSED = 16
 
 
-def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[RunState], list[tuple[str, str, str]]]:
+def go_on_from(
+    directory: RunDirectory, which: str = FINAL, examine: Callable[[RunState], None] = lambda state: None
+) -> tuple[Checkpoint[RunState], list[tuple[str, str, str]]]:
     """Reads a checkpoint to go on with training (`resumable_checkpoint`), and moves aside what is later.
+
+    Args:
+        examine: raises ZooError to refuse the run's part of the checkpoint, before anything moves.
 
     Returns:
         The checkpoint, and events to tell: kind, text, and the traceback or "".
@@ -42,6 +47,7 @@ def go_on_from(directory: RunDirectory, which: str = FINAL) -> tuple[Checkpoint[
         RunDirectoryError: training cannot go on from it, or the disk refuses something.
     """
     saved = resumable_checkpoint(directory, which)
+    examine(saved.state)
     evaluator = saved.state.evaluator
     positions = {"monitor.csv": saved.state.monitor_position, "evaluations.csv": evaluator and evaluator.position}
     for name, position in positions.items():

@@ -79,6 +79,10 @@ class Clock:
         running = _awake_s(at_s) - self._since_s if part == self._part else 0.0
         return self.seconds.get(part, 0.0) + running
 
+    def of_all(self) -> dict[str, float]:
+        """Seconds of each part until now."""
+        return {**self.seconds, self._part: self.of(self._part)}
+
     @property
     def total_s(self) -> float:
         """Seconds of all parts."""

@@ -269,7 +269,7 @@ class Session:
             evaluation_step=stopping.evaluation_step,
             window=WindowState([*progress.returns], [*progress.lengths]),
             monitor_position=self._publisher.sync(),
-            seconds={**self._clock.seconds},
+            seconds=self._clock.of_all(),
             evaluator=self._evaluator.state() if self._evaluator else self._evaluations,
             resources=self._watch.meter.state(),
         )

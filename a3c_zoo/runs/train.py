@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
+    from a3c_zoo.config import RunConfig
     from a3c_zoo.runs.session import Session
 
 #: Keys that may change when a run is resumed: how long it goes on, where, and its films. `run.steps` may be what a
@@ -80,13 +82,30 @@ def train_on(
         watch = Watch(observer, stop, setup.run_hooks(), clock)
         _remove_leftovers(directory)
         _refuse_without_checkpoint(directory)
-        saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint))
+        examine = partial(_refuse_spent_limits, directory.config(registry).run, setup.config.run)
+        saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint), examine)
         if solved_step := _solved_before(directory, saved.state.steps):
             setup = replace(setup, solved_step=solved_step)
             events.append(("solved_before", f"this run was solved at step {solved_step:,} and stays solved", ""))
         if flags:
             write_atomically(directory.config_file, dump_config(setup.config).encode())
         return _train(setup, directory, saved, events, watch)
+
+
+def _refuse_spent_limits(before: RunConfig, run: RunConfig, state: RunState) -> None:
+    """Raises ZooError if limits were given anew, and one is over at once. before: the run's configuration as it was."""
+    of_limits = {
+        "steps": ("--steps", state.steps, "steps"),
+        "episodes": ("--episodes", state.episodes, "episodes"),
+        "time_limit_s": ("--time-limit", state.seconds.get("training", 0.0), "s of training"),
+    }
+    new = [key for key in of_limits if getattr(run, key) != getattr(before, key)]
+    for key in [*new, *(of_limits if new else ())]:
+        option, spent, unit = of_limits[key]
+        if (limit := getattr(run, key)) is not None and spent >= limit:
+            of_before = "" if key in new else ", as given before"
+            there = f"the run has {spent:,.10g} {unit} already, and limits count from its start"
+            raise ZooError(f"{option} {limit:,.10g}{of_before}: {there}; give a larger {option}")
 
 
 def _refuse_without_checkpoint(directory: RunDirectory) -> None:
