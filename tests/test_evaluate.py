@@ -136,6 +136,12 @@ def test_what_is_not_finite_ends_it(fault: str, what: str) -> None:
         evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 10, 0, 0, num_envs=2))
 
 
+def test_an_observation_of_a_wrong_shape_ends_it() -> None:
+    entry = EnvEntry("house", "tests.toys_checks:make_house", kwargs={"fault": "wide"})
+    with pytest.raises(EnvironmentContractError, match=r"^environment 'house' returned a wrong observation at 'room'"):
+        evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 2, 0, 0, num_envs=2))
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("call", [0, 1, 2, 4])  # the first reset, steps, and the first observation of a later episode
 @pytest.mark.parametrize("place", [lambda bad: bad, lambda bad: {"a": (np.zeros(1), bad)}], ids=["array", "parts"])

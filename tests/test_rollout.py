@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
 from a3c_zoo.errors import EnvironmentContractError
 from a3c_zoo.learning.actions import action_distribution
@@ -26,6 +26,7 @@ from a3c_zoo.learning.objective import Objective, advantages_and_returns
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import observation_spec
 from tests.toys import MODES, SCRIPT, FaultyVectorEnv, Script, TinyNetwork, ToyEnv, ToyVectorEnv
+from tests.toys_checks import House, Hut, make_house
 
 T, F = True, False
 ALL = slice(None)
@@ -378,7 +379,7 @@ class TestBrokenEnvironments:
             ("inf", "observation that is not finite"),
             ("shape", r"wrong observation: float32 \[2, 2, 1\], where its spaces promise float32 \[2, 2\]"),
             ("dtype", r"wrong observation: float64 \[2, 2\], where its spaces promise float32 \[2, 2\]"),
-            ("list", r"wrong observation: list \[\], where its spaces promise float32 \[2, 2\]"),
+            ("list", r"wrong observation: list, where its spaces promise float32 \[2, 2\]"),
             ("reward-nan", r"reward that is not finite \(nan; environment 1 of 2, row 1 of the rollout\)"),
             ("reward-inf", "reward that is not finite"),
             ("reward-shape", r"wrong reward: float64 \[2, 1\], where its spaces promise numbers \[2\]"),
@@ -450,6 +451,26 @@ class TestBrokenEnvironments:
         with pytest.raises(RuntimeError, match="the toy broke") as in_step:
             collect.collect(TinyNetwork())
         assert in_step.value.__notes__ == ["(raised in step() of environment 'toy')"]
+
+    @pytest.mark.parametrize(
+        ("fault", "message"),
+        [
+            ("wide", r"a wrong observation at 'room': float32 \[6\], where its spaces promise float32 \[1\]"),
+            ("empty", r"a wrong observation at 'arm/0': NoneType, where its spaces promise float32 \[2\]"),
+            ("column", r"a wrong result of step\(\), which must be .*, reward a number, .* array element"),
+        ],
+    )
+    def test_what_a_sync_vector_env_cannot_take(self, fault: str, message: str) -> None:
+        env = VectorWrapper(make_house(2, 0, fault))
+        with pytest.raises(EnvironmentContractError, match=f"^environment 'toy' returned {message}"):
+            collector(env, 1).collect(TinyNetwork())
+
+    @pytest.mark.parametrize(("make", "error"), [(House, ValueError), (Hut, TypeError)])
+    def test_what_a_single_environment_raises_is_none_of_that(self, make: Any, error: type[Exception]) -> None:
+        env = SyncVectorEnv([lambda: make("ruin")])
+        with pytest.raises(error) as caught:
+            collector(env, 1)
+        assert caught.value.__notes__ == ["(raised in reset() of environment 'toy')"]
 
     def test_an_observation_of_torch_is_refused(self) -> None:
         class Tensors(ToyVectorEnv):

@@ -11,6 +11,7 @@ import torch
 from gymnasium import Env, spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers import TimeLimit
 from torch import nn
 
 from a3c_zoo.learning.networks import ActorCritic
@@ -85,7 +86,7 @@ class ManyFaults(Walk):
 
 
 class House(Env[dict[str, Any], int]):
-    """Observations of several parts. fault: a part that breaks its space, or ""."""
+    """Observations of several parts. fault: words for what it does wrong, or ""."""
 
     def __init__(self, fault: str = "") -> None:
         arm = spaces.Tuple((spaces.Box(-1, 1, (2,)), spaces.Discrete(3)))
@@ -98,16 +99,32 @@ class House(Env[dict[str, Any], int]):
         room = np.array([9.0 if "room" in self.fault else self.steps], np.float32)
         if "joints" in self.fault:
             joints = joints * np.float32(np.nan)
+        if "wide" in self.fault:
+            room = np.zeros(6, np.float32)
+        if "empty" in self.fault:
+            return None  # type: ignore[return-value]
         return {"arm": (joints, np.int64(self.steps % 3)), "room": room}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        super().reset(seed=seed)
+        if "ruin" in self.fault:
+            raise ValueError("the roof fell in")
+        super().reset(seed=None if "unseeded" in self.fault else seed)
         self.steps = 0
         return self.observe(), {}
 
     def step(self, action: int) -> Any:
         self.steps += 1
-        return self.observe(), 1.0, self.steps == 4, False, {}
+        terminated = self.steps == 4 or ("early" in self.fault and bool(self.np_random.random() < 0.3))
+        truncated = self.steps == 4 and "double" in self.fault
+        reward = np.ones(1) if "column" in self.fault else np.nan if "unpaid" in self.fault else 1.0
+        return self.observe(), reward, terminated, truncated, {}
+
+
+class Hut(House):
+    """Knows no options."""
+
+    def reset(self, seed: int | None = None) -> Any:  # type: ignore[override]
+        return super().reset(seed=seed)
 
 
 class DrawnHouse(House):
@@ -135,9 +152,17 @@ def make(num_envs: int, seed: int, kind: str, **kwargs: Any) -> Walk:
     return env
 
 
-def make_house(num_envs: int, seed: int, fault: str = "", same_step: bool = False) -> SyncVectorEnv:
+def make_house(num_envs: int, seed: int, fault: str = "", same_step: bool = False, limit: int = 0) -> SyncVectorEnv:
     mode = AutoresetMode.SAME_STEP if same_step else AutoresetMode.NEXT_STEP
-    return SyncVectorEnv([lambda: House(fault)] * num_envs, autoreset_mode=mode)
+
+    def make_one() -> Any:
+        return TimeLimit(House(fault), limit) if limit else House(fault)
+
+    return SyncVectorEnv([make_one] * num_envs, autoreset_mode=mode)
+
+
+def make_hut(num_envs: int, seed: int) -> SyncVectorEnv:
+    return SyncVectorEnv([Hut] * num_envs)
 
 
 def make_processes(num_envs: int, seed: int) -> AsyncVectorEnv:

@@ -167,9 +167,10 @@ def _restart(
     finals = part.autoreset.final_observations(observation, info)
     for n in np.flatnonzero(ended):
         ends[n]["terminal_observation"] = part.checked.final_observation(finals, int(n))
-    if isinstance(part.autoreset, NextStep):  # a single environment
-        return part.checked.env.reset()[0]
-    return part.autoreset.restart(observation, ended)
+    with part.checked.raising_in("reset"):
+        if isinstance(part.autoreset, NextStep):  # a single environment
+            return part.checked.env.reset()[0]
+        return part.autoreset.restart(observation, ended)
 
 
 def make_zoo_vec_env(

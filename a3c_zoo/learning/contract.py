@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import SyncVectorEnv, VectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
 
-from a3c_zoo.errors import EnvironmentContractError, ObservationError
+from a3c_zoo.errors import EnvironmentContractError, ObservationError, type_and_message
 from a3c_zoo.learning.rollout import Rollout
-from a3c_zoo.learning.spaces import ObservationSpec, row_of
+from a3c_zoo.learning.spaces import ObservationSpec, parts_of, row_of
 
 #: NumPy's letters for the kinds of dtype that a reward and a flag may have.
 NUMBERS, FLAGS = "biuf", "biu"
+#: A SyncVectorEnv calls single environments here → what they must return.
+RESULTS = {
+    SyncVectorEnv.reset.__code__: "(observation, info)",
+    SyncVectorEnv.step.__code__: "(observation, reward, terminated, truncated, info), reward a number, flags bools",
+}
 
 
 class CheckedEnvironment:
@@ -82,7 +89,7 @@ class CheckedEnvironment:
 
     @contextmanager
     def raising_in(self, method: str) -> Iterator[None]:
-        """Adds the environment's name and the method to an exception that the environment raises."""
+        """Adds the environment's name and the method to an exception that the environment raises, as `note` does."""
         try:
             yield
         except Exception as error:
@@ -90,7 +97,12 @@ class CheckedEnvironment:
             raise
 
     def note(self, error: Exception, method: str) -> None:
-        """Adds the environment's name and the method that raised the error to its traceback."""
+        """Adds the environment's name and the method that raised the error to its traceback.
+
+        Raises:
+            EnvironmentContractError: a single environment returned what its vector environment cannot take.
+        """
+        raise_misfit(error, self.name)
         error.add_note(f"(raised in {method}() of environment '{self.name}')")
 
     def _flat(self, observation: Any) -> NDArray[np.float32]:
@@ -102,9 +114,8 @@ class CheckedEnvironment:
             ) from error
 
     def _broken(self, what: str, array: Any, shape: tuple[int, ...], dtype: object) -> EnvironmentContractError:
-        found = f"{getattr(array, 'dtype', type(array).__name__)} {list(getattr(array, 'shape', ()))}"
         return EnvironmentContractError(
-            f"environment '{self.name}' returned a wrong {what}: {found}, "
+            f"environment '{self.name}' returned a wrong {what}: {_form(array)}, "
             f"where its spaces promise {dtype} {list(shape)}"
         )
 
@@ -113,6 +124,58 @@ class CheckedEnvironment:
             f"environment '{self.name}' returned {what} that is not finite "
             f"({value}; environment {n} of {self.env.num_envs}, row {t} of the rollout)"
         )
+
+
+@contextmanager
+def naming_misfits(name: str) -> Iterator[None]:
+    """Raises what `raise_misfit` raises for an exception in the body; any other passes through."""
+    try:
+        yield
+    except Exception as error:
+        raise_misfit(error, name)
+        raise
+
+
+def raise_misfit(error: Exception, name: str) -> None:
+    """Raises EnvironmentContractError if the error is a misfit of the environment `name`."""
+    if found := misfit(error):
+        raise EnvironmentContractError(f"environment '{name}' returned {found}") from error
+
+
+def misfit(error: Exception) -> str | None:
+    """What a single environment returned that a SyncVectorEnv cannot take; None if the error has another cause.
+
+    The error's traceback tells it; steps without an error do nothing for it.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    place = next((n for n, frame in enumerate(frames) if frame.f_code in RESULTS), None)
+    if place is None or not isinstance(error, ValueError | TypeError | LookupError):
+        return None
+    caller, inner = frames[place], frames[place + 1 :]
+    if any(frame.f_globals.get("__name__") == concatenate.__module__ for frame in inner):
+        return _wrong_observation(caller.f_locals["self"])
+    method = caller.f_code.co_name
+    if inner or f"{method}()" in str(error):  # the environment raised it, or it does not take the arguments
+        return None
+    return f"a wrong result of {method}(), which must be {RESULTS[caller.f_code]}: {type_and_message(error)}"
+
+
+def _wrong_observation(env: SyncVectorEnv) -> str | None:
+    """The first of the newest observations that does not fit into the arrays of the vector environment."""
+    for part in parts_of(env.single_observation_space):
+        for found in map(part.of, env._env_obs):
+            try:
+                concatenate(part.space, [found], create_empty_array(part.space, 1))  # type: ignore[arg-type]
+            except Exception:
+                promised = f"{part.space.dtype} {list(part.space.shape or ())}"
+                return f"a wrong observation{part.where}: {_form(found)}, where its spaces promise {promised}"
+    return None
+
+
+def _form(value: Any) -> str:
+    """A value in a few words: `float64 [3, 1]`, `list`."""
+    dtype = getattr(value, "dtype", None)
+    return type(value).__name__ if dtype is None else f"{dtype} {list(value.shape)}"
 
 
 def is_finite(found: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -176,6 +176,40 @@ class ObservationSpec:
             for path, shape, sizes, start, *is_image in (rest[0] if rest else ())
         )
         return cls(kind, tuple(shape), np.dtype(dtype), one_hot, leaves, *rest[1:])
+
+
+class Part(NamedTuple):
+    """One array within the observations. path: keys and numbers that lead to it; space: of one environment."""
+
+    path: tuple[str | int, ...]
+    space: Space[Any]
+
+    @property
+    def where(self) -> str:
+        """Its place, for messages; empty for observations of one part."""
+        return f" at '{'/'.join(map(str, self.path))}'" if self.path else ""
+
+    def of(self, observation: Any) -> Any:
+        """This part of an observation, None if it is missing."""
+        for key in self.path:
+            try:
+                observation = observation[key]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return observation
+
+
+def parts_of(space: Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[Part]:
+    """The parts of a space, those of Dict and Tuple spaces in their order."""
+    inner: Any = {}
+    if isinstance(space, spaces.Dict):
+        inner = space.spaces
+    elif isinstance(space, spaces.Tuple):
+        inner = dict(enumerate(space.spaces))
+    else:
+        yield Part(path, space)
+    for key, part in inner.items():
+        yield from parts_of(part, (*path, key))
 
 
 def row_of(observations: Any, n: int) -> Any:

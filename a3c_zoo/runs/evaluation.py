@@ -23,7 +23,7 @@ from a3c_zoo.errors import EnvironmentContractError, PluginError, ZooError, one_
 from a3c_zoo.files import same_folder
 from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
-from a3c_zoo.learning.contract import is_finite
+from a3c_zoo.learning.contract import is_finite, naming_misfits
 from a3c_zoo.learning.environments import make_vector_env, restore_threads
 from a3c_zoo.learning.generators import lent_generator, seed_process
 from a3c_zoo.learning.model import one_torch_thread
@@ -244,31 +244,32 @@ def play_episodes(
 
     Raises:
         RunDirectoryError: the policy is of other spaces than the environment.
-        EnvironmentContractError: an observation or a reward is not finite. What a policy does then says nothing.
+        EnvironmentContractError: an observation or a reward does not fit, or is not finite.
     """
     check_policy(policy, env, to_play.entry.name)
     autoreset, is_over, threads = autoreset_of(env), episode_over(env), torch.get_num_threads()
-    observation = _finite(env.reset(seed=to_play.env_seed)[0], "an observation", to_play)
     state, starts = None, np.ones(env.num_envs, np.bool_)
     left, running = np.full(env.num_envs, to_play.count // env.num_envs), np.zeros(env.num_envs, np.float64)
     left[: to_play.count % env.num_envs] += 1
     length, ignored = np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs, np.bool_)
-    while left.any():
-        restore_threads(threads)  # if the environment has set their number
-        actions, state = policy.predict(observation, state, starts, deterministic)
-        observation, reward, terminated, truncated, info = env.step(actions)
-        _finite(observation, "an observation", to_play)
-        running += _finite(np.where(ignored, 0, reward), "a reward", to_play)
-        length += ~ignored
-        ended = np.asarray(is_over(terminated, truncated, info), np.bool_)  # some environments return 0 and 1
-        played = [PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))]
-        left -= ended & (left > 0)
-        yield played, ended, running
-        running[ended], length[ended] = 0, 0
-        if ended.any():
-            observation = _finite(autoreset.restart(observation, ended), "an observation", to_play)
-        # An episode starts with this observation, or with the one after the ignored step.
-        starts, ignored = (ignored, ended) if autoreset.ignores_a_step else (ended, ignored)
+    with naming_misfits(to_play.entry.name):
+        observation = _finite(env.reset(seed=to_play.env_seed)[0], "an observation", to_play)
+        while left.any():
+            restore_threads(threads)  # if the environment has set their number
+            actions, state = policy.predict(observation, state, starts, deterministic)
+            observation, reward, terminated, truncated, info = env.step(actions)
+            _finite(observation, "an observation", to_play)
+            running += _finite(np.where(ignored, 0, reward), "a reward", to_play)
+            length += ~ignored
+            ended = np.asarray(is_over(terminated, truncated, info), np.bool_)  # some environments return 0 and 1
+            played = [PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))]
+            left -= ended & (left > 0)
+            yield played, ended, running
+            running[ended], length[ended] = 0, 0
+            if ended.any():
+                observation = _finite(autoreset.restart(observation, ended), "an observation", to_play)
+            # An episode starts with this observation, or with the one after the ignored step.
+            starts, ignored = (ignored, ended) if autoreset.ignores_a_step else (ended, ignored)
 
 
 def _finite(found: Any, what: str, to_play: EpisodesToPlay) -> Any:

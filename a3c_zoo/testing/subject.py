@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
-from gymnasium import Space, spaces
+from gymnasium import Space
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import one_line
 from a3c_zoo.learning.autoreset import autoreset_mode, episode_over
+from a3c_zoo.learning.contract import misfit
 from a3c_zoo.learning.environments import make_vector_env
-from a3c_zoo.learning.spaces import row_of
+from a3c_zoo.learning.spaces import Part, parts_of, row_of
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.testing.findings import Findings
 
@@ -32,41 +33,9 @@ WATCHED_STEPS = 20
 SIGN_EVERY = 50
 CURE_SPACES = "return what the spaces promise, or correct the spaces"
 CURE_STEP = "see docs/how-to/write-an-environment.md for what reset() and step() return"
+CURE_RESET = "define it as reset(self, *, seed=None, options=None)"
+CURE_RAISES = "correct the environment, or install what it needs"
 CURE_FINALS = "put the last observations of the ended episodes into info['final_obs'], [num_envs]"
-
-
-class Part(NamedTuple):
-    """One array within the observations. path: keys and numbers that lead to it; space: of one environment."""
-
-    path: tuple[str | int, ...]
-    space: Space[Any]
-
-    @property
-    def where(self) -> str:
-        """Its place, for messages; empty for observations of one part."""
-        return f" at '{'/'.join(map(str, self.path))}'" if self.path else ""
-
-    def of(self, observation: Any) -> Any:
-        """This part of an observation, None if it is missing."""
-        for key in self.path:
-            try:
-                observation = observation[key]
-            except (KeyError, IndexError, TypeError):
-                return None
-        return observation
-
-
-def parts_of(space: Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[Part]:
-    """The parts of a space, those of Dict and Tuple spaces in their order."""
-    inner: Any = {}
-    if isinstance(space, spaces.Dict):
-        inner = space.spaces
-    elif isinstance(space, spaces.Tuple):
-        inner = dict(enumerate(space.spaces))
-    else:
-        yield Part(path, space)
-    for key, part in inner.items():
-        yield from parts_of(part, (*path, key))
 
 
 @dataclass(slots=True)
@@ -173,8 +142,11 @@ class Subject:
         try:
             return function()
         except Exception as error:
-            cure = "correct the environment, or install what it needs"
-            self.fail(what.partition("(")[0], f"{what} raised {one_line(error)}", cure, error)
+            check = what.partition("(")[0]
+            if found := misfit(error):
+                self.fail(check, f"{what} returned {found}", f"{CURE_SPACES}; {CURE_STEP}", error)
+            takes_less = "reset() got an unexpected keyword argument" in str(error)
+            self.fail(check, f"{what} raised {one_line(error)}", CURE_RESET if takes_less else CURE_RAISES, error)
 
     @contextmanager
     def made(self) -> Iterator[VectorEnv[Any, Any, Any]]:
