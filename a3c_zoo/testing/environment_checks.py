@@ -60,17 +60,16 @@ def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings)
         with findings.during("contract", "correct the environment"):
             has_ended |= check_contract(Subject(entry, setup.config.env, n, findings), STEPS)
     if findings.is_sound:
+        findings.ok("contract", "spaces, steps, seeds, autoreset and state keep it")
         with findings.during("fit", f"correct it, or name a network that fits in the set '{setup.agent.name}.yml'"):
             probe_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces)
-    if findings.is_sound and not has_ended:
-        message = f"no episode ended within {STEPS} steps of random actions, so no end was checked"
-        findings.warn("episodes", message, CURE_ENDLESS)
-    if findings.is_sound:
-        findings.ok("contract", "spaces, steps, seeds, autoreset and state keep it")
+        if not has_ended:
+            message = f"no episode ended within {STEPS} steps of random actions, so no end was checked"
+            findings.warn("episodes", message, CURE_ENDLESS)
         _look_for_masks(setup, findings)
-    cure = CURE_RENDER if entry.factory else CURE_RENDER_ONE
-    with findings.during("render", cure):
-        _check_render(setup, findings, cure)
+        cure = CURE_RENDER if entry.factory else CURE_RENDER_ONE
+        with findings.during("render", cure):
+            _check_render(setup, findings, cure)
     _run_other_checkers(setup, findings)
     with findings.during("in a worker", "correct the environment, or its default agent"):
         _measure(setup, findings)
@@ -154,13 +153,13 @@ def _run_checker(
 
 def _measure(setup: RunSetup, findings: Findings) -> None:
     """Measures the steps a second of the environment alone, and in a worker that trains."""
+    if not findings.is_sound:
+        findings.ok("speed", "not measured: see the problems")
+        return
     entry, num_envs = setup.entry, setup.config.env.num_envs
     with closing(make_vector_env(entry, setup.config.env, num_envs, seed=0)) as env:
         alone = _speed(env)
     findings.ok("speed alone", f"{alone:,.0f} steps/s, {num_envs} environments together")
-    if not findings.is_sound:
-        findings.ok("in a worker", "not measured: see the problems")
-        return
     run = ShortRun(setup, findings, WORKER_S)
     run.run()
     share = f", {run.steps_per_s / alone:.0%} of its speed alone" if alone else ""
