@@ -9,21 +9,24 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
-from a3c_zoo.config import OptimizerConfig
+from a3c_zoo.config import EnvConfig, OptimizerConfig
 from a3c_zoo.plugins.builtins import zoo_optimizers
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, load_registry
 from a3c_zoo.testing import environment_checks, plugin_distribution
 from a3c_zoo.testing.agent_checks import examine_agent
 from a3c_zoo.testing.checkup import check, jobs_for
+from a3c_zoo.testing.conformance import check_contract
 from a3c_zoo.testing.environment_checks import examine_environment
 from a3c_zoo.testing.findings import Finding, Findings
 from a3c_zoo.testing.network_checks import examine_network
 from a3c_zoo.testing.optimizer_checks import examine_optimizer
+from a3c_zoo.testing.subject import Subject
 from tests.waits import LIMIT_S
 
 TOYS = "tests.toys_checks"
@@ -81,6 +84,14 @@ def walk(kind: str) -> EnvEntry:
             ],
         ),
         (
+            EnvEntry("toy", f"{TOYS}:make_house", kwargs={"fault": "wide"}),
+            ["reset: num_envs=1: reset(seed=1) returned a wrong observation at 'room': float32 [6], where its spaces"],
+        ),
+        (
+            EnvEntry("toy", f"{TOYS}:make_house", kwargs={"fault": "unpaid"}),
+            ["rewards: num_envs=1: step 0 returned rewards that are not finite: [nan]"],
+        ),
+        (
             walk("ManyFaults"),
             [
                 "observations: num_envs=1: reset(seed=1) returned observations float64 [1, 1], where its spaces",
@@ -99,12 +110,27 @@ def test_faults_of_an_environment(registry: Registry, entry: EnvEntry, faults: l
 
 def test_a_forgotten_seed_is_said_so(registry: Registry) -> None:
     found = env_findings(registry, walk("Unseeded"))
+    assert {finding.check for finding in found if finding.status == "problem"} == {"seeding"}
     cures = {finding.cure for finding in found if finding.check == "seeding"}
     assert any("call super().reset(seed=seed) first in reset()" in cure for cure in cures)
     ignored = env_findings(registry, EnvEntry("toy", "tests.walks:make", kwargs={"kind": "GlobalRandom"}))
     cures = {finding.cure for finding in ignored if finding.check == "seeding"}
     assert cures
     assert not any("super()" in cure for cure in cures)
+
+
+def test_a_reset_that_knows_no_options_is_told_once(registry: Registry) -> None:
+    (finding,) = [each for each in env_findings(registry, EnvEntry("toy", f"{TOYS}:make_hut")) if each.cure]
+    assert finding.text.startswith("num_envs=1: reset(seed=1) raised TypeError: Hut.reset() got an unexpected keyword")
+    assert finding.cure == "define it as reset(self, *, seed=None, options=None)"
+
+
+@pytest.mark.parametrize(("kwargs", "warnings"), [({"fault": "early", "limit": 4}, 0), ({"fault": "early, double"}, 1)])
+def test_a_last_step_that_gymnasium_truncates_is_no_fault(kwargs: dict[str, Any], warnings: int) -> None:
+    findings = Findings("environment")
+    entry = EnvEntry("toy", f"{TOYS}:make_house", kwargs=kwargs)
+    check_contract(Subject(entry, EnvConfig(), 1, findings), 100)
+    assert [each.check for each in findings.found] == ["flags"] * warnings
 
 
 def test_an_array_that_is_used_again_and_a_mask_of_actions_are_warnings(registry: Registry) -> None:

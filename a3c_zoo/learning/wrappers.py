@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import gymnasium
-from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector import SyncVectorEnv, VectorEnv, VectorWrapper
+from gymnasium.wrappers import TimeLimit
 
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ConfigError, ZooError, type_and_message
@@ -80,6 +81,15 @@ def _load(path: str) -> Callable[..., Any]:
             "network.normalize_observations=true or agent.reward_scale, with stable-baselines3 agent.normalize=true"
         )
     return call  # type: ignore[no-any-return]
+
+
+def has_time_limit(env: VectorEnv[Any, Any, Any]) -> bool:
+    """Whether Gymnasium's `TimeLimit` cuts its episodes; it calls a last step truncated that is terminated, too."""
+    inner: Any = env.unwrapped
+    single = inner.envs[0] if isinstance(inner, SyncVectorEnv) else None
+    while isinstance(single, gymnasium.Wrapper) and not isinstance(single, TimeLimit):
+        single = single.env
+    return isinstance(single, TimeLimit)
 
 
 def wrap_all(env: Any, wrappers: list[Wrapper]) -> Any:

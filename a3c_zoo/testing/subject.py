@@ -72,17 +72,24 @@ class Trajectory:
         """The first step at which two trajectories of one length differ; -1 for the start, None if they are equal."""
         differs = np.zeros(len(self.steps) + 1, np.bool_)
         for mine, theirs in zip(self.observations, other.observations, strict=True):
-            both_nan = (mine != mine) & (theirs != theirs)
-            differs |= ((mine != theirs) & ~both_nan).reshape(len(differs), -1).any(axis=1)
-        differs[1:] |= (self.steps != other.steps).any(axis=1)
+            differs |= _rows_that_differ(mine, theirs)
+        for name in STEP.names or ():
+            differs[1:] |= _rows_that_differ(self.steps[name], other.steps[name])
         for t, n in self.finals.keys() & other.finals.keys():
             differs[t + 1] |= not equal_rows(self.finals[t, n], other.finals[t, n])
         return int(differs.argmax()) - 1 if differs.any() else None
 
 
+def _rows_that_differ(these: NDArray[Any], those: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows of two arrays differ; NaN equals NaN."""
+    differ = (these != those) & ~((these != these) & (those != those))
+    rows: NDArray[np.bool_] = differ.reshape(len(differ), -1).any(axis=1)
+    return rows
+
+
 def equal_rows(these: Rows, those: Rows) -> bool:
-    """Whether two observations are equal in each part."""
-    return all(np.array_equal(a, b) for a, b in zip(these, those, strict=True))
+    """Whether two observations are equal in each part; NaN equals NaN."""
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(these, those, strict=True))
 
 
 def shown(row: Rows) -> str:
@@ -131,11 +138,12 @@ class Subject:
         if not condition:
             self.problem(check, message, cure)
 
-    def expect_equal(self, check: str, expected: Trajectory, found: Trajectory, message: str, cure: str) -> None:
-        """Notes a fault unless two trajectories are equal; `{where}` in the message says where they differ first."""
+    def expect_equal(self, check: str, expected: Trajectory, found: Trajectory, message: str, cure: str) -> bool:
+        """Returns whether two trajectories are equal; notes a fault if not, whose `{where}` is the first difference."""
         step = expected.first_difference(found)
         where = "at the first observation" if step == -1 else f"at step {step}"
         self.expect(step is None, check, message.format(where=where), cure)
+        return step is None
 
     def call(self, what: str, function: Callable[[], Any]) -> Any:
         """Calls the function; an exception ends the check."""
