@@ -243,7 +243,8 @@ from a3c_zoo import AgentEntry, NetworkEntry, OptimizerEntry, hookimpl
 @hookimpl
 def zoo_agents():
     lost = AgentEntry("lost", "no_such_module:run", "no_such_module:load")
-    return [lost, AgentEntry("keyless", "no_such_module:run", "no_such_module:load", config="no_such_module:Keys")]
+    keyless = AgentEntry("keyless", "no_such_module:run", "no_such_module:load", config="no_such_module:Keys")
+    return [lost, keyless, AgentEntry("silent", "builtins:print", "file_parts:no_load")]
 
 @hookimpl
 def zoo_networks():
@@ -271,8 +272,10 @@ def test_an_import_string_that_leads_nowhere(
     (tmp_path / "file_parts.py").write_text(PARTS)
     no_module = "ModuleNotFoundError: No module named 'no_such_module'"
     no_class = "'file_parts:NoSuchClass': module 'file_parts' has no attribute 'NoSuchClass'"
+    no_load = "'file_parts:no_load': module 'file_parts' has no attribute 'no_load'"
     for choice, part, why in (
         ("--agent=lost", "agent 'lost'", no_module),
+        ("--agent=silent", "the agent's policy", no_load),
         ("--agent=keyless", "configuration model 'no_such_module:Keys'", no_module),
         ("-onetwork.name=lost", "network 'lost'", no_module),
         ("-onetwork.name=number", "network 'number'", "'file_parts:NUMBER' is not callable"),

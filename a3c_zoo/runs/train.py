@@ -239,6 +239,7 @@ def _run_agent(setup: RunSetup, session: Session, stop: StopRequest) -> Outcome:
     try:
         session.start_hooks()
         run = load_factory(f"agent '{setup.agent.name}'", setup.agent.run)
+        load_factory("the agent's policy", setup.agent.load)  # otherwise its first evaluation would fail
         stop.allow_interrupts()
         run(session)
     except KeyboardInterrupt:
