@@ -236,6 +236,7 @@ def test_a_sound_network(kind: str) -> None:
     [
         ("Column", "value() returned float32 [3, 1], where float32 [3] is expected"),
         ("Doubles", "policy() returned float64 [3, 5], where float32 [3, 5] is expected"),
+        ("Silent", "NotImplementedError: Silent defines no method logits()"),
         ("Mixes", "policy() of one observation alone gives other numbers"),
         ("Drops", "policy() of the same observations gives other numbers"),
         ("Unseedable", "two networks of one seed have other weights"),
@@ -287,6 +288,8 @@ def test_a_sound_optimizer(entry: OptimizerEntry) -> None:
         ("OtherMomentsByName", "a new optimizer with the same moments makes another update"),
         ("Counts", "a new optimizer with the same moments makes another update"),
         ("ListOfMoments", "optimizer 'toy': moments must return a dict of tensors by name, not a list"),
+        ("Idler", "optimizer 'toy' needs a method apply(gradient, learning_rate): None is not a callable object"),
+        ("RatelessBall", "needs a method apply(gradient, learning_rate): too many positional arguments"),
         ("NumberAsMoment", "moments must return a dict of tensors by name; 'velocity' is of type int"),
     ],
 )

@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import TimeLimit
 from torch import nn
 
-from a3c_zoo.learning.networks import ActorCritic
+from a3c_zoo.learning.networks import ActorCritic, Split
 from a3c_zoo.records import Report, Snapshot
 from tests.walks import Walk
 
@@ -262,6 +262,22 @@ class Doubles(Sound):
         return super().policy(observations).double()
 
 
+class Wider(Sound):
+    def policy(self, observations: Any) -> Any:
+        return nn.functional.pad(super().policy(observations), (0, 1))
+
+
+class Silent(Split):
+    """Has a body, and no heads."""
+
+    def __init__(self, spec: Any, num_logits: int, config: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(spec.num_features, 8)
+
+    def features(self, observations: Any) -> Any:
+        return self.layer(observations)
+
+
 class Mixes(Sound):
     """Depends on the other observations of its batch."""
 
@@ -341,6 +357,15 @@ class WarmsUp(Ball):
     def apply(self, gradient: Any, learning_rate: float) -> None:
         count = self.moments_given["count"].add_(1)
         super().apply(gradient, learning_rate if count > 100 else 0.0)
+
+
+class Idler(Ball):
+    apply: Any = None
+
+
+class RatelessBall(Ball):
+    def apply(self, gradient: Any) -> None:  # type: ignore[override]
+        super().apply(gradient, 0.01)
 
 
 class OutOfPlace(Ball):

@@ -41,6 +41,11 @@ class Shortcut(nn.Module):
         raise NotImplementedError
 
 
+def _missing(network: nn.Module, method: str) -> NotImplementedError:
+    """The error of a method that a network needs and does not define."""
+    return NotImplementedError(f"{type(network).__name__} defines no method {method}()")
+
+
 class ActorCritic(nn.Module):
     """The interface that the stages use. B stands for one or more leading axes.
 
@@ -80,11 +85,11 @@ class ActorCritic(nn.Module):
 
     def policy(self, observations: Tensor) -> Tensor:
         """Logits `[B, A]` for observations `[B, ...]`: all that acting needs."""
-        raise NotImplementedError
+        raise _missing(self, "policy")
 
     def value(self, observations: Tensor) -> Tensor:
         """State values `[B]`, float32, for observations `[B, ...]`."""
-        raise NotImplementedError
+        raise _missing(self, "value")
 
     def act(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `[B, A]` and values `[B]` for observations `[B, ...]`."""
@@ -97,7 +102,7 @@ class ActorCritic(nn.Module):
 
     def take_statistics(self, mean: Tensor, scale: Tensor) -> None:
         """Takes the mean of observations and 1 / their standard deviation, both `[F]`, if `normalizes` is true."""
-        raise NotImplementedError
+        raise _missing(self, "take_statistics")
 
     # A network with a recurrent core has these in place of the three methods above. States are `[K, N, H]`.
 
@@ -107,11 +112,11 @@ class ActorCritic(nn.Module):
 
     def step(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `[N, A]` for observations `[N, ...]`, and the state after them."""
-        raise NotImplementedError
+        raise _missing(self, "step")
 
     def value_after(self, observations: Tensor, state: Tensor) -> Tensor:
         """Values `[N]` of observations `[N, ...]` that follow a state."""
-        raise NotImplementedError
+        raise _missing(self, "value_after")
 
     def unroll(
         self, observations: Tensor, state: Tensor, resets: NDArray[np.bool_], places: Sequence[tuple[int, int]]
@@ -127,7 +132,7 @@ class ActorCritic(nn.Module):
             Logits `[T·N, A]`, values `[(T+1)·N]`, and the state after row t in environment n for each place,
             `[K, places, H]`, without gradient.
         """
-        raise NotImplementedError
+        raise _missing(self, "unroll")
 
 
 class Split(ActorCritic):
@@ -155,15 +160,15 @@ class Split(ActorCritic):
 
     def features(self, observations: Tensor) -> Tensor:
         """`[B, F]` for observations `[B, ...]`, in the network's precision."""
-        raise NotImplementedError
+        raise _missing(self, "features")
 
     def logits(self, outputs: Tensor) -> Tensor:
         """Logits `[B, A]`, float32, for features `[B, F]` or outputs `[B, H]` of a core, in any precision."""
-        raise NotImplementedError
+        raise _missing(self, "logits")
 
     def values(self, outputs: Tensor) -> Tensor:
         """Values `[B]`, float32, for features `[B, F]` or outputs `[B, H]` of a core, in any precision."""
-        raise NotImplementedError
+        raise _missing(self, "values")
 
 
 class WithDeviations(ActorCritic):

@@ -6,6 +6,7 @@ update to update) are made up front and handed to it, so that all workers can sh
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
@@ -62,10 +63,17 @@ def new_moments(entry: OptimizerEntry, parameters: Tensor, config: OptimizerConf
 def new_optimizer(
     entry: OptimizerEntry, parameters: Tensor, moments: Mapping[str, Tensor], config: OptimizerConfig
 ) -> Optimizer:
-    """Makes the optimizer of an entry. Raises PluginError if it fails."""
-    kind = optimizer_class(entry)
-    with building(f"optimizer '{entry.name}'"):
-        return kind(parameters, moments, config)
+    """Makes the optimizer of an entry. Raises PluginError if it fails, or if its `apply` cannot be called."""
+    title, kind = f"optimizer '{entry.name}'", optimizer_class(entry)
+    with building(title):
+        made = kind(parameters, moments, config)
+    try:
+        inspect.signature(made.apply).bind(parameters, config.learning_rate)
+    except (AttributeError, TypeError) as error:
+        raise PluginError(f"{title} needs a method apply(gradient, learning_rate): {error}") from error
+    except ValueError:
+        pass  # compiled code may have no signature
+    return made
 
 
 class Adam:
