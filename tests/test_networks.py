@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from dataclasses import replace
 from math import sqrt, tanh
@@ -15,13 +16,15 @@ from torch import nn
 
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
-from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.learning.actions import Categorical
+from a3c_zoo.errors import PluginError, RunDirectoryError
+from a3c_zoo.learning.actions import Categorical, action_distribution
 from a3c_zoo.learning.mlp import MLP, build_mlp
 from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, one_torch_thread, saved_model
 from a3c_zoo.learning.network_configs import CoreConfig, MLPConfig
-from a3c_zoo.learning.networks import ActorCritic, WithDeviations
+from a3c_zoo.learning.networks import ActorCritic, Split, WithDeviations
+from a3c_zoo.learning.outputs import check_outputs
 from a3c_zoo.learning.parameters import FlatParameters
+from a3c_zoo.learning.recurrent import with_core
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry, load_factory, load_object
 from a3c_zoo.plugins.registry import get_registry
@@ -295,6 +298,73 @@ class TestModel:
         spaces = saved.spaces | {"observation": ["vector", [200_000], "<f4", 0]}
         with pytest.raises(RunDirectoryError, match="the checkpoint is of a smaller network: it has 116 numbers"):
             Model.load(replace(saved, spaces=spaces), entry, config())
+
+
+class Columns(Split):
+    """Its values have an axis too many."""
+
+    def __init__(self, spec: ObservationSpec, num_logits: int, config: CoreConfig) -> None:
+        super().__init__()
+        self.spec, self.num_features = spec, spec.num_features
+        width = config.recurrent_size if config.has_core else spec.num_features
+        self.actor, self.critic = nn.Linear(width, num_logits), nn.Linear(width, 1)
+
+    def features(self, observations: torch.Tensor) -> torch.Tensor:
+        return self.spec.encode(observations)
+
+    def logits(self, outputs: torch.Tensor) -> Any:
+        return self.actor(outputs)
+
+    def values(self, outputs: torch.Tensor) -> Any:
+        return self.critic(outputs)
+
+
+class WithLastRow(Columns):
+    """It learns from the logits of the last row, too."""
+
+    def values(self, outputs: torch.Tensor) -> Any:
+        return super().values(outputs).squeeze(-1)
+
+    def evaluate(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.act(observations.flatten(0, 1))
+
+
+def build_columns(spec: ObservationSpec, num_logits: int, config: CoreConfig) -> ActorCritic:
+    return with_core(Columns(spec, num_logits, config), config)
+
+
+class TestCheckOutputs:
+    @staticmethod
+    def model(entry: NetworkEntry, space: spaces.Space[Any], core: str = "none") -> Model:
+        kind = CoreConfig(name="toy", recurrent=core, recurrent_size=8)
+        return Model.create(Spaces(VECTOR, action_distribution(space)), entry, config(network=kind))
+
+    @pytest.mark.parametrize(
+        ("factory", "core", "fault"),
+        [
+            ("test_networks:build_columns", "none", ": value() returned float32 [2, 1], where float32 [2] is expected"),
+            ("test_networks:build_columns", "gru", ": value_after() returned float32 [2, 1], where float32 [2] is"),
+            ("test_networks:WithLastRow", "none", ": evaluate() returned float32 [2, 3], where float32 [1, 3] is"),
+            ("toys_checks:Doubles", "none", ": policy() returned float64 [2, 3], where float32 [2, 3] is expected"),
+            ("toys_checks:Wider", "none", ": policy() returned float32 [2, 4], where float32 [2, 3] is expected"),
+            ("toys_checks:Silent", "none", " fails: NotImplementedError: Silent defines no method logits() (in "),
+        ],
+    )
+    @pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Box(-1, 1, (3,))], ids=["discrete", "box"])
+    def test_faults(self, factory: str, core: str, fault: str, space: spaces.Space[Any]) -> None:
+        entry = NetworkEntry("toy", f"tests.{factory}")
+        model = self.model(entry, space, core)
+        with pytest.raises(PluginError, match=re.escape(f"network 'toy'{fault}")):
+            check_outputs(model, entry)
+
+    def test_it_changes_nothing(self) -> None:
+        entry = NetworkEntry("toy", "tests.toys_checks:Normed")
+        model, random = self.model(entry, spaces.Discrete(3)), torch.get_rng_state()
+        before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
+        check_outputs(model, entry)
+        assert all(torch.equal(before[name], tensor) for name, tensor in model.module.state_dict().items())
+        assert torch.equal(torch.get_rng_state(), random)
+        assert not model.module.training
 
 
 def test_torch_gets_its_threads_back_with_the_last_user_of_one_thread() -> None:

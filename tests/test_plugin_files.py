@@ -294,12 +294,25 @@ class Raises(ActorCritic):
     def __init__(self, spec, num_logits, config):
         raise ValueError("no layers")
 
+class Silent(ActorCritic):
+    def __init__(self, spec, num_logits, config):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, num_logits)
+
+class Column(Silent):
+    def policy(self, observations): return self.layer(observations)
+    def value(self, observations): return self.layer(observations)[:, :1]
+
 def two(spec, num_logits): ...
 def forgets(spec, num_logits, config): ...
 def linear(spec, num_logits, config): return torch.nn.Linear(2, 2)
 
 class NoMoments:
     def __init__(self, parameters, moments): ...
+
+class NoApply:
+    def __init__(self, parameters, moments, config): ...
+    moments = staticmethod(lambda parameters, config: {})
 
 class List(NoMoments):
     moments = staticmethod(lambda parameters, config: [])
@@ -312,12 +325,12 @@ class Two(NoMoments):
 
 @hookimpl
 def zoo_networks():
-    names = ("Raises", "two", "forgets", "linear")
+    names = ("Raises", "Silent", "Column", "two", "forgets", "linear")
     return [NetworkEntry(n.lower(), f"file_unfit:{n}", inputs=("vector",)) for n in names]
 
 @hookimpl
 def zoo_optimizers():
-    return [OptimizerEntry(n.lower(), f"file_unfit:{n}") for n in ("NoMoments", "List", "Number", "Two")]
+    return [OptimizerEntry(n.lower(), f"file_unfit:{n}") for n in ("NoMoments", "NoApply", "List", "Number", "Two")]
 """
 
 
@@ -329,10 +342,13 @@ def test_what_a_network_or_an_optimizer_does_wrong(
     no_dict = "moments must return a dict of tensors by name"
     for choice, error in (
         ("network.name=raises", "network 'raises' cannot be built: ValueError: no layers (in file_unfit.py, line 8)"),
+        ("network.name=silent", "network 'silent' fails: NotImplementedError: Silent defines no method policy() (in "),
+        ("network.name=column", "network 'column': value() returned float32 [2, 1], where float32 [2] is expected"),
         ("network.name=two", "network 'two' cannot be built: TypeError: two() takes 2 positional arguments but 3 were"),
         ("network.name=forgets", "network 'forgets': the factory must return an ActorCritic, not a NoneType"),
         ("network.name=linear", "network 'linear': the factory must return an ActorCritic, not a Linear"),
         ("optimizer.name=nomoments", "optimizer 'nomoments' cannot be built: AttributeError: type object 'NoMoments'"),
+        ("optimizer.name=noapply", "optimizer 'noapply' needs a method apply(gradient, learning_rate): 'NoApply' obj"),
         ("optimizer.name=list", f"optimizer 'list': {no_dict}, not a list"),
         ("optimizer.name=list -oshared_statistics=false", f"optimizer 'list': {no_dict}, not a list"),
         ("optimizer.name=number", f"optimizer 'number': {no_dict}; 't' is of type int"),

@@ -17,6 +17,7 @@ from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, saved_model
 from a3c_zoo.learning.objective import Loss, actor_critic_loss
+from a3c_zoo.learning.outputs import check_outputs
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, Worker, WorkerFactory, supervise
 from a3c_zoo.processes.faults import Replacements
@@ -69,7 +70,7 @@ def train(
 
     Raises:
         ConfigError: agent, network and environment do not fit together, or not into memory.
-        PluginError: configuration model, workers or loss are not what an agent with workers needs.
+        PluginError: configuration model, network, workers or loss are not what an agent with workers needs.
     """
     config = context.config
     agent_config(context, LossConfig)
@@ -86,6 +87,7 @@ def train(
         known = Spaces.from_state_dict(saved.model.spaces).observations.background
         spaces = replace(spaces, observations=replace(spaces.observations, background=known))
     model = Model.create(spaces, context.network, config)
+    check_outputs(model, context.network)
     shared = worker_context(context, model, exchange(model) if exchange else None, learner is not None, saved, loss)
     factory = worker if learner is None else partial(build, (worker, learner))
     states = saved.workers if saved else None

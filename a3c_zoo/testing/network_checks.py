@@ -13,6 +13,7 @@ from torch import Tensor
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, RunConfig
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.model import Model, Spaces
+from a3c_zoo.learning.outputs import fault_of
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
 from a3c_zoo.testing.conformance import check_entry
@@ -124,10 +125,8 @@ class _Examined:
 
     def _expect_shape(self, what: str, output: Any, shape: tuple[int, ...]) -> None:
         """Stops unless an output is finite float32 of this shape."""
-        wanted = f"float32 {list(shape)}"
-        found = f"{str(output.dtype)[6:]} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        if found != wanted:
-            self._findings.stop(self._check, f"{what} returned {found}, where {wanted} is expected", CURE_SHAPES)
+        if fault := fault_of(what, output, shape):
+            self._findings.stop(self._check, fault, CURE_SHAPES)
         finite = bool(torch.isfinite(output).all())
         self._findings.expect(finite, self._check, f"{what} returned numbers that are not finite", "scale the inputs")
 
