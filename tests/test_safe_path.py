@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toys_runs import environ, in_turn
+from tests.toys_runs import ROOT, environ, in_turn
 from tests.waits import LIMIT_S
 
 #: Modules that a3c-zoo, torch and multiprocessing import, in the parent or in children.
@@ -151,7 +151,7 @@ def test_a_typed_gym_name_finds_its_module_here_and_nothing_else(tmp_path: Path)
     ended = run(tmp_path, script, "train", name, "--steps", "600", "--workers", "2", "--name", "one", *QUICK)
     assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()
     assert ended.returncode == 0, ended.stderr
-    assert "next        PYTHONPATH=. a3c-zoo train --resume runs/one" in ended.stdout
+    assert f"next        PYTHONPATH={ROOT}:. a3c-zoo train --resume runs/one" in ended.stdout
     resumed = ["train", name, "--resume", "one", "--steps", "900", "--quiet"]
     ended = run(tmp_path, sys.executable, *in_turn(resumed, ["show", "hyperparams", name]))
     assert ended.returncode == 0, ended.stderr

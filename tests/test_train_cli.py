@@ -24,6 +24,7 @@ import yaml
 from stable_baselines3.common.monitor import load_results
 
 import a3c_zoo
+from a3c_zoo.cli.main import cli, next_command
 from a3c_zoo.cli.panel import summary
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.records import Outcome, Reason
@@ -153,10 +154,33 @@ def test_the_command_that_goes_on_has_a_budget_left(
     elsewhere = summary(replace(outcome, run=Path("/data/runs/x"))).splitlines()[-1]
     command = command.replace("runs/x", "/data/runs/x --runs-dir /data/runs")
     assert elsewhere == f"  next        a3c-zoo {command}"
-    for has_typed, folders in (True, ""), (False, "."):  # as the first command found a module here, or one that goes on
-        monkeypatch.setattr(MODULE_FILES, "has_typed", has_typed)
-        monkeypatch.setenv("PYTHONPATH", folders)
-        assert summary(outcome).splitlines()[-1].startswith("  next        PYTHONPATH=. a3c-zoo ")
+
+
+@pytest.mark.parametrize(
+    ("has_typed", "folders", "repeated"),
+    [
+        (True, "", "PYTHONPATH=. "),  # as the first command found a module here
+        (False, ".", "PYTHONPATH=. "),  # as one that goes on does
+        (True, "/opt/lib", "PYTHONPATH=/opt/lib:. "),
+        (False, "src:/opt/my lib", "PYTHONPATH='src:/opt/my lib' "),
+        (False, ":/opt/lib", ""),  # likely set for every command
+    ],
+)
+def test_the_next_command_finds_the_modules_of_this_one(
+    has_typed: bool, folders: str, repeated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MODULE_FILES, "has_typed", has_typed)
+    monkeypatch.setenv("PYTHONPATH", folders)
+    assert next_command("play x") == f"{repeated}a3c-zoo play x"
+
+
+def test_the_next_command_finds_the_plugin_files_of_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setattr(MODULE_FILES, "has_typed", False)
+    monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", f"one.py::my two.py:{tmp_path / 'three.py'}")
+    monkeypatch.setattr(cli, "plugin_files", ("three.py",))  # --plugin adds its absolute path to the variable
+    assert next_command("play x") == "a3c-zoo play x --plugin one.py --plugin 'my two.py' --plugin three.py"
 
 
 def test_the_command_that_goes_on_replaces_every_spent_limit(

@@ -219,10 +219,19 @@ _PLUGIN_OPTION = click.Option(
 
 
 def next_command(words: str) -> str:
-    """A command to type next, `words` after the program's name. It finds the plugin files and modules of this one."""
-    is_here = MODULE_FILES.has_typed or os.environ.get("PYTHONPATH") == "."  # a run's own name finds no module here
-    program = "PYTHONPATH=. a3c-zoo" if is_here else "a3c-zoo"
-    return " ".join([program, words, *(f"--plugin {shlex.quote(file)}" for file in cli.plugin_files)])
+    """A command to type next, `words` after the program's name. It finds the plugin files and modules of this one.
+
+    PYTHONPATH is repeated if a folder in it is relative. Absolute ones are likely set for every command.
+    """
+    from a3c_zoo.plugins.loading import Selection
+
+    folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    if MODULE_FILES.has_typed and "." not in folders:  # a run's own name finds no module here
+        folders.append(".")
+    is_typed = not all(map(os.path.isabs, folders))
+    program = f"PYTHONPATH={shlex.quote(os.pathsep.join(folders))} a3c-zoo" if is_typed else "a3c-zoo"
+    files = {os.path.abspath(file): file for file in (*Selection.from_environ().files, *cli.plugin_files)}
+    return " ".join([program, words, *(f"--plugin {shlex.quote(file)}" for file in files.values())])
 
 
 cli = ZooGroup(
