@@ -554,6 +554,15 @@ def test_the_command_shows_a_table_and_the_exit_status(hill: Path, monkeypatch: 
     assert lines[-1] == "0 ok, warnings: 0, problems: 2"
 
 
+def test_an_unreadable_package_is_told_once(tmp_path: Path) -> None:
+    """Though the command and its process both read all packages, and more than once."""
+    offer = "@hookimpl\ndef zoo_hyperparams(): return [HyperparamEntry('no_such_sets')]\n"
+    (tmp_path / "file_lost.py").write_text(f"from a3c_zoo import HyperparamEntry, hookimpl\n{offer}")
+    result = run_check("file_lost", "--plugin", "file_lost.py", path=tmp_path)
+    line = "hyperparameter package 'no_such_sets' cannot be read: No module named 'no_such_sets'\n"
+    assert (result.returncode, result.stderr) == (1, line)
+
+
 def test_an_unknown_name() -> None:
     result = run_check("cartpoll")
     assert (result.returncode, result.stdout) == (2, "")

@@ -63,7 +63,7 @@ class Row(NamedTuple):
 
 
 def list_sets(registry: Registry) -> list[HyperparamSet]:
-    """Returns every set of every plugin, sorted by environment and name; an unreadable package is logged."""
+    """Returns every set of every plugin, sorted by environment and name; an unreadable package is logged once."""
     found = (each for each in _files(registry) if each.env != SPACES)
     return sorted(found, key=lambda each: (each.env, each.name, each.package))
 
@@ -79,7 +79,9 @@ def _files(registry: Registry) -> Iterator[HyperparamSet]:
         try:
             yield from _read_package(entry.package, registry.owner(entry).name)
         except Exception as error:  # a plugin's package may raise any error; the other packages are still listed
-            _LOGGER.warning("hyperparameter package '%s' cannot be read: %s", entry.package, error)
+            if entry.package not in registry.told:
+                registry.told.add(entry.package)
+                _LOGGER.warning("hyperparameter package '%s' cannot be read: %s", entry.package, error)
 
 
 def _read_package(package: str, plugin: str) -> list[HyperparamSet]:

@@ -41,6 +41,7 @@ class Registry:
         hyperparams: packages of hyperparameter sets by package name.
         hooks: run hooks that a run chooses, by name. trained: trained agents by their own name. engines: by name.
         plugins: every plugin that was found, with its final status.
+        told: packages of sets that cannot be read, and of which the user has been told.
     """
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
@@ -64,6 +65,7 @@ class Registry:
         self.engines = self._by_name(entries.EngineEntry)
         self.commands = self._by_name(entries.CommandEntry)
         self.plugins: tuple[PluginInfo, ...] = tuple(found)
+        self.told: set[str] = set()
 
     @property
     def faults(self) -> tuple[PluginInfo, ...]:

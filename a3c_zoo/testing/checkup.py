@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import sys
 from collections.abc import Generator, Iterator, Sequence
@@ -13,6 +14,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import NamedTuple
 
+from a3c_zoo.config import sets
 from a3c_zoo.config.sets import HyperparamSet, list_sets
 from a3c_zoo.errors import WorkerError, one_line, printable, type_and_message, unknown_name
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry
@@ -155,6 +157,7 @@ def check_main(pipe: Connection, jobs: Sequence[Job]) -> None:
     """What runs in the child: sends findings, and which part of which job it is at, as JSON."""
     multiprocessing.current_process().daemon = False  # so it may have workers
     sys.stdout = sys.stderr  # what an environment prints is no finding
+    logging.getLogger(sets.__name__).setLevel(logging.ERROR)  # the command has told which packages cannot be read
     for job in jobs:
         job.examine(get_registry(), _SentFindings(job.subject, pipe))
         pipe.send_bytes(b'["end"]')
