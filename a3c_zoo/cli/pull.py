@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from a3c_zoo.cli.common import kept_runs_option, need_extra, trust_option
+from a3c_zoo.cli.main import next_command
 from a3c_zoo.files import valid_name
 
 
@@ -27,4 +28,5 @@ def command(repo: str, revision: str | None, name: str | None, runs_dir: Path, t
 
     hub.check_repo(repo, sends=False)
     hub.pull(repo, revision, path := runs_dir / valid_name(name or repo.partition("/")[2]), trust)
-    click.echo(f"{repo} is in {path}\nnext  a3c-zoo play {run_argument(path)}{' --trust' if trust else ''}")
+    play = next_command(f"play {run_argument(path)}{' --trust' if trust else ''}")
+    click.echo(f"{repo} is in {path}\nnext  {play}")
