@@ -104,11 +104,11 @@ def is_full(error: OSError) -> bool:
 
 def type_and_message(error: BaseException) -> str:
     """Returns the error's type and message in one line. An AssertionError quotes the line that asserts."""
-    message = " ".join(f"{type(error).__name__}: {error}".split())
+    message = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     if not isinstance(error, AssertionError) or error.__traceback__ is None:
         return message
     line = traceback.extract_tb(error.__traceback__)[-1].line or ""  # "" without the source
-    return f"{message.removesuffix(':')} ({line})" if line.startswith("assert") else message
+    return f"{message} ({line})" if line.startswith("assert") else message
 
 
 def one_line(error: BaseException) -> str:

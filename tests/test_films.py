@@ -312,7 +312,7 @@ def test_what_is_refused_before_a_run_begins(
         ("raise", True, "cannot be drawn: RuntimeError: no paint (in toys_env.py, line "),
         ("leave", False, "cannot be drawn: SystemExit: no display (in toys_env.py, line "),
         ("exit", False, "cannot be drawn: its process ended by itself with exit status 3"),
-        ("hang", False, "was not drawn within 1 s: does it hang? (limit: run.worker_timeout_s)"),
+        ("hang", False, "was not drawn and closed within 1 s: does it hang? (limit: run.worker_timeout_s)"),
     ],
 )
 def test_an_environment_that_cannot_be_drawn_begins_no_run(fault: str, serial: bool, line: str, tmp_path: Path) -> None:

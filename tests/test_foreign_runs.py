@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from a3c_zoo.comparison.curves import Curve
+import a3c_zoo
+from a3c_zoo.comparison.curves import Curve, reached
 from a3c_zoo.comparison.groups import on_envs, told_apart
 from a3c_zoo.comparison.plot import plot
 from a3c_zoo.comparison.reading import RunRecord, read_run, read_runs
@@ -234,6 +235,38 @@ def test_a_comparison_of_their_evaluations(logs: Path, capsys: Captured) -> None
     assert page.count("not to the end") == 1
     assert "ppo (old) ended with a return of 40.0 (–) with greedy actions" in page
     assert "they count as RL Zoo plays" in page
+
+
+def test_a_monitor_that_was_gone_on_with(tmp_path: Path) -> None:
+    """SB3 adds rows to the file, whose seconds count from 0 again: 150 episodes of 20, then 150 of 500."""
+    rows = [f"{length},{length},{n + 1}" for length in (20, 500) for n in range(150)]
+    text = "\n".join(['#{"t_start": 1690000000.0, "env_id": "CartPole-v1"}', "r,l,t", *rows, ""])
+    (tmp_path / "0.monitor.csv").write_text(text)
+    curve = read_run(tmp_path).curve
+    assert curve.returns.tolist() == [20] * 150 + [500] * 150
+    assert curve.seconds[[149, 150, -1]].tolist() == [150, 151, 300]
+    moment = reached(curve, 475)
+    assert moment is not None
+    assert moment.steps == 150 * 20 + 95 * 500
+
+
+def test_a_monitor_without_an_episode_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "0.monitor.csv").write_text('#{"t_start": 1690000000.0, "env_id": "CartPole-v1"}\nr,l,t\n')
+    with pytest.raises(RunDirectoryError, match=r"^it has no episode$"):
+        read_run(tmp_path)
+
+
+def test_runs_of_different_lengths_are_told(tmp_path: Path) -> None:
+    for name, episodes in (("a2c_1", 20), ("ppo_1", 40), ("ppo_2", 41)):
+        rows = [f"9,10,{n}" for n in range(episodes)]
+        text = "\n".join(['#{"t_start": 1690000000.0, "env_id": "CartPole-v1"}', "r,l,t", *rows, ""])
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.monitor.csv").write_text(text)
+    comparison = a3c_zoo.compare(sources=[tmp_path], out=tmp_path / "out")
+    (line,) = (line for line in comparison.verdict if "lengths" in line)
+    assert line.endswith(
+        ": the runs have different lengths (a2c: 200 steps; ppo: 400 to 410 steps), which alone can make a difference."
+    )
 
 
 def test_filters_of_a_comparison(logs: Path, capsys: Captured) -> None:

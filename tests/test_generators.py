@@ -1,7 +1,8 @@
-"""The global random generators of Python, NumPy and torch, from which environments draw."""
+"""Child processes: their global random generators, from which environments draw, and processes of their own."""
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 from multiprocessing.connection import Connection
 
@@ -21,6 +22,22 @@ DRAWS = {
 
 def draw(pipe: Connection) -> None:
     pipe.send({name: take() for name, take in DRAWS.items()})
+
+
+def start_a_process(pipe: Connection) -> None:
+    process = multiprocessing.get_context("fork").Process(target=print)
+    process.start()
+    process.join(LIMIT_S)
+    pipe.send(process.exitcode)
+
+
+def test_an_environment_may_start_processes() -> None:
+    child = ChildProcess("forkserver", "starts", start_a_process)
+    try:
+        assert child.pipe.poll(LIMIT_S)
+        assert child.pipe.recv() == 0
+    finally:
+        end_children([child], LIMIT_S)
 
 
 @pytest.mark.parametrize(("start_method", "count"), [("forkserver", 3), ("spawn", 2)])

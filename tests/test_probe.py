@@ -146,7 +146,7 @@ def test_a_constructor_that_hangs_is_ended() -> None:
     with pytest.raises(PluginError) as caught:
         probed(make_hang, 1.0)
     assert str(caught.value) == (
-        "environment 'probed' was not made within 1 s: does it hang? (limit: run.worker_timeout_s)"
+        "environment 'probed' was not made and closed within 1 s: does it hang? (limit: run.worker_timeout_s)"
     )
     assert time.monotonic() - start_s < LIMIT_S
 

@@ -368,6 +368,13 @@ def test_frames_of_an_atari_game_as_stable_baselines_counts_them(tmp_path: Path)
 def test_a_running_mean_by_hand() -> None:
     assert running_mean(np.array([2, 4, 9, 1]), 2).tolist() == [2.0, 3.0, 6.5, 5.0]
     assert running_mean(np.array([2, 4, 9]), 100).tolist() == [2.0, 3.0, 5.0]
+    assert running_mean(np.array([]), 3).tolist() == []
+    after = running_mean(np.array([-1e19, *[473.9] * 7]), 3)  # of a run that diverged at first
+    assert after[3:].tolist() == pytest.approx([473.9] * 5)
+    values = np.random.default_rng(0).normal(size=23)
+    for window in range(1, 30):
+        expected = [values[max(0, last - window) : last].mean() for last in range(1, 24)]
+        assert running_mean(values, window).tolist() == pytest.approx(expected)
     assert running_mean(np.array([], np.float64), 5).tolist() == []
 
 

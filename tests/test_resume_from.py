@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -130,6 +131,13 @@ def test_a_limit_that_is_over_before_the_resume(
         a3c_zoo.train(resume=run, **then)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert a3c_zoo.train(resume=run).reason == ("time-limit" if first else "steps")  # nothing new: it ends at once
+
+
+def test_closing_environments_is_no_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ToyVectorEnv, "close", lambda self: time.sleep(0.3))
+    outcome = train(tmp_path, steps=100)
+    parts_s = (outcome.startup_s, outcome.training_s, outcome.evaluation_s, outcome.checkpoint_s)
+    assert outcome.total_s - sum(parts_s) >= 0.3
 
 
 def test_evaluations_are_kept_while_a_run_has_none(tmp_path: Path) -> None:

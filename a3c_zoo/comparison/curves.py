@@ -89,11 +89,20 @@ class Moment(NamedTuple):
 
 
 def running_mean(values: Floats | NDArray[np.int64], window: int) -> Floats:
-    """The mean of the last `window` values up to each value, of fewer at the beginning. `[K]` → `[K]`."""
-    sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
-    last = np.arange(1, len(values) + 1)
-    first = np.maximum(last - window, 0)
-    return np.asarray((sums[last] - sums[first]) / (last - first))
+    """The mean of the last `window` values up to each value, of fewer at the beginning. `[K]` → `[K]`.
+
+    Each window is the end of one block of `window` values and the beginning of the next, both summed from their border.
+    A difference of sums from the start would lose the digits of all values after one that is huge.
+    """
+    count = len(values)
+    window = max(1, min(window, count))
+    padded = np.zeros(-(-(window - 1 + count) // window) * window)  # 0 before the first value, and after the last
+    padded[window - 1 : window - 1 + count] = values
+    blocks, at = padded.reshape(-1, window), np.arange(count)
+    beginnings = np.cumsum(blocks, axis=1).ravel()[at + window - 1]
+    ends = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].ravel()[at]
+    sums = ends + np.where(at % window, beginnings, 0.0)  # a whole block is its own end
+    return np.asarray(sums / np.minimum(at + 1, window))
 
 
 def reached(curve: Curve, threshold: float, window: int = THRESHOLD_WINDOW) -> Moment | None:
@@ -227,11 +236,18 @@ def read_monitors(folder: Path, frame_skip: int | None = None) -> tuple[str | No
     start_s = min(monitor.start_s for monitor in monitors)
     env_id = ids[0] if ids else None
     skip = frame_skip or (ATARI_FRAME_SKIP if is_atari(env_id) else 1)
+    for monitor in monitors:
+        _go_on(monitor.rows[:, 2])
     returns, frames, seconds = np.concatenate([monitor.rows for monitor in monitors]).T
     seconds = seconds + np.concatenate([np.full(len(each.rows), each.start_s - start_s) for each in monitors])
     order = np.argsort(seconds, kind="stable")
     lengths = np.ceil(frames[order] / skip)
     return env_id, Curve.ordered(np.cumsum(lengths), seconds[order], returns[order], lengths)
+
+
+def _go_on(seconds: Floats) -> None:
+    """Lets the seconds of a monitor rise, in place: stable-baselines3 counts from 0 again as it goes on in a file."""
+    seconds[1:] += np.cumsum(np.where(np.diff(seconds) < 0, seconds[:-1], 0.0))
 
 
 def read_evaluations(file: Path) -> Floats:

@@ -225,7 +225,10 @@ def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) 
             return _read_ours(RunDirectory(path), strict)
         if closed := why_closed(path):
             raise RunDirectoryError(closed)
-        return _theirs(path, read_foreign_run(path, strict, frame_skip))
+        record = _theirs(path, read_foreign_run(path, strict, frame_skip))
+        if strict and not len(record.curve.steps):
+            raise RunDirectoryError("it has no episode")
+        return record
     except RunDirectoryError as error:
         text = str(error)
         for each in (path, absolute(path), shown(absolute(path))):

@@ -199,9 +199,9 @@ def _until_decided(decided: Decisions | None) -> list[ReportSection]:
     section = ReportSection(
         "Until decided",
         texts=[
-            f"The rule, fixed before the first run: a look after every {rule.block} seeds of each method, {rule.looks} "
-            f"looks at most, all {len(rule.pairs)} pairs as one family. The probability that any pair without a "
-            f"difference is decided is at most {rule.level:.0%} (AdaStop, arXiv:2306.10882).",
+            f"The rule, fixed before this comparison trained its first run: a look after every {rule.block} seeds of "
+            f"each method, {rule.looks} looks at most, all {len(rule.pairs)} pairs as one family. The probability that "
+            f"any pair without a difference is decided is at most {rule.level:.0%} (AdaStop, arXiv:2306.10882).",
             "The statistic is the sum of the differences of final returns over the spread of the pair's blocks so far. "
             f"A pair is decided where it exceeds the boundary, for which permutations spend {rule.spends:.1%}, and "
             "where Welch's test agrees; so it holds for methods that differ only in spread, too. Decided pairs need no "

@@ -12,6 +12,8 @@ from a3c_zoo.comparison.results import DURATIONS, FINAL, MethodResults, Results
 from a3c_zoo.records import score
 
 NO_DIFFERENCE = "; these runs show no difference"
+#: Runs of other programs are as long as each other if the longest has at most so many times the steps of the shortest.
+LENGTHS_ALIKE = 1.1
 #: How sentences begin that are about all environments together.
 EVERYWHERE = "All environments"
 THEIR_EVALUATIONS = (
@@ -29,7 +31,9 @@ def verdict(results: Results) -> list[str]:
     """The conclusions, one sentence each. The warning about few seeds comes first."""
     lines = [results.caution] if results.caution else []
     if results.left_out:
-        lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below.")
+        lines.append(
+            f"Left out: {', '.join(results.left_out)}. The reasons are below; all else is of the other runs alone."
+        )
     lines += notes(results)
     lines += decisions.sentences(results.decided) if results.decided else []
     for env, found in results.environments.items():
@@ -60,7 +64,7 @@ def notes(results: Results) -> list[str]:
         for name, method in each.methods.items()
         if any(run.record.settings_but_seed != method.runs[0].record.settings_but_seed for run in method.runs)
     ]
-    found += _about_budgets(results)
+    found += _about_budgets(results) + _about_lengths(results)
     if len(results.machines) > 1:
         found.append(f"The runs were made on different machines: {listed(results.machines)}.")
     found += results.making.engine_notes if results.making else ()
@@ -95,6 +99,22 @@ def _about_budgets(results: Results) -> list[str]:
         if len({frozenset(words) for words in budgets.values()}) > 1:
             told = "; ".join(f"{name}: {' or '.join(words)}" for name, words in budgets.items())
             found.append(f"{env}: methods had different budgets ({told}), which alone can make a difference.")
+    return found
+
+
+def _about_lengths(results: Results) -> list[str]:
+    """A sentence for each environment with runs of other programs, whose budgets nobody tells, of different lengths."""
+    found = []
+    for env, each in results.environments.items():
+        steps = {name: [run.measures.steps for run in method.runs] for name, method in each.methods.items()}
+        of_all = [count for counts in steps.values() for count in counts]
+        is_ours = all(run.record.is_ours for method in each.methods.values() for run in method.runs)
+        if not is_ours and max(of_all) > LENGTHS_ALIKE * min(of_all):
+            told = "; ".join(
+                f"{name}: {min(counts):,}{f' to {max(counts):,}' * (min(counts) < max(counts))} steps"
+                for name, counts in steps.items()
+            )
+            found.append(f"{env}: the runs have different lengths ({told}), which alone can make a difference.")
     return found
 
 
@@ -152,11 +172,10 @@ def _about_claim(claim: Claim, count: int) -> str:
         return f"{text}; shown (p = {percent(claim.p_of_all)} over all claims)."
     if chance.p <= ERROR < question.p:
         return f"{text}{NO_DIFFERENCE}, because it depends on these pairs."
-    if chance.p <= ERROR:
-        why = f"as one of {count} claims it does not"
-        if claim.p_of_all <= ERROR:
-            why = f"over all claims {min(question.seeds)} seeds need {percent(claim.limit)}"
-        text += f"; alone this would count (p = {percent(question.p)}), {why}"
+    if question.p <= claim.limit:
+        text += f"; alone this would count (p = {percent(question.p)}), as one of {count} claims it does not"
+    elif question.p <= ERROR:
+        text += f"; with {min(question.seeds)} seeds p must be at most {percent(claim.limit)}"
     return f"{text}{NO_DIFFERENCE} (p = {percent(claim.p_of_all)} over all claims)."
 
 

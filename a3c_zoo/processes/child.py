@@ -169,6 +169,7 @@ def _child_main(module_files: ModuleFiles, lifeline: Connection, target: Callabl
     _show_name()
     _leave_signals_to_parent()
     _leave_with_parent(lifeline)
+    multiprocessing.current_process().daemon = False  # so an environment may have processes; the group ends with it
     import torch  # the parent's side does without it
 
     from a3c_zoo.learning.generators import seed_process

@@ -60,7 +60,7 @@ def in_child(run: RunConfig, env_name: str, done: str, function: Callable[..., A
     try:
         if not child.pipe.poll(limit_s):
             hint = "does it hang? (limit: run.worker_timeout_s)"
-            raise PluginError(f"{name} was not {done} within {limit_s:g} s: {hint}")
+            raise PluginError(f"{name} was not {done} and closed within {limit_s:g} s: {hint}")
         message = json.loads(child.pipe.recv_bytes())
     except (EOFError, OSError):
         raise PluginError(f"{name} cannot be {done}: its process {child.how_it_ended()}") from None

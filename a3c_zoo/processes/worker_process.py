@@ -72,7 +72,7 @@ def worker_main(
         if isinstance(error, ZooError):
             with suppress(Exception):  # a plugin's exception class may be one that cannot be pickled
                 portable = pickle.loads(pickle.dumps(error))
-        with suppress(BrokenPipeError):
+        with suppress(OSError):  # the parent has gone, or the environment has closed what is not its own
             pipe.send_bytes(pickle.dumps(("error", (portable, trace, type_and_message(error)))))
         raise SystemExit(1) from None
 

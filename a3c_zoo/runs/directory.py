@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -64,6 +65,7 @@ def disk_errors(path: Path, doing: str, option: str = "--runs-dir DIR") -> Itera
         yield
     except OSError as error:
         cure = "Free space, or choose" if is_full(error) else "Choose"
+        cure = "Raise the limit of file sizes (ulimit -f), or choose" if error.errno == errno.EFBIG else cure
         text = f"cannot {doing} {shown(path)}: {error.strerror or error}. {cure} another: {option}"
         raise RunDirectoryError(text) from error
 

@@ -46,7 +46,7 @@ class Clock:
     It stands still while Ctrl-Z suspends the run (`add_suspension`).
 
     Attributes:
-        seconds: part ("startup", "training", "evaluation", "checkpoint") → seconds of its finished stretches.
+        seconds: part ("startup", "training", "evaluation", "checkpoint", "end") → seconds of its finished stretches.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)

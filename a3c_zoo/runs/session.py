@@ -143,6 +143,8 @@ class Session:
             self._evaluator.stop()
         self._publish(force=True)
         self._save_if_possible(snapshot)
+        if self._stopping.ended:
+            self._clock.switch("end")  # closing environments is no training, and may take long
         return self._stopping.ended is None
 
     def event(self, kind: str, text: str, **facts: object) -> None:
