@@ -134,7 +134,9 @@ def test_a_return_that_was_asked_for_is_held_to_the_same(tmp_path: Path) -> None
 @pytest.mark.usefixtures("_toy")
 def test_a_resume_that_has_nothing_to_do_keeps_the_evaluation(tmp_path: Path) -> None:
     outcome, _ = train(tmp_path)
-    resumed = a3c_zoo.train(resume=outcome.run, steps=1)
+    config = outcome.run / "config.yml"
+    config.write_text(config.read_text().replace("  steps: null\n", "  steps: 1\n"))
+    resumed = a3c_zoo.train(resume=outcome.run)
     assert (resumed.reason, resumed.steps) == ("steps", outcome.steps)
     assert resumed.evaluation == outcome.evaluation is not None
 
@@ -247,7 +249,7 @@ def test_budgets(options: dict[str, Any], reason: str, detail: str, tmp_path: Pa
     if reason == "time-limit":
         assert 0.3 <= outcome.training_s < 50
     parts = outcome.training_s + outcome.evaluation_s + outcome.checkpoint_s + outcome.startup_s
-    assert parts == pytest.approx(outcome.total_s, abs=1e-6)
+    assert parts <= outcome.total_s < parts + 1  # in the rest, environments are closed
     assert outcome.steps_per_s == pytest.approx(outcome.steps / outcome.training_s)
 
 
