@@ -195,7 +195,7 @@ def test_a_network_or_agent_for_other_spaces(capsys: Captured) -> None:
             "environment 'toy' returned a wrong observation: float32 [2, 2, 1], where its spaces promise float32",
         ),
         ("dtype", "environment 'toy' returned a wrong observation: float64 [2, 2], where its spaces promise float32"),
-        ("list", "environment 'toy' returned a wrong observation: list [], where its spaces promise float32 [2, 2]"),
+        ("list", "environment 'toy' returned a wrong observation: list, where its spaces promise float32 [2, 2]"),
         ("reward-nan", "environment 'toy' returned a reward that is not finite"),
         ("reset-shape", "environment 'toy' returned a wrong observation: float32 [2, 2, 1]"),
         (
@@ -445,7 +445,7 @@ def test_files_that_may_not_grow(size: int, run: Path, tmp_path: Path, capsys: C
         told = refused(capsys, "train", "--resume", run.relative_to(tmp_path), "--steps", 3000, "--quiet")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert_a_full_disk_is_survived(told, run, steps, "Choose")
+    assert_a_full_disk_is_survived(told, run, steps, "Raise the limit of file sizes (ulimit -f), or choose")
     assert a3c_zoo.train(resume=run).reason == "steps"  # there is room again
     assert episodes(run)[-1]["step"] <= checkpoint(run)["session"]["steps"]
 

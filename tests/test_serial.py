@@ -73,7 +73,7 @@ def test_neither_the_number_of_threads_nor_random_state_of_the_caller_matters(
 
 def test_stopped_and_resumed_equals_uninterrupted(uninterrupted: Path, tmp_path: Path) -> None:
     run = train(tmp_path, "parts", 500)
-    for steps in (501, 1200, 2000):
+    for steps in (None, 1200, 2000):  # the first one has nothing to do
         last = a3c_zoo.train(resume=run, steps=steps)
     assert_equal_runs(run, uninterrupted)
     first = checkpoint(uninterrupted)

@@ -10,9 +10,7 @@ from pydantic import Field
 class PPOConfig(A3CConfig):
     """The keys of `a3c`, with PPO's defaults; `clip_ratio` cannot be null."""
 
-    clip_ratio: float = Field(
-        0.2, gt=0, description="ε: a sample has no gradient once its advantage has moved its ratio beyond 1 ± ε"
-    )
+    clip_ratio: float = Field(0.2, gt=0, description="ε: no gradient once its advantage moved a ratio beyond 1 ± ε")
     epochs: int = Field(10, ge=1, le=100, description="passes over a rollout")
 
 
