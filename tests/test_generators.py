@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
+import signal
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -25,10 +27,15 @@ def draw(pipe: Connection) -> None:
 
 
 def start_a_process(pipe: Connection) -> None:
-    process = multiprocessing.get_context("fork").Process(target=print)
-    process.start()
-    process.join(LIMIT_S)
-    pipe.send(process.exitcode)
+    for target, ends in ((print, True), (signal.pause, False)):
+        process = multiprocessing.get_context("fork").Process(target=target)
+        process.start()
+        if not ends:
+            process.terminate()
+        process.join(LIMIT_S)
+        pipe.send(process.exitcode)
+    multiprocessing.get_context("fork").Process(target=signal.pause).start()
+    os._exit(0)  # that process lives on
 
 
 def test_an_environment_may_start_processes() -> None:
@@ -36,6 +43,11 @@ def test_an_environment_may_start_processes() -> None:
     try:
         assert child.pipe.poll(LIMIT_S)
         assert child.pipe.recv() == 0
+        assert child.pipe.poll(LIMIT_S)
+        assert child.pipe.recv() == -signal.SIGTERM
+        assert child.pipe.poll(LIMIT_S)
+        with pytest.raises(EOFError):  # the end of the child is met at once
+            child.pipe.recv()
     finally:
         end_children([child], LIMIT_S)
 

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,9 +18,6 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import ZooError, did_you_mean, printable, printable_lines
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry
-
-if TYPE_CHECKING:
-    pass
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -247,7 +247,7 @@ def read_monitors(folder: Path, frame_skip: int | None = None) -> tuple[str | No
 
 def _go_on(seconds: Floats) -> None:
     """Lets the seconds of a monitor rise, in place: stable-baselines3 counts from 0 again as it goes on in a file."""
-    seconds[1:] += np.cumsum(np.where(np.diff(seconds) < 0, seconds[:-1], 0.0))
+    seconds[1:] += np.cumsum(np.where(seconds[1:] < seconds[:-1] / 2, seconds[:-1], 0.0))
 
 
 def read_evaluations(file: Path) -> Floats:

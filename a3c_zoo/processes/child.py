@@ -169,7 +169,7 @@ def _child_main(module_files: ModuleFiles, lifeline: Connection, target: Callabl
     _show_name()
     _leave_signals_to_parent()
     _leave_with_parent(lifeline)
-    multiprocessing.current_process().daemon = False  # so an environment may have processes; the group ends with it
+    _allow_processes(args[0])
     import torch  # the parent's side does without it
 
     from a3c_zoo.learning.generators import seed_process
@@ -177,6 +177,32 @@ def _child_main(module_files: ModuleFiles, lifeline: Connection, target: Callabl
     torch.set_num_threads(1)
     seed_process()
     target(*args)
+
+
+def _allow_processes(pipe: Connection) -> None:
+    """Lets environments start processes, which end with this one's group.
+
+    Their forks end with SIGTERM, as `terminate` sends it, and do not hold the pipe, whose end tells the parent of this
+    process's end.
+    """
+    multiprocessing.current_process().daemon = False
+    if not hasattr(os, "register_at_fork"):
+        return
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+    def in_fork() -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+        unblock()
+        pipe.close()
+
+    def block() -> None:  # a signal to a fork that still has the handler of this process would be lost
+        signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=in_fork)
 
 
 def _show_name() -> None:

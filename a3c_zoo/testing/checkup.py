@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -155,7 +154,6 @@ def _listen(child: ChildProcess, jobs: Sequence[Job], limit_s: float) -> Generat
 
 def check_main(pipe: Connection, jobs: Sequence[Job]) -> None:
     """What runs in the child: sends findings, and which part of which job it is at, as JSON."""
-    multiprocessing.current_process().daemon = False  # so it may have workers
     sys.stdout = sys.stderr  # what an environment prints is no finding
     logging.getLogger(sets.__name__).setLevel(logging.ERROR)  # the command has told which packages cannot be read
     for job in jobs:

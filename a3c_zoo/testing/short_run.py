@@ -98,7 +98,7 @@ class ShortRun:
             self.first_steps, self._first_s = self.steps, self._last_s
 
     def due(self) -> bool:
-        """Whether the training time is over and something was reported, twice: a resume that forgets counts less."""
+        """Whether the training time is over and two reports came: so a resume that begins from 0 shows fewer steps."""
         self._look("due")
         self._asked_s = time.monotonic()
         return self.steps > 0 and self._records > 1 and self._asked_s - self._started_s >= self._seconds

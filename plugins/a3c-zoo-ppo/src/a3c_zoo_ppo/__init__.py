@@ -10,7 +10,7 @@ from pydantic import Field
 class PPOConfig(A3CConfig):
     """The keys of `a3c`, with PPO's defaults; `clip_ratio` cannot be null."""
 
-    clip_ratio: float = Field(0.2, gt=0, description="ε: no gradient once its advantage moved a ratio beyond 1 ± ε")
+    clip_ratio: float = Field(0.2, gt=0, description="ε: no gradient once a ratio has left 1 ± ε with its advantage")
     epochs: int = Field(10, ge=1, le=100, description="passes over a rollout")
 
 
