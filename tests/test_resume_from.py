@@ -118,7 +118,7 @@ def test_going_on_from_the_best(agent: str, tmp_path: Path) -> None:
         (
             {"time_limit_s": 0.001},
             {"steps": 10**6},
-            r"--time-limit 0\.001, as given before: the run has [\d.]+ s of trai",
+            r"--time-limit 0\.001s, as before: the run has [\d.]+ s of trai",
         ),
     ],
 )

@@ -127,6 +127,13 @@ class Hut(House):
         return super().reset(seed=seed)
 
 
+class Terrace(House):
+    """Has a vector environment of its own, which fails."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return SyncVectorEnv([lambda: House("wide")]).reset(seed=seed)
+
+
 class DrawnHouse(House):
     """Takes a render mode, and says that it knows none."""
 

@@ -152,7 +152,8 @@ def misfit(error: Exception) -> str | None:
     if place is None or not isinstance(error, ValueError | TypeError | LookupError):
         return None
     caller, inner = frames[place], frames[place + 1 :]
-    if any(frame.f_globals.get("__name__") == concatenate.__module__ for frame in inner):
+    # `concatenate` chooses a function by the kind of space. Deeper frames may be of an environment's own vectors.
+    if any(frame.f_globals.get("__name__") == concatenate.__module__ for frame in inner[:2]):
         return _wrong_observation(caller.f_locals["self"])
     method = caller.f_code.co_name
     if inner or f"{method}()" in str(error):  # the environment raised it, or it does not take the arguments

@@ -103,9 +103,9 @@ def _refuse_spent_limits(before: RunConfig, run: RunConfig, state: RunState) -> 
     for key in [*new, *(of_limits if new else ())]:
         option, spent, unit = of_limits[key]
         if (limit := getattr(run, key)) is not None and spent >= limit:
-            of_before = "" if key in new else ", as given before"
+            unit_of_limit, as_before = "s" * (key == "time_limit_s"), "" if key in new else ", as before"
             there = f"the run has {spent:,.10g} {unit} already, and limits count from its start"
-            raise ZooError(f"{option} {limit:,.10g}{of_before}: {there}; give a larger {option}")
+            raise ZooError(f"{option} {limit:.10g}{unit_of_limit}{as_before}: {there}; give a larger {option}")
 
 
 def _refuse_without_checkpoint(directory: RunDirectory) -> None:
