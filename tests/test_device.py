@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import a3c_zoo
 from a3c_zoo.learning.model import Model
-from a3c_zoo.learning.networks import OnDevice, check_device
+from a3c_zoo.learning.networks import ActorCritic, OnDevice, check_device, in_training, seed_passes
 from a3c_zoo.learning.objective import differentiate
 from a3c_zoo.plugins import builtins
 from a3c_zoo.runs.checkpoints import resumable_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
 from tests.test_precision import OBJECTIVE, N, model, off_by, pictures, rollout
 from tests.toys_runs import command_line
+from tests.toys_spaces import env_name
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -72,6 +74,39 @@ def test_a_baseline_says_the_same(tmp_path: Path) -> None:
         a3c_zoo.train("cartpole", agent="sb3-a2c", device="cuda", steps=100, runs_dir=tmp_path)
 
 
+class Dropping(ActorCritic):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(0.5)
+
+    def value(self, observations: Tensor) -> Tensor:
+        dropped: Tensor = self.dropout(observations)
+        return dropped
+
+
+def dropped(network: Any) -> list[float]:
+    with in_training(network):
+        kept = network.value(torch.ones(64))
+    return [float(number) for number in kept]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_dropout_on_a_device_draws_what_its_seed_says(device: str) -> None:
+    """Otherwise all workers would drop the same units: each process begins with the same generator on the GPU."""
+    network = OnDevice(Dropping().to(device), device)
+    network.eval()
+    generator = torch.cuda.default_generators[0] if device == "cuda" else torch.default_generator
+    before = generator.get_state()
+    drawn = []
+    for seed in (1, 1, 2):
+        seed_passes(network, seed)  # type: ignore[arg-type]
+        drawn.append([dropped(network), dropped(network)])
+    assert torch.equal(generator.get_state(), before)
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert drawn[0][0] != drawn[0][1]
+    assert sorted(set(drawn[0][0])) == [0, 2]
+
+
 def test_the_cpu_is_always_there() -> None:
     check_device("cpu")
 
@@ -100,6 +135,39 @@ def test_it_trains_saves_and_acts_on_the_cpu(tmp_path: Path, options: dict[str, 
     policy = a3c_zoo.load_agent(outcome.run)
     action, _ = policy.predict(torch.zeros((4, 42, 42) if not options else (4, 84, 84), dtype=torch.uint8).numpy())
     assert 0 <= int(action) < 6
+
+
+@needs_gpu
+@pytest.mark.parametrize(
+    ("env", "options"),
+    [
+        ("cartpole", {"agent": "a3c-data"}),
+        ("cartpole", {"agent": "a3c-grad"}),
+        ("cartpole", {"overrides": {"network.recurrent": "gru", "network.separate": False}}),
+        ("cartpole", {"agent": "a3c", "overrides": {"agent.clip_ratio": 0.2, "agent.epochs": 2}}),
+        ("pong", {"overrides": {"network.recurrent": "lstm"}}),
+        ("pong", {"overrides": {"network.name": "mixed"}}),
+        ("gym:FrozenLake-v1", {}),
+        (env_name("box", has_parts=True), {"overrides": {"network.normalize_observations": True}}),
+        (env_name("choices"), {}),
+        (env_name("coins", has_parts=True), {}),
+    ],
+)
+def test_every_agent_core_and_space_trains_there(
+    env: str, options: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In two processes, whose warnings would be on the user's terminal, and the run can be resumed on the CPU."""
+    run = a3c_zoo.train(env, device="cuda", steps=1_000, workers=2, runs_dir=tmp_path, **options).run
+    resumed = a3c_zoo.train(resume=run, steps=2_000)
+    assert resumed.steps >= 2_000
+    assert "Warning" not in capfd.readouterr().err
+
+
+@needs_gpu
+def test_a_first_pass_does_not_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learned(on_device("conv42", "cuda"), "conv42")
 
 
 def _tensors(content: Any) -> list[Tensor]:

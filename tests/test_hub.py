@@ -350,6 +350,16 @@ def test_hostile_files(what: str, hub: Hub, capsys: Captured) -> None:
     assert ".pull-" not in shown
 
 
+def test_a_refusal_does_not_name_the_folder_that_is_gone(hub: Hub, capsys: Captured) -> None:
+    """Messages have paths from the current folder, wherever the path comes from."""
+    harm, _ = HOSTILE["a pickle"]
+    harm(Path(shutil.copytree(AGENT, "agent")))
+    hub.repositories["alice/swinger"] = Repository()
+    hub.repositories["alice/swinger"].commit(files_of(Path("agent")))
+    shown = refused(capsys, 2, "pull", "alice/swinger", "--runs-dir", str(Path("runs").absolute()))
+    assert "refused: checkpoint parameters.safetensors cannot be read" in shown
+
+
 def hold_to_an_answer(part: str, fault: Callable[[Handler], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """The hub has two seconds for the answer that never comes, and as long as it needs for each other one."""
     send = module._Client.send

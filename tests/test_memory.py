@@ -56,8 +56,11 @@ def test_what_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
         make_ring(3, 4, {"samples": ((25,), torch.float32)}, 2, False)
 
 
-def test_a_ring_larger_than_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """2 × 1024 slots of 1,000 steps in 8 environments, 28 kB or 7 kB each: 116 GB at least."""
+def test_a_ring_larger_than_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2 × 1024 slots of 1,000 steps in 8 environments, 28 kB or 7 kB each: 116 GB at least. Some machines have them."""
+    free(monkeypatch, 10**11)
     options = ["agent.n_steps=1000", "agent.batch_size=8000", "env.num_envs=8", "agent.slots=1024"]
     arguments = [word for option in options for word in ("-o", option)]
     assert command_line("train", "pong", "--agent", "a3c-data", "--quiet", "--runs-dir", tmp_path, *arguments) == 2

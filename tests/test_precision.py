@@ -78,7 +78,8 @@ def rollout(name: str) -> Rollout:
 
 def off_by(theirs: Tensor, ours: Tensor) -> float:
     """‖theirs − ours‖ / ‖theirs‖."""
-    return float(torch.linalg.vector_norm(theirs - ours) / torch.linalg.vector_norm(theirs))
+    theirs = theirs.detach()
+    return float(torch.linalg.vector_norm(theirs - ours.detach()) / torch.linalg.vector_norm(theirs))
 
 
 @pytest.mark.parametrize("name", NAMES)

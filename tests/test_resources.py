@@ -185,7 +185,8 @@ def test_a_run_tells_what_it_cost(serial: bool, tmp_path: Path) -> None:
     assert 0.45 <= outcome.cpu_s <= outcome.total_s * (os.cpu_count() or 1) + 0.5
     written = json.loads((outcome.run / "outcome.json").read_text())
     assert (written["cpu_s"], written["peak_memory_mib"]) == (outcome.cpu_s, outcome.peak_memory_mib)
-    assert checkpoint(outcome.run)["session"]["resources"]["peak_memory_mib"] == outcome.peak_memory_mib
+    in_checkpoint = checkpoint(outcome.run)["session"]["resources"]["peak_memory_mib"]
+    assert 0 <= outcome.peak_memory_mib - in_checkpoint < 5  # the last look comes after the last checkpoint
     resumed = a3c_zoo.train(resume=outcome.run, steps=200)
     assert resumed.cpu_s is not None
     assert resumed.peak_memory_mib is not None

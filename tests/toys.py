@@ -466,10 +466,11 @@ class TurnWorker(A3CWorker):
     def work(self) -> None:
         turn, log = self._shared.turn, self._shared.log
         assert turn is not None
-        if int(turn) < len(log) and int(turn) % 2 == self.rank:
+        now = int(turn)  # read once: the other one may take its turn meanwhile
+        if now < len(log) and now % 2 == self.rank:
             super().work()
             assert self.context.moments is not None
-            log[int(turn)] = torch.cat((self.context.moments["exp_avg"], self.context.parameters))
+            log[now] = torch.cat((self.context.moments["exp_avg"], self.context.parameters))
             turn += 1
         else:
             time.sleep(0.0005)

@@ -133,7 +133,7 @@ def _pages(distribution: str) -> Iterator[tuple[str, str]]:
         known = metadata.metadata(distribution)
     except (metadata.PackageNotFoundError, ValueError):
         return
-    if summary := known["Summary"]:
+    if summary := known.get("Summary"):
         yield "summary", summary
-    for line in [*(known.get_all("Project-URL") or ()), *filter(None, [known["Home-page"]])]:
+    for line in [*(known.get_all("Project-URL") or ()), *filter(None, [known.get("Home-page")])]:
         yield "docs", line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -14,13 +14,26 @@ _LOCK = threading.RLock()
 
 
 @contextmanager
-def lent_generator() -> Iterator[None]:
+def lent_generator(others: Sequence[torch.Generator] = ()) -> Iterator[None]:
     """Within the context torch's generator may be seeded and drawn from. Afterwards it is as it was before.
 
     Runs may be side by side in threads.
+
+    Args:
+        others: generators of other devices for which the same holds.
     """
     with _LOCK, torch.random.fork_rng(devices=[]):
-        yield
+        before = [other.get_state() for other in others]
+        try:
+            yield
+        finally:
+            for other, state in zip(others, before, strict=True):
+                other.set_state(state)
+
+
+def global_generator(device: str) -> torch.Generator:
+    """torch's own generator of a device in use, "cpu" or "cuda"."""
+    return torch.default_generator if device == "cpu" else torch.cuda.default_generators[torch.cuda.current_device()]
 
 
 def seed_process(seed: int | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning.generators import lent_generator
+from a3c_zoo.learning.generators import global_generator, lent_generator
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu}
 
@@ -51,11 +52,13 @@ class ActorCritic(nn.Module):
 
     Attributes:
         normalizes: whether the network takes observation statistics (`take_statistics`).
-        pass_state: of torch's global generator, from which Dropout draws, for the next pass `in_training`.
+        draws_on: devices from whose global generators Dropout and its like draw, the CPU first.
+        pass_states: of these generators, for the next pass `in_training`; None before `seed_passes`.
     """
 
     normalizes: bool = False
-    pass_state: Tensor | None = None
+    draws_on: tuple[str, ...] = ("cpu",)
+    pass_states: list[Tensor] | None = None
 
     @functools.cached_property
     def has_modes(self) -> bool:
@@ -228,13 +231,13 @@ def check_device(device: str) -> None:
     build = "is the CPU build" if torch.version.cuda is None else f"is built for CUDA {torch.version.cuda}"
     raise ConfigError(
         f"run.device: {device} — no CUDA device is available here (torch {torch.__version__} {build}). "
-        "Train on the CPU: leave --device out, or use --device cpu"
+        "Train on the CPU: --device cpu"
     )
 
 
 def seed_passes(network: ActorCritic, seed: int) -> None:
     """Seeds what Dropout draws in the next passes. No checkpoint holds it: each rollout or update has a seed."""
-    network.pass_state = torch.Generator().manual_seed(seed).get_state()
+    network.pass_states = [torch.Generator(device).manual_seed(seed).get_state() for device in network.draws_on]
 
 
 @contextmanager
@@ -248,12 +251,14 @@ def in_training(network: ActorCritic) -> Iterator[None]:
         yield
         return
     network.train()
+    generators = [global_generator(device) for device in network.draws_on]
     try:
-        with lent_generator():
-            if network.pass_state is not None:
-                torch.default_generator.set_state(network.pass_state)
+        with lent_generator(generators[1:]):
+            if network.pass_states is not None:
+                for generator, state in zip(generators, network.pass_states, strict=True):
+                    generator.set_state(state)
             yield
-            network.pass_state = torch.default_generator.get_state()
+            network.pass_states = [generator.get_state() for generator in generators]
     finally:
         network.eval()
 
@@ -267,7 +272,10 @@ class OnDevice:
 
     def __init__(self, module: nn.Module, device: str) -> None:
         self._module, self._device = module, torch.device(device)
-        self.pass_state: Tensor | None = None
+        self.draws_on = tuple(dict.fromkeys(("cpu", device)))
+        self.pass_states: list[Tensor] | None = None
+        if device != "cpu":
+            _begin(device)
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._module, name)
@@ -280,3 +288,16 @@ class OnDevice:
     def _call(self, method: Any, *arguments: Any) -> Any:
         there = pytree.tree_map_only(Tensor, lambda tensor: tensor.to(self._device), arguments)
         return pytree.tree_map_only(Tensor, lambda tensor: tensor.cpu(), method(*there))
+
+
+def _begin(device: str) -> None:
+    """Makes torch load its libraries for a GPU: the first pass of a network is then as fast as the others.
+
+    torch computes gradients in a thread of its own and warns once that it has no CUDA context yet, which it then makes.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Attempting to run cuBLAS", UserWarning)
+        weight = torch.ones(1, 1, device=device, requires_grad=True)
+        torch.autograd.grad((weight @ weight).sum(), weight)
+    # Parameters are views of one tensor, and cuDNN copies those of a recurrent core for each call.
+    warnings.filterwarnings("ignore", "RNN module weights are not part of single", UserWarning)

@@ -22,7 +22,7 @@ from huggingface_hub import constants, errors
 from huggingface_hub.hf_api import RepoFile
 
 from a3c_zoo.errors import HubError, ZooError, printable, type_and_message
-from a3c_zoo.files import MAX_TABLE, MAX_TEXT, read_bytes, replace_file
+from a3c_zoo.files import MAX_TABLE, MAX_TEXT, read_bytes, replace_file, shown
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.card import CURVE, card_text, curve, figures, film_told
@@ -189,7 +189,9 @@ def pull(repo: str, revision: str | None, path: Path, trust: bool = False) -> No
         try:
             check_agent(RunDirectory(folder, trust, f"it was pulled from {repo}"))
         except ZooError as error:  # the folder is going to be removed: its path would tell nothing
-            text = str(error).replace(f"{folder}{os.sep}", "").replace(str(folder), "it")
+            text = str(error)
+            for told in (str(folder), str(shown(folder))):
+                text = text.replace(f"{told}{os.sep}", "").replace(told, "it")
             raise ZooError(f"{repo} is refused: {text}") from error
         with disk_errors(path, "make"):
             folder.rename(path)  # it fails if a file or a folder with files is there by now
