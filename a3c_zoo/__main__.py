@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import io
+import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 
 from a3c_zoo import processes
 from a3c_zoo.cli.main import cli
 from a3c_zoo.output import drop_lost_output, open_closed_streams, refuse_lost_output
+
+#: How long Python may wait for threads of an environment once the command is over, in seconds.
+THREADS_GRACE_S = 3.0
 
 
 def main() -> None:
@@ -29,6 +35,28 @@ def main() -> None:
         # The command is over. Another Ctrl-C while Python exits would only replace the exit status by a signal.
         # This is not in the group, because a program that calls the group continues.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if _foreign_threads():
+            error = sys.exc_info()[1]
+            status = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+            threading.Thread(target=_end_though_threads_run, args=[status], daemon=True).start()
+
+
+def _foreign_threads() -> list[str]:
+    """Names of threads for which Python waits before it exits; those of an environment may run for ever."""
+    others = (each for each in threading.enumerate() if each is not threading.main_thread())
+    return list(dict.fromkeys(each.name for each in others if not each.daemon))
+
+
+def _end_though_threads_run(status: int) -> None:
+    """Exits with the status of the command, unless Python does so by itself soon. Runs in a daemon thread."""
+    time.sleep(THREADS_GRACE_S)
+    if names := _foreign_threads():
+        line = (
+            f"Warning: threads that the environment has left are ended: {', '.join(names)}. Cure: end them in close()"
+        )
+        os.write(2, f"{line}\n".encode())
+        atexit._run_exitfuncs()
+        os._exit(status)
 
 
 def _repeat_ctrl_c(unraisable: sys.UnraisableHookArgs) -> None:

@@ -1,4 +1,4 @@
-"""An environment that sets torch's number of threads: training, evaluations and checks keep theirs."""
+"""Environments and threads: one that sets torch's number of threads changes none, and one that leaves threads ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from a3c_zoo.learning.environments import make_vector_env, restore_threads
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.testing import plugin_distribution
 from tests.toys import ToyVectorEnv
-from tests.toys_runs import environ
+from tests.toys_runs import Running, environ
 from tests.waits import LIMIT_S
 
 #: It writes down how many threads a reset, and the first step after a reset, find. Each sets another number then.
@@ -99,3 +99,30 @@ def test_an_environment_is_made_without_a_change_of_threads() -> None:
 def make_with_three(num_envs: int, seed: int) -> ToyVectorEnv:
     torch.set_num_threads(3)
     return ToyVectorEnv(num_envs)
+
+
+LEAVES_THREADS = """
+import threading
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Left(CartPoleEnv):
+    def __init__(self, render_mode=None):
+        super().__init__()
+        threading.Thread(target=threading.Event().wait, name="simulator").start()
+
+gymnasium.register("Left-v0", entry_point="leaves_threads:Left")
+"""
+
+
+@pytest.mark.parametrize(("options", "status"), [((), 0), (("--agent", "monte-carlo", "-o", "agent.n_steps=5"), 2)])
+def test_a_command_ends_though_an_environment_leaves_threads(
+    options: tuple[str, ...], status: int, tmp_path: Path
+) -> None:
+    """Python waits for threads that are no daemons, and Ctrl-C is ignored by then."""
+    (tmp_path / "leaves_threads.py").write_text(LEAVES_THREADS)
+    words = ("train", "gym:leaves_threads:Left-v0", "--serial", "--steps", "100", "--quiet", *options)
+    with Running(*words, folder=tmp_path) as running:
+        assert running.exit_status() == status
+        line = "Warning: threads that the environment has left are ended: simulator. Cure: end them in close()"
+        assert running.stderr.splitlines()[-1] == line

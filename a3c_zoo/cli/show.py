@@ -133,7 +133,7 @@ def _pages(distribution: str) -> Iterator[tuple[str, str]]:
         known = metadata.metadata(distribution)
     except (metadata.PackageNotFoundError, ValueError):
         return
-    if summary := known.get("Summary"):
+    for summary in known.get_all("Summary") or ():
         yield "summary", summary
-    for line in [*(known.get_all("Project-URL") or ()), *filter(None, [known.get("Home-page")])]:
+    for line in [*(known.get_all("Project-URL") or ()), *(known.get_all("Home-page") or ())]:
         yield "docs", line
