@@ -340,7 +340,7 @@ def test_nothing_is_claimed_of_a_method_that_lost_runs() -> None:
     )
     (line,) = (line for line in lines if line.startswith("cartpole: a3c ended"))
     # The chance p at which 6 or more of 20 runs reach it with a probability of 5 % (Clopper and Pearson).
-    assert "reached 475 in training in 6 of 20 runs (so with a chance of at least 14 %) and made" in line
+    assert "reached 475 in training in 6 of 20 runs (so, at 95 % confidence, with a chance of at least 14 %)" in line
     assert sum(math.comb(20, k) * 0.1396**k * 0.8604 ** (20 - k) for k in range(6, 21)) == pytest.approx(0.05, abs=1e-3)
     assert {(claim.question.method, claim.question.other) for claim in found.claims} == {("ppo", "random")}
     assert not any("a run of a3c" in line for line in lines)
@@ -444,10 +444,10 @@ def test_the_verdict_claims_only_what_runs_can_show(ten: Results) -> None:
         "(0.643 to 1); shown (p = 2.4 % over all claims)."
     )
     assert line in lines
-    assert any(
-        "sb3-a2c ended with a return of 400.0 (–), reached 475 in training in 2 of 5 runs" in line for line in lines
-    )
-    assert any("a3c ended" in line and "in 5 of 5 runs (so with a chance of at least 55 %)" in line for line in lines)
+    ended = "sb3-a2c ended with an interquartile mean return of 400.0 (–), reached 475 in training in 2 of 5 runs"
+    assert any(ended in line for line in lines)
+    reached = "in 5 of 5 runs (so, at 95 % confidence, with a chance of at least 55 %)"
+    assert any("a3c ended" in line and reached in line for line in lines)
     assert lines[-2] == "The probability that any of these 3 claims is wrong is at most 5 % (permutation tests, Holm)."
     assert "With 5 seeds the smallest p is 0.79 %" in lines[-1]
     same = together([record(m, s, final=400.0 + s) for m in ("a3c", "sb3-a2c") for s in range(1, 6)])

@@ -233,7 +233,7 @@ def test_a_comparison_of_their_evaluations(logs: Path, capsys: Captured) -> None
     page = Path("report/report.md").read_text()
     assert "Not evaluated, or not to the end: new/ppo/CartPole-v1" in page
     assert page.count("not to the end") == 1
-    assert "ppo (old) ended with a return of 40.0 (–) with greedy actions" in page
+    assert "ppo (old) ended with an interquartile mean return of 40.0 (–) with greedy actions" in page
     assert "they count as RL Zoo plays" in page
 
 

@@ -9,6 +9,7 @@ from a3c_zoo.comparison.known_runs import counted, listed
 from a3c_zoo.comparison.pages import number, ranged, seconds
 from a3c_zoo.comparison.reading import RunRecord, hidden_threshold
 from a3c_zoo.comparison.results import DURATIONS, FINAL, MethodResults, Results
+from a3c_zoo.comparison.statistics import CONFIDENCE
 from a3c_zoo.records import score
 
 NO_DIFFERENCE = "; these runs show no difference"
@@ -138,12 +139,12 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
     parts = []
     if key := next(filter(method.scores.__contains__, FINAL), None):
         final = method.scores[key]["interquartile_mean"]
-        parts.append(f"ended with a return of {ranged(*final, show=score)}{FINAL[key]}")
+        parts.append(f"ended with an interquartile mean return of {ranged(*final, show=score)}{FINAL[key]}")
     if threshold is not None and method.times:
         time, steps = method.times["seconds_to_threshold"], method.times["steps_to_threshold"]
         text = f"reached {threshold:g} in training in {time.reached} of {time.runs} runs"
         if time.reached:
-            text += f" (so with a chance of at least {percent(time.at_least)})"
+            text += f" (so, at {percent(CONFIDENCE)} confidence, with a chance of at least {percent(time.at_least)})"
         if in_seconds and time.median is not None:
             text += f", half of all runs within {seconds(time.median)}"
         elif steps.median is not None:
