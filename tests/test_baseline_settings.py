@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from sb3_contrib import RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.monitor import load_results
@@ -23,7 +25,7 @@ from a3c_zoo import hardware
 from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3A2CConfig, SB3Config, SB3DQNConfig, SB3PPOConfig
 from a3c_zoo.cli.main import cli
 from a3c_zoo.config.sets import resolve_config
-from a3c_zoo.errors import ConfigError, UnknownNameError
+from a3c_zoo.errors import ConfigError, EnvironmentContractError, UnknownNameError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.directory import RunDirectory
 from tests.toys_baselines import BASELINES, agent_state, one_thread, toys_installed, train
@@ -302,3 +304,41 @@ def test_without_sb3_only_its_baselines_do_not_work(tmp_path: Path) -> None:
         "Install it: pip install 'stable-baselines3>=2.7,<3'"
     ]
     assert "sb3-ppo" in listed
+
+
+class Growing(gymnasium.Env[Any, int]):
+    """Its seventh observation has three numbers, or a dictionary's part has."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    def __init__(self, is_dict: bool = False, render_mode: str | None = None) -> None:
+        numbers = spaces.Box(-1, 1, (2,), np.float32)
+        self.observation_space = spaces.Dict({"arm": numbers}) if is_dict else numbers
+        self.action_space, self._is_dict, self._calls = spaces.Discrete(2), is_dict, 0
+
+    def _observe(self) -> Any:
+        self._calls += 1
+        numbers = np.zeros(3 if self._calls == 7 else 2, np.float32)
+        return {"arm": numbers} if self._is_dict else numbers
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return self._observe(), {}
+
+    def step(self, action: int) -> Any:
+        return self._observe(), 1.0, False, False, {}
+
+
+@pytest.mark.parametrize(("is_dict", "where"), [(False, ""), (True, " at 'arm'")])
+def test_an_observation_that_does_not_fit_names_its_environment(is_dict: bool, where: str, tmp_path: Path) -> None:
+    """On SB3's own environments, which put observations into arrays; the run keeps what it has."""
+    name = f"Growing-{is_dict}-v0"
+    gymnasium.register(name, entry_point=Growing, kwargs={"is_dict": is_dict})
+    overrides = {"policy": "MultiInputPolicy" if is_dict else "MlpPolicy"}
+    try:
+        with pytest.raises(EnvironmentContractError) as raised:
+            a3c_zoo.train(f"gym:{name}", agent="sb3-a2c", steps=100, runs_dir=tmp_path, overrides=overrides)
+    finally:
+        del gymnasium.registry[name]
+    promise = f"a wrong observation{where}: float32 [3], where its spaces promise float32 [2]"
+    assert str(raised.value) == f"environment 'gym:{name}' returned {promise}"

@@ -10,6 +10,7 @@ Raises:
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +23,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from a3c_zoo.config import NEVER, Config
-from a3c_zoo.errors import ZooError, type_and_message
+from a3c_zoo.errors import EnvironmentContractError, ZooError, type_and_message
+from a3c_zoo.learning.contract import wrong_observation
 from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.memory import SizeLimit, check_fits, check_memory
 from a3c_zoo.learning.spaces import observation_spec
@@ -41,6 +43,7 @@ except Exception as error:  # a broken installation may raise any error
     ) from error
 
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from a3c_zoo.baselines.baseline_configs import SB3Config, SB3DQNConfig
 from a3c_zoo.baselines.sb3_model import SB3Policy, build_model, kept_by_monitors, make_stack, restore, saved_state
@@ -173,10 +176,20 @@ def run(context: RunContext) -> None:
             return
         except (Exception, KeyboardInterrupt) as error:
             context.rescue(callback.snapshot, error, [Report(0, episodes=callback.episodes)])
+            _raise_wrong_observation(error, context.entry.name)
             raise
     finally:
         with suppress(Exception):  # an environment that failed may fail to close too
             env.close()
+
+
+def _raise_wrong_observation(error: BaseException, name: str) -> None:
+    """Raises EnvironmentContractError if SB3's environments could not put an observation into their arrays."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is DummyVecEnv._save_obs.__code__:
+            space = frame.f_locals["self"].observation_space
+            if found := wrong_observation(space, [frame.f_locals["obs"]]):
+                raise EnvironmentContractError(f"environment '{name}' returned {found}") from error
 
 
 def _number_of_threads(context: RunContext, model: BaseAlgorithm) -> int:

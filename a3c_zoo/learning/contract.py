@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
@@ -154,17 +155,18 @@ def misfit(error: Exception) -> str | None:
     caller, inner = frames[place], frames[place + 1 :]
     # `concatenate` chooses a function by the kind of space. Deeper frames may be of an environment's own vectors.
     if any(frame.f_globals.get("__name__") == concatenate.__module__ for frame in inner[:2]):
-        return _wrong_observation(caller.f_locals["self"])
+        env = caller.f_locals["self"]
+        return wrong_observation(env.single_observation_space, env._env_obs)
     method = caller.f_code.co_name
     if inner or f"{method}()" in str(error):  # the environment raised it, or it does not take the arguments
         return None
     return f"a wrong result of {method}(), which must be {RESULTS[caller.f_code]}: {type_and_message(error)}"
 
 
-def _wrong_observation(env: SyncVectorEnv) -> str | None:
-    """The first of the newest observations that does not fit into the arrays of the vector environment."""
-    for part in parts_of(env.single_observation_space):
-        for found in map(part.of, env._env_obs):
+def wrong_observation(space: spaces.Space[Any], observations: Sequence[Any]) -> str | None:
+    """Describes the first of some single environments' observations that does not fit into an array; None if all do."""
+    for part in parts_of(space):
+        for found in map(part.of, observations):
             try:
                 concatenate(part.space, [found], create_empty_array(part.space, 1))  # type: ignore[arg-type]
             except Exception:
