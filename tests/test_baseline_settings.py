@@ -306,7 +306,7 @@ def test_without_sb3_only_its_baselines_do_not_work(tmp_path: Path) -> None:
     assert "sb3-ppo" in listed
 
 
-class Growing(gymnasium.Env[Any, int]):
+class Growing(gymnasium.Env[Any, Any]):
     """Its seventh observation has three numbers, or a dictionary's part has."""
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
@@ -333,7 +333,7 @@ class Growing(gymnasium.Env[Any, int]):
 def test_an_observation_that_does_not_fit_names_its_environment(is_dict: bool, where: str, tmp_path: Path) -> None:
     """On SB3's own environments, which put observations into arrays; the run keeps what it has."""
     name = f"Growing-{is_dict}-v0"
-    gymnasium.register(name, entry_point=Growing, kwargs={"is_dict": is_dict})
+    gymnasium.register(name, entry_point="tests.test_baseline_settings:Growing", kwargs={"is_dict": is_dict})
     overrides = {"policy": "MultiInputPolicy" if is_dict else "MlpPolicy"}
     try:
         with pytest.raises(EnvironmentContractError) as raised:
