@@ -74,6 +74,7 @@ def record(
         "settings": {"run.seed": seed, "agent.gamma": 0.99, f"agent.{method[:3]}": 1},
         "command": ("a3c-zoo", "train", "cartpole", "--seed", str(seed)),
         "host": {"cpu": "fast"},
+        "timing": Timing(0.02, {}, None),
     }
     return RunRecord(
         path=Path(f"runs/{method}-{seed}"),
@@ -146,6 +147,15 @@ def test_runs_of_other_programs_alone_say_nothing_of_seconds() -> None:
     assert found.no_seconds == "the machine of the other programs' runs is not known"
     assert {claim.question.measure for claim in found.claims} == {"final_return", "steps_to_threshold"}
     assert not any("steps/s" in line or "less time" in line for line in verdict(found))
+
+
+@pytest.mark.parametrize(("untimed", "before"), [(1, "1 of the 10 runs"), (10, "these runs")])
+def test_runs_without_a_timed_loop_say_nothing_of_seconds(untimed: int, before: str, ten: Results) -> None:
+    """As those of `train`: nobody knows what else ran on the machine."""
+    records = [run.record for run in ten.runs]
+    found = together([replace(each, timing=None if n < untimed else each.timing) for n, each in enumerate(records)])
+    assert found.no_seconds.startswith(f"no fixed loop was timed before {before}: ")
+    assert {claim.question.measure for claim in found.claims} == {"final_return", "steps_to_threshold"}
 
 
 def noisy(slowest_s: float, runs: int = 10) -> Results:
@@ -607,7 +617,8 @@ def test_only_settings_that_differ_are_open(ten: Results) -> None:
 
 
 def test_the_head_says_how_much_was_compared(ten: Results) -> None:
-    assert page_of(ten).subtitle.startswith("2 methods × 5 seeds × no budget, machine not known, its noise was not")
+    untimed = together([replace(run.record, timing=None) for run in ten.runs])
+    assert page_of(untimed).subtitle.startswith("2 methods × 5 seeds × no budget, machine not known, its noise was not")
     host = {"cpu": "Fast", "cores": "2"}
     runs = [replace(run.record, host=host, settings={"run.time_limit_s": 60.0}) for run in ten.runs]
     timed = [replace(each, timing=Timing(loop, {})) for each, loop in zip(runs, [0.2, 0.25] * 5, strict=True)]

@@ -303,8 +303,8 @@ def _noise(results: Results) -> str:
     return (
         f"Noise of the machine: a fixed loop, timed before {timed} of the runs, "
         f"took {seconds(loop.median)} (median), {seconds(loop.min)} to {seconds(loop.max)}; "
-        f"the slowest took {loop.max / loop.min:.2f} times as long as the fastest. Above {NOISE_LIMIT:g} times, the "
-        "verdict says nothing of seconds and speed."
+        f"the slowest took {loop.max / loop.min:.2f} times as long as the fastest. Above {NOISE_LIMIT:g} times, or if "
+        "a run has no such time, the verdict says nothing of seconds and speed."
     )
 
 

@@ -196,8 +196,13 @@ class Results:
             return (
                 f"the fixed loop took up to {times:.2f} times its shortest time, and the limit is {NOISE_LIMIT:g} times"
             )
-        is_known = all(run.record.is_ours for run in self.runs)
-        return "" if is_known else "the machine of the other programs' runs is not known"
+        if not all(run.record.is_ours for run in self.runs):
+            return "the machine of the other programs' runs is not known"
+        untimed = sum(run.measures.calibration_s is None for run in self.runs)
+        if untimed:
+            before = f"{untimed} of the {len(self.runs)} runs" if untimed < len(self.runs) else "these runs"
+            return f"no fixed loop was timed before {before}: `a3c-zoo compare` times one before each run that it makes"
+        return ""
 
     @property
     def shown_runs(self) -> list[MeasuredRun]:
