@@ -84,7 +84,7 @@ def test_a_terminal_of_80_columns(tmp_path: Path) -> None:
 
 
 def few_files() -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (66, 66))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (46, 46))
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
 
 
