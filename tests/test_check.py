@@ -518,6 +518,15 @@ def test_what_cannot_be_pickled_is_a_problem(registry: Registry) -> None:
     assert finding.text.startswith("it cannot be sent to a process: AttributeError: Can't pickle local object")
 
 
+def test_each_part_is_told_before_it_begins(registry: Registry) -> None:
+    """A slow simulator takes minutes for one, and the command shows which."""
+    told: list[object] = []
+    for finding in check(jobs_for(registry, "mlp"), on_part=lambda *part: told.append(part)):
+        told.append(finding)
+    (first, *_) = (n for n, each in enumerate(told) if isinstance(each, Finding))
+    assert told[first - 1] == ("network 'mlp'", told[first].check)  # type: ignore[attr-defined]
+
+
 # The command
 
 

@@ -45,17 +45,24 @@ def command(name: str, as_json: bool) -> int:
       1    there is a problem
       2    nothing has this name
     """
+    from rich.console import Console
+    from rich.text import Text
+
     from a3c_zoo.testing.checkup import check, jobs_for
 
     take_stdout()
     find_typed_module(name)
     found: list[Finding] = []
-    for each in check(jobs_for(get_registry(), name)):
-        if not as_json:
-            if not found or each.subject != found[-1].subject:
-                click.echo(each.subject)
-            print_finding(each.status, each.check, each.text, each.cure, COLUMN)
-        found.append(each)
+    jobs = jobs_for(get_registry(), name)
+    with Console(stderr=True).status("begins") as status:  # on a terminal: a simulator may take minutes
+        for each in check(jobs, on_part=lambda subject, part: status.update(Text(f"{subject}: {part}"))):
+            if not as_json:
+                status.stop()
+                if not found or each.subject != found[-1].subject:
+                    click.echo(each.subject)
+                print_finding(each.status, each.check, each.text, each.cure, COLUMN)
+                status.start()
+            found.append(each)
     counts = Counter(each.status for each in found)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], indent=2))

@@ -47,7 +47,7 @@ EXTRAS: Final = {
 MEMORY: Final = (300_000_000, 1_000_000_000)
 SHARED_MEMORY: Final = (16_000_000, 128_000_000)
 DISK: Final = (20_000_000, 1_000_000_000)
-#: Open files of a run without workers, with room for an evaluator and films, and of each worker. 24 and 4 were measured.
+#: Open files of a run without workers, with room for an evaluator, and of each worker. 24 and 4 were measured.
 FILES, FILES_OF_A_WORKER = 40, 4
 #: How long other programs are watched, in seconds.
 WATCH_S = 0.25

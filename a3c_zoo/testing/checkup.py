@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
 from multiprocessing import util
@@ -25,6 +25,8 @@ from a3c_zoo.testing.findings import LIMIT_S, Finding, Findings, Status
 
 #: How often the parent looks whether the child hangs, in seconds.
 LOOK_S = 0.5
+
+OnPart = Callable[[str, str], object]
 
 
 class Job(NamedTuple):
@@ -93,8 +95,10 @@ def _jobs(registry: Registry) -> Iterator[Job]:
         yield Job(f"set '{name}' of {each.package}", name, owner, each)
 
 
-def check(jobs: Sequence[Job], limit_s: float = LIMIT_S) -> Iterator[Finding]:
+def check(jobs: Sequence[Job], limit_s: float = LIMIT_S, on_part: OnPart = lambda *told: None) -> Iterator[Finding]:
     """Runs jobs in a child process, one after the other; yields each finding at once.
+
+    on_part: called at the begin of each part of a check, with the subject and the name of the check.
 
     If the process ends, or gives no sign for `limit_s` seconds, this is a problem of the job. A new process goes on
     with the next job. Raises WorkerError if none can be started.
@@ -107,7 +111,7 @@ def check(jobs: Sequence[Job], limit_s: float = LIMIT_S) -> Iterator[Finding]:
         except (EOFError, OSError) as error:
             raise WorkerError(f"the process of the check cannot be started: {one_line(error)}") from error
         try:
-            jobs = yield from _listen(child, jobs, limit_s)
+            jobs = yield from _listen(child, jobs, limit_s, on_part)
         finally:
             end_children([child], grace_s=0.0)
 
@@ -125,7 +129,9 @@ def _sendable(jobs: Sequence[Job]) -> Generator[Finding, None, Sequence[Job]]:
     return sendable
 
 
-def _listen(child: ChildProcess, jobs: Sequence[Job], limit_s: float) -> Generator[Finding, None, Sequence[Job]]:
+def _listen(
+    child: ChildProcess, jobs: Sequence[Job], limit_s: float, on_part: OnPart
+) -> Generator[Finding, None, Sequence[Job]]:
     """Yields what a child finds; returns the jobs that are left for another one."""
     messages, part, cure = 0, "start", "correct what its import does"
     while jobs:
@@ -147,6 +153,7 @@ def _listen(child: ChildProcess, jobs: Sequence[Job], limit_s: float) -> Generat
             yield Finding(*content)
         elif kind == "part":
             part, cure = content
+            on_part(jobs[0].subject, part)
         elif kind == "end":
             jobs = jobs[1:]
     return []
