@@ -183,7 +183,8 @@ def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Clai
         "Probability: that a run of the first is better than a run of the second. A tie counts half. So does a pair "
         "whose order is unknown because a run ended too early. Difference: of interquartile means, and of mean times, "
         "each cut off where a method's longest run ended. Cliff's δ: the probability of better less that of worse. "
-        "p over all claims: of those that the verdict makes; at most 5 % counts, with five seeds 4 %."
+        "p holds however the pairs had ended whose order is unknown, so it may be above 5 % where the interval leaves "
+        "out ½. p over all claims: of those that the verdict makes; at most 5 % counts, with five seeds 4 %."
     )
     columns = ("", "in what", "probability", "difference", "Cliff's δ", "not known", "p", "p over all claims")
     return [TextTable(columns, rows, caption, words=2)] if rows else []
