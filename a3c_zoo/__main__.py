@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
 import io
 import os
 import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from types import FrameType
 
 from a3c_zoo import processes
 from a3c_zoo.cli.main import cli
 from a3c_zoo.output import drop_lost_output, open_closed_streams, refuse_lost_output
 
-#: How long Python may wait for threads of an environment once the command is over, in seconds.
-THREADS_GRACE_S = 3.0
+#: How long Python may wait for threads once a command is over, and how long their end may take then, in seconds.
+THREADS_GRACE_S, END_GRACE_S = 10.0, 3.0
 
 
 def main() -> None:
@@ -35,27 +35,34 @@ def main() -> None:
         # The command is over. Another Ctrl-C while Python exits would only replace the exit status by a signal.
         # This is not in the group, because a program that calls the group continues.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if _foreign_threads():
-            error = sys.exc_info()[1]
-            status = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+        if cli.is_builtin and _foreign_threads():
+            code = getattr(sys.exc_info()[1], "code", 1)
+            status = code if isinstance(code, int) else int(code is not None)
             threading.Thread(target=_end_though_threads_run, args=[status], daemon=True).start()
 
 
 def _foreign_threads() -> list[str]:
-    """Names of threads for which Python waits before it exits; those of an environment may run for ever."""
+    """Names of threads for which Python waits before it exits. Those that an environment has left may run for ever."""
     others = (each for each in threading.enumerate() if each is not threading.main_thread())
     return list(dict.fromkeys(each.name for each in others if not each.daemon))
 
 
 def _end_though_threads_run(status: int) -> None:
-    """Exits with the status of the command, unless Python does so by itself soon. Runs in a daemon thread."""
+    """Exits with the status of the command, unless Python does so by itself soon. Runs in a daemon thread.
+
+    Functions of `atexit` are left out: the main thread would call them, too, if one of them ended the threads.
+    """
+    from multiprocessing import util
+
     time.sleep(THREADS_GRACE_S)
     if names := _foreign_threads():
-        line = (
-            f"Warning: threads that the environment has left are ended: {', '.join(names)}. Cure: end them in close()"
-        )
-        os.write(2, f"{line}\n".encode())
-        atexit._run_exitfuncs()
+        end = threading.Timer(END_GRACE_S, os._exit, [status])
+        end.daemon = True
+        end.start()
+        line = f"Warning: threads that were left are ended: {', '.join(names)}. Cure: end them in close()"
+        with suppress(OSError):
+            os.write(2, f"{line}\n".encode(errors="replace"))
+        util._run_finalizers()  # type: ignore[attr-defined]  # temporary folders of multiprocessing
         os._exit(status)
 
 

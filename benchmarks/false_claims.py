@@ -71,11 +71,12 @@ class Method:
                 steps_to_threshold=round(at_s * self.steps_per_s) if is_there else None,
                 seconds_to_threshold=float(at_s) if is_there else None, cpu_s_to_threshold=None, steps=budget,
                 training_s=end_s, total_s=None, steps_per_s=self.steps_per_s, cpu_s=None, peak_memory_mib=None,
-                calibration_s=None,
+                calibration_s=0.2,
             )  # fmt: skip
             nothing = np.empty(0)
             curve = Curve(nothing.astype(np.int64), nothing, nothing, nothing.astype(np.int64))
-            found.append(MeasuredRun(RunRecord(Path(measures.run), name, ENV, seed, curve), measures))
+            record = RunRecord(Path(measures.run), name, ENV, seed, curve, settings={"run.steps": budget})  # ours
+            found.append(MeasuredRun(record, measures))
         return found
 
 

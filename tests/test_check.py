@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import pty
 import resource
 import subprocess
 import sys
@@ -27,6 +29,7 @@ from a3c_zoo.testing.findings import Finding, Findings
 from a3c_zoo.testing.network_checks import examine_network
 from a3c_zoo.testing.optimizer_checks import examine_optimizer
 from a3c_zoo.testing.subject import Subject
+from tests.toys_runs import environ
 from tests.waits import LIMIT_S
 
 TOYS = "tests.toys_checks"
@@ -518,21 +521,47 @@ def test_what_cannot_be_pickled_is_a_problem(registry: Registry) -> None:
     assert finding.text.startswith("it cannot be sent to a process: AttributeError: Can't pickle local object")
 
 
-def test_each_part_is_told_before_it_begins(registry: Registry) -> None:
-    """A slow simulator takes minutes for one, and the command shows which."""
-    told: list[object] = []
-    for finding in check(jobs_for(registry, "mlp"), on_part=lambda *part: told.append(part)):
-        told.append(finding)
-    (first, *_) = (n for n, each in enumerate(told) if isinstance(each, Finding))
-    assert told[first - 1] == ("network 'mlp'", told[first].check)  # type: ignore[attr-defined]
-
-
 # The command
 
 
 def run_check(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "a3c_zoo", "check", *arguments]
     return subprocess.run(command, cwd=path, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+SLOW = """
+import time
+import gymnasium
+
+calls = []
+
+def make(**options):
+    calls.append(options)
+    time.sleep(3 if len(calls) == 1 else 0)
+    raise RuntimeError("no simulator")
+
+gymnasium.register("Slow-with-a-name-that-is-long-v0", entry_point="slow:make")
+"""
+
+
+@pytest.mark.parametrize(("term", "is_drawn"), [("xterm", True), ("dumb", False)])
+def test_a_line_on_the_terminal_says_what_takes_long(term: str, is_drawn: bool, tmp_path: Path) -> None:
+    """It is narrower than the terminal, so that it can be removed."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    command = [sys.executable, "-m", "a3c_zoo", "check", "gym:slow:Slow-with-a-name-that-is-long-v0"]
+    master, slave = pty.openpty()
+    os.write(slave, b"begin")
+    variables = {**environ(), "COLUMNS": "40", "TERM": term}
+    done = subprocess.run(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=slave, env=variables, timeout=LIMIT_S, check=False
+    )
+    begin, *lines = os.read(master, 65536).decode().split("\r\x1b[K")
+    os.close(slave)
+    os.close(master)
+    assert begin == "begin"
+    assert bool(lines) == is_drawn
+    assert all(line.startswith("environment 'gym:slow:Slow-with") and len(line) == 39 for line in lines if line)
+    assert b"no simulator" in done.stdout
 
 
 def test_cartpole_in_little_time(tmp_path: Path) -> None:

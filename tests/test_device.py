@@ -158,7 +158,7 @@ def test_every_agent_core_and_space_trains_there(
 ) -> None:
     """In two processes, whose warnings would be on the user's terminal, and the run can be resumed on the CPU."""
     run = a3c_zoo.train(env, device="cuda", steps=1_000, workers=2, runs_dir=tmp_path, **options).run
-    resumed = a3c_zoo.train(resume=run, steps=2_000)
+    resumed = a3c_zoo.train(resume=run, steps=2_000, device="cpu")
     assert resumed.steps >= 2_000
     assert "Warning" not in capfd.readouterr().err
 

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from numpy.random import default_rng
 
+from a3c_zoo.comparison.results import results_of
 from benchmarks import false_claims
-from benchmarks.false_claims import simulate
+from benchmarks.false_claims import SAME, simulate
 
 #: Comparisons of each scenario. The error may be 5 % and three standard errors of so many: 5 % + 8.4 %.
 FEW = 60
@@ -27,6 +29,12 @@ def test_few_comparisons_without_a_difference_claim_one(name: str) -> None:
     assert found.share("with a false claim", "comparisons") <= 0.05 + 0.084
     assert found.contradictions == []
     assert found.share("P holds", "P known") >= 0.95 - 0.084
+
+
+def test_all_kinds_of_claims_are_simulated() -> None:
+    runs = [run for index, method in enumerate((SAME, SAME)) for run in method.runs(f"m{index}", default_rng(0), 5)]
+    asked = {claim.question.measure for claim in results_of(runs, {}).claims}
+    assert asked == {"final_return", "steps_to_threshold", "seconds_to_threshold"}
 
 
 def test_a_large_difference_is_shown_and_is_true() -> None:

@@ -14,7 +14,7 @@ from a3c_zoo.learning.environments import make_vector_env, restore_threads
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.testing import plugin_distribution
 from tests.toys import ToyVectorEnv
-from tests.toys_runs import Running, environ
+from tests.toys_runs import environ
 from tests.waits import LIMIT_S
 
 #: It writes down how many threads a reset, and the first step after a reset, find. Each sets another number then.
@@ -113,6 +113,30 @@ class Left(CartPoleEnv):
 
 gymnasium.register("Left-v0", entry_point="leaves_threads:Left")
 """
+UPLOADS = """
+import threading, time
+from pathlib import Path
+import click
+from a3c_zoo import CommandEntry, hookimpl
+
+def upload():
+    time.sleep(2)
+    Path("uploaded").touch()
+
+@click.command()
+def command():
+    threading.Thread(target=upload).start()
+
+@hookimpl
+def zoo_commands():
+    return [CommandEntry("upload", "uploads:command", "Upload.")]
+"""
+LEFT = "Warning: threads that were left are ended: simulator. Cure: end them in close()"
+
+
+def command_with_a_grace(grace_s: float, *words: str) -> list[str]:
+    code = f"import a3c_zoo.__main__ as it; it.THREADS_GRACE_S = {grace_s}; it.main()"
+    return [sys.executable, "-c", code, *words]
 
 
 @pytest.mark.parametrize(("options", "status"), [((), 0), (("--agent", "monte-carlo", "-o", "agent.n_steps=5"), 2)])
@@ -122,7 +146,24 @@ def test_a_command_ends_though_an_environment_leaves_threads(
     """Python waits for threads that are no daemons, and Ctrl-C is ignored by then."""
     (tmp_path / "leaves_threads.py").write_text(LEAVES_THREADS)
     words = ("train", "gym:leaves_threads:Left-v0", "--serial", "--steps", "100", "--quiet", *options)
-    with Running(*words, folder=tmp_path) as running:
-        assert running.exit_status() == status
-        line = "Warning: threads that the environment has left are ended: simulator. Cure: end them in close()"
-        assert running.stderr.splitlines()[-1] == line
+    command = command_with_a_grace(0.5, *words)
+    done = subprocess.run(command, cwd=tmp_path, env=environ(), stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+    assert done.returncode == status
+    assert done.stderr.splitlines()[-1] == LEFT
+
+
+def test_it_ends_though_nobody_reads_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "leaves_threads.py").write_text(LEAVES_THREADS)
+    words = ("train", "gym:leaves_threads:Left-v0", "--serial", "--steps", "100", "--quiet")
+    with subprocess.Popen(command_with_a_grace(0.5, *words), cwd=tmp_path, env=environ(), stderr=subprocess.PIPE) as it:
+        assert it.stderr is not None
+        it.stderr.close()
+        assert it.wait(LIMIT_S) == 0
+
+
+def test_threads_of_a_plugins_command_are_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "uploads.py").write_text(UPLOADS)
+    command = command_with_a_grace(0.1, "--plugin", "uploads.py", "upload")
+    done = subprocess.run(command, cwd=tmp_path, env=environ(), stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "uploaded").exists()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -11,7 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from a3c_zoo.cli.common import complete_agent, complete_env, print_finding
-from a3c_zoo.output import take_stdout
+from a3c_zoo.errors import printable
+from a3c_zoo.output import is_dumb, take_stdout
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 
 if TYPE_CHECKING:
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 
 #: Width of the column of checks: "vector, Discrete".
 COLUMN = 16
+#: After so long a line says what goes on, in seconds.
+SILENT_S = 2.0
+#: To the begin of the line, which becomes empty.
+CLEAR = "\r\x1b[K"
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -29,6 +36,29 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     names += [f"{each.env}/{each.name}" for each in list_sets(registry)]
     items = [CompletionItem(name) for name in names if name.startswith(incomplete)]
     return [*complete_env(ctx, param, incomplete), *complete_agent(ctx, param, incomplete), *items]
+
+
+class _WaitingLine:
+    """A line on the terminal that says what a check is at which takes long: a slow simulator needs minutes."""
+
+    def __init__(self) -> None:
+        self._is_live, self._is_shown = sys.stderr.isatty() and not is_dumb(), False
+
+    def show(self, subject: str, part: str, waited_s: float) -> None:
+        """Draws the line anew if the part has gone on for `SILENT_S` seconds."""
+        if self._is_live and waited_s >= SILENT_S:
+            from rich.cells import set_cell_size
+
+            text = f"{printable(subject)}: {printable(part)}, {waited_s:.0f} s"
+            width = shutil.get_terminal_size().columns - 1
+            click.echo(f"{CLEAR}{set_cell_size(text, min(width, len(text)))}", nl=False, err=True)
+            self._is_shown = True
+
+    def clear(self) -> None:
+        """Removes the line."""
+        if self._is_shown:
+            click.echo(CLEAR, nl=False, err=True)
+            self._is_shown = False
 
 
 @click.command(epilog="Example: a3c-zoo check cartpole")
@@ -45,24 +75,20 @@ def command(name: str, as_json: bool) -> int:
       1    there is a problem
       2    nothing has this name
     """
-    from rich.console import Console
-    from rich.text import Text
-
     from a3c_zoo.testing.checkup import check, jobs_for
 
     take_stdout()
     find_typed_module(name)
     found: list[Finding] = []
-    jobs = jobs_for(get_registry(), name)
-    with Console(stderr=True).status("begins") as status:  # on a terminal: a simulator may take minutes
-        for each in check(jobs, on_part=lambda subject, part: status.update(Text(f"{subject}: {part}"))):
-            if not as_json:
-                status.stop()
-                if not found or each.subject != found[-1].subject:
-                    click.echo(each.subject)
-                print_finding(each.status, each.check, each.text, each.cure, COLUMN)
-                status.start()
-            found.append(each)
+    line = _WaitingLine()
+    for each in check(jobs_for(get_registry(), name), on_wait=line.show):
+        line.clear()
+        if not as_json:
+            if not found or each.subject != found[-1].subject:
+                click.echo(each.subject)
+            print_finding(each.status, each.check, each.text, each.cure, COLUMN)
+        found.append(each)
+    line.clear()
     counts = Counter(each.status for each in found)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], indent=2))

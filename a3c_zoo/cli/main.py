@@ -40,6 +40,8 @@ class ZooGroup(click.Group):
     """
 
     debug = False
+    #: Whether the command that runs is one of a3c-zoo itself.
+    is_builtin = False
     #: Files that the user has named by `--plugin`, as they were typed.
     plugin_files: tuple[str, ...] = ()
 
@@ -82,7 +84,8 @@ class ZooGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
             raise unknown_name("command", args[0], self.entries(), listing="a3c-zoo --help")
-        if args[0] in _BUILTIN and not ctx.resilient_parsing:
+        self.is_builtin = args[0] in _BUILTIN
+        if self.is_builtin and not ctx.resilient_parsing:
             _refuse_empty(args)
         return super().resolve_command(ctx, args)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
@@ -26,7 +27,8 @@ from a3c_zoo.testing.findings import LIMIT_S, Finding, Findings, Status
 #: How often the parent looks whether the child hangs, in seconds.
 LOOK_S = 0.5
 
-OnPart = Callable[[str, str], object]
+#: Is told the subject, the name of a check that goes on, and for how many seconds it has.
+OnWait = Callable[[str, str, float], object]
 
 
 class Job(NamedTuple):
@@ -95,10 +97,10 @@ def _jobs(registry: Registry) -> Iterator[Job]:
         yield Job(f"set '{name}' of {each.package}", name, owner, each)
 
 
-def check(jobs: Sequence[Job], limit_s: float = LIMIT_S, on_part: OnPart = lambda *told: None) -> Iterator[Finding]:
+def check(jobs: Sequence[Job], limit_s: float = LIMIT_S, on_wait: OnWait = lambda *told: None) -> Iterator[Finding]:
     """Runs jobs in a child process, one after the other; yields each finding at once.
 
-    on_part: called at the begin of each part of a check, with the subject and the name of the check.
+    on_wait: called every `LOOK_S` seconds while nothing is found.
 
     If the process ends, or gives no sign for `limit_s` seconds, this is a problem of the job. A new process goes on
     with the next job. Raises WorkerError if none can be started.
@@ -111,7 +113,7 @@ def check(jobs: Sequence[Job], limit_s: float = LIMIT_S, on_part: OnPart = lambd
         except (EOFError, OSError) as error:
             raise WorkerError(f"the process of the check cannot be started: {one_line(error)}") from error
         try:
-            jobs = yield from _listen(child, jobs, limit_s, on_part)
+            jobs = yield from _listen(child, jobs, limit_s, on_wait)
         finally:
             end_children([child], grace_s=0.0)
 
@@ -130,10 +132,10 @@ def _sendable(jobs: Sequence[Job]) -> Generator[Finding, None, Sequence[Job]]:
 
 
 def _listen(
-    child: ChildProcess, jobs: Sequence[Job], limit_s: float, on_part: OnPart
+    child: ChildProcess, jobs: Sequence[Job], limit_s: float, on_wait: OnWait
 ) -> Generator[Finding, None, Sequence[Job]]:
     """Yields what a child finds; returns the jobs that are left for another one."""
-    messages, part, cure = 0, "start", "correct what its import does"
+    messages, part, cure, begin_s = 0, "start", "correct what its import does", time.monotonic()
     while jobs:
         try:
             while not child.pipe.poll(LOOK_S):
@@ -141,6 +143,7 @@ def _listen(
                     raise EOFError
                 if child.is_hung(messages, limit_s if messages else LIMIT_S):
                     raise TimeoutError
+                on_wait(jobs[0].subject, part, time.monotonic() - begin_s)
             kind, *content = json.loads(child.pipe.recv_bytes())
         except (EOFError, OSError) as error:
             is_hung = isinstance(error, TimeoutError)
@@ -152,8 +155,7 @@ def _listen(
         if kind == "finding":
             yield Finding(*content)
         elif kind == "part":
-            part, cure = content
-            on_part(jobs[0].subject, part)
+            (part, cure), begin_s = content, time.monotonic()
         elif kind == "end":
             jobs = jobs[1:]
     return []
