@@ -78,7 +78,9 @@ def _largest(value: Any) -> int:
 class RunConfig(Section):
     """Length, size, evaluations and checkpoints of a run."""
 
-    workers: int = Field(2, ge=1, le=1024, description="number of worker processes")
+    workers: int = Field(
+        2, ge=1, le=1024, description="number of worker processes; many more than the set's need a lower learning rate"
+    )
     device: Literal["cpu", "cuda"] = Field("cpu", description="device of the workers' networks; cuda: the GPU")
     seed: int = Field(0, ge=0, lt=2**63, description="seed of all random numbers of the run")
     steps: int | None = Field(None, ge=1, lt=NEVER, description="budget in agent steps of all workers; null: no limit")
