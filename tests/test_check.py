@@ -521,6 +521,17 @@ def test_what_cannot_be_pickled_is_a_problem(registry: Registry) -> None:
     assert finding.text.startswith("it cannot be sent to a process: AttributeError: Can't pickle local object")
 
 
+def test_what_gives_signs_is_told_to_go_on(registry: Registry) -> None:
+    """A simulator whose steps are shorter than the parent's looks, and whose check is long."""
+    told: list[tuple[str, str, float]] = []
+    (job,) = jobs_for(registry, "cartpole")
+    findings = check([job], on_wait=lambda *each: told.append(each))
+    assert next(findings).check == "contract"
+    findings.close()  # type: ignore[attr-defined]
+    assert ("environment 'cartpole'", "contract") in {(subject, part) for subject, part, _ in told}
+    assert all(waited_s >= 0 for _, _, waited_s in told)
+
+
 # The command
 
 

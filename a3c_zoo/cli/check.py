@@ -42,7 +42,7 @@ class _WaitingLine:
     """A line on the terminal that says what a check is at which takes long: a slow simulator needs minutes."""
 
     def __init__(self) -> None:
-        self._is_live, self._is_shown = sys.stderr.isatty() and not is_dumb(), False
+        self._is_live, self._shown = sys.stderr.isatty() and not is_dumb(), ""
 
     def show(self, subject: str, part: str, waited_s: float) -> None:
         """Draws the line anew if the part has gone on for `SILENT_S` seconds."""
@@ -50,15 +50,16 @@ class _WaitingLine:
             from rich.cells import set_cell_size
 
             text = f"{printable(subject)}: {printable(part)}, {waited_s:.0f} s"
-            width = shutil.get_terminal_size().columns - 1
-            click.echo(f"{CLEAR}{set_cell_size(text, min(width, len(text)))}", nl=False, err=True)
-            self._is_shown = True
+            text = set_cell_size(text, min(shutil.get_terminal_size().columns - 1, len(text)))
+            if text != self._shown:
+                click.echo(f"{CLEAR}{text}", nl=False, err=True)
+            self._shown = text
 
     def clear(self) -> None:
         """Removes the line."""
-        if self._is_shown:
+        if self._shown:
             click.echo(CLEAR, nl=False, err=True)
-            self._is_shown = False
+            self._shown = ""
 
 
 @click.command(epilog="Example: a3c-zoo check cartpole")

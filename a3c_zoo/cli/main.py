@@ -82,6 +82,7 @@ class ZooGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command that `args` begin with, and notes whether it is a built-in one. Raises UnknownNameError."""
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
             raise unknown_name("command", args[0], self.entries(), listing="a3c-zoo --help")
         self.is_builtin = args[0] in _BUILTIN

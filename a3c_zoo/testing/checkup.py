@@ -100,7 +100,7 @@ def _jobs(registry: Registry) -> Iterator[Job]:
 def check(jobs: Sequence[Job], limit_s: float = LIMIT_S, on_wait: OnWait = lambda *told: None) -> Iterator[Finding]:
     """Runs jobs in a child process, one after the other; yields each finding at once.
 
-    on_wait: called every `LOOK_S` seconds while nothing is found.
+    on_wait: called every `LOOK_S` seconds while nothing is found, and more often by a check that gives signs.
 
     If the process ends, or gives no sign for `limit_s` seconds, this is a problem of the job. A new process goes on
     with the next job. Raises WorkerError if none can be started.
@@ -158,6 +158,8 @@ def _listen(
             (part, cure), begin_s = content, time.monotonic()
         elif kind == "end":
             jobs = jobs[1:]
+        else:  # it goes on
+            on_wait(jobs[0].subject, part, time.monotonic() - begin_s)
     return []
 
 
