@@ -128,6 +128,26 @@ def test_first_party_sets_are_usable(first_party: Registry) -> None:
             assert optimizer.final_learning_rate > 0, f"{each.source}: goes on for ever and learns nothing any more"
 
 
+def test_for_how_many_workers_the_learning_rate_is(make_package: MakePackage, tmp_path: Path) -> None:
+    text = "run: {workers: 3}\noptimizer: {learning_rate: 0.01}\n"
+    registry = registry_of(make_package({"cartpole/a3c.yml": text}))
+    (tmp_path / "rate.yml").write_text("optimizer: {learning_rate: 0.02}\n")
+    (tmp_path / "odd.yml").write_text("run: {workers: true}\noptimizer: {learning_rate: 0.02}\n")
+
+    def workers(file: str | None = None, *overrides: str) -> tuple[int | None, int]:
+        chosen = file and str(tmp_path / file)
+        flags = {"run.workers": (16, "--workers")}
+        config = resolve_config(registry, CARTPOLE, A3C, hyperparams=chosen, overrides=overrides, flags=flags)
+        return config.sets_workers, config.run.workers
+
+    assert workers() == (3, 16)
+    assert workers(None, "agent.n_steps=7") == (3, 16)
+    assert workers(None, "optimizer.learning_rate=0.01") == (None, 16)
+    assert workers("rate.yml") == (None, 16)
+    assert workers("odd.yml") == (None, 16)
+    assert resolve_config(registry_of(), CARTPOLE, A3C).sets_workers is None
+
+
 def test_a_named_network_drops_keys_of_a_layer_that_relies_on_the_default(tmp_path: Path) -> None:
     (tmp_path / "own.yml").write_text("network: {hidden_sizes: [32]}\n")  # of mlp, the default
     registry = load_registry()
@@ -466,7 +486,8 @@ def test_true_is_no_number_in_python_either() -> None:
 
 
 def equal(first: Config, second: Config) -> bool:
-    return dataclasses.replace(first, sources={}) == dataclasses.replace(second, sources={})
+    first, second = (dataclasses.replace(each, sources={}, sets_workers=None) for each in (first, second))
+    return first == second
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,15 @@ def test_runs_without_a_name_never_share_a_directory(tmp_path: Path) -> None:
 def test_a_name_that_exists(tmp_path: Path) -> None:
     directory = create(tmp_path, "mine")
     before = {path: path.read_bytes() for path in directory.path.iterdir() if path.is_file()}
-    with pytest.raises(RunDirectoryError, match=r"mine exists already; nothing is overwritten.*--resume mine"):
+    refusal = r"mine exists already; nothing is overwritten\..*"
+    with pytest.raises(RunDirectoryError, match=rf"{refusal}its training never began: rm -r .*/mine$"):
+        create(tmp_path, "mine")
+    directory.lock()
+    with pytest.raises(RunDirectoryError, match=rf"{refusal}--resume mine$"):  # it has no checkpoint yet
+        create(tmp_path, "mine")
+    directory.unlock()
+    directory.best_file.touch()
+    with pytest.raises(RunDirectoryError, match=rf"{refusal}--resume mine$"):
         create(tmp_path, "mine")
     assert {path: path.read_bytes() for path in directory.path.iterdir() if path.is_file()} == before
     (tmp_path / "file").touch()

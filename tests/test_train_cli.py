@@ -317,3 +317,16 @@ def test_a_solved_policy_is_kept(seed: int, tmp_path: Path) -> None:
     outcome = a3c_zoo.train("cartpole", seed=seed, steps=300_000, overrides=overrides, runs_dir=tmp_path)
     mean = load_results(str(outcome.run))["r"].rolling(40).mean()
     assert mean[(mean > 450).idxmax() :].min() > 300
+
+
+@pytest.mark.parametrize("workers", [8, 9])
+def test_far_more_workers_than_those_of_the_set(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """cartpole/a3c.yml is for two workers. Its learning rate is doubted for more than eight."""
+    monkeypatch.chdir(tmp_path)
+    assert command_line("train", "cartpole", "--serial", "--steps", 300, "--workers", workers, "--name", "x") == 0
+    text = rf"cartpole/a3c.yml:\d+ has a learning rate for 2 workers, \S+\. It may be too high for {workers}: if"
+    assert bool(re.search(text, " ".join(capsys.readouterr().out.split()))) == (workers > 8)
+    events = tmp_path / "runs/x/events.jsonl"
+    assert (events.exists() and json.loads(events.read_text())["kind"] == "many_workers") == (workers > 8)

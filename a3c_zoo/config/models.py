@@ -291,6 +291,8 @@ class Config:
         network: None for agents without this section (`AgentEntry.sections`); so is `optimizer`.
         plugins: name of a run hook → its settings; of the hooks that are on by default, or that were given settings.
         sources: "section.key" → its source (`cartpole/a3c.yml:7`, `-o`, `--seed`); defaults have none.
+        sets_workers: the number of workers beside which the set or file gives the learning rate of a new run; None if
+            the rate was given otherwise, or with no number.
     """
 
     env_name: str
@@ -302,6 +304,7 @@ class Config:
     optimizer: OptimizerConfig | None = None
     plugins: Mapping[str, HookConfig] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+    sets_workers: int | None = None
 
     def sections(self) -> dict[str, Section]:
         """Returns the sections of this run by name, in order; those of run hooks are called `plugins.NAME`."""

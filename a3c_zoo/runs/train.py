@@ -31,12 +31,14 @@ from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
-    from a3c_zoo.config import RunConfig
+    from a3c_zoo.config import Config, RunConfig
     from a3c_zoo.runs.session import Session
 
 #: Keys that may change when a run is resumed: how long it goes on, where, and its films. `run.steps` may be what a
 #: schedule falls over.
 RESUMABLE_KEYS = ("run.device", "run.steps", "run.episodes", "run.time_limit_s", "run.stop_return", "run.film_every")
+#: Times as many workers as a set has, from which on its learning rate is doubted (docs/scaling.md: staleness 8).
+MANY_WORKERS = 4
 
 
 def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Observer) -> Outcome:
@@ -49,7 +51,18 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
         stack.callback(directory.unlock)
         told = setup.initial and setup.initial.told
         text = told and f"begins with the parameters of {told['name']}, {told['steps']:,} steps on {told['env']}"
-        return _train(setup, directory, None, [("init_from", text, "")] if text else [], watch)
+        events = [("init_from", text, "")] if text else []
+        return _train(setup, directory, None, events + _many_workers(setup.config), watch)
+
+
+def _many_workers(config: Config) -> list[tuple[str, str, str]]:
+    """An event if the learning rate is of a set for far fewer workers, of which docs/scaling.md has an example."""
+    few, many, optimizer = config.sets_workers, config.run.workers, config.optimizer
+    if few is None or optimizer is None or many <= MANY_WORKERS * few:
+        return []
+    source, rate = config.sources["optimizer.learning_rate"], optimizer.learning_rate
+    text = f"{source} has a learning rate for {few} workers, {rate:g}. It may be too high for {many}"
+    return [("many_workers", f"{text}: if the return does not rise, lower it", "")]
 
 
 def train_on(
@@ -111,7 +124,8 @@ def _refuse_spent_limits(before: RunConfig, run: RunConfig, state: RunState) -> 
 def _refuse_without_checkpoint(directory: RunDirectory) -> None:
     if not checkpoint_steps(directory) and not directory.best_file.exists():
         name, env = shlex.quote(str(directory.path)), directory.meta()["env"]
-        what, cure = "ended before its training began", "train it anew"
+        what = "ended before its training began"
+        cure = f"train it anew, with another --name or after rm -r {name}"
         if os.path.lexists(directory.home / PARAMETERS):
             what, cure = (
                 "is a trained agent without its run",
