@@ -61,8 +61,8 @@ def _many_workers(config: Config) -> list[tuple[str, str, str]]:
     if few is None or optimizer is None or many <= MANY_WORKERS * few:
         return []
     source, rate = config.sources["optimizer.learning_rate"], optimizer.learning_rate
-    text = f"{source} has a learning rate for {few} workers, {rate:g}. It may be too high for {many}"
-    return [("many_workers", f"{text}: if the return does not rise, lower it", "")]
+    text = f"{source} has a learning rate for {few} workers, {rate:g}. It may be too high for {many}: if the return"
+    return [("many_workers", f"{text} does not rise, lower optimizer.learning_rate", "")]
 
 
 def train_on(
