@@ -266,10 +266,9 @@ def test_a_worker_that_fails_loses_nothing(
     if fault == "reset-raise":  # it failed before its first step
         assert outcome.steps == 0
         line = refused(capsys, "train", "--resume", "x")
-        anew = "train it anew, with another --name or after rm -r runs/x"
-        assert line.endswith(f"x ended before its training began, and has no checkpoint: {anew}")
+        assert line == "x has no checkpoint to go on from: train it anew, with another --name"
         line = refused(capsys, "train", "toy", "--name", "x")
-        assert line.endswith("or delete it, since its training never began: rm -r runs/x")
+        assert line == "runs/x exists already; nothing is overwritten. Choose another --name"
         return
     assert 0 < outcome.steps == checkpoint(run)["session"]["steps"]
     with pytest.raises(WorkerError, match="worker 0"):  # it goes on, until the environment fails again

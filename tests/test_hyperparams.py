@@ -133,6 +133,8 @@ def test_for_how_many_workers_the_learning_rate_is(make_package: MakePackage, tm
     registry = registry_of(make_package({"cartpole/a3c.yml": text}))
     (tmp_path / "rate.yml").write_text("optimizer: {learning_rate: 0.02}\n")
     (tmp_path / "odd.yml").write_text("run: {workers: true}\noptimizer: {learning_rate: 0.02}\n")
+    (tmp_path / "none.yml").write_text("run: {workers: 0}\noptimizer: {learning_rate: 0.02}\n")
+    (tmp_path / "many.yml").write_text("run: {workers: 16}\n")
 
     def workers(file: str | None = None, *overrides: str) -> tuple[int | None, int]:
         chosen = file and str(tmp_path / file)
@@ -144,7 +146,8 @@ def test_for_how_many_workers_the_learning_rate_is(make_package: MakePackage, tm
     assert workers(None, "agent.n_steps=7") == (3, 16)
     assert workers(None, "optimizer.learning_rate=0.01") == (None, 16)
     assert workers("rate.yml") == (None, 16)
-    assert workers("odd.yml") == (None, 16)
+    assert workers("odd.yml") == workers("none.yml") == (None, 16)
+    assert workers("many.yml") == (3, 16)
     assert resolve_config(registry_of(), CARTPOLE, A3C).sets_workers is None
 
 

@@ -291,8 +291,8 @@ class Config:
         network: None for agents without this section (`AgentEntry.sections`); so is `optimizer`.
         plugins: name of a run hook → its settings; of the hooks that are on by default, or that were given settings.
         sources: "section.key" → its source (`cartpole/a3c.yml:7`, `-o`, `--seed`); defaults have none.
-        sets_workers: the number of workers beside which the set or file gives the learning rate of a new run; None if
-            the rate was given otherwise, or with no number.
+        sets_workers: `run.workers` of the set or file that gives the learning rate of a new run; None if it has none,
+            or if the rate is given in another way.
     """
 
     env_name: str

@@ -169,15 +169,16 @@ def resolve_config(
         UnknownNameError: there is no such set.
     """
     settings = Settings(registry, env, agent)
-    for document in documents_of(registry, env, agent, hyperparams):
+    documents = documents_of(registry, env, agent, hyperparams)
+    for document in documents:
         settings.add_document(document)
-    sets_workers = settings.settings["run"].get("workers")
+    rate = settings.settings.get("optimizer", {}).get("learning_rate")
     settings.add_flags(flags or {})
     settings.add_overrides(overrides)
     config = settings.config()
-    few, rate = sets_workers and sets_workers.value, config.sources.get("optimizer.learning_rate", "")
-    if sets_workers and type(few) is int and _file_of(rate) == _file_of(sets_workers.source):
-        config = replace(config, sets_workers=few)
+    if rate and rate.source == config.sources.get("optimizer.learning_rate"):
+        few = (documents[rate.order[0] - 1].data.get("run") or {}).get("workers")
+        config = replace(config, sets_workers=few if type(few) is int and few > 0 else None)
     source = config.sources.get("env.wrappers", "")
     if config.env.wrappers and hyperparams is not None and source.startswith(f"{hyperparams}:"):
         raise ConfigError(
@@ -185,11 +186,6 @@ def resolve_config(
             f"-o {shlex.quote(f'env.wrappers={yaml.display(list(config.env.wrappers), 0)}')}"
         )
     return config
-
-
-def _file_of(source: str) -> str:
-    """The file of a value's source: `cartpole/a3c.yml:7` → `cartpole/a3c.yml`."""
-    return source.rpartition(":")[0]
 
 
 def load_config(

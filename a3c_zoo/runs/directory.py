@@ -219,11 +219,8 @@ def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
             return path
     if name is None:
         raise RunDirectoryError(f"cannot find a free name for {stem} in {runs_dir}")
-    cure = f"go on with it: --resume {name}"
-    with suppress(OSError, RunDirectoryError):  # in doubt, it began
-        if not os.listdir(path / "checkpoints") and not RunDirectory(path).is_running():
-            cure = f"delete it, since its training never began: rm -r {shlex.quote(str(path))}"
-    raise RunDirectoryError(f"{path} exists already; nothing is overwritten. Choose another --name, or {cure}")
+    cure = f", or go on with it: --resume {name}" if any(path.glob("checkpoints/[!.]*.pt")) else ""
+    raise RunDirectoryError(f"{path} exists already; nothing is overwritten. Choose another --name{cure}")
 
 
 def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = False) -> RunDirectory:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: Keys that may change when a run is resumed: how long it goes on, where, and its films. `run.steps` may be what a
 #: schedule falls over.
 RESUMABLE_KEYS = ("run.device", "run.steps", "run.episodes", "run.time_limit_s", "run.stop_return", "run.film_every")
-#: Times as many workers as a set has, from which on its learning rate is doubted (docs/scaling.md: staleness 8).
+#: With more than this many times the workers of a set, its learning rate is doubted (docs/scaling.md: staleness 8).
 MANY_WORKERS = 4
 
 
@@ -52,7 +52,8 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
         told = setup.initial and setup.initial.told
         text = told and f"begins with the parameters of {told['name']}, {told['steps']:,} steps on {told['env']}"
         events = [("init_from", text, "")] if text else []
-        return _train(setup, directory, None, events + _many_workers(setup.config), watch)
+        events += [] if setup.serial else _many_workers(setup.config)  # in turn, little is stale
+        return _train(setup, directory, None, events, watch)
 
 
 def _many_workers(config: Config) -> list[tuple[str, str, str]]:
@@ -124,14 +125,11 @@ def _refuse_spent_limits(before: RunConfig, run: RunConfig, state: RunState) -> 
 def _refuse_without_checkpoint(directory: RunDirectory) -> None:
     if not checkpoint_steps(directory) and not directory.best_file.exists():
         name, env = shlex.quote(str(directory.path)), directory.meta()["env"]
-        what = "ended before its training began"
-        cure = f"train it anew, with another --name or after rm -r {name}"
+        why = "has no checkpoint to go on from: train it anew, with another --name"
         if os.path.lexists(directory.home / PARAMETERS):
-            what, cure = (
-                "is a trained agent without its run",
-                f"a3c-zoo train {env} --init-from {name} begins one with it",
-            )
-        raise RunDirectoryError(f"{directory.home.name} {what}, and has no checkpoint: {cure}")
+            cure = f"a3c-zoo train {env} --init-from {name} begins one with it"
+            why = f"is a trained agent without its run, and has no checkpoint: {cure}"
+        raise RunDirectoryError(f"{directory.home.name} {why}")
 
 
 def _warm_up(setup: RunSetup) -> None:
