@@ -93,6 +93,15 @@ class TestByHand:
         half = action_distribution(spaces.Box(0, np.inf, (1,), np.float32))
         assert half.to_env(np.array([[9.0], [-9.0]], np.float32)).tolist() == [[9], [0]]
 
+    def test_the_largest_float32_is_no_bound(self) -> None:
+        """Some environments write it where they mean that there is none. Half widths of it would be 1e38."""
+        most = np.finfo(np.float32).max
+        space = spaces.Box(-most, most, (1,), np.float32)
+        u = np.array([[9.0], [-9.0]], np.float32)
+        assert action_distribution(space).to_env(u).tolist() == [[9], [-9]]
+        with pytest.raises(ConfigError, match="needs finite bounds"):
+            action_distribution(space, squash=True)
+
     def test_starts(self) -> None:
         distribution = action_distribution(spaces.MultiDiscrete([2, 3], start=[5, -1]))
         assert distribution.to_env(np.array([[0, 2], [1, 0]])).tolist() == [[5, 1], [6, -1]]

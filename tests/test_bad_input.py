@@ -88,6 +88,10 @@ def refused(capsys: Captured, *arguments: object, status: int = 2) -> str:
         (["cartpole", "--seed", "-1"], r"--seed run\.seed: -1 — must be"),
         (["cartpole", "--seed", str(2**63)], r"--seed run\.seed: .* — must be"),
         (["cartpole", "--stop-return", "nan"], r"--stop-return run\.stop_return: .*nan.* — must be a finite number"),
+        (
+            ["cartpole", "--stop-return", "100", "-o", "run.stop_when_solved=false"],
+            r"--stop-return: run\.stop_when_solved is false, so this run ends by its budget alone; leave it out$",
+        ),
         (["cartpole", "--time-limit", "soon"], r"'soon' is no duration; write 90s, 10m or 2h"),
         (["cartpole", "--time-limit", "10"], r"'10' is no duration"),
         (["cartpole", "--time-limit", "0s"], r"'0s' is no duration"),
@@ -131,6 +135,18 @@ def test_an_empty_value_does_not_mean_the_default(arguments: list[str], capsys: 
     message = f"an empty argument stands behind {option}: give a value, or leave both out"
     assert refused(capsys, *arguments) == message
     assert os.listdir(".") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["list", "envs", "--runs-dir", "x"], "--runs-dir is of runs: a3c-zoo list runs --runs-dir DIR"),
+        (["push", "x", "al/x", "--dry-run", "d", "--private"], "--dry-run sends nothing: leave out --private"),
+        (["play", "x@best", "--checkpoint", "100"], "'x@best' names a checkpoint already: leave out --checkpoint"),
+    ],
+)
+def test_an_option_that_would_do_nothing(arguments: list[str], message: str, capsys: Captured) -> None:
+    assert refused(capsys, *arguments) == message
 
 
 def test_an_empty_text_elsewhere_has_its_own_message(capsys: Captured) -> None:
@@ -343,7 +359,9 @@ def test_a_damaged_checkpoint_is_not_resumed(run: Path, capsys: Captured) -> Non
     assert "its bytes have changed since it was written (SHA-256)" in refused(
         capsys, "train", "--resume", run, "--checkpoint", damaged_step
     )
-    assert refused(capsys, "evaluate", run).endswith(f". An older one that can be read: --checkpoint {step}")
+    assert refused(capsys, "evaluate", run).endswith(
+        f". That of step {step} can be read: --checkpoint {step}, or move the newer files away"
+    )
     assert command_line("train", "--resume", run, "--quiet") == 0
     assert checkpoint(run)["session"]["steps"] >= 600
     aside = run / "checkpoints/set-aside-1"

@@ -228,7 +228,7 @@ def network_findings(kind: str, inputs: tuple[str, ...] = ("vector",)) -> list[F
     return findings.found
 
 
-@pytest.mark.parametrize("kind", ["Sound", "Normed"])
+@pytest.mark.parametrize("kind", ["Sound", "Normed", "Remembers"])
 def test_a_sound_network(kind: str) -> None:
     assert told(network_findings(kind)) == []
     assert told(network_findings(kind), "warning") == []
@@ -244,6 +244,9 @@ def test_a_sound_network(kind: str) -> None:
         ("Drops", "policy() of the same observations gives other numbers"),
         ("Unseedable", "two networks of one seed have other weights"),
         ("Infinite", "value() returned numbers that are not finite"),
+        ("Leaks", "logits of unroll() are others than those of step() and value_after()"),
+        ("Blind", "values of unroll() are others than those of step() and value_after()"),
+        ("Muddles", "states of unroll() are others than those of step() and value_after()"),
         ("Module", "network 'toy': the factory must return an ActorCritic, not a Module"),
         ("Raises", "mat1 and mat2 shapes cannot be multiplied"),
     ],
@@ -376,6 +379,37 @@ def test_package_data_that_is_named(hill: Path, packages: str, pattern: str, is_
     assert any("package data" in line for line in plugin_findings("hill_sets")) != is_held
 
 
+def test_sets_of_an_installed_wheel_below_a_project(hill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The project of a user whose virtual environment lies within it says nothing of a plugin's wheel."""
+    site = hill / ".venv/lib/python3.11/site-packages"
+    site.mkdir(parents=True)
+    (hill / "hill_sets").rename(site / "hill_sets")
+    monkeypatch.syspath_prepend(site)
+    assert not any("package data" in line for line in plugin_findings("hill_sets"))
+
+
+def test_a_project_file_that_is_no_toml(hill: Path) -> None:
+    (hill / "pyproject.toml").write_text("[tool")
+    (line,) = plugin_findings("hill_sets")
+    assert line.startswith("package data: TOMLDecodeError")
+
+
+def test_sets_whose_family_or_agent_fails(hill: Path) -> None:
+    family = (
+        'EnvFamily("hil", "json:loads", examples=("hil:1",)), EnvEntry("hill", env_id="M-v0", default_agent="a3cc")'
+    )
+    text = PLUGIN.replace('EnvEntry("hill", env_id="MountainCar-v0")', family).replace(
+        "import EnvE", "import EnvFamily, EnvE"
+    )
+    (hill / "hill_plugin.py").write_text(text)
+    (hill / "hill_sets/hill/fast.yml").touch()
+    found = plugin_findings("hil/a3c") + plugin_findings("hill/fast")
+    assert [line[:60] for line in found] == [
+        "environment: environment 'hil:1' of plugin 'hill-plugin' (hi",
+        "agent: unknown agent 'a3cc'. Did you mean 'a3c'? See: a3c-zo",
+    ]
+
+
 def test_a_set_by_its_name(hill: Path) -> None:
     (line,) = plugin_findings("hill/a3c-images")
     assert "network 'nature' takes image observations" in line
@@ -398,7 +432,11 @@ def zoo_engines():
     return [EngineEntry("far", "json:__doc__", config="json:loads")]
 @hookimpl
 def zoo_envs():
-    return [EnvFamily("caves", "json:resolve")]
+    return [
+        EnvFamily("caves", "json:resolve"),
+        EnvFamily("holes", "json:__doc__"),
+        EnvFamily("pits", "json:loads", examples=("pits:deep",)),
+    ]
 @hookimpl
 def zoo_hooks():
     return [HookEntry("watch", "json:loads")]
@@ -415,6 +453,8 @@ def test_what_else_a_plugin_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert {line.partition(" — ")[0][:50] for line in found} == {
         "command dig: it is no click.Command",
         "environment caves: 'json:resolve': module 'json' h",
+        "environment holes: resolve is not callable",
+        "environment pits: plugin 'mine-plugin' (mine-plugi",
         "entry: factory 'json:__doc__' is not callable",
         "configuration: config 'json:loads' must be a subcl",
         "entry: factory 'json:__name__' is not callable",

@@ -167,6 +167,16 @@ def test_a_run_hook_that_raises_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     assert isinstance(caught.value.__cause__, ValueError)
 
 
+def test_two_run_hooks_that_are_one_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "from a3c_zoo import *\nclass One:\n    @hookimpl\n    def zoo_run_start(self): pass\n"
+    source += "one = One()\ndef make(config): return one\n@hookimpl\ndef zoo_hooks():\n"
+    source += "    return [HookEntry(name, hooks='twin:make') for name in ('first', 'second')]\n"
+    registry = registry_with(tmp_path, monkeypatch, twin=source)
+    registry.run_hooks({"second": None})
+    with pytest.raises(PluginError, match=r"run hook 'second' of .* another run hook is the same object, or equal$"):
+        registry.run_hooks({"first": None, "second": None})
+
+
 @pytest.mark.parametrize("hook", HOOKS)
 def test_every_hook_is_documented(hook: str) -> None:
     function = getattr(hookspecs, hook)

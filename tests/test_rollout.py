@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
 
 from a3c_zoo.errors import EnvironmentContractError
 from a3c_zoo.learning.actions import action_distribution
@@ -409,6 +411,22 @@ class TestBrokenEnvironments:
 
         with np.errstate(over="ignore"):
             assert episodes(collector(Large(2), 2).collect(TinyNetwork())) == [(3, 2, 1), (3, 2, 1)]
+
+    def test_what_is_infinite_in_float32_is_a_fault(self) -> None:
+        """Networks get float32."""
+
+        class Wide(ToyVectorEnv):
+            def __init__(self) -> None:
+                super().__init__(2)
+                self.single_observation_space = Box(-np.inf, np.inf, (2,), np.float64)
+                self.observation_space = batch_space(self.single_observation_space, 2)
+
+            def _observe(self) -> np.ndarray:
+                return np.array([[1.0, 1.0], [1.0, 1e39]])
+
+        message = r"observation that is not finite \(\[1\.e\+00 1\.e\+39\]; environment 1 of 2, row 0 of"
+        with pytest.raises(EnvironmentContractError, match=message):
+            collector(Wide(), 2).collect(TinyNetwork())
 
     @pytest.mark.parametrize(
         ("fault", "message"),

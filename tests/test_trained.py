@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import shutil
 import struct
 import sys
@@ -315,6 +316,20 @@ def test_what_is_saved_is_what_was_trained(trained: tuple[Path, Path]) -> None:
     assert ours == theirs
     names = {name for name in load((folder / PARAMETERS).read_bytes()) if name.startswith("parameters.")}
     assert {name.removeprefix("parameters.") for name, _ in kept["shapes"]} == {name[11:] for name in names}
+
+
+def test_a_folder_that_is_there_or_cannot_be_written(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    (taken := tmp_path / "taken").mkdir()
+    with pytest.raises(ZooError, match="taken exists already; name a new folder"):
+        save_trained(trained[0], taken, episodes=10**9)  # it says so before it plays
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
+    try:
+        with pytest.raises(ZooError, match="File too large"):
+            save_trained(trained[0], tmp_path / "agent", episodes=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [each.name for each in tmp_path.iterdir()] == ["taken"]
 
 
 def test_a_network_in_bfloat16_is_saved_in_bfloat16_and_acts_the_same(tmp_path: Path) -> None:

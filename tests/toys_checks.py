@@ -15,6 +15,7 @@ from gymnasium.wrappers import TimeLimit
 from torch import nn
 
 from a3c_zoo.learning.networks import ActorCritic, Split
+from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.records import Report, Snapshot
 from tests.walks import Walk
 
@@ -307,6 +308,52 @@ class Normed(Sound):
 
     def inputs(self, observations: Any) -> Any:
         return self.norm(super().inputs(observations))
+
+
+class Remembers(Sound):
+    """A core whose state is a fading sum of its inputs."""
+
+    def start(self, num_envs: int) -> Any:
+        return torch.zeros(1, num_envs, self.spec.num_features)
+
+    def step(self, observations: Any, state: Any) -> Any:
+        state = 0.5 * state + self.inputs(observations)
+        return self.actor(state[0]), state
+
+    def value_after(self, observations: Any, state: Any) -> Any:
+        return self.critic(self.step(observations, state)[1][0]).squeeze(-1)
+
+    def unroll(self, observations: Any, state: Any, resets: Any, places: Any) -> Any:
+        logits, values, states = [], [], []
+        for rows, begins in zip(observations, resets, strict=True):
+            acted, state = self.step(rows, self.before(state, begins))
+            logits.append(acted)
+            values.append(self.critic(state[0]).squeeze(-1))
+            states.append(state.detach())
+        return torch.cat(logits[:-1]), torch.cat(values), torch.stack([states[t][:, n] for t, n in places], dim=1)
+
+    def before(self, state: Any, begins: Any) -> Any:
+        return kept(state, begins)
+
+
+class Leaks(Remembers):
+    """Remembers the episode before."""
+
+    def before(self, state: Any, begins: Any) -> Any:
+        return state
+
+
+class Blind(Remembers):
+    def value_after(self, observations: Any, state: Any) -> Any:
+        return torch.zeros(len(observations))
+
+
+class Muddles(Remembers):
+    """Gives the state before a step."""
+
+    def unroll(self, observations: Any, state: Any, resets: Any, places: Any) -> Any:
+        *outputs, states = super().unroll(observations, state, resets, places)
+        return *outputs, torch.zeros_like(states)
 
 
 class Idle(Sound):

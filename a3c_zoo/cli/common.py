@@ -39,6 +39,11 @@ def parse_seconds(text: str) -> float:
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
+def is_typed(name: str) -> bool:
+    """Whether a parameter of the command that runs is on the command line."""
+    return click.get_current_context().get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
+
+
 def warn_about_faults(shown: bool = False) -> None:
     """Prints one line to stderr for each plugin that is left out because of a fault, with `--debug` its traceback.
 

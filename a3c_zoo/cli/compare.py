@@ -18,6 +18,7 @@ from a3c_zoo.cli.common import (
     complete_agent,
     complete_env,
     complete_run,
+    is_typed,
     kept_runs_option,
     parse_seconds,
     print_sentences,
@@ -158,7 +159,8 @@ def command(
             with closing(Board(to_stderr=as_json, slots=engine.slots)) as board:
                 comparison = carry_out(plan, rule, episodes, out, board, engine)
         except KeyboardInterrupt:
-            click.echo("Stopped. Finished runs are kept; the same command continues with the others.", err=True)
+            command = "the same command" if plan.reuse else "the same command without --no-reuse"
+            click.echo(f"Stopped. Finished runs are kept; {command} continues with the others.", err=True)
             return INTERRUPTED
     return _tell(comparison, as_json)
 
@@ -183,11 +185,7 @@ def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, .
 def _refuse_options_of_training(context: click.Context) -> None:
     training = {"baselines", "seeds", "steps", "time_limit", "episodes", "reuse", "runs_dir"}
     training |= {"until_decided", "max_seeds", "engine", "address", "engine_option"}
-    given = [
-        param.opts[0]
-        for param in context.command.params
-        if param.name in training and context.get_parameter_source(param.name) == click.core.ParameterSource.COMMANDLINE
-    ]
+    given = [param.opts[0] for param in context.command.params if param.name in training and is_typed(param.name)]
     if given:
         raise ZooError(f"--from only reads runs; leave out {', '.join(given)}")
 

@@ -14,6 +14,7 @@ import click
 
 from a3c_zoo.cli.common import (
     complete_agent,
+    is_typed,
     kept_runs_option,
     need_extra,
     print_fitted,
@@ -208,6 +209,8 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
         raise ZooError("--requirements and --json are two formats: give one")
     if requirements and what != "plugins":
         raise ZooError("--requirements is of plugins: a3c-zoo list plugins --requirements")
+    if what != "runs" and is_typed("runs_dir"):
+        raise ZooError("--runs-dir is of runs: a3c-zoo list runs --runs-dir DIR")
     if what == "runs":
         rows: Sequence[Row] = _runs(runs_dir, wanted)
     elif wanted:

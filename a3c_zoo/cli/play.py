@@ -15,6 +15,7 @@ from a3c_zoo.cli.common import (
     INTERRUPTED,
     MOST_EPISODES,
     complete_policy,
+    is_typed,
     playing_options,
     runs_dir_option,
     trust_option,
@@ -73,6 +74,8 @@ def command(
         raise ZooError(f"{len(run)} agents are given; to see them side by side: --grid")
     if grid and not 1 < len(run) <= MOST_TILES:
         raise ZooError(f"--grid shows 2 to {MOST_TILES} agents, or checkpoints of one: RUN@100000 RUN@best")
+    if is_typed("checkpoint") and all(_parts(name, options["runs_dir"])[1] for name in run):
+        raise ZooError(f"'{run[0]}' names a checkpoint already: leave out --checkpoint")
     played: list[str] = []
     try:
         # The first Ctrl-C waits for the end of a step, so neither the terminal nor a video is cut in the middle.
@@ -92,6 +95,14 @@ def command(
     return 0
 
 
+def _parts(name: str, runs_dir: Path) -> tuple[str, str]:
+    """The run and the checkpoint of RUN@STEP or RUN@best; "" if no checkpoint is named."""
+    run, at, which = name.rpartition("@")
+    is_run = any(os.path.isfile(path / "meta.json") for path in (Path(name), runs_dir / name))  # whose name has an @
+    is_named = at and not is_run and (which in ("best", "final") or which.isdecimal())
+    return (run, which) if is_named else (name, "")
+
+
 def _load(
     name: str, *, checkpoint: str, episodes: int, seed: int | None, deterministic: bool, runs_dir: Path, **options: Any
 ) -> tuple[str, int, Generator[Scene]]:
@@ -99,13 +110,11 @@ def _load(
     from a3c_zoo.runs.api import load_from
     from a3c_zoo.runs.trained import find_policy, policy_state
 
-    run, at, which = name.rpartition("@")
-    is_run = any(os.path.isfile(path / "meta.json") for path in (Path(name), runs_dir / name))  # whose name has an @
-    if is_run or not at or not (which in ("best", "final") or which.isdecimal()):
-        run, at, which = name, "", checkpoint
+    run, named = _parts(name, runs_dir)
+    which = named or checkpoint
     directory = find_policy(run, runs_dir=runs_dir, **options)
     loaded = load_from(directory, which, episodes, seed)
     from a3c_zoo.runs.evaluation import play_scenes  # imports torch: a wrong name is known before
 
     steps = policy_state(directory, which).state.steps
-    return directory.path.name + (at and f"@{which}"), steps, play_scenes(*loaded, deterministic)
+    return directory.path.name + (named and f"@{named}"), steps, play_scenes(*loaded, deterministic)

@@ -40,6 +40,8 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
 
     hub.check_repo(repo, sends=dry_run is None)
     if dry_run is not None:
+        if private:
+            raise ZooError("--dry-run sends nothing: leave out --private")
         if os.path.lexists(dry_run):
             raise ZooError(f"--dry-run {dry_run}: exists already; name a new folder")
         refuse_place(dry_run, "--dry-run")
@@ -51,7 +53,8 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
         if not no_film and not film.exists():
             _film(made, film)
         if not (made.path / hub.CARD).exists():
-            hub.write_card(made, repo, source)
+            with disk_errors(made.path, "write", "TMPDIR=DIR"):
+                hub.write_card(made, repo, source)
         elif repo.encode() not in read_bytes(made.path / hub.CARD, MAX_TEXT):
             click.echo(f"{hub.CARD} is sent as it is: it does not name {repo}")
         for path in sorted(made.path.iterdir()):

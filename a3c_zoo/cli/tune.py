@@ -14,6 +14,7 @@ from a3c_zoo.cli.common import (
     INTERRUPTED,
     complete_env,
     configuration_options,
+    is_typed,
     kept_runs_option,
     need_extra,
     parse_seconds,
@@ -90,7 +91,7 @@ def command(
         resumed = TuningStudy(study := valid_name(resume, "--resume", MOST_BYTES), storage, runs_dir)
         kept = resumed.settings
         made = {name: getattr(kept, name) for name in KEPT} | {"pruner": "halving" if len(kept.rungs) > 1 else "none"}
-        options |= {name: value for name, value in (resumed.attribute(OPTIONS) or {}).items() if not _is_typed(name)}
+        options |= {name: value for name, value in (resumed.attribute(OPTIONS) or {}).items() if not is_typed(name)}
     elif made["env"] is None:
         raise ZooError("name an environment, or a study to --resume. See: a3c-zoo list envs")
     settings = make_settings(**made)
@@ -111,7 +112,7 @@ def command(
 
 def _refuse_beside_resume() -> None:
     params = [param for param in click.get_current_context().command.params if param.name in (*KEPT, "pruner", "study")]
-    if given := [param.opts[0] for param in params if _is_typed(str(param.name))]:
+    if given := [param.opts[0] for param in params if is_typed(str(param.name))]:
         raise ZooError(f"--resume goes on with a study as it was made; leave out {', '.join(given)}")
 
 
@@ -128,9 +129,9 @@ def _refuse_if_ended(
     if not ended or not has_searched(ended, trials, timeout):
         return
     is_other = final_seeds != ended.get("final_seeds", final_seeds)  # a study that ended long ago does not say
-    given = [f"--final-seeds {final_seeds}"] * (is_other and _is_typed("final_seeds"))
+    given = [f"--final-seeds {final_seeds}"] * (is_other and is_typed("final_seeds"))
     had_s, wanted = ended.get("timeout"), max(ended["trials"], ended.get("wanted", 0))
-    if had_s is not None and _is_typed("timeout") and timeout > had_s:
+    if had_s is not None and is_typed("timeout") and timeout > had_s:
         given.insert(0, f"--timeout {timeout:g}s")  # all trials have ended
         had_s, wanted = None, ended["trials"]
     if out is not None and absolute(out) != absolute(Path(ended["file"])):
@@ -139,11 +140,6 @@ def _refuse_if_ended(
         text = f"study '{study.name}' has ended, with its set in {ended['file']}: {' and '.join(given)} comes too late"
         longer = ", a longer --timeout" if had_s is not None and trials > ended["trials"] else ""
         raise ZooError(f"{text}; copy that file, or give --trials {wanted + 1} or more{longer}, or another --study")
-
-
-def _is_typed(name: str) -> bool:
-    """Whether a parameter is on the command line."""
-    return click.get_current_context().get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
 
 
 def _announce(study: TuningStudy, trials: int) -> str:

@@ -39,6 +39,8 @@ from a3c_zoo.errors import ConfigError, UnsupportedSpaceError
 #: log √(2π) and the entropy of N(0, 1) in nats.
 LOG_ROOT_2_PI = 0.5 * log(2 * pi)
 NORMAL_ENTROPY = 0.5 * log(2 * pi * e)
+#: A bound of a Box from this size on counts as infinite.
+LARGEST_BOUND = 1e30
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,11 @@ ActionDistribution = Categorical | MultiCategorical | Bernoulli | Gaussian
 `[B, num_logits]`, float32, of a network; `shape` and `dtype` are those of one stored action."""
 
 
+def _bound(given: Any) -> float:
+    """A bound of a Box. Some environments write the largest float32 where they mean that there is none."""
+    return float(given) if abs(given) < LARGEST_BOUND else float(np.copysign(np.inf, given))
+
+
 def action_distribution(space: Space[Any], *, squash: bool = False, uniform: bool = False) -> ActionDistribution:
     """Returns the distribution over a single environment's action space.
 
@@ -256,7 +263,7 @@ def action_distribution(space: Space[Any], *, squash: bool = False, uniform: boo
     Raises:
         UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary and Box of floating point, and
             for one without numbers.
-        ConfigError: a bound is infinite, and `squash` or `uniform` needs finite ones.
+        ConfigError: a bound is infinite, or `LARGEST_BOUND` or more, and `squash` or `uniform` needs finite ones.
     """
     if 0 in (space.shape or ()):
         raise UnsupportedSpaceError(f"action space {space} holds no number: there is nothing to learn")
@@ -269,7 +276,7 @@ def action_distribution(space: Space[Any], *, squash: bool = False, uniform: boo
         case spaces.MultiBinary():
             return Bernoulli(tuple(space.shape), np.dtype(space.dtype).str)
         case spaces.Box() if np.dtype(space.dtype).kind == "f":
-            low, high = (tuple(float(x) for x in array.reshape(-1)) for array in (space.low, space.high))
+            low, high = (tuple(map(_bound, array.reshape(-1))) for array in (space.low, space.high))
             if (squash or uniform) and not np.isfinite([low, high]).all():
                 need = "agent.squash_actions: true — needs finite" if squash else "uniformly random actions need"
                 raise ConfigError(f"{need} bounds; the action space is {space}")

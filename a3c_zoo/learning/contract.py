@@ -82,7 +82,7 @@ class CheckedEnvironment:
         """Checks a whole rollout for NaN and infinities, before anything is learned from it."""
         for what, array in (("an observation", rollout.observations.numpy()), ("a reward", rollout.rewards)):
             if not is_finite(array):
-                t, n = np.argwhere(~np.isfinite(array))[0][:2]
+                t, n = np.argwhere(~np.isfinite(_as_learned(array)))[0][:2]
                 raise self._not_finite(what, array[t, n], t, n)
         for (t, n), final in rollout.finals.items():
             if not is_finite(final):
@@ -182,9 +182,18 @@ def _form(value: Any) -> str:
 
 
 def is_finite(found: Any) -> bool:
-    """Whether all numbers of an array are finite, or of the arrays in dictionaries and tuples."""
+    """Whether all numbers of an array are finite in float32, or of the arrays in dictionaries and tuples."""
     if not isinstance(found, np.ndarray):
         parts = found.values() if isinstance(found, dict) else found if isinstance(found, tuple) else ()
         return all(map(is_finite, parts))
+    found = _as_learned(found)
     # The sum is finite if every number is, unless it overflows: then each number is looked at.
     return found.dtype.kind != "f" or bool(np.isfinite(found.sum()) or np.isfinite(found).all())
+
+
+def _as_learned(found: NDArray[Any]) -> NDArray[Any]:
+    """Numbers as networks get them: in float32, in which those beyond 3.4e38 are infinite."""
+    if found.dtype != np.float64:
+        return found
+    with np.errstate(over="ignore"):
+        return found.astype(np.float32)

@@ -154,7 +154,10 @@ class Registry:
             hooks = _make_hooks(entry, settings, title)
             if not entry.fatal:
                 loggers.append(new_manager())
-            (manager if entry.fatal else loggers[-1]).register(hooks, name=title)
+            try:
+                (manager if entry.fatal else loggers[-1]).register(hooks, name=title)
+            except ValueError as error:  # of pluggy
+                raise PluginError(f"{title} cannot be used: another run hook is the same object, or equal") from error
         return RunHooks(manager, loggers)
 
     def owner(self, entry: Entry) -> PluginInfo:

@@ -219,7 +219,8 @@ def load_policy_state(directory: RunDirectory, which: str = FINAL) -> Checkpoint
             raise
         hint = "No older one can be read"
         with suppress(RunDirectoryError):
-            hint = f"An older one that can be read: --checkpoint {resumable_checkpoint(directory).state.steps}"
+            step = resumable_checkpoint(directory).state.steps
+            hint = f"That of step {step} can be read: --checkpoint {step}, or move the newer files away"
         raise DamagedCheckpointError(f"{error}. {hint}") from error
 
 

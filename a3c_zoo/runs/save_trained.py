@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,14 +40,16 @@ def save(run: str | Path, folder: Path, episodes: int = 100) -> None:
         episodes: how many are played for `outcome.json`, as `a3c-zoo evaluate` plays them.
 
     Raises:
-        ZooError: there is no such run, it has not ended, or its agent keeps no model as the zoo's own agents do.
-        OSError: the folder exists already.
+        ZooError: there is no such run, it has not ended, its agent keeps no model as the zoo's own agents do, or the
+            folder exists already or cannot be written.
     """
     save_folder(find_run(run), folder, episodes)
 
 
 def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100) -> None:
     """As `save`, of a run directory. What the folder tells of the machine is fit for others to read."""
+    if os.path.lexists(folder):
+        raise ZooError(f"{folder} exists already; name a new folder")
     if (outcome := directory.outcome()) is None:
         again = f"a3c-zoo train --resume {run_argument(directory.path)}"
         raise ZooError(f"run {directory.path} has not ended; go on with it: {again}")
@@ -61,14 +65,19 @@ def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100) -> N
     played = evaluate_policy(policy, to_play).evaluation()
     meta = for_others(directory.meta())
     meta["sha256"] = hashlib.sha256(data).hexdigest()
-    folder.mkdir(parents=True)
-    write_atomically(folder / PARAMETERS, data)
-    write_atomically(folder / "config.yml", read_bytes(directory.config_file, MAX_TEXT))
-    write_atomically(folder / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
     if outcome.steps != (steps := saved.state.steps):  # it went on after its last checkpoint, and failed
         training_s = saved.state.seconds.get("training", outcome.training_s)
         outcome = replace(outcome, steps=steps, training_s=training_s, steps_per_s=steps / max(training_s, 1e-9))
-    RunDirectory(folder).write_outcome(replace(_without_errors(outcome), evaluation=played, evaluation_step=steps))
+    config = read_bytes(directory.config_file, MAX_TEXT)
+    texts = {"config.yml": config, "meta.json": (json.dumps(meta, indent=2) + "\n").encode()}
+    folder.mkdir(parents=True)
+    try:
+        for name, each in {PARAMETERS: data, **texts}.items():
+            write_atomically(folder / name, each)
+        RunDirectory(folder).write_outcome(replace(_without_errors(outcome), evaluation=played, evaluation_step=steps))
+    except BaseException:  # half a folder would be a damaged agent
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _without_errors(outcome: Outcome) -> Outcome:

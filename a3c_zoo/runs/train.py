@@ -135,6 +135,10 @@ def _refuse_without_checkpoint(directory: RunDirectory) -> None:
 def _warm_up(setup: RunSetup) -> None:
     """As `RunSetup.warm_up`; also refuses films that cannot be made, and what no evaluation can get."""
     run = setup.config.run
+    if not run.stop_when_solved and setup.config.sources.get("run.stop_return") == "--stop-return":
+        raise ZooError(
+            "--stop-return: run.stop_when_solved is false, so this run ends by its budget alone; leave it out"
+        )
     if not setup.serial and (run.has_evaluator or setup.target is not None):
         pickled((setup.entry, setup.network, setup.config))  # otherwise its first evaluation would fail
     setup.warm_up()

@@ -14,6 +14,7 @@ from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, RunCon
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.model import Model, Spaces
 from a3c_zoo.learning.outputs import fault_of
+from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
 from a3c_zoo.testing.conformance import check_entry
@@ -33,6 +34,7 @@ T, N, A = 4, 3, 5
 TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 
 CURE_SHAPES = "return what docs/how-to/write-a-network.md says"
+CURE_CORE = "let unroll() do what step() does row by row; before a row of resets the state becomes 0"
 CURE_ROWS = "let outputs depend on their own observation alone; nn.Dropout and nn.BatchNorm do, while acting"
 
 
@@ -110,17 +112,26 @@ class _Examined:
         return all_logits, all_values
 
     def _check_core(self, start: Tensor) -> tuple[Tensor, Tensor]:
-        network, rows = self._module, self._observations[0]
+        network, rows, later = self._module, self._observations[0], self._observations[1]
+        resets = np.zeros((T + 1, N), np.bool_)
+        resets[1, 0] = True  # the first environment begins an episode
         with torch.no_grad():
             logits, state = network.step(rows, start)
             self._expect_shape("step()", logits, (N, A))
             self._expect_shape("the state after step()", state, tuple(start.shape))
-            self._expect_shape("value_after()", network.value_after(rows, start), (N,))
-        resets = np.zeros((T + 1, N), np.bool_)
-        all_logits, all_values, _ = network.unroll(self._observations, start, resets, [])
+            values = network.value_after(rows, start)
+            self._expect_shape("value_after()", values, (N,))
+            later_logits, _ = network.step(later, kept(state, resets[1]))
+        all_logits, all_values, states = network.unroll(self._observations, start, resets, [(0, 0)])
         self._expect_shape("unroll()", all_logits, (T * N, A))
         self._expect_shape("unroll()", all_values, ((T + 1) * N,))
-        self._expect_equal("unroll()", logits, all_logits[:N])
+        self._expect_shape("the states of unroll()", states, tuple(state[:, :1].shape))
+        expected = torch.cat((logits, later_logits)), values, state[:, :1]
+        found = all_logits[: 2 * N], all_values[:N], states
+        for what, first, second in zip(("logits", "values", "states"), expected, found, strict=True):
+            is_equal = torch.allclose(first, second, atol=self._tolerance)
+            message = f"{what} of unroll() are others than those of step() and value_after()"
+            self._findings.expect(is_equal, self._check, message, CURE_CORE)
         return all_logits, all_values
 
     def _expect_shape(self, what: str, output: Any, shape: tuple[int, ...]) -> None:

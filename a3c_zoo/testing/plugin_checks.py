@@ -19,6 +19,7 @@ from a3c_zoo.config.settings import Settings
 from a3c_zoo.errors import PluginError, ZooError, did_you_mean
 from a3c_zoo.learning.model import probe_spaces
 from a3c_zoo.plugins.entries import (
+    AgentEntry,
     CommandEntry,
     EngineEntry,
     Entry,
@@ -44,19 +45,30 @@ from a3c_zoo.testing.optimizer_checks import examine_optimizer
 #: A plugin whose import takes longer slows every command, in seconds.
 LONGEST_IMPORT_S = 0.1
 
+#: Folders of what was installed from a wheel. The project above them, if there is one, is the user's.
+INSTALLED = {"site-packages", "dist-packages"}
+
 CURE_DATA = '[tool.setuptools.package-data] "*" = ["**/*.yml"] in pyproject.toml'
 
 
 def examine_set(registry: Registry, chosen: HyperparamSet, findings: Findings) -> None:
     """Resolves a set as a run does, and compares its network with the environment's spaces."""
-    env = _environment_of(registry, chosen.env)
-    if env is None:
+    if chosen.env.partition(":")[0] not in {*registry.envs, *registry.families}:
         message = f"folder '{chosen.env}' of {chosen.package} is named after no environment or family"
         cure = f"rename it: a3c-zoo list envs.{did_you_mean(chosen.env, [*registry.envs, *registry.families])}"
         findings.problem("environment", message, cure)
         return
+    with findings.during("environment", "correct the family, its examples, or the name of the folder"):
+        _examine_values(registry, chosen, _environment_of(registry, chosen.env), findings)
+
+
+def _examine_values(registry: Registry, chosen: HyperparamSet, env: EnvEntry, findings: Findings) -> None:
+    agent: AgentEntry | None = None
     of_name = [name for name in registry.agents if f"{chosen.name}-".startswith(f"{name}-")]
-    agent = registry.agent(max(of_name, key=len, default=env.default_agent))
+    with findings.during("agent", "correct EnvEntry.default_agent, or name the set after an agent"):
+        agent = registry.agent(max(of_name, key=len, default=env.default_agent))
+    if agent is None:
+        return
     config: Config | None = None
     with findings.during("values", f"a3c-zoo show hyperparams {env.name} --agent {agent.name} shows the keys"):
         settings = Settings(registry, env, agent)
@@ -74,13 +86,10 @@ def examine_set(registry: Registry, chosen: HyperparamSet, findings: Findings) -
         findings.ok("values", f"{len(config.sources)} values for agent '{agent.name}' on '{env.name}'")
 
 
-def _environment_of(registry: Registry, folder: str) -> EnvEntry | None:
-    """The environment that a folder of sets is for; the first example of a family. None for an unknown name."""
+def _environment_of(registry: Registry, folder: str) -> EnvEntry:
+    """The environment that a folder of sets is for; the first example of a family."""
     family = registry.families.get(folder)
-    try:
-        return registry.env(family.examples[0] if family and family.examples else folder)
-    except ZooError:
-        return None
+    return registry.env(family.examples[0] if family and family.examples else folder)
 
 
 def examine_package(registry: Registry, entry: HyperparamEntry, findings: Findings) -> None:
@@ -90,16 +99,17 @@ def examine_package(registry: Registry, entry: HyperparamEntry, findings: Findin
     sets = [each for each in list_sets(registry) if each.package == entry.package]
     message = "it holds no sets: no file <environment>/<set>.yml"
     findings.expect(sets or not findings.is_sound, "package", message, f"if there are such files: {CURE_DATA}")
-    left_out = _left_out_of_the_wheel(sets)
-    message = f"the wheel will not hold {', '.join(left_out)}"
-    findings.expect(not left_out, "package data", message, CURE_DATA)
+    with findings.during("package data", "correct pyproject.toml"):
+        left_out = _left_out_of_the_wheel(sets)
+        message = f"the wheel will not hold {', '.join(left_out)}"
+        findings.expect(not left_out, "package data", message, CURE_DATA)
     if sets and findings.is_sound:
         findings.ok("package", f"{len(sets)} sets")
 
 
 def _left_out_of_the_wheel(sets: Iterable[HyperparamSet]) -> list[str]:
     """The sets, in an editable project that setuptools builds, that no pattern of its package data matches."""
-    paths = [path for each in sets if (path := Path(str(each.file))).is_file()]
+    paths = [path for each in sets if (path := Path(str(each.file))).is_file() and not INSTALLED & {*path.parts}]
     project = next((folder for path in paths for folder in path.parents if (folder / "pyproject.toml").exists()), None)
     if project is None or (project / "MANIFEST.in").exists() or _has_other_options(project):
         return []
@@ -164,7 +174,9 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
         case EngineEntry():
             check_entry(entry, "zoo_engines", EngineConfig, findings, factory=entry.factory)
         case EnvFamily():
-            load_object(entry.resolve)
+            findings.expect(callable(load_object(entry.resolve)), check, "resolve is not callable", "name a function")
+            for example in entry.examples:
+                registry.env(example)
         case OptimizerEntry():
             model = check_entry(entry, "zoo_optimizers", OptimizerConfig, findings, factory=entry.factory)
             if callable(load_object(entry.factory)):
