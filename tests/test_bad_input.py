@@ -360,7 +360,7 @@ def test_a_damaged_checkpoint_is_not_resumed(run: Path, capsys: Captured) -> Non
         capsys, "train", "--resume", run, "--checkpoint", damaged_step
     )
     assert refused(capsys, "evaluate", run).endswith(
-        f". That of step {step} can be read: --checkpoint {step}, or move the newer files away"
+        f". That of step {step} can be read: move the newer files away, or --checkpoint {step} where there is one"
     )
     assert command_line("train", "--resume", run, "--quiet") == 0
     assert checkpoint(run)["session"]["steps"] >= 600

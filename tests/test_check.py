@@ -18,6 +18,7 @@ import pytest
 from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.config import EnvConfig, OptimizerConfig
 from a3c_zoo.plugins.builtins import zoo_optimizers
+from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, load_registry
 from a3c_zoo.testing import environment_checks, plugin_distribution
@@ -28,6 +29,7 @@ from a3c_zoo.testing.environment_checks import examine_environment
 from a3c_zoo.testing.findings import Finding, Findings
 from a3c_zoo.testing.network_checks import examine_network
 from a3c_zoo.testing.optimizer_checks import examine_optimizer
+from a3c_zoo.testing.plugin_checks import examine_plugin
 from a3c_zoo.testing.subject import Subject
 from tests.toys_runs import environ
 from tests.waits import LIMIT_S
@@ -385,7 +387,24 @@ def test_sets_of_an_installed_wheel_below_a_project(hill: Path, monkeypatch: pyt
     site.mkdir(parents=True)
     (hill / "hill_sets").rename(site / "hill_sets")
     monkeypatch.syspath_prepend(site)
-    assert not any("package data" in line for line in plugin_findings("hill_sets"))
+    assert plugin_findings("hill_sets") == []
+    assert plugin_findings("hill_sets", "ok") == ["package: 3 sets"]
+
+
+def test_the_zoos_own_plugins_are_sound() -> None:
+    registry = load_registry(Selection(allowed=frozenset()))
+    for info in registry.plugins:
+        findings = Findings(info.name)
+        examine_plugin(registry, info, findings)
+        assert told(findings.found) == []
+
+
+def test_sets_of_a_family_without_an_example_are_not_tried(hill: Path) -> None:
+    text = PLUGIN.replace('EnvEntry("hill", env_id="MountainCar-v0")', 'EnvFamily("hil", "json:loads")')
+    (hill / "hill_plugin.py").write_text(text.replace("import EnvE", "import EnvFamily, EnvE"))
+    (line,) = plugin_findings("hil/a3c", "warning")
+    assert line.startswith("environment: the family names no example, so the set is not tried")
+    assert plugin_findings("hil/a3c") == []
 
 
 def test_a_project_file_that_is_no_toml(hill: Path) -> None:

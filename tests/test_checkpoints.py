@@ -222,7 +222,7 @@ def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
             load_policy_state(directory, which)
         assert "\n" not in str(raised.value)
         assert str(raised.value).endswith(
-            ". That of step 5 can be read: --checkpoint 5, or move the newer files away"
+            ". That of step 5 can be read: move the newer files away, or --checkpoint 5 where there is one"
         ) == (which == "final")
         assert "weights_only" not in str(raised.value)
     assert load_policy_state(directory, "5")
@@ -236,7 +236,7 @@ def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
 def test_a_damaged_checkpoint_names_only_one_that_can_be_read(directory: RunDirectory) -> None:
     three, five, seven = (save(directory, step) for step in (3, 5, 7))
     for damaged, hint in (
-        ([seven, five], "That of step 3 can be read: --checkpoint 3, or move the newer files away"),
+        ([seven, five], "That of step 3 can be read: move the newer files away, or --checkpoint 3 where there is one"),
         ([three], "No older one can be read"),
     ):
         for path in damaged:

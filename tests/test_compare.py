@@ -376,6 +376,25 @@ def test_what_cannot_be_used_is_left_out_by_name(inside: Compared, tmp_path: Pat
 # Interrupted, failed
 
 
+@pytest.mark.parametrize(
+    ("options", "command"), [([], "the same command"), (["--no-reuse"], "the same command without --no-reuse")]
+)
+def test_ctrl_c_names_the_command_that_goes_on(
+    options: list[str],
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def stop(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("a3c_zoo.comparison.compare.carry_out", stop)
+    assert command_line("compare", "cartpole", "--seeds", "1", "--steps", 500, "--yes", *options) == 130
+    assert f"Stopped. Finished runs are kept; {command} continues with the others.\n" in capsys.readouterr().err
+
+
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["compare", "cartpole", "--agent", "a3c", "--baseline", "random", "--seeds", "1,2", "--yes"]
     with Running(*arguments, "--steps", 60_000, folder=tmp_path) as running:

@@ -101,7 +101,9 @@ def test_what_is_written_is_tidy(kind: str, tmp_path: Path) -> None:
 def test_the_environment_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     printed = new_plugin("deep-maze")
-    assert "class DeepMazeEnv(" in (tmp_path / "a3c-zoo-deep-maze/src/a3c_zoo_deep_maze/env.py").read_text()
+    text = (tmp_path / "a3c-zoo-deep-maze/src/a3c_zoo_deep_maze/env.py").read_text()
+    assert "class DeepMazeEnv(" in text
+    assert 'gymnasium.register("a3c_zoo_deep_maze/DeepMaze-v0", ' in text  # never one of Gymnasium's own
     assert printed.splitlines()[1:4] == [
         "  cd a3c-zoo-deep-maze",
         "  pip install -e '.[test]'",

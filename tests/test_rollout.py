@@ -424,7 +424,7 @@ class TestBrokenEnvironments:
             def _observe(self) -> np.ndarray:
                 return np.array([[1.0, 1.0], [1.0, 1e39]])
 
-        message = r"observation that is not finite \(\[1\.e\+00 1\.e\+39\]; environment 1 of 2, row 0 of"
+        message = r"observation that is not finite in float32 \(\[1\.e\+00 1\.e\+39\]; environment 1 of 2, row 0 of"
         with pytest.raises(EnvironmentContractError, match=message):
             collector(Wide(), 2).collect(TinyNetwork())
 

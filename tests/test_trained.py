@@ -325,7 +325,7 @@ def test_a_folder_that_is_there_or_cannot_be_written(trained: tuple[Path, Path],
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
     try:
-        with pytest.raises(ZooError, match="File too large"):
+        with pytest.raises(ZooError, match=r"File too large\. Raise .* choose another: FOLDER$"):
             save_trained(trained[0], tmp_path / "agent", episodes=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -279,7 +279,7 @@ def action_distribution(space: Space[Any], *, squash: bool = False, uniform: boo
             low, high = (tuple(map(_bound, array.reshape(-1))) for array in (space.low, space.high))
             if (squash or uniform) and not np.isfinite([low, high]).all():
                 need = "agent.squash_actions: true — needs finite" if squash else "uniformly random actions need"
-                raise ConfigError(f"{need} bounds; the action space is {space}")
+                raise ConfigError(f"{need} bounds, below {LARGEST_BOUND:g}; the action space is {space}")
             kind = UniformBox if uniform else Gaussian
             return kind(low, high, tuple(space.shape), np.dtype(space.dtype).str, squash and not uniform)
     raise UnsupportedSpaceError(

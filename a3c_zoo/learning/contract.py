@@ -121,8 +121,9 @@ class CheckedEnvironment:
         )
 
     def _not_finite(self, what: str, value: Any, t: int, n: int) -> EnvironmentContractError:
+        where = " in float32" if np.isfinite(value).all() else ""
         return EnvironmentContractError(
-            f"environment '{self.name}' returned {what} that is not finite "
+            f"environment '{self.name}' returned {what} that is not finite{where} "
             f"({value}; environment {n} of {self.env.num_envs}, row {t} of the rollout)"
         )
 
@@ -188,7 +189,8 @@ def is_finite(found: Any) -> bool:
         return all(map(is_finite, parts))
     found = _as_learned(found)
     # The sum is finite if every number is, unless it overflows: then each number is looked at.
-    return found.dtype.kind != "f" or bool(np.isfinite(found.sum()) or np.isfinite(found).all())
+    with np.errstate(over="ignore"):
+        return found.dtype.kind != "f" or bool(np.isfinite(found.sum()) or np.isfinite(found).all())
 
 
 def _as_learned(found: NDArray[Any]) -> NDArray[Any]:

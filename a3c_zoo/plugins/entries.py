@@ -83,7 +83,7 @@ class EnvFamily:
             that a stranger sent chooses `rest` as well: import only what stands before a colon in it. Such a name gets
             here only if the user trusts the run.
         description: one line for listings.
-        examples: a few full names, for listings.
+        examples: a few full names, for listings; `check` resolves those that need no module to be imported.
     """
 
     prefix: str

@@ -220,7 +220,9 @@ def load_policy_state(directory: RunDirectory, which: str = FINAL) -> Checkpoint
         hint = "No older one can be read"
         with suppress(RunDirectoryError):
             step = resumable_checkpoint(directory).state.steps
-            hint = f"That of step {step} can be read: --checkpoint {step}, or move the newer files away"
+            hint = (
+                f"That of step {step} can be read: move the newer files away, or --checkpoint {step} where there is one"
+            )
         raise DamagedCheckpointError(f"{error}. {hint}") from error
 
 

@@ -123,7 +123,7 @@ def write_folder(directory: RunDirectory, folder: Path, with_film: bool) -> RunD
             except OSError as error:
                 raise ZooError(f"{directory.path / name} cannot be sent: {error.strerror or error}") from error
     else:
-        save_folder(directory, folder)
+        save_folder(directory, folder, place="TMPDIR=DIR")
     try:
         check_agent(made := RunDirectory(folder, directory.is_trusted, directory.doubt))
     except ZooError as error:  # the user knows the folder that was copied

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from a3c_zoo.errors import ZooError
-from a3c_zoo.files import MAX_TEXT, read_bytes
+from a3c_zoo.files import MAX_TEXT, read_bytes, replace_file
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import load_from
@@ -28,7 +28,7 @@ from a3c_zoo.runs.card import for_others
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS, PART, STATISTICS
 from a3c_zoo.runs.checkpoints import CHECKPOINT_FORMAT, load_policy_state
 from a3c_zoo.runs.commands import without_home
-from a3c_zoo.runs.directory import RunDirectory, find_run, run_argument, write_atomically
+from a3c_zoo.runs.directory import RunDirectory, disk_errors, find_run, run_argument
 from a3c_zoo.saved_state import to_plain
 
 
@@ -46,8 +46,12 @@ def save(run: str | Path, folder: Path, episodes: int = 100) -> None:
     save_folder(find_run(run), folder, episodes)
 
 
-def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100) -> None:
-    """As `save`, of a run directory. What the folder tells of the machine is fit for others to read."""
+def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100, place: str = "FOLDER") -> None:
+    """As `save`, of a run directory. What the folder tells of the machine is fit for others to read.
+
+    Args:
+        place: how a user names another place, if the folder cannot be written.
+    """
     if os.path.lexists(folder):
         raise ZooError(f"{folder} exists already; name a new folder")
     if (outcome := directory.outcome()) is None:
@@ -70,10 +74,12 @@ def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100) -> N
         outcome = replace(outcome, steps=steps, training_s=training_s, steps_per_s=steps / max(training_s, 1e-9))
     config = read_bytes(directory.config_file, MAX_TEXT)
     texts = {"config.yml": config, "meta.json": (json.dumps(meta, indent=2) + "\n").encode()}
-    folder.mkdir(parents=True)
+    with disk_errors(folder, "make", place):
+        folder.mkdir(parents=True)
     try:
         for name, each in {PARAMETERS: data, **texts}.items():
-            write_atomically(folder / name, each)
+            with disk_errors(folder / name, "write", place):
+                replace_file(folder / name, each)
         RunDirectory(folder).write_outcome(replace(_without_errors(outcome), evaluation=played, evaluation_step=steps))
     except BaseException:  # half a folder would be a damaged agent
         shutil.rmtree(folder, ignore_errors=True)

@@ -33,7 +33,7 @@ from a3c_zoo.plugins.entries import (
 )
 from a3c_zoo.plugins.loading import PluginInfo
 from a3c_zoo.plugins.offers import kind_of, name_of
-from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.plugins.registry import Registry, imported_by
 from a3c_zoo.plugins.sources import RUN_HOOKS
 from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.setup import RunSetup
@@ -58,8 +58,14 @@ def examine_set(registry: Registry, chosen: HyperparamSet, findings: Findings) -
         cure = f"rename it: a3c-zoo list envs.{did_you_mean(chosen.env, [*registry.envs, *registry.families])}"
         findings.problem("environment", message, cure)
         return
+    family = registry.families.get(chosen.env)
+    if family and not family.examples:
+        message = "the family names no example, so the set is not tried"
+        findings.warn("environment", message, "name one: EnvFamily.examples")
+        return
     with findings.during("environment", "correct the family, its examples, or the name of the folder"):
-        _examine_values(registry, chosen, _environment_of(registry, chosen.env), findings)
+        env = registry.env(family.examples[0] if family else chosen.env)
+        _examine_values(registry, chosen, env, findings)
 
 
 def _examine_values(registry: Registry, chosen: HyperparamSet, env: EnvEntry, findings: Findings) -> None:
@@ -84,12 +90,6 @@ def _examine_values(registry: Registry, chosen: HyperparamSet, env: EnvEntry, fi
         setup = RunSetup.of(registry, config, serial=False)
         probe_spaces(env, setup.network, config, agent.spaces)
         findings.ok("values", f"{len(config.sources)} values for agent '{agent.name}' on '{env.name}'")
-
-
-def _environment_of(registry: Registry, folder: str) -> EnvEntry:
-    """The environment that a folder of sets is for; the first example of a family."""
-    family = registry.families.get(folder)
-    return registry.env(family.examples[0] if family and family.examples else folder)
 
 
 def examine_package(registry: Registry, entry: HyperparamEntry, findings: Findings) -> None:
@@ -176,7 +176,8 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
         case EnvFamily():
             findings.expect(callable(load_object(entry.resolve)), check, "resolve is not callable", "name a function")
             for example in entry.examples:
-                registry.env(example)
+                if not imported_by(example):  # a form, such as gym:my_package:Maze-v0
+                    registry.env(example)
         case OptimizerEntry():
             model = check_entry(entry, "zoo_optimizers", OptimizerConfig, findings, factory=entry.factory)
             if callable(load_object(entry.factory)):
