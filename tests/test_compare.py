@@ -391,7 +391,8 @@ def test_ctrl_c_names_the_command_that_goes_on(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("a3c_zoo.comparison.compare.carry_out", stop)
-    assert command_line("compare", "cartpole", "--seeds", "1", "--steps", 500, "--yes", *options) == 130
+    line = ("compare", "cartpole", "--baseline", "random", "--seeds", "1", "--steps", 500, "--yes", *options)
+    assert command_line(*line) == 130
     assert f"Stopped. Finished runs are kept; {command} continues with the others.\n" in capsys.readouterr().err
 
 

@@ -432,6 +432,16 @@ def test_repositories_that_are_not_there(hub: Hub, capsys: Captured, monkeypatch
     assert "push needs a token" in refused(capsys, 2, "push", AGENT, "alice/swinger")
 
 
+def test_a_token_that_is_none(hub: Hub, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments in (["pull", "alice/swinger"], ["push", AGENT, "alice/swinger"]):
+        monkeypatch.setenv("HF_TOKEN", "hf_\u2026")
+        assert "the token has characters that no token has" in refused(capsys, 2, *arguments)
+        monkeypatch.delenv("HF_TOKEN")
+        monkeypatch.setattr(hf.constants, "HF_TOKEN_PATH", str(tmp_path))  # a folder
+        assert "the token cannot be read: [Errno 21] Is a directory" in refused(capsys, 2, *arguments)
+    assert hub.requests == []
+
+
 @pytest.mark.parametrize("name", ["alice/x-", "alice/x.", "alice-/x", "alice/x.git", "alice/" + "x" * 97])
 def test_a_name_is_refused_before_anything_is_played(name: str, hub: Hub, capsys: Captured) -> None:
     line = f"Error: '{name}' is no repository: write OWNER/NAME, each of up to 96 letters"

@@ -479,6 +479,17 @@ def test_the_set_says_how_it_was_found_and_trains(tuned: Path, capfd: pytest.Cap
     assert "best.yml:" in capfd.readouterr().out
 
 
+def test_the_cost_has_all_runs_of_the_choice() -> None:
+    """Two seeds; scores after 100 and 300 steps, after 100, and none. Each of the two finalists has 3 runs."""
+    settings: Any = SimpleNamespace(seeds=2, steps=300)
+    contenders = [
+        Contender(0, {"lr": "1"}, {100: 1.0, 300: 2.0}, "COMPLETE", True),
+        Contender(1, {"lr": "2"}, {100: 0.5}, "PRUNED", True),
+        Contender(2, {"lr": "3"}, {}, "FAIL", True),
+    ]
+    assert finale._cost(settings, contenders) == {"trials": 3, "runs": 4 + 6, "steps": 2 * 400 + 6 * 300}
+
+
 def test_the_set_says_what_it_cost_as_data_and_the_report_has_it(tuned: Path) -> None:
     """Three trials of one seed: 160 steps each but for the best, which has `STEPS`; 3 finalists, 3 choice runs each."""
     cost = {"trials": 3, "runs": 3 + 9, "steps": 160 + 160 + STEPS + 9 * STEPS}

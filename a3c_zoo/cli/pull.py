@@ -22,7 +22,7 @@ def command(repo: str, revision: str | None, name: str | None, runs_dir: Path, t
 
     If it is refused, nothing is left. A hub that does not answer within 30 s ends the command.
     """
-    need_extra("pull", "hub", "huggingface_hub")
+    need_extra("pull", "hub", "huggingface_hub", "httpx2")
     from a3c_zoo.runs import hub
     from a3c_zoo.runs.directory import run_argument
 

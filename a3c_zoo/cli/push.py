@@ -32,7 +32,7 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
     A run first plays 100 episodes for its card. The token is HF_TOKEN, or that of `hf auth login`. A hub that does not
     answer within 30 s ends the command.
     """
-    need_extra("push", "hub", "huggingface_hub")
+    need_extra("push", "hub", "huggingface_hub", "httpx2")
     from a3c_zoo.runs import hub
     from a3c_zoo.runs.directory import disk_errors
     from a3c_zoo.runs.trained import find_policy

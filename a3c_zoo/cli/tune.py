@@ -132,7 +132,7 @@ def _refuse_if_ended(
     given = [f"--final-seeds {final_seeds}"] * (is_other and is_typed("final_seeds"))
     had_s, wanted = ended.get("timeout"), max(ended["trials"], ended.get("wanted", 0))
     if had_s is not None and is_typed("timeout") and timeout > had_s:
-        given.insert(0, f"--timeout {timeout:g}s")  # all trials have ended
+        given.insert(0, f"--timeout {timeout:.10g}s")  # all trials have ended
         had_s, wanted = None, ended["trials"]
     if out is not None and absolute(out) != absolute(Path(ended["file"])):
         given.append(f"--out {out}")

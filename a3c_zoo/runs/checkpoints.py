@@ -220,9 +220,8 @@ def load_policy_state(directory: RunDirectory, which: str = FINAL) -> Checkpoint
         hint = "No older one can be read"
         with suppress(RunDirectoryError):
             step = resumable_checkpoint(directory).state.steps
-            hint = (
-                f"That of step {step} can be read: move the newer files away, or --checkpoint {step} where there is one"
-            )
+            cure = f"move the newer files away, or --checkpoint {step} where there is one"
+            hint = f"That of step {step} can be read: {cure}"
         raise DamagedCheckpointError(f"{error}. {hint}") from error
 
 

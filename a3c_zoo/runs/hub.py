@@ -85,10 +85,22 @@ def _api() -> hf.HfApi:
         raise ZooError("HF_HUB_OFFLINE forbids to reach the hub: unset it")
     if not re.match(r"https?://[^/]", constants.ENDPOINT):
         raise ZooError(f"HF_ENDPOINT is no address: '{printable(constants.ENDPOINT)}'. Write https://HOST")
+    _token()
     constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_TELEMETRY = True  # Xet's own client waits without a limit
     _utils.disable_progress_bars()
     hf.set_client_factory(lambda: _Client(follow_redirects=True))
     return hf.HfApi(library_name="a3c-zoo")
+
+
+def _token() -> str | None:
+    """The user's token, None if there is none. Raises ZooError if it cannot be read, or cannot be one."""
+    try:
+        token = hf.get_token()
+    except OSError as error:
+        raise ZooError(f"the token cannot be read: {error}. See HF_TOKEN and HF_TOKEN_PATH") from error
+    if token and not token.isascii():
+        raise ZooError("the token has characters that no token has: hf auth login, or HF_TOKEN")
+    return token
 
 
 def check_repo(repo: str, sends: bool) -> None:
@@ -99,7 +111,7 @@ def check_repo(repo: str, sends: bool) -> None:
         text = "write OWNER/NAME, each of up to 96 letters, digits, '_', single '-' and '.'"
         text += ", with a letter or digit first, and no '-', '.' or '.git' at the end"
         raise ZooError(f"'{repo}' is no repository: {text}") from None
-    if sends and not hf.get_token():
+    if sends and not _token():
         raise ZooError("push needs a token that may write: hf auth login, or HF_TOKEN=…; --dry-run DIR needs none")
 
 

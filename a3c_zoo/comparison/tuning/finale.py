@@ -55,7 +55,7 @@ def play_finale(
     chosen = max(choice, key=lambda number: choice[number])
     watcher.message(f"trial {chosen} is chosen; comparing it with the start, on fresh seeds")
     methods, found = _compared(study, chosen, contenders[chosen].texts, engine)
-    plan, cost = _plan(study, methods, REPORT_SEEDS[:seeds], engine), _cost(settings, contenders, len(choice))
+    plan, cost = _plan(study, methods, REPORT_SEEDS[:seeds], engine), _cost(settings, contenders)
     runs = (replace(run, tuning=cost) if run.method == TUNED else run for run in plan.runs)
     plan = replace(plan, runs=tuple(runs))
     told = [
@@ -175,11 +175,14 @@ def options_beside_set(settings: StudySettings) -> list[str]:
     return [f"{row.key}={yaml.display(row.value, 0)}" for row in rows]
 
 
-def _cost(settings: StudySettings, contenders: Sequence[Contender], finalists: int) -> dict[str, int]:
-    """What finding a set cost: trials, their runs and those of the choice, and the agent steps of all these runs."""
-    scored = [each for each in contenders if each.scores]
-    steps = settings.seeds * sum(max(each.scores) for each in scored) + finalists * CHOICE_RUNS * settings.steps
-    runs = settings.seeds * len(scored) + finalists * CHOICE_RUNS
+def _cost(settings: StudySettings, contenders: Sequence[Contender]) -> dict[str, int]:
+    """What finding a set cost: trials, their runs and those of the choice, and the agent steps of all these runs.
+
+    Of a trial that failed, what it trained after its last score is not counted.
+    """
+    scored, of_choice = [each for each in contenders if each.scores], len(finalists(contenders)) * CHOICE_RUNS
+    steps = settings.seeds * sum(max(each.scores) for each in scored) + of_choice * settings.steps
+    runs = settings.seeds * len(scored) + of_choice
     return dict(zip(TUNING_COST, (len(contenders), runs, steps), strict=True))
 
 
@@ -209,7 +212,7 @@ def _command(made: StudySettings, trials: int, final_seeds: int, timeout_s: floa
     """The command line that makes a study, without places."""
     words = f"a3c-zoo tune {made.env} --agent {made.agent} --trials {trials} --steps {made.steps} --seeds {made.seeds} "
     words += f"--final-seeds {final_seeds} --episodes {made.episodes} --sampler {made.sampler}"
-    words += " --pruner none" * (len(made.rungs) == 1) + (f" --timeout {timeout_s:g}s" if timeout_s else "")
+    words += " --pruner none" * (len(made.rungs) == 1) + (f" --timeout {timeout_s:.10g}s" if timeout_s else "")
     more = ["--hyperparams", made.hyperparams] if made.hyperparams else []
     return shlex.join([*words.split(), *more, *(word for text in made.overrides for word in ("-o", text))])
 

@@ -119,7 +119,7 @@ def _has_ended(study: TuningStudy, race: Race, timeout_s: float | None, took_s: 
         return False  # another process trains one of them, and will come here later
     if timeout_s is not None and not race.is_in_time:
         took = f", which took {took_s:,.1f} s" * any(each.scores for each in contenders)
-        text = f"--timeout {timeout_s:g}s: too short for one trial{took}"
+        text = f"--timeout {timeout_s:.10g}s: too short for one trial{took}"
         raise ZooError(f"{text}; what was trained is kept, and the same command with more time goes on")
     for number in here:
         study.end(number)
