@@ -206,6 +206,15 @@ def test_folders_that_share_a_name(logs: Path) -> None:
     }  # fmt: skip
 
 
+def test_folders_of_environments_do_not_split_a_method() -> None:
+    """RL Zoo's event files lie in `tb/<environment>/a2c_1`. A method is split if its folders share an environment."""
+    nothing = Curve.ordered(*np.empty((4, 0)))
+    runs = [RunRecord(Path(f"/tb/{env}/a2c_1"), "a2c", env, 1, nothing) for env in ("cartpole", "pong")]
+    assert told_apart(runs) == runs
+    again = RunRecord(Path("/tb/more/a2c_2"), "a2c", "pong", 2, nothing)
+    assert [run.method for run in told_apart([*runs, again])] == ["a2c (cartpole)", "a2c (pong)", "a2c (more)"]
+
+
 def test_labels_of_ones_own(logs: Path, capsys: Captured) -> None:
     assert labels("old", "new", labels=("before", "after")) == {"before": 3, "after": 3}
     assert labels("old", "new", labels=("all", "all")) == {"all": 3}  # names are equal: three names, six runs

@@ -44,14 +44,21 @@ def unread_on(unread: Mapping[Path, str], envs: Collection[str]) -> dict[Path, s
 
 
 def told_apart(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """The same runs. A method whose runs lie in several folders is one in each: `ppo (old)` and `ppo (new)`."""
+    """The same runs. A method with runs on one environment in several folders is one in each: `ppo (old)`, `ppo (new)`.
+
+    Folders that hold different environments are no reason to split a method.
+    """
     parents = [run.path.resolve().parent for run in runs]
-    folders: dict[str, set[Path]] = {}
+    folders: dict[tuple[str, str], set[Path]] = {}
     for run, parent in zip(runs, parents, strict=True):
-        folders.setdefault(run.method, set()).add(parent)
-    short = {method: _short_names(found) for method, found in folders.items()}
+        folders.setdefault((run.env, run.method), set()).add(parent)
+    short = {
+        name: _short_names(set().union(*(found for (_, method), found in folders.items() if method == name)))
+        for (_, name), several in folders.items()
+        if len(several) > 1
+    }
     return [
-        replace(run, method=f"{run.method} ({short[run.method][parent]})") if len(short[run.method]) > 1 else run
+        replace(run, method=f"{run.method} ({short[run.method][parent]})") if run.method in short else run
         for run, parent in zip(runs, parents, strict=True)
     ]
 
