@@ -80,6 +80,8 @@ def test_names_of_games(tmp_path: Path) -> None:
     run = read_run(cleanrl(tmp_path / "ALE" / "Breakout-v5__c51__3__1690000000", [1.0], [200.0]))
     assert (run.method, run.env, run.seed) == ("c51", "gym:ALE/Breakout-v5", 3)
     assert read_run(cleanrl(tmp_path / "of-my-own", [1.0])).env == "unknown"
+    run = read_run(cleanrl(tmp_path / "tb" / "ALE-Breakout-v5" / "a2c_3", [1.0], [200.0]))  # of RL Zoo
+    assert (run.method, run.env, run.seed, run.curve.lengths.tolist()) == ("a2c", "gym:ALE/Breakout-v5", 3, [50])
 
 
 @pytest.fixture(scope="module")

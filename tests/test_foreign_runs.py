@@ -97,6 +97,16 @@ def test_actions_as_rl_zoo_plays(env_id: str, greedy: bool, tmp_path: Path) -> N
     assert {each.evaluation.deterministic for each in run.evaluations} == {greedy}
 
 
+def test_a_game_in_a_folder_of_rl_zoo(tmp_path: Path) -> None:
+    """The folder has a dash for the slash of the id. A monitor need not know the id."""
+    folder = save(write_run(tmp_path / "ppo" / "ALE-Pong-v5_2", [30.0]))
+    file = folder / "monitor.csv"
+    file.write_text(file.read_text().replace('"CartPole-v1"', "null"))
+    run = read_run(folder)
+    assert (run.method, run.env, run.seed) == ("ppo", "gym:ALE/Pong-v5", 2)
+    assert not any(each.evaluation.deterministic for each in run.evaluations)
+
+
 def packed(array: bytes, size: int | None = None) -> bytes:
     """An evaluations.npz with these bytes as every array, which claims to unpack to `size` bytes."""
     file = io.BytesIO()

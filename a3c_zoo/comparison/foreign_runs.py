@@ -86,6 +86,7 @@ def read_foreign_run(path: Path, strict: bool, frame_skip: int | None) -> Foreig
     if cleanrl and path.resolve().parent.name == "ALE":  # the slash of `ALE/Pong-v5` has made a folder
         named = f"ALE/{named}"
     above = path.resolve().parent.name  # of RL Zoo's folders of event files
+    named, above = (re.sub("^ALE-", "ALE/", each) for each in (named, above))  # RL Zoo replaces the slash
     env_id = next((each for each in (named, above) if GYM_ID.fullmatch(each)), None)
     is_smoothed, settings = False, dict[str, str]()
     if monitor_files(path) or not (_event_files(path) or (has_evaluations and not strict)):
