@@ -8,11 +8,13 @@ import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import a3c_zoo
+from a3c_zoo.comparison import drawing
 from a3c_zoo.comparison.curves import Curve, reached
 from a3c_zoo.comparison.groups import on_envs, told_apart
 from a3c_zoo.comparison.plot import plot
@@ -286,6 +288,17 @@ def test_runs_of_different_lengths_are_told(tmp_path: Path) -> None:
     assert line.endswith(
         ": the runs have different lengths (a2c: 200 steps; ppo: 400 to 410 steps), which alone can make a difference."
     )
+
+
+@pytest.mark.parametrize("drawn", [0, 1])
+def test_an_unfinished_report_leaves_its_place_free(drawn: int, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the curves are drawn, and after the first file of them."""
+    with monkeypatch.context() as patched:
+        patched.setattr(drawing, "to_bytes", Mock(side_effect=[b""] * drawn + [KeyboardInterrupt]))
+        with pytest.raises(KeyboardInterrupt):
+            a3c_zoo.compare(sources=["new"], out="report")
+    assert not any(Path("report").iterdir())
+    assert a3c_zoo.compare(sources=["new"], out="report").out == Path("report")
 
 
 def test_filters_of_a_comparison(logs: Path, capsys: Captured) -> None:

@@ -18,7 +18,7 @@ from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.reading import RunRecord, failed_runs, read_runs, says_nothing
-from a3c_zoo.comparison.report_places import REPORT_FILES, choose_out, claim_out
+from a3c_zoo.comparison.report_places import REPORT_FILES, choose_out, claimed
 from a3c_zoo.comparison.results import Making, results_of
 from a3c_zoo.comparison.sequential import SequentialRule, SequentialTest
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
@@ -327,7 +327,8 @@ def _report(
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
     results = results_of(measured, left_out, making, decided, lost)
     films = films_of(results.runs) if making else None  # nothing is played of runs as found
-    page, out = page_of(results, films), claim_out(out)
+    page = page_of(results, films)
     page = replace(page, sections=[*page.sections, *more])
-    write_report(results, page, out)
-    return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)
+    with claimed(out) as folder:
+        write_report(results, page, folder)
+    return Comparison(to_json(results), left_out, folder, tuple(page.verdict), failed)

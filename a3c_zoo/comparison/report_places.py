@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -50,3 +50,15 @@ def claim_out(out: Path) -> Path:
             with (folder / REPORT_FILES[0]).open("x"):
                 return folder
     raise ZooError(f"--out {out}: cannot find a free name for the report; choose another")
+
+
+@contextmanager
+def claimed(out: Path) -> Iterator[Path]:
+    """Yields the folder of `claim_out`. After an error or Ctrl-C it holds no part of the report: the place is free."""
+    folder = claim_out(out)
+    try:
+        yield folder
+    except BaseException:
+        for name in REPORT_FILES:
+            (folder / name).unlink(missing_ok=True)
+        raise
