@@ -413,11 +413,13 @@ def test_settings_side_by_side() -> None:
 def test_runs_of_one_method_with_other_settings_show(ten: Results) -> None:
     settings = [{"agent.gamma": gamma} for gamma in (0.9, 0.99)]
     found = settings_side_by_side([record("a3c", seed, settings=each) for seed, each in enumerate(settings)])
-    assert found[0].values == {"a3c": "0.9 or 0.99"}
+    assert (found[0].values, found[0].differs) == ({"a3c": "0.9 or 0.99"}, True)
     other = record("a3c", 6, settings={"run.seed": 6, "agent.gamma": 0.9})
     (note,) = notes(together([*(each.record for each in ten.runs), other]))
     assert note == "cartpole: the runs of a3c do not have the same settings; see below."
     assert not notes(ten)
+    cleanrl = [record("ppo", seed, settings={}, their_settings={"gamma": str(seed)}) for seed in (1, 2)]
+    assert "cartpole: the runs of ppo do not have the same settings; see below." in notes(together(cleanrl))
 
 
 def test_a_new_statistic_is_one_function_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

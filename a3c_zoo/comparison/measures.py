@@ -155,19 +155,20 @@ def labels_of(paths: Sequence[Path]) -> dict[Path, str]:
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting: its key, and method → value as text; None: the method has no such key."""
+    """One setting.
+
+    Attributes:
+        values: method → value as text; None: the method has no such key. If its runs differ, all of their values.
+        differs: whether runs that have the key have different values for it.
+    """
 
     key: str
     values: Mapping[str, str | None]
-
-    @property
-    def differs(self) -> bool:
-        """Whether methods that have the key have different values for it."""
-        return len({value for value in self.values.values() if value is not None}) > 1
+    differs: bool
 
 
 def settings_side_by_side(records: Sequence[RunRecord]) -> list[SettingRow]:
-    """Every setting of every method but the seed. If the runs of a method differ, all of their values."""
+    """Every setting of every method but the seed."""
     methods = list(dict.fromkeys(record.method for record in records))
     found: dict[str, dict[str, dict[str, None]]] = {}  # key → method → its values, in order
     ours = {theirs: own for own, theirs in SAME_MEANING.items()}
@@ -179,6 +180,7 @@ def settings_side_by_side(records: Sequence[RunRecord]) -> list[SettingRow]:
         SettingRow(
             f"{key} ({SAME_MEANING[key]})" if key in SAME_MEANING else key,
             {method: " or ".join(values[method]) if method in values else None for method in methods},
+            differs=len(set().union(*values.values())) > 1,
         )
         for key, values in found.items()
     ]

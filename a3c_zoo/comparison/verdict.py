@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from a3c_zoo.comparison import decisions
 from a3c_zoo.comparison.claims import ERROR, Claim, needs, percent
 from a3c_zoo.comparison.improvement import EarlierChance
@@ -63,7 +66,7 @@ def notes(results: Results) -> list[str]:
         f"{env}: the runs of {name} do not have the same settings; see below."
         for env, each in results.environments.items()
         for name, method in each.methods.items()
-        if any(run.record.settings_but_seed != method.runs[0].record.settings_but_seed for run in method.runs)
+        if any(_settings_of(run.record) != _settings_of(method.runs[0].record) for run in method.runs)
     ]
     found += _about_budgets(results) + _about_lengths(results)
     if len(results.machines) > 1:
@@ -72,6 +75,11 @@ def notes(results: Results) -> list[str]:
     if results.no_seconds:
         found.append(f"Nothing is said here of seconds and speed, because {results.no_seconds}.")
     return found
+
+
+def _settings_of(record: RunRecord) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """The settings of a run of a3c-zoo, and those of another program's that tells them, both without the seed."""
+    return record.settings_but_seed, record.their_settings
 
 
 def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
