@@ -596,6 +596,11 @@ def test_a_single_name_is_one(tmp_path: Path) -> None:
         a3c_zoo.compare("cartpole", agents="a3d", runs_dir=tmp_path)
 
 
+def test_runs_that_are_only_read_take_no_options_of_training(tmp_path: Path) -> None:
+    with pytest.raises(ZooError, match=r"^`sources` are only read; leave out baselines, seeds, episodes, engine$"):
+        a3c_zoo.compare(sources=tmp_path, baselines="random", seeds=[1], episodes=3, engine="ray", runs_dir=tmp_path)
+
+
 def test_where_a_report_goes_that_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     two, many = (str(choose_out(None, envs)) for envs in (["pong", "gym:Acrobot-v1"], ["atari:seaquest"] * 17))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -98,7 +99,9 @@ def compare(
         seeds: how many, or a list of them. steps, time_limit_s: each run's budget; by default the environment's own.
         episodes: how many each of a run's ten checkpoints plays with sampled actions, and with greedy ones.
         until_decided: trains blocks of `seeds` until a test has decided each pair, up to `max_seeds` (20).
-        sources: a run directory, a folder of them, or several, to read. Nothing is trained then. trust: see `find_run`.
+        sources: a run directory, a folder of them, or several, to read. Nothing is trained then: `envs` and `agents`
+            select among the runs, and the options of training are refused.
+        trust: see `find_run`.
         out: the folder of the report, which must not hold one yet; by default a new one in `comparisons`.
         engine, engine_options: what runs the jobs, and its settings: `KEY=VALUE` texts.
         watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. By default notebooks show it.
@@ -110,6 +113,10 @@ def compare(
     envs, agents, baselines = _several(envs), _several(agents), _several(baselines)
     folder = choose_out(out, envs)
     if sources:
+        _refuse_options_of_training(
+            baselines=baselines, seeds=seeds, steps=steps, time_limit_s=time_limit_s, episodes=episodes, reuse=reuse,
+            until_decided=until_decided, max_seeds=max_seeds, engine=engine, engine_options=_several(engine_options),
+        )  # fmt: skip
         return read(map(Path, _several(sources)), envs, folder, agents, runs_dir=Path(runs_dir), trust=trust)
     refuse_trust(trust, "--from")
     wanted: dict[str, Any] = {"envs": envs, "agents": agents, "baselines": baselines, "seeds": seeds, "steps": steps}
@@ -117,6 +124,13 @@ def compare(
     with open_engine(get_registry(), engine, _several(engine_options)) as opened:
         plan, rule = make_plan_and_rule(until_decided, **wanted, host=opened.host())
         return _watched(plan, rule, episodes, folder, watcher, opened)
+
+
+def _refuse_options_of_training(**given: Any) -> None:
+    """Raises ZooError if one of these arguments of `compare` is not its default."""
+    defaults = inspect.signature(compare).parameters
+    if changed := [name for name, value in given.items() if value != defaults[name].default]:
+        raise ZooError(f"`sources` are only read; leave out {', '.join(changed)}")
 
 
 def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
