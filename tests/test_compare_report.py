@@ -254,6 +254,22 @@ def test_a_run_of_others_has_fewer_figures() -> None:
     assert (figures.final_return, figures.mean_return, figures.total_s, figures.steps_to_threshold) == (None,) * 4
 
 
+def test_greedy_evaluations_of_others_are_drawn() -> None:
+    """RL Zoo plays CartPole greedily alone. A method without evaluations has no share of runs, and hides none."""
+    runs = [record(name, seed, settings={}, env=env) for name in ("a2c", "ppo") for seed in (1, 2) for env in ENVS]
+    greedy = [replace(run, evaluations=run.evaluations[1::2] * (run.method == "a2c")) for run in runs]
+    found = together(greedy)
+    drawn = panels_of(found, "cartpole")[1][0].groups
+    assert [run.y.tolist() for run in drawn["a2c"].runs] == [[105.0, 205.0, 485.0]] * 2
+    first, _, overall, *_ = page_of(found).sections
+    share = first.figures["cartpole: share of runs above a final return with greedy actions"]
+    assert share.groups.keys() == {"a2c"}
+    assert (overall.title, len(overall.tables)) == ("All environments", 0)
+    assert overall.texts == ["No method has final returns with sampled actions on every environment."]
+    silent = together([run for run in greedy if run.method == "ppo"])
+    assert len(panels_of(silent, "cartpole")) == 1  # no empty panel
+
+
 def test_labels_tell_runs_apart() -> None:
     paths = [Path("a/x"), Path("b/x"), Path("b/y")]
     assert labels_of(paths) == {Path("a/x"): "a/x", Path("b/x"): "b/x", Path("b/y"): "y"}

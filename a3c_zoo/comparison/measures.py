@@ -107,6 +107,12 @@ def evaluation_curve(record: RunRecord, by: Axis, deterministic: bool = False) -
     return Line(np.array(x), np.array([each.evaluation.mean_return for each in found]))
 
 
+def drawn_evaluations(record: RunRecord, by: Axis) -> Line:
+    """The evaluations that a plot shows: with sampled actions, or greedy if a run of another program has no others."""
+    is_greedy = not record.is_ours and all(each.evaluation.deterministic for each in record.evaluations)
+    return evaluation_curve(record, by, is_greedy)
+
+
 def measure(record: RunRecord, label: str) -> MeasuredRun:
     """Measures a run. label: its name in the report."""
     outcome, curve = record.outcome, record.curve

@@ -73,7 +73,7 @@ class ReportPage:
 
     Attributes:
         verdict: its first lines, one sentence each.
-        curves: rows of panels, two for each environment: the picture beside the page.
+        curves: rows of panels, one or two for each environment: the picture beside the page.
     """
 
     title: str

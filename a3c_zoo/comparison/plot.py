@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from a3c_zoo.comparison.curves import Axis, Line, read_evaluations, running_mean
 from a3c_zoo.comparison.drawing import Panel, draw_plot, group_of, thick, thinned, to_bytes
 from a3c_zoo.comparison.groups import on_envs, told_apart, unread_on
-from a3c_zoo.comparison.measures import evaluation_curve
+from a3c_zoo.comparison.measures import drawn_evaluations
 from a3c_zoo.comparison.reading import RunRecord, hidden_threshold, read_runs, threshold_of
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
@@ -159,9 +159,7 @@ def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line:
     if kind == "evaluation":
         beside = run.path / EVALUATIONS_CSV
         if run.evaluations or not (run.is_ours and os.path.lexists(beside)):
-            line = evaluation_curve(
-                run, x, deterministic=not run.is_ours and all(each.key[1] for each in run.evaluations)
-            )
+            line = drawn_evaluations(run, x)
             if np.isnan(line.x).any():
                 raise RunDirectoryError(f"{EVALUATIONS_NPZ} has no seconds, and there is no monitor.csv")
             return line

@@ -15,10 +15,10 @@ from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.drawing import Group, Panel
 from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.known_runs import counted, listed
-from a3c_zoo.comparison.measures import evaluation_curve, training_curve, values_of
+from a3c_zoo.comparison.measures import drawn_evaluations, training_curve, values_of
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
 from a3c_zoo.comparison.report_films import Films
-from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, EnvironmentResults, Results
+from a3c_zoo.comparison.results import FINAL, NOISE_LIMIT, SCALE, EnvironmentResults, Results
 from a3c_zoo.comparison.results_json import runs_csv, to_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
 from a3c_zoo.comparison.verdict import common_budget, verdict
@@ -95,9 +95,7 @@ def _head(results: Results) -> str:
         parts.insert(1, f"{len(results.environments)} environments")
     loop = results.calibration
     noise = (
-        "its noise was not measured"
-        if loop is None
-        else f"noise {loop.max / loop.min:.2f} (slowest fixed loop over fastest)"
+        f"noise {loop.max / loop.min:.2f} (slowest fixed loop over fastest)" if loop else "its noise was not measured"
     )
     return ", ".join([" × ".join(parts), *(results.machines or ["machine not known"]), noise])
 
@@ -105,9 +103,10 @@ def _head(results: Results) -> str:
 def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) -> ReportSection:
     found = results.environments[env]
     figures = {f"{panel.title} by {panel.x_label}": panel for row in rows for panel in row}
-    values = {name: values_of(method.runs, "final_return")[:, None] for name, method in found.methods.items()}
-    if all(map(len, values.values())):
-        figures |= _profile(values, f"{env}: share of runs above a final return", "final return")
+    have = {key: {name: each for name, each in found.methods.items() if key in each.scores} for key in FINAL}
+    if key := next(filter(have.__getitem__, FINAL), None):
+        values = {name: values_of(method.runs, key)[:, None] for name, method in have[key].items()}
+        figures |= _profile(values, f"{env}: share of runs above a final return{FINAL[key]}", "final return")
     sizes = {len(group.runs) for row in rows for panel in row for group in panel.groups.values()} - {0, 1}
     middle = drawing.thick(sizes, "interquartile mean, with its 95 % interval", "mean, within their range")
     return ReportSection(
@@ -132,9 +131,9 @@ def _about_ends(found: EnvironmentResults) -> str:
 
 
 def panels_of(results: Results, env: str) -> list[list[Panel]]:
-    """A row of training returns and a row of evaluation returns, each by steps and by seconds."""
+    """A row of training returns and, if there is one, a row of evaluation returns, each by steps and by seconds."""
     found = results.environments[env]
-    kinds = {"mean of the last 100 training episodes": training_curve, "evaluation of checkpoints": evaluation_curve}
+    kinds = {"mean of the last 100 training episodes": training_curve, "evaluation of checkpoints": drawn_evaluations}
     rows = []
     for title, curve in kinds.items():
         row = []
@@ -142,11 +141,12 @@ def panels_of(results: Results, env: str) -> list[list[Panel]]:
             lines = {name: [curve(run.record, by) for run in method.runs] for name, method in found.methods.items()}
             is_log = by == "seconds" and drawing.ends_differ(lines)
             groups = {name: drawing.group_of(each, is_log) for name, each in lines.items()}
-            has_points = curve is evaluation_curve
+            has_points = curve is drawn_evaluations
             row.append(
                 Panel(f"{env}: {title}", axis, "return of an episode", groups, found.threshold, has_points, is_log)
             )
-        rows.append(row)
+        if curve is training_curve or any(group.runs for panel in row for group in panel.groups.values()):
+            rows.append(row)
     return rows
 
 
@@ -163,6 +163,9 @@ def _overall(results: Results) -> list[ReportSection]:
     found = results.overall
     if found is None:
         return []
+    if not found.scores:
+        none = "No method has final returns with sampled actions on every environment."
+        return [ReportSection("All environments", texts=[none])]
     title = "all environments: share of runs above a score"
     rows = [[name, *(ranged(*each[statistic]) for statistic in STATISTICS)] for name, each in found.methods.items()]
     columns = ("method", *(name.replace("_", " ") for name in STATISTICS))
@@ -171,7 +174,7 @@ def _overall(results: Results) -> list[ReportSection]:
         ReportSection(
             "All environments",
             texts=[f"Scores: {SCALE}."],
-            figures=_profile(found.scores, title, "score") if found.scores else {},
+            figures=_profile(found.scores, title, "score"),
             tables=[table, *pages.chances(None, found.pairs, results.claims)],
         )
     ]
