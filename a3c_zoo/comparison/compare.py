@@ -95,13 +95,11 @@ def compare(
 
     Args:
         envs, agents: a name or several; by default each environment's own agent, or all of `sources`.
-        baselines: the same: `NAME`, or `NAME@zoo` for a library's algorithm on the zoo's environments.
+        baselines: several, too: `NAME`, or `NAME@zoo` for a library's algorithm on the zoo's environments.
         seeds: how many, or a list of them. steps, time_limit_s: each run's budget; by default the environment's own.
         episodes: how many each of a run's ten checkpoints plays with sampled actions, and with greedy ones.
         until_decided: trains blocks of `seeds` until a test has decided each pair, up to `max_seeds` (20).
-        sources: a run directory, a folder of them, or several, to read. Nothing is trained then: `envs` and `agents`
-            select among the runs, and the options of training are refused.
-        trust: see `find_run`.
+        sources: run directories, or folders of them, to read: options of training are refused. trust: see `find_run`.
         out: the folder of the report, which must not hold one yet; by default a new one in `comparisons`.
         engine, engine_options: what runs the jobs, and its settings: `KEY=VALUE` texts.
         watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. By default notebooks show it.
@@ -113,24 +111,24 @@ def compare(
     envs, agents, baselines = _several(envs), _several(agents), _several(baselines)
     folder = choose_out(out, envs)
     if sources:
-        _refuse_options_of_training(
-            baselines=baselines, seeds=seeds, steps=steps, time_limit_s=time_limit_s, episodes=episodes, reuse=reuse,
-            until_decided=until_decided, max_seeds=max_seeds, engine=engine, engine_options=_several(engine_options),
-        )  # fmt: skip
-        return read(map(Path, _several(sources)), envs, folder, agents, runs_dir=Path(runs_dir), trust=trust)
+        return _read_only(**locals())
     refuse_trust(trust, "--from")
     wanted: dict[str, Any] = {"envs": envs, "agents": agents, "baselines": baselines, "seeds": seeds, "steps": steps}
     wanted |= {"time_limit": time_limit_s, "max_seeds": max_seeds, "runs_dir": Path(runs_dir), "reuse": reuse}
     with open_engine(get_registry(), engine, _several(engine_options)) as opened:
-        plan, rule = make_plan_and_rule(until_decided, **wanted, host=opened.host())
-        return _watched(plan, rule, episodes, folder, watcher, opened)
+        made = make_plan_and_rule(until_decided, **wanted, host=opened.host())
+        return _watched(*made, episodes, folder, watcher, opened)
 
 
-def _refuse_options_of_training(**given: Any) -> None:
-    """Raises ZooError if one of these arguments of `compare` is not its default."""
+def _read_only(**given: Any) -> Comparison:
+    """As `compare`, of runs. Raises ZooError if an argument that only training needs is not its default."""
+    of_training = ["baselines", "seeds", "steps", "time_limit_s", "episodes", "until_decided", "max_seeds", "reuse"]
+    of_training += ["engine", "engine_options"]
     defaults = inspect.signature(compare).parameters
-    if changed := [name for name, value in given.items() if value != defaults[name].default]:
+    if changed := [name for name in of_training if given[name] not in (defaults[name].default, [])]:
         raise ZooError(f"`sources` are only read; leave out {', '.join(changed)}")
+    folders, runs_dir = map(Path, _several(given["sources"])), Path(given["runs_dir"])
+    return read(folders, given["envs"], given["folder"], given["agents"], runs_dir=runs_dir, trust=given["trust"])
 
 
 def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
