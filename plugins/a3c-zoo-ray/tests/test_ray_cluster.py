@@ -271,14 +271,29 @@ def test_rays_sockets_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _short_parent() == tempfile.tempdir
 
 
+def test_a_node_has_its_cpus_on_one_machine() -> None:
+    from a3c_zoo_ray.crew import check_cpus
+
+    for cpus, sizes in ([4, 2], [2, 2, 2]), ([0, 5], [3, 2]), ([3, 5], [3, 3, 2]), ([7, 7], [4, 4, 3, 3]):
+        check_cpus(cpus, sizes)
+    for cpus, sizes in ([3, 3], [2, 2, 2]), ([3, 2, 2], [3, 3]), ([4, 4], [3, 3, 2]), ([2, 2], [3]), ([2, 1], [2, 2]):
+        with pytest.raises(
+            ConfigError, match=f"; {len(sizes)} nodes need {sum(sizes)}, each up to {max(sizes)} on one"
+        ):
+            check_cpus(cpus, sizes)
+    line = "the cluster has 6 CPUs, 3 on its largest machine; 3 nodes need 6, each up to 2 on one machine: lower "
+    with pytest.raises(ConfigError, match=f"^{line}--workers, or change agent.nodes$"):
+        check_cpus([3, 3], [2, 2, 2])
+
+
 def test_too_few_cpus(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
     """Also for a new run that begins with the parameters of another."""
     here = environ | {"RAY_ADDRESS": cluster.address}
     first = Run(tmp_path / "first", here, *options(1, 1000), "--serial")
     assert first.outcome()["reason"] == "steps"
     line = (
-        "Error: the cluster has 3 CPUs, 1 on its largest machine; 4 nodes with 1 workers each need 4: lower --workers, "
-        "or change agent.nodes"
+        "Error: the cluster has 3 CPUs, 1 on its largest machine; 4 nodes need 4, each up to 1 on one machine: lower "
+        "--workers, or change agent.nodes"
     )
     for name, more in ("new", ()), ("trained", ("--init-from", str(first.path))):
         run = Run(tmp_path / name, here, *options(4, 1000), *more)

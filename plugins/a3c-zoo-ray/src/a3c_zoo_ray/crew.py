@@ -49,7 +49,8 @@ class RayNodes:
     def start(self) -> None:
         # A run that goes on may have lost machines: it goes on with the rest. One with another's parameters is new.
         if self._context.checkpoint is None or self._context.acting_counts == Report():
-            check_cpus([len(plan.ranks) for plan in self._mirror.plans])
+            cpus = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+            check_cpus(cpus, [len(plan.ranks) for plan in self._mirror.plans])
         self._shards = shards_of(self._mirror, _server(self._mirror.agent.shards).remote)
         for plan in self._mirror.plans:
             self._members.append(self._begin(plan))
@@ -234,11 +235,24 @@ def _server(shards: int) -> Any:
     return kind.options(scheduling_strategy=here if shards == 1 else "SPREAD")
 
 
-def check_cpus(sizes: Sequence[int]) -> None:
-    """Raises ConfigError if the cluster has no room for nodes with so many workers."""
-    found = sorted(int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])
-    if sum(found) < sum(sizes) or found[-1] < max(sizes):
+def check_cpus(cpus: Sequence[int], sizes: Sequence[int]) -> None:
+    """Raises ConfigError if machines with so many CPUs have no room for nodes with so many workers."""
+    if not _have_room(cpus, sizes):
         raise ConfigError(
-            f"the cluster has {sum(found)} CPUs, {found[-1]} on its largest machine; {len(sizes)} nodes with "
-            f"{max(sizes)} workers each need {sum(sizes)}: lower --workers, or change agent.nodes"
+            f"the cluster has {sum(cpus)} CPUs, {max(cpus)} on its largest machine; {len(sizes)} nodes need "
+            f"{sum(sizes)}, each up to {max(sizes)} on one machine: lower --workers, or change agent.nodes"
         )
+
+
+def _have_room(cpus: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Whether all nodes fit on machines. sizes: workers of each node, two different numbers at most (`ranks_of`)."""
+    small, large = min(sizes), max(sizes)
+    larges = sizes.count(large)
+    most = {0: 0}  # number of large nodes → how many small ones fit beside them at most
+    for free in cpus:
+        before, most = most, {}
+        for placed, smalls in before.items():
+            for more in range(min(free // large, larges - placed) + 1):
+                beside = smalls + (free - more * large) // small
+                most[placed + more] = max(most.get(placed + more, 0), beside)
+    return most.get(larges, -1) >= len(sizes) - larges
