@@ -15,8 +15,8 @@ from a3c_zoo.engines import TrainingJob
 from a3c_zoo.errors import WorkerError
 
 from a3c_zoo_ray import engine
-from a3c_zoo_ray.engine import Machine, difference, free_machine
 from a3c_zoo_ray.job import Order, Piece, order_of, pieces_of, tell_given_paths, write_pieces
+from a3c_zoo_ray.machines import Machine, difference, free_machine
 
 
 def test_a_run_directory_travels_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,11 +117,23 @@ def test_a_run_takes_a_cpu_for_each_worker_and_one_more_if_the_machine_has_it() 
     assert free_machine([], {}, 1) is None
 
 
+def test_the_engine_has_as_many_slots_as_runs_of_one_worker_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run takes 2 CPUs or more where a machine has 2. Machines of other kinds get none."""
+    made = engine.RayEngine.__new__(engine.RayEngine)
+    kinds = [{"host": {"cpu": "A", "machine": "x", "cores": n}, "versions": {}, "plugins": {}} for n in (8, 4)]
+    made._here, made._known, made._left_out = kinds[0], {}, {}
+    found = [Machine(str(n), "10.0.0.2", cpus, kinds[n == 3]) for n, cpus in enumerate([1, 2, 5, 4])]
+    monkeypatch.setattr(made, "_alive", dict)
+    monkeypatch.setattr(made, "_examine", lambda nodes: found)
+    assert made._choose_kind() == (found[0], 1 + 1 + 2)
+    assert [*made._left_out] == ["3"]
+
+
 def test_jobs_wait_for_a_machine_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has lost a job, and gets none for a while. That is not the time without any machine."""
     monkeypatch.setattr(engine, "ALONE_LIMIT_S", 0.1)
     made = engine.RayEngine.__new__(engine.RayEngine)
-    made._known = {"n": engine.Machine("n", "127.0.0.1", 4, {})}
+    made._known = {"n": Machine("n", "127.0.0.1", 4, {})}
     made._shunned_s = {"n": time.monotonic() + 1e6}
     made._changed, made._is_stopped, made._used = threading.Condition(), threading.Event(), defaultdict(int)
     monkeypatch.setattr(made, "_look_for_machines", lambda: None)

@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from a3c_zoo.errors import ConfigError, WorkerError, type_and_message
 
 from a3c_zoo_ray.config import RayEngineConfig
 from a3c_zoo_ray.job import End, Piece, PieceWriter, carry_out, examine, order_of
+from a3c_zoo_ray.machines import Machine, difference, free_machine
 from a3c_zoo_ray.owner import owned_folder
 
 #: How often a job tells its progress, in seconds.
@@ -33,30 +33,6 @@ SHUN_S = 20.0
 ALONE_LIMIT_S = 300.0
 STOPPED = "it was stopped"
 Tell = Callable[[JobProgress | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """One Ray node. node_id: Ray's. address: its IP address. cpus: that Ray may use. about: what `examine` returns."""
-
-    node_id: str
-    address: str
-    cpus: int
-    about: Mapping[str, Any]
-
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """What seconds depend on: machines of one kind are equal."""
-        host = self.about["host"]
-        return host["cpu"], host["machine"], host["cores"]
-
-    def __str__(self) -> str:
-        host = self.about["host"]
-        return f"{host['cpu']}, cores: {host['cores']}"
-
-    def room_for(self, workers: int) -> int:
-        """How many CPUs a run takes: one for each worker and one for what supervises them, or all if there are less."""
-        return min(workers + 1, self.cpus)
 
 
 class RayEngine(Engine):
@@ -86,21 +62,20 @@ class RayEngine(Engine):
             raise
 
     def _choose_kind(self) -> tuple[Machine, int]:
-        """Chooses the kind of the machines; returns one of it, and how many CPUs all of it have."""
+        """Chooses the kind of the machines; returns one of it, and how many runs all of it have room for."""
         found = self._examine(self._alive())
         for text in self._left_out.values():
             raise ConfigError(f"{text} Install the same on all machines")
+        kinds: dict[tuple[Any, ...], list[Machine]] = defaultdict(list)
         for machine in found:
             if text := difference(machine, self._here):
                 raise ConfigError(f"machine {machine.address} has {text}: install the same on both")
-        cpus: dict[tuple[Any, ...], int] = defaultdict(int)
-        for machine in found:
-            cpus[machine.kind] += machine.cpus
-        if not cpus:
+            kinds[machine.kind].append(machine)
+        if not kinds:
             raise ConfigError("the cluster has no machine with a CPU for jobs")
-        example = max(found, key=lambda machine: cpus[machine.kind])
-        self._sort(found, example)
-        return example, cpus[example.kind]
+        chosen = max(kinds.values(), key=lambda machines: sum(each.cpus for each in machines))
+        self._sort(found, chosen[0])
+        return chosen[0], sum(each.slots for each in chosen)
 
     def _sort(self, found: Sequence[Machine], example: Machine) -> None:
         """Tells the machines that get jobs, which are as the example, from the others."""
@@ -301,31 +276,6 @@ def _on(machine: Machine, task: Callable[..., Any], cpus: int, **options: Any) -
         options["_generator_backpressure_num_objects"] = PIECES_AHEAD
     place = NodeAffinitySchedulingStrategy(machine.node_id, soft=False)
     return ray.remote(num_cpus=cpus, max_retries=0)(task).options(scheduling_strategy=place, **options)
-
-
-def free_machine(machines: Sequence[Machine], used: Mapping[str, int], workers: int) -> Machine | None:
-    """The machine with the most free CPUs, of those that have room for a run now; None if there is none.
-
-    A machine with fewer CPUs than workers gets a run only if none has more. used: node → CPUs that runs have taken.
-    """
-
-    def left(machine: Machine) -> int:
-        return machine.cpus - used.get(machine.node_id, 0)
-
-    least = min(workers, max((each.cpus for each in machines), default=workers))
-    free = [each for each in machines if each.cpus >= least and left(each) >= each.room_for(workers)]
-    return max(free, key=left, default=None)
-
-
-def difference(machine: Machine, here: Mapping[str, Any]) -> str:
-    """In which version a machine differs from this one, "" if in none."""
-    for what in ("versions", "plugins"):
-        theirs, ours = machine.about[what], here[what]
-        for name in sorted({*theirs, *ours}):
-            if theirs.get(name) != ours.get(name):
-                there, version = theirs.get(name, "none"), ours.get(name, "none")
-                return f"{name} {there}, this one {version}"
-    return ""
 
 
 def _cancel(stream: Any) -> None:
