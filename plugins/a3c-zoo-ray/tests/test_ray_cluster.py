@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from statistics import fmean
@@ -13,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from a3c_zoo.errors import ConfigError
+from a3c_zoo.errors import ConfigError, WorkerError
 
 pytest.importorskip("ray", reason="Ray is not installed: make test-ray")
 
@@ -242,6 +243,14 @@ def test_an_address_that_is_none_is_refused() -> None:
             joined_cluster(1, address),
         ):
             pytest.fail("nobody answers there")
+
+
+def test_a_ray_of_this_machine_without_a_folder_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from a3c_zoo_ray.cluster import joined_cluster
+
+    monkeypatch.setattr(sys, "executable", "true")
+    with pytest.raises(WorkerError, match=r"^Ray cannot be started: OSError: the process "), joined_cluster(1, "local"):
+        pytest.fail("there is no folder")
 
 
 def test_ray_does_not_know_the_variable_of_the_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,6 +275,13 @@ def test_an_owned_folder_that_cannot_be_made_says_why(tmp_path: Path) -> None:
         pytest.fail("there is no such folder")
 
 
+def test_no_folder_is_given_if_its_process_ends_too_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty path would name the current folder."""
+    monkeypatch.setattr(sys, "executable", "true")
+    with pytest.raises(OSError, match="has ended before it made one"), owned_folder("a3c-", str(tmp_path)):
+        pytest.fail("there is no folder")
+
+
 # The distribution
 
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from textwrap import shorten
 
@@ -59,7 +59,7 @@ def joined_cluster(num_cpus: int, address: str | None = None) -> Iterator[None]:
 
     Raises:
         ConfigError: no cluster answers at the address.
-        WorkerError: Ray cannot be started.
+        WorkerError: Ray cannot be started, or has no folder for temporary files.
     """
     if ray.is_initialized():
         yield
@@ -67,7 +67,11 @@ def joined_cluster(num_cpus: int, address: str | None = None) -> Iterator[None]:
     address = address or os.environ.get(ADDRESS) or "local"
     is_local = address == "local"
     _check_address(address)
-    with owned_folder("a3c-ray-", _short_parent()) if is_local else nullcontext() as folder:
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(owned_folder("a3c-ray-", _short_parent())) if is_local else None
+        except OSError as error:
+            raise WorkerError(f"Ray cannot be started: {type_and_message(error)}") from error
         try:
             _join(address, folder, num_cpus)
             yield

@@ -44,6 +44,8 @@ def owned_folder(prefix: str, parent: str | None = None, grace_s: float = GRACE_
         told = os.fsdecode(owner.stdout.readline()).rstrip("\n")
         if told.isdigit():  # the number of the error: the folder's path begins with a slash
             raise OSError(int(told), os.strerror(int(told)), parent)
+        if not told:
+            raise OSError("the process that makes temporary folders has ended before it made one")
         yield told
     finally:
         with suppress(BrokenPipeError), owner.stdin:
