@@ -22,7 +22,7 @@ pytest.importorskip("ray", reason="Ray is not installed: make test-ray")
 from ray_clusters import GONE_LIMIT_S, LIMIT_S, STORE, folders, kill_a_node, pids_of, run_program, start, wait_until
 
 from a3c_zoo_ray.config import RayEngineConfig
-from a3c_zoo_ray.engine import make
+from a3c_zoo_ray.engine import EXAMINE_LIMIT_S, make
 
 IN_TURN = Path(__file__).parents[1] / "in_turn.py"
 #: How the folders of jobs begin, and what command lines of trainings have.
@@ -270,6 +270,27 @@ def test_a_machine_that_cannot_be_examined_is_named(cluster: Any, environ: dict[
     done = run_program(BROKEN, cluster, tmp_path, environ)
     last = done.stderr.splitlines()[-1]
     assert "got no job: it cannot be examined (ModuleNotFoundError: No module named 'torch'). Install the same" in last
+
+
+SLOW = """
+import sys, threading, time
+from a3c_zoo_ray import engine as module
+from a3c_zoo_ray.config import RayEngineConfig
+
+made = module.make(RayEngineConfig(address=sys.argv[1]))
+made._known = {}
+module.examine = lambda: time.sleep(1000)
+threading.Timer(1, made.stop).start()
+assert made._take(1, lambda told: None) == (None, 0)
+assert not made._left_out
+"""
+
+
+def test_a_machine_that_is_slow_to_answer_delays_no_stop(cluster: Any, environ: dict[str, str], tmp_path: Path) -> None:
+    began_s = time.monotonic()
+    done = run_program(SLOW, cluster, tmp_path, environ)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began_s < EXAMINE_LIMIT_S
 
 
 def test_a_ray_of_this_machine_has_the_cores_that_a_container_leaves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,3 +143,27 @@ def test_jobs_wait_for_a_machine_that_is_there(monkeypatch: pytest.MonkeyPatch) 
     made._known = {}
     with pytest.raises(WorkerError, match="no machine has been left for 0.1 s"):
         made._take(1, lambda told: None)
+
+
+def test_a_machine_that_is_slow_to_answer_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one job waits for it, another takes a machine, and all can be stopped."""
+    made, asked, goes_on, late = engine.RayEngine.__new__(engine.RayEngine), threading.Event(), threading.Event(), []
+
+    def examine(nodes: object) -> list[Machine]:
+        asked.set()
+        late.append(not goes_on.wait(10))
+        return []
+
+    made._known, made._left_out, made._shunned_s = {"n": Machine("n", "127.0.0.1", 4, {})}, {}, {}
+    made._changed, made._is_stopped, made._used = threading.Condition(), threading.Event(), defaultdict(int)
+    made._looking, made._example = threading.Lock(), made._known["n"]
+    monkeypatch.setattr(made, "_alive", lambda: {"n": {}, "new": {}})
+    monkeypatch.setattr(made, "_examine", examine)
+    waits = threading.Thread(target=made._take, args=(1, lambda told: None))
+    waits.start()
+    assert asked.wait(10)
+    assert made._take(1, lambda told: None) == (made._known["n"], 2)
+    made.stop()
+    goes_on.set()
+    waits.join()
+    assert late == [False]

@@ -49,6 +49,7 @@ class RayEngine(Engine):
 
         self._settings, self._stack = settings, ExitStack()
         self._changed, self._is_stopped = threading.Condition(), threading.Event()
+        self._looking = threading.Lock()
         self._used: dict[str, int] = defaultdict(int)
         self._known: dict[str, Machine] = {}
         self._left_out: dict[str, str] = {}  # node → why it gets no job
@@ -199,8 +200,8 @@ class RayEngine(Engine):
         """
         deadline_s = time.monotonic() + ALONE_LIMIT_S
         while not self._is_stopped.is_set():
+            self._look_for_machines()
             with self._changed:
-                self._look_for_machines()
                 machines = self._usable()
                 if self._known:  # one that has just lost a job is there, too
                     deadline_s = time.monotonic() + ALONE_LIMIT_S
@@ -218,12 +219,18 @@ class RayEngine(Engine):
         return [each for each in self._known.values() if self._shunned_s.get(each.node_id, 0.0) < now]
 
     def _look_for_machines(self) -> None:
-        """Finds machines that have joined or left."""
-        alive = self._alive()
-        self._known = {node_id: machine for node_id, machine in self._known.items() if node_id in alive}
-        judged = self._known.keys() | self._left_out.keys()
-        new = {node_id: node for node_id, node in alive.items() if node_id not in judged}
-        self._sort(self._examine(new), self._example)
+        """Finds machines that have joined or left, unless another thread looks: a machine may be slow to answer."""
+        if not self._looking.acquire(blocking=False):
+            return
+        try:
+            alive = self._alive()
+            self._known = {node_id: machine for node_id, machine in self._known.items() if node_id in alive}
+            judged = self._known.keys() | self._left_out.keys()
+            found = self._examine({node_id: node for node_id, node in alive.items() if node_id not in judged})
+            with self._changed:
+                self._sort(found, self._example)
+        finally:
+            self._looking.release()
 
     def _alive(self) -> dict[str, Mapping[str, Any]]:
         import ray
@@ -240,10 +247,13 @@ class RayEngine(Engine):
             for node_id, node in nodes.items()
         ]
         calls = [_on(machine, examine, 0).remote() for machine in found]
+        self._wait_for(calls)
+        if self._is_stopped.is_set():
+            return []
         examined = []
         for machine, call in zip(found, calls, strict=True):
             try:
-                about = ray.get(call, timeout=EXAMINE_LIMIT_S)
+                about = ray.get(call, timeout=0)
                 examined.append(Machine(machine.node_id, machine.address, machine.cpus, about))
             except (RayTaskError, GetTimeoutError) as error:
                 why = type_and_message(error.cause if isinstance(error, RayTaskError) else error)
@@ -252,6 +262,14 @@ class RayEngine(Engine):
             except RayError:  # it has left meanwhile
                 continue
         return examined
+
+    def _wait_for(self, calls: Sequence[Any]) -> None:
+        """Waits until machines have described themselves, are late, or all jobs must end."""
+        import ray
+
+        deadline_s = time.monotonic() + EXAMINE_LIMIT_S
+        while calls and time.monotonic() < deadline_s and not self._is_stopped.is_set():
+            calls = ray.wait(calls, num_returns=len(calls), timeout=TELL_EVERY_S)[1]
 
 
 class _LostError(Exception):
