@@ -509,6 +509,7 @@ def test_what_is_not_sent(hub: Hub, capsys: Captured, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     assert "the film (leave it out: --no-film) needs imageio-ffmpeg" in refused(capsys, 2, "push", AGENT, "alice/new")
     monkeypatch.setattr(common, "find_spec", lambda name: None)
-    assert "push needs huggingface_hub: pip install 'a3c-zoo[hub]'" in refused(capsys, 2, "push", AGENT, "alice/new")
-    assert "pull needs huggingface_hub" in refused(capsys, 2, "pull", "alice/swinger")
+    needed = "huggingface_hub and httpx2: pip install 'a3c-zoo[hub]'"
+    assert f"push needs {needed}" in refused(capsys, 2, "push", AGENT, "alice/new")
+    assert f"pull needs {needed}" in refused(capsys, 2, "pull", "alice/swinger")
     assert "alice/new" not in hub.repositories
