@@ -69,6 +69,7 @@ def examine_set(registry: Registry, chosen: HyperparamSet, findings: Findings) -
 
 
 def _examine_values(registry: Registry, chosen: HyperparamSet, env: EnvEntry, findings: Findings) -> None:
+    """Resolves the values of a set for an environment, and tries them on it."""
     agent: AgentEntry | None = None
     of_name = [name for name in registry.agents if f"{chosen.name}-".startswith(f"{name}-")]
     with findings.during("agent", "correct EnvEntry.default_agent, or name the set after an agent"):
