@@ -29,8 +29,8 @@ class Inventory(gymnasium.Env[NDArray[np.float32], np.int64]):
     """A shop that orders goods once a day, and is paid for what it sells.
 
     Action k orders 5,000·k units, k from 0 to 6. They come two days later, and are paid then; what exceeds the capacity
-    is lost. An episode has 30 days. Its return is the profit: -75,000 with random orders, which fill the store, and 83,000
-    with 10,000 units a day (means of 300 episodes).
+    is lost. An episode has 30 days. Its return is the profit. Means of 300 episodes: -75,000 with random orders, which
+    fill the store, and 83,000 with 10,000 units a day.
 
     Observation: float32 `[4]`, in units, all from 0 to 100,000: the stock, what comes tomorrow, what comes the day
     after, and the mean demand of this day of the week.
