@@ -10,6 +10,7 @@ from pathlib import Path
 from a3c_zoo.config import NetworkConfig
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import ConfigError, ZooError, printable
+from a3c_zoo.runs.recommended import RECOMMENDED, chosen
 from a3c_zoo.runs.setup import Initial, RunSetup
 from a3c_zoo.runs.trained import find_policy, policy_state
 from a3c_zoo.saved_state import NOT_INITIAL, from_plain, loading
@@ -37,7 +38,7 @@ def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust
     from a3c_zoo.learning.space_check import check_spaces
     from a3c_zoo.processes.probe import read_spaces
 
-    saved = policy_state(directory)
+    saved = policy_state(directory, chosen(directory, RECOMMENDED))
     model = from_plain(SavedModel, saved.agent.get("model"), f"--init-from {name}: agent.model")
     spaces = read_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces, setup.serial)
     with loading(NOT_INITIAL):
