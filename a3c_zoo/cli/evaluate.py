@@ -37,7 +37,7 @@ def command(
     RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
     """
     from a3c_zoo.runs import api
-    from a3c_zoo.runs.recommended import chosen
+    from a3c_zoo.runs.recommended import choose
     from a3c_zoo.runs.trained import find_policy, policy_state
 
     if as_json:
@@ -51,10 +51,10 @@ def command(
             bar.update(played - bar.pos)
 
         directory = find_policy(run, **options)
-        which = chosen(directory, checkpoint)
-        result = api.evaluate_from(directory, which, episodes, deterministic, seed, on_step)
+        choice = choose(directory, checkpoint)
+        result = api.evaluate_from(directory, choice, episodes, deterministic, seed, on_step)
     if as_json:
-        played = {"checkpoint": which, "step": policy_state(directory, which).state.steps}
+        played = {"checkpoint": choice.which, "step": policy_state(directory, choice.which).state.steps}
         click.echo(json.dumps(asdict(result) | played, indent=2))
         return
     click.echo(f"return   {score(result.mean_return)} ± {score(result.std_return)}", nl=False)

@@ -108,14 +108,15 @@ def _load(
 ) -> tuple[str, int, Generator[Scene]]:
     """An agent's name with its checkpoint, if one is named; the steps of its training; its play."""
     from a3c_zoo.runs.api import load_from
-    from a3c_zoo.runs.recommended import chosen
+    from a3c_zoo.runs.recommended import choose
     from a3c_zoo.runs.trained import find_policy, policy_state
 
     run, named = _parts(name, runs_dir)
     directory = find_policy(run, runs_dir=runs_dir, **options)
-    which = named or chosen(directory, checkpoint)
-    loaded = load_from(directory, which, episodes, seed)
+    choice = choose(directory, named or checkpoint)
+    loaded = load_from(directory, choice.which, episodes, seed)
+    choice.tell()
     from a3c_zoo.runs.evaluation import play_scenes  # imports torch: a wrong name is known before
 
-    steps = policy_state(directory, which).state.steps
+    steps = policy_state(directory, choice.which).state.steps
     return directory.path.name + (named and f"@{named}"), steps, play_scenes(*loaded, deterministic)

@@ -21,7 +21,7 @@ from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, ref
 from a3c_zoo.runs.initial import with_initial
 from a3c_zoo.runs.loaded import LoadedAgent
 from a3c_zoo.runs.notebook import NotebookLine, watched
-from a3c_zoo.runs.recommended import RECOMMENDED, chosen, return_of
+from a3c_zoo.runs.recommended import RECOMMENDED, Choice, choose, return_of
 from a3c_zoo.runs.setup import Observer, RunSetup
 from a3c_zoo.runs.train import train_new, train_on
 from a3c_zoo.runs.trained import find_policy, policy_state
@@ -177,13 +177,14 @@ def load_agent(
     """
     _name_of(env)
     directory = find_policy(run, agent, Path(runs_dir), trust)
-    which = chosen(directory, checkpoint)
-    policy, setup, state = _load(directory, which)
+    choice = choose(directory, checkpoint)
+    policy, setup, state = _load(directory, choice.which)
+    choice.tell()
     outcome = directory.outcome()
-    returns = outcome.returns if outcome and which == FINAL else "return not known"
-    if which == BEST and state.best_return is not None:
+    returns = outcome.returns if outcome and choice.which == FINAL else "return not known"
+    if choice.which == BEST and state.best_return is not None:
         returns = return_of(state)
-    return LoadedAgent(policy, directory.path, setup.entry.name, setup.agent.name, state.steps, returns, which)
+    return LoadedAgent(policy, directory.path, setup.entry.name, setup.agent.name, state.steps, returns, choice.which)
 
 
 def _load(
@@ -208,7 +209,7 @@ def load_from(
     """Loads a policy, and says which episodes it plays; arguments as in `evaluate`. Raises ZooError as `load_agent`.
 
     Args:
-        checkpoint: "final", "best" or a number of steps, as `chosen` returns it.
+        checkpoint: "final", "best" or a number of steps.
     """
     if episodes < 1:
         raise ZooError(f"--episodes {episodes}: give 1 or more")
@@ -245,22 +246,22 @@ def evaluate(
     """
     _name_of(env)
     directory = find_policy(run, agent, Path(runs_dir), trust)
-    which = chosen(directory, checkpoint)
     with NotebookLine() as line:
         told = on_step or (lambda played: line.show(f"{run}: {played} of {episodes} episodes"))
-        return evaluate_from(directory, which, episodes, deterministic, seed, told)
+        return evaluate_from(directory, choose(directory, checkpoint), episodes, deterministic, seed, told)
 
 
 def evaluate_from(
     directory: RunDirectory,
-    which: str,
+    choice: Choice,
     episodes: int,
     deterministic: bool,
     seed: int | None,
     on_step: Callable[[int], None],
 ) -> Evaluation:
-    """As `evaluate`, of a checkpoint as `chosen` returns it."""
-    policy, to_play = load_from(directory, which, episodes, seed)
+    """As `evaluate`, of a checkpoint that was chosen before."""
+    policy, to_play = load_from(directory, choice.which, episodes, seed)
+    choice.tell()
     from a3c_zoo.runs.evaluation import evaluate_policy
 
     return evaluate_policy(policy, to_play, deterministic, on_step).evaluation()
@@ -287,7 +288,9 @@ def play(
         ZooError: the environment cannot be drawn.
     """
     directory = find_policy(run, agent, Path(runs_dir), trust)
-    loaded = load_from(directory, chosen(directory, checkpoint), episodes, seed)
+    choice = choose(directory, checkpoint)
+    loaded = load_from(directory, choice.which, episodes, seed)
+    choice.tell()
     from a3c_zoo.runs.evaluation import play_scenes
 
     return play_scenes(*loaded, deterministic)

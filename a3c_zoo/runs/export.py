@@ -134,7 +134,7 @@ def export(directory: RunDirectory, out: Path, checkpoint: str, force: bool = Fa
     """Writes the policy of a run's checkpoint as an ONNX file, after it was compared with the policy.
 
     Args:
-        checkpoint: "final", "best" or a number of steps, as `chosen` returns it.
+        checkpoint: "final", "best" or a number of steps.
 
     Raises:
         ZooError: the agent cannot be exported, or the file cannot be written.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import hypot, sqrt
 from statistics import fmean, pstdev
 from typing import Final
@@ -33,34 +33,38 @@ class Choice:
     """A checkpoint, and why it is taken.
 
     Attributes:
-        which: "final", "best" or a number of steps. why: one line; "" for the only parameters that there are.
+        which: "final", "best" or a number of steps.
+        text: what it is and why it is taken, in a line; "" where the user has named it, or there is no other one.
     """
 
     which: str
-    why: str = ""
+    text: str = ""
+
+    def tell(self) -> None:
+        """Prints the line to stderr. Call it when the policy is loaded: an error stands alone."""
+        if self.text:
+            print(printable(self.text), file=sys.stderr)
 
 
-def chosen(directory: RunDirectory, which: str | int) -> str:
-    """Returns the checkpoint that a user means; where the run decides, stderr says which it is and why."""
-    if which != RECOMMENDED:
-        return str(which)
+def choose(directory: RunDirectory, checkpoint: str | int) -> Choice:
+    """The checkpoint that a user means, who may leave it to the run."""
+    if checkpoint != RECOMMENDED:
+        return Choice(str(checkpoint))
     choice = recommended(directory)
-    if choice.why:
-        print(printable(f"{directory.home.name}: {choice.why}"), file=sys.stderr)
-    return choice.which
+    return replace(choice, text=f"{directory.home.name}: {choice.text}" if choice.text else "")
 
 
 def recommended(directory: RunDirectory) -> Choice:
-    """What the run recommends: "final" or "best". A file that cannot be read is left to who plays the newest."""
+    """What a run recommends: "final" or "best". If a file cannot be read, "final", and who reads that says why."""
     if os.path.lexists(directory.home / PARAMETERS):
         return Choice(FINAL)
     known = checkpoint_steps(directory)
     if not known:
         return Choice(BEST if directory.best_file.exists() else FINAL)
-    newest = f"the newest checkpoint, of step {known[-1]:,}"
+    newest = f"newest checkpoint, step {known[-1]:,}"
     outcome = directory.outcome()
     if outcome is not None and was_checked(outcome) and outcome.steps == known[-1]:
-        return Choice(FINAL, f"{newest}, whose check ended the run: {outcome.detail}")
+        return Choice(FINAL, f"{newest}: {outcome.detail}")
     if not directory.best_file.exists():
         return Choice(FINAL, newest)
     try:
@@ -69,8 +73,8 @@ def recommended(directory: RunDirectory) -> Choice:
         return Choice(FINAL, newest)
     if is_better(best, last.window.returns):
         ended = f"the last {len(last.window.returns)} have {score(fmean(last.window.returns))}"
-        return Choice(BEST, f"the best policy, of step {best.steps:,}: {return_of(best)}; {ended}")
-    return Choice(FINAL, f"{newest}; the best, of step {best.steps:,}, is not better by more than noise")
+        return Choice(BEST, f"best policy, step {best.steps:,}: {return_of(best)}; {ended}")
+    return Choice(FINAL, f"{newest}; the best, step {best.steps:,}, is not better by more than noise")
 
 
 def was_checked(outcome: Outcome) -> bool:

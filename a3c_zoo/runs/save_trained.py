@@ -30,7 +30,7 @@ from a3c_zoo.runs.checkpoint_bytes import PARAMETERS, PART, STATISTICS
 from a3c_zoo.runs.checkpoints import CHECKPOINT_FORMAT, FINAL, PolicyState, load_policy_state
 from a3c_zoo.runs.commands import without_home
 from a3c_zoo.runs.directory import RunDirectory, disk_errors, find_run, run_argument
-from a3c_zoo.runs.recommended import RECOMMENDED, chosen, return_of
+from a3c_zoo.runs.recommended import RECOMMENDED, choose, return_of
 from a3c_zoo.saved_state import to_plain
 
 
@@ -59,14 +59,15 @@ def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100, plac
     if (outcome := directory.outcome()) is None:
         again = f"a3c-zoo train --resume {run_argument(directory.path)}"
         raise ZooError(f"run {directory.path} has not ended; go on with it: {again}")
-    which = chosen(directory, RECOMMENDED)
-    saved = load_policy_state(directory, which)
+    choice = choose(directory, RECOMMENDED)
+    saved = load_policy_state(directory, choice.which)
     session = to_plain(PolicyState(saved.state.steps, saved.state.seconds))
     network = directory.config(get_registry()).network
     is_narrow = network is not None and network.computes_in == "bfloat16"
     content = {"format": CHECKPOINT_FORMAT, "agent": saved.agent, "session": session}
     data = parameters_to_bytes(content, is_narrow)
-    policy, to_play = load_from(directory, which, episodes)
+    policy, to_play = load_from(directory, choice.which, episodes)
+    choice.tell()
     from a3c_zoo.runs.evaluation import evaluate_policy  # imports torch, as load_from does
 
     played = evaluate_policy(policy, to_play).evaluation()
