@@ -61,7 +61,7 @@ def command(
     """Watch a trained agent, on seeds that it was not trained on.
 
     RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
-    RUN@STEP and RUN@best name a checkpoint. Ctrl-C, or closing the window, ends it; a video then holds what was played
+    RUN@STEP, RUN@best and RUN@final name a checkpoint. Ctrl-C, or closing the window, ends it; a video then holds what was played
     until there. With --grid, an agent that has played all its episodes stays, dimmed, until the others have.
     """
     from a3c_zoo.cli.grid import Tile, show
@@ -108,13 +108,15 @@ def _load(
 ) -> tuple[str, int, Generator[Scene]]:
     """An agent's name with its checkpoint, if one is named; the steps of its training; its play."""
     from a3c_zoo.runs.api import load_from
+    from a3c_zoo.runs.recommended import choose
     from a3c_zoo.runs.trained import find_policy, policy_state
 
     run, named = _parts(name, runs_dir)
-    which = named or checkpoint
     directory = find_policy(run, runs_dir=runs_dir, **options)
-    loaded = load_from(directory, which, episodes, seed)
+    choice = choose(directory, named or checkpoint)
+    loaded = load_from(directory, choice.which, episodes, seed)
+    choice.tell()
     from a3c_zoo.runs.evaluation import play_scenes  # imports torch: a wrong name is known before
 
-    steps = policy_state(directory, which).state.steps
+    steps = policy_state(directory, choice.which).state.steps
     return directory.path.name + (named and f"@{named}"), steps, play_scenes(*loaded, deterministic)
