@@ -211,6 +211,11 @@ class AgentConfig(Section):
         return False
 
     @property
+    def first_deviation(self) -> float:
+        """The standard deviation of Box actions before training, in half widths of their bounds."""
+        return 1.0
+
+    @property
     def rollout_steps(self) -> int:
         """Steps per environment between two points at which the run can evaluate, save or stop."""
         return 1
