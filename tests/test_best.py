@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -15,7 +15,6 @@ import torch
 import a3c_zoo
 from a3c_zoo.errors import DivergedError
 from a3c_zoo.records import Episode, Outcome, Report, Snapshot
-from a3c_zoo.runs import save_trained
 from a3c_zoo.runs.best import BestPolicy, copied
 from a3c_zoo.runs.checkpoints import (
     PolicyState,
@@ -33,7 +32,6 @@ from a3c_zoo.runs.recommended import Choice, choose, is_better, recommended
 from a3c_zoo.runs.resources import Clock
 from tests.test_resume_from import poisoned
 from tests.toys_runs import Listener, Running, checkpoint, command_line, episodes, toy_installed
-from tests.waits import wait_until
 
 Captured = pytest.CaptureFixture[str]
 NOTHING = ResourceState(None, None)
@@ -117,7 +115,7 @@ def test_a_later_session_knows_the_best_of_an_earlier_one(tmp_path: Path) -> Non
 
 
 def test_a_copy_of_an_agents_state_does_not_change_with_it() -> None:
-    state = {"a": torch.zeros(2, requires_grad=True), "b": [torch.ones(1), (2, "x")], "c": None}
+    state: dict[str, Any] = {"a": torch.zeros(2, requires_grad=True), "b": [torch.ones(1), (2, "x")], "c": None}
     kept = copied(state)
     with torch.no_grad():
         state["a"] += 1

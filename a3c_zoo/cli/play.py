@@ -61,8 +61,8 @@ def command(
     """Watch a trained agent, on seeds that it was not trained on.
 
     RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
-    RUN@STEP, RUN@best and RUN@final name a checkpoint. Ctrl-C, or closing the window, ends it; a video then holds what was played
-    until there. With --grid, an agent that has played all its episodes stays, dimmed, until the others have.
+    RUN@STEP, RUN@best and RUN@final name a checkpoint. Ctrl-C, or closing the window, ends it; a video then holds what
+    was played until there. With --grid, an agent that has played all its episodes stays, dimmed, until the others have.
     """
     from a3c_zoo.cli.grid import Tile, show
     from a3c_zoo.cli.screens import ClosedError, open_screens

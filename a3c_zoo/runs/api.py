@@ -15,7 +15,7 @@ from a3c_zoo.files import same_folder
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.processes.start import refuse_unguarded
-from a3c_zoo.records import Evaluation, Outcome, Policy, score
+from a3c_zoo.records import Evaluation, Outcome, Policy
 from a3c_zoo.runs.checkpoints import BEST, FINAL, PolicyState
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
 from a3c_zoo.runs.initial import with_initial

@@ -84,7 +84,9 @@ def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100, plac
         for name, each in {PARAMETERS: data, **texts}.items():
             with disk_errors(folder / name, "write", place):
                 replace_file(folder / name, each)
-        RunDirectory(folder).write_outcome(replace(_without_errors(outcome), evaluation=played, evaluation_step=outcome.steps))
+        RunDirectory(folder).write_outcome(
+            replace(_without_errors(outcome), evaluation=played, evaluation_step=outcome.steps)
+        )
     except BaseException:  # half a folder would be a damaged agent
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -92,9 +94,7 @@ def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100, plac
 
 def _of_checkpoint(outcome: Outcome, state: PolicyState) -> Outcome:
     """The outcome of a run that ends with a checkpoint: it may have gone on after that. The folder has no other one."""
-    outcome = replace(
-        outcome, best_return=None, best_step=None, best_by=None, best_episodes=None, recommended=FINAL
-    )
+    outcome = replace(outcome, best_return=None, best_step=None, best_by=None, best_episodes=None, recommended=FINAL)
     if outcome.steps == state.steps:
         return outcome
     training_s = state.seconds.get("training", outcome.training_s)
