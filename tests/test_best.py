@@ -404,7 +404,7 @@ def test_the_start_says_which_budget_the_set_gives(tmp_path: Path) -> None:
 
 
 def test_a_schedule_that_ends_too_early_is_told(tmp_path: Path) -> None:
-    short: dict[str, Any] = {"runs_dir": tmp_path, "episodes": 1}
+    short: dict[str, Any] = {"runs_dir": tmp_path, "stop_return": 0.0}
     zero = ["final_learning_rate=0", "schedule_steps=1000"]
     for overrides in (zero, [*zero, "run.steps=null"]):
         (line,) = [text for text in told(**short, overrides=overrides) if "schedule_steps" in text]
@@ -414,6 +414,8 @@ def test_a_schedule_that_ends_too_early_is_told(tmp_path: Path) -> None:
         )
     for overrides in (zero[1:], [*zero, "run.steps=1000"], [*zero, "schedule=constant"]):
         assert not [text for text in told(**short, overrides=overrides) if "schedule_steps" in text]
+    ends_by_time = told(runs_dir=tmp_path, time_limit_s=1e-3, overrides=[*zero, "run.steps=null"])
+    assert not [text for text in ends_by_time if "schedule_steps" in text]
 
 
 @pytest.mark.parametrize("serial", [True, False])
