@@ -115,7 +115,7 @@ def test_a_later_session_knows_the_best_of_an_earlier_one(tmp_path: Path) -> Non
 
 
 def test_a_copy_of_an_agents_state_does_not_change_with_it() -> None:
-    state = {"a": torch.zeros(2, requires_grad=True), "b": [torch.ones(1), (2, "x")], "c": None}
+    state: dict[str, Any] = {"a": torch.zeros(2, requires_grad=True), "b": [torch.ones(1), (2, "x")], "c": None}
     kept = copied(state)
     with torch.no_grad():
         state["a"] += 1
@@ -404,7 +404,7 @@ def test_the_start_says_which_budget_the_set_gives(tmp_path: Path) -> None:
 
 
 def test_a_schedule_that_ends_too_early_is_told(tmp_path: Path) -> None:
-    short: dict[str, Any] = {"runs_dir": tmp_path, "episodes": 1}
+    short: dict[str, Any] = {"runs_dir": tmp_path, "stop_return": 0.0}
     zero = ["final_learning_rate=0", "schedule_steps=1000"]
     for overrides in (zero, [*zero, "run.steps=null"]):
         (line,) = [text for text in told(**short, overrides=overrides) if "schedule_steps" in text]
@@ -414,6 +414,8 @@ def test_a_schedule_that_ends_too_early_is_told(tmp_path: Path) -> None:
         )
     for overrides in (zero[1:], [*zero, "run.steps=1000"], [*zero, "schedule=constant"]):
         assert not [text for text in told(**short, overrides=overrides) if "schedule_steps" in text]
+    ends_by_time = told(runs_dir=tmp_path, time_limit_s=1e-3, overrides=[*zero, "run.steps=null"])
+    assert not [text for text in ends_by_time if "schedule_steps" in text]
 
 
 @pytest.mark.parametrize("serial", [True, False])

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from a3c_zoo.cli.compare import _announce
-from a3c_zoo.comparison.plan import Budget, KnownRuns, Method, Plan, make_plan, plan_run
+from a3c_zoo.comparison.known_runs import KnownRuns
+from a3c_zoo.comparison.plan import Budget, Method, Plan, make_plan, plan_run
 from a3c_zoo.plugins.registry import get_registry
 
 

@@ -269,8 +269,8 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
         )
     if outcome.recommended == BEST and outcome.best_return is not None and outcome.best_step is not None:
         kind = "training episodes" if outcome.best_by == "training" else "episodes on fresh seeds"
-        mean = f"{score(outcome.best_return)}, mean of {outcome.best_episodes} {kind}"
-        lines.append(f"  best        {mean}, at step {outcome.best_step:,}")
+        what = f"{score(outcome.best_return)}, mean of {outcome.best_episodes} {kind}"
+        lines.append(f"  best        {what}, at step {outcome.best_step:,}")
         lines.append(f"  watch it    {next_command(f'play {run_argument(outcome.run)} --checkpoint best')}")
     if outcome.evaluator_fault is not None:
         lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")

@@ -83,7 +83,12 @@ class RunConfig(Section):
     )
     device: Literal["cpu", "cuda"] = Field("cpu", description="device of the workers' networks; cuda: the GPU")
     seed: int = Field(0, ge=0, lt=2**63, description="seed of all random numbers of the run")
-    steps: int | None = Field(None, ge=1, lt=NEVER, description="budget in agent steps of all workers; null: no limit")
+    steps: int | None = Field(
+        None,
+        ge=1,
+        lt=NEVER,
+        description="budget in agent steps of all workers, with which schedules end; null: no limit",
+    )
     episodes: int | None = Field(
         None, ge=1, lt=NEVER, description="budget in finished episodes of all workers; null: no limit"
     )

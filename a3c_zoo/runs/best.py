@@ -19,7 +19,7 @@ from a3c_zoo.runs.progress import RunProgress
 
 #: No policy counts as the best before so many episodes of the run. Up to 100 episodes their mean is that of all.
 FEWEST_EPISODES: Final = 20
-#: Parameters are copied at most once in so many episodes: that of a run that learns fast have a new best all the time.
+#: Parameters are copied at most once in so many episodes: a run that learns fast has a new best at almost every report.
 EVERY_EPISODES: Final = 10
 
 

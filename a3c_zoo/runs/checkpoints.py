@@ -97,7 +97,7 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """What a file for acting tells of the run. The best policy's file has a mean return: by an evaluation, or by training.
+    """What a file for acting tells of the run. That of the best policy has the mean return for which it was kept.
 
     Attributes:
         steps: agent steps before the policy was saved. seconds: as in `RunState`, empty where the file does not say.

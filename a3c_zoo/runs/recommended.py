@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import hypot, sqrt
 from statistics import fmean, pstdev
@@ -62,7 +63,9 @@ def recommended(directory: RunDirectory) -> Choice:
     if not known:
         return Choice(BEST if directory.best_file.exists() else FINAL)
     newest = f"newest checkpoint, step {known[-1]:,}"
-    outcome = directory.outcome()
+    outcome = None
+    with suppress(RunDirectoryError):  # a damaged one tells nothing
+        outcome = directory.outcome()
     if outcome is not None and was_checked(outcome) and outcome.steps == known[-1]:
         return Choice(FINAL, f"{newest}: {outcome.detail}")
     if not directory.best_file.exists():
@@ -98,7 +101,8 @@ def is_better(best: PolicyState, last_returns: Sequence[float]) -> bool:
     """
     if best.best_return is None or not best.return_episodes or not last_returns:
         return False
-    returns = best.run.window.returns if best.run is not None else last_returns
-    deviation = pstdev(returns) if returns else 0.0
-    error = hypot(deviation / sqrt(best.return_episodes), pstdev(last_returns) / sqrt(len(last_returns)))
+    returns = best.run.window.returns if best.run is not None else ()
+    best_error = pstdev(returns or last_returns) / sqrt(best.return_episodes)
+    last_error = pstdev(last_returns) / sqrt(len(last_returns))
+    error = hypot(best_error, last_error)
     return best.best_return - fmean(last_returns) > NOISE_ERRORS * error

@@ -280,7 +280,11 @@ class Publisher:
         return self._monitor.position
 
     def sync(self) -> None:
-        """Brings all rows to the disk itself, before a checkpoint. Raises RunDirectoryError if the disk refuses some."""
+        """Brings all rows to the disk itself, before a checkpoint.
+
+        Raises:
+            RunDirectoryError: the disk refuses some.
+        """
         self._tensorboard.sync()
         self._monitor.sync()
 

@@ -45,13 +45,19 @@ def save(run: str | Path, folder: Path, episodes: int = 100) -> None:
         ZooError: there is no such run, it has not ended, its agent keeps no model as the zoo's own agents do, or the
             folder exists already or cannot be written.
     """
-    save_folder(find_run(run), folder, episodes)
+    directory = find_run(run)
+    choice = choose(directory, RECOMMENDED)
+    save_folder(directory, folder, choice.which, episodes)
+    choice.tell()
 
 
-def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100, place: str = "FOLDER") -> None:
+def save_folder(
+    directory: RunDirectory, folder: Path, checkpoint: str, episodes: int = 100, place: str = "FOLDER"
+) -> None:
     """As `save`, of a run directory. What the folder tells of the machine is fit for others to read.
 
     Args:
+        checkpoint: "final" or "best".
         place: how a user names another place, if the folder cannot be written.
     """
     if os.path.lexists(folder):
@@ -59,15 +65,13 @@ def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100, plac
     if (outcome := directory.outcome()) is None:
         again = f"a3c-zoo train --resume {run_argument(directory.path)}"
         raise ZooError(f"run {directory.path} has not ended; go on with it: {again}")
-    choice = choose(directory, RECOMMENDED)
-    saved = load_policy_state(directory, choice.which)
+    saved = load_policy_state(directory, checkpoint)
     session = to_plain(PolicyState(saved.state.steps, saved.state.seconds))
     network = directory.config(get_registry()).network
     is_narrow = network is not None and network.computes_in == "bfloat16"
     content = {"format": CHECKPOINT_FORMAT, "agent": saved.agent, "session": session}
     data = parameters_to_bytes(content, is_narrow)
-    policy, to_play = load_from(directory, choice.which, episodes)
-    choice.tell()
+    policy, to_play = load_from(directory, checkpoint, episodes)
     from a3c_zoo.runs.evaluation import evaluate_policy  # imports torch, as load_from does
 
     played = evaluate_policy(policy, to_play).evaluation()
@@ -107,7 +111,8 @@ def _of_checkpoint(outcome: Outcome, state: PolicyState) -> Outcome:
     )
     if state.run is None:
         return outcome
-    mean = fmean(state.run.window.returns)
+    returns = state.run.window.returns
+    mean = fmean(returns) if returns else None
     return replace(outcome, episodes=state.run.episodes, updates=state.run.updates, mean_return_100=mean)
 
 

@@ -69,11 +69,13 @@ def _many_workers(config: Config) -> list[tuple[str, str, str]]:
 
 def _early_schedule(config: Config) -> list[tuple[str, str, str]]:
     """An event if the learning rate falls to 0 before the run ends: what comes after that teaches nothing."""
-    optimizer, steps = config.optimizer, config.run.steps
+    optimizer, run = config.optimizer, config.run
     if optimizer is None or optimizer.schedule == "constant" or optimizer.final_learning_rate > 0:
         return []
     length = optimizer.schedule_steps
-    if length is None or (steps is not None and steps <= length):
+    if length is None or (run.steps is not None and run.steps <= length):
+        return []
+    if run.steps is None and (run.time_limit_s, run.episodes) != (None, None):  # nobody knows its end in steps
         return []
     text = f"optimizer.schedule_steps is {length:,}: after so many steps the learning rate is 0, and nothing is learned"
     return [("early_schedule", f"{text}. Leave it out, and give a budget: --steps N", "")]
