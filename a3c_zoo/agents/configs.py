@@ -41,6 +41,15 @@ class LossConfig(AgentConfig):
         "deviation of the discounted return, and scaled rewards are limited to ±10; reported returns stay raw",
     )
     squash_actions: bool = Field(False, description="squash Box actions to their bounds by tanh; false: clip them")
+    initial_deviation: float = Field(
+        1.0, gt=0, le=10, description="σ of Box actions before training, in half widths of the bounds"
+    )
+    noise_correlation: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="correlation of the noise of Box actions from step to step in training; evaluations have none",
+    )
     loss_reduction: Literal["mean", "sum"] = Field("mean", description="how the samples of an update are combined")
 
     @property
@@ -51,6 +60,10 @@ class LossConfig(AgentConfig):
     @property
     def squashes_actions(self) -> bool:
         return self.squash_actions
+
+    @property
+    def first_deviation(self) -> float:
+        return self.initial_deviation
 
     @property
     def keeps_outputs(self) -> bool:

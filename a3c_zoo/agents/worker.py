@@ -178,6 +178,7 @@ class RolloutWorker(Member):
             agent.cut_at_end,
             start,
             agent.keeps_outputs and start is None,  # with a core, one pass over the rollout computes them anew
+            agent.noise_correlation,
         )
         if agent.acts_live:
             self.model.flat.attach(context.parameters)

@@ -115,8 +115,10 @@ def check_repo(repo: str, sends: bool) -> None:
         raise ZooError("push needs a token that may write: hf auth login, or HF_TOKEN=…; --dry-run DIR needs none")
 
 
-def write_folder(directory: RunDirectory, folder: Path, with_film: bool) -> RunDirectory:
+def write_folder(directory: RunDirectory, folder: Path, with_film: bool, checkpoint: str) -> RunDirectory:
     """Writes the files of an agent into a new folder, and checks them as `pull` does. Raises ZooError.
+
+    checkpoint: of a run, "final" or "best".
 
     An agent of the user's own, as `push --dry-run` writes it, keeps its card and, if that is wanted, its film. Without
     the film the card does not name it.
@@ -135,7 +137,7 @@ def write_folder(directory: RunDirectory, folder: Path, with_film: bool) -> RunD
             except OSError as error:
                 raise ZooError(f"{directory.path / name} cannot be sent: {error.strerror or error}") from error
     else:
-        save_folder(directory, folder, place="TMPDIR=DIR")
+        save_folder(directory, folder, checkpoint, place="TMPDIR=DIR")
     try:
         check_agent(made := RunDirectory(folder, directory.is_trusted, directory.doubt))
     except ZooError as error:  # the user knows the folder that was copied
