@@ -18,7 +18,7 @@ from a3c_zoo.comparison.groups import on_envs, told_apart, unread_on
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
-from a3c_zoo.comparison.reading import RunRecord, failed_runs, read_runs, says_nothing
+from a3c_zoo.comparison.reading import RunRecord, lost_runs, read_runs, says_nothing
 from a3c_zoo.comparison.report_places import REPORT_FILES, choose_out, claimed
 from a3c_zoo.comparison.results import Making, results_of
 from a3c_zoo.comparison.sequential import SequentialRule, SequentialTest
@@ -240,7 +240,8 @@ def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played
     played.records += [replace(record, method=methods[record.path]) for record in records]
     played.left_out |= left_out | failed | faults
     played.failed += [path.name for path in failed]
-    lost = (each.run for each in trained if each.path in failed and not says_nothing(each.path))
+    without_figures = left_out.keys() | failed.keys() | faults.keys()
+    lost = (each.run for each in trained if each.path in without_figures and not says_nothing(each.path))
     played.lost += Counter((run.env, run.method) for run in lost)
 
 
@@ -293,10 +294,10 @@ def read(
     measured, left_out = _measure(named, unread)
     _refuse_twins(measured)
     names = {(run.method, run.path.resolve().parent): name.method for run, name in zip(chosen, named, strict=True)}
-    failed = [run for run in failed_runs(unread) if run.env in there]
-    failed = [replace(run, method=names.get((run.method, run.path.resolve().parent), run.method)) for run in failed]
+    without = [run for run in lost_runs(unread) if run.env in there]
+    without = [replace(run, method=names.get((run.method, run.path.resolve().parent), run.method)) for run in without]
     # `compare` trains failed runs again: those of a seed are one run, which is not lost if one of them ended in order.
-    lost = {(run.env, run.method, run.seed) for run in failed} - {(run.env, run.method, run.seed) for run in named}
+    lost = {(run.env, run.method, run.seed) for run in without} - {(run.env, run.method, run.seed) for run in named}
     return _report(measured, left_out, out, lost=Counter((env, method) for env, method, _ in lost))
 
 
