@@ -25,12 +25,14 @@ class Decisions:
     Attributes:
         looks: all looks. open: the pairs that none has decided.
         stopped: why there was no further look though some pairs are open; "" if the rule allowed none.
+        seen: pairs that an earlier report looked at, so that no decision about them counts.
     """
 
     rule: SequentialRule
     looks: tuple[SequentialLook, ...]
     open: tuple[Pair, ...]
     stopped: str = ""
+    seen: frozenset[Pair] = frozenset()
 
 
 def rule_of(plan: Plan, block: int) -> SequentialRule:
@@ -98,6 +100,7 @@ def sentences(decisions: Decisions) -> list[str]:
         f"{_decided(pair, look)}; decided after {look.number * rule.block} seeds."
         for look in decisions.looks
         for pair in look.decided
+        if pair not in decisions.seen
     ]
     seeds, why = len(decisions.looks) * rule.block, decisions.stopped and f" ({decisions.stopped})"
     return [
@@ -105,6 +108,7 @@ def sentences(decisions: Decisions) -> list[str]:
         *(
             f"{pair.env}: no difference between {pair.method} and {pair.other} is shown after {seeds} seeds{why}."
             for pair in decisions.open
+            if pair not in decisions.seen
         ),
     ]
 

@@ -158,6 +158,7 @@ class Results:
         lost: (environment, method) → how many of its runs have no figures; they are in no other figure than `times`.
         question: the main question, which the user named: a key of `claims.QUESTIONS`; "" for none.
         unasked: pairs and measures of which nothing is asked, and why, one sentence each.
+        seen: (environment, method, other) → the report that looked at runs of both before; they make no claims.
     """
 
     runs: tuple[MeasuredRun, ...]
@@ -172,6 +173,7 @@ class Results:
     lost: Mapping[tuple[str, str], int] = field(default_factory=dict)
     question: str = ""
     unasked: tuple[str, ...] = ()
+    seen: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
 
     @property
     def methods(self) -> list[str]:
@@ -229,7 +231,7 @@ def results_of(
     lost: Mapping[tuple[str, str], int] = MappingProxyType({}),
     question: str = "",
 ) -> Results:
-    """Computes the results of runs. left_out: run → reason. making, decided, lost, question: see `Results`."""
+    """Computes the results of runs. left_out: run → reason. The others: see `Results`."""
     records = [each.record for each in runs]
     names = list(dict.fromkeys(record.method for record in records))
     envs = dict.fromkeys(record.env for record in records)
@@ -247,11 +249,16 @@ def results_of(
         lost=lost,
         question=question,
     )
-    if decided is not None:
-        return found
-    asked, unasked = _questions(found)
-    main = claims.QUESTIONS[question] if question else ()
-    return replace(found, claims=claims.claims_of(asked, main), unasked=tuple(unasked))
+    return with_claims(found)
+
+
+def with_claims(results: Results) -> Results:
+    """The same results with the claims that they allow; without any if a rule has decided."""
+    if results.decided is not None:
+        return results
+    asked, unasked = _questions(results)
+    main = claims.QUESTIONS[results.question] if results.question else ()
+    return replace(results, claims=claims.claims_of(asked, main), unasked=tuple(unasked))
 
 
 def _questions(results: Results) -> tuple[list[Question], list[str]]:
@@ -264,7 +271,7 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
         return [], []
     found, unasked = list[Question](), dict[str, None]()
     silent = {(env, name) for env, name in results.lost}  # methods whose runs are no sample, in which environment
-    unlike = set[tuple[str, str]]()  # pairs that had different budgets somewhere
+    unlike = set[tuple[str, str]]()  # pairs that had different budgets somewhere, or that a report looked at before
     for env, each in results.environments.items():
         for name, method in each.methods.items():
             if lacking := _without_final_return(method.runs):
@@ -274,7 +281,7 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
         for pair in each.pairs:
             names = pair.method, pair.other
             both = [each.methods[name].runs for name in names]
-            if not have_one_budget([*both[0], *both[1]]):
+            if (env, *names) in results.seen or not have_one_budget([*both[0], *both[1]]):
                 unlike.add(names)
             elif not {(env, name) for name in names} & silent:
                 for measure, chance in pair.asked.items():
@@ -285,16 +292,19 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
                         continue
                     sizes = len(both[0]), len(both[1])
                     found.append(Question(env, measure, *names, chance, sizes, min(sizes)))
-    overall = results.overall
-    for pair in () if overall is None else overall.pairs:
-        names = pair.method, pair.other
-        if names in unlike or any(name in names for _, name in silent):
-            continue
-        counts = [(~np.isnan(overall.scores[name])).sum(axis=0) for name in names]
-        fewest = int(counts[0].min()), int(counts[1].min())
-        tosses = int(min(each.sum() for each in counts))
-        found.append(Question(None, "final_return", *names, pair.scores["final_return"], fewest, tosses))
+    if results.overall is not None:
+        for pair in results.overall.pairs:
+            names = pair.method, pair.other
+            if names not in unlike and not any(name in names for _, name in silent):
+                found.append(_question_over_all(results.overall, pair))
     return found, list(unasked)
+
+
+def _question_over_all(overall: OverallResults, pair: PairResults) -> Question:
+    counts = [(~np.isnan(overall.scores[name])).sum(axis=0) for name in (pair.method, pair.other)]
+    fewest = int(counts[0].min()), int(counts[1].min())
+    tosses = int(min(each.sum() for each in counts))
+    return Question(None, "final_return", pair.method, pair.other, pair.scores["final_return"], fewest, tosses)
 
 
 def _without_final_return(runs: Sequence[MeasuredRun]) -> int:

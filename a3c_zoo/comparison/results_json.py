@@ -28,6 +28,10 @@ def to_json(results: Results) -> dict[str, Any]:
         "claims": claims.to_plain(results.claims),
         "main_question": results.question or None,
         "not_asked": list(results.unasked),
+        "earlier_reports": [
+            {"env": env, "method": method, "other": other, "report": report}
+            for (env, method, other), report in results.seen.items()
+        ],
         "no_seconds": results.no_seconds or None,
         "environments": {
             name: {

@@ -35,6 +35,7 @@ def verdict(results: Results) -> list[str]:
     lines = decisions.sentences(results.decided) if results.decided else []
     ordered = sorted(results.claims, key=lambda claim: not claim.holds)
     lines += [_about_claim(claim, len(ordered)) for claim in ordered]
+    lines += [_about_second_look(*pair, report) for pair, report in results.seen.items()]
     lines += results.unasked
     lines += [results.caution] if results.caution else []
     lines += _about_claims(results)
@@ -149,6 +150,13 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
     if in_seconds and "steps_per_s" in method.costs:
         parts.append(f"made {number(method.costs['steps_per_s'].median)} steps/s")
     return [f"{env}: {name} {listed(parts)}."] if parts else []
+
+
+def _about_second_look(env: str, method: str, other: str, report: str) -> str:
+    return (
+        f"{env}: nothing is claimed about {method} and {other}, because an earlier report looked at some of these "
+        f"runs: {report}. A claim needs seeds that no report has used (--seeds), or --until-decided from the start."
+    )
 
 
 def _about_claim(claim: Claim, count: int) -> str:
