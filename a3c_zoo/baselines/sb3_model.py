@@ -27,6 +27,7 @@ from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError, Zoo
 from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.wrappers import load_wrappers, wrap_all
+from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.saved_state import fitting, loading
 
@@ -74,7 +75,8 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
         PluginError: the environment cannot be made.
     """
     assert isinstance(config.agent, SB3Config)
-    env = _make_envs(entry, config, num_envs, seed)
+    with kept_settings():
+        env = _make_envs(entry, config, num_envs, seed)
     chosen = config.agent.normalize
     if not chosen:
         return env
