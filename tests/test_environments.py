@@ -101,7 +101,7 @@ class TestRegisteredId:
         env.reset(seed=0)
         assert max(env.step(env.action_space.sample())[1][0] for _ in range(200)) == 10  # points of a pill
 
-    @pytest.mark.parametrize(("words", "cure"), [("Box2D is not", "a3c-zoo[box2d]"), ("MuJoCo", "gymnasium[mujoco]")])
+    @pytest.mark.parametrize(("words", "cure"), [("Box2D is not", "a3c-zoo[box2d]"), ("MuJoCo", "a3c-zoo[mujoco]")])
     def test_a_missing_package_is_one_line_with_its_cure(self, words: str, cure: str) -> None:
         error = missing_package(gymnasium.error.DependencyNotInstalled(f"{words} installed"))
         assert error == f"pip install '{cure}'"
@@ -109,7 +109,7 @@ class TestRegisteredId:
 
     @pytest.mark.parametrize(
         ("module", "cure"),
-        [("mujoco", "gymnasium[mujoco]"), ("Box2D.b2", "a3c-zoo[box2d]"), ("mujoco_py", None), ("mujoco_reach", None)],
+        [("mujoco", "a3c-zoo[mujoco]"), ("Box2D.b2", "a3c-zoo[box2d]"), ("mujoco_py", None), ("mujoco_reach", None)],
     )
     def test_another_module_that_is_missing_is_named(self, module: str, cure: str | None) -> None:
         found = missing_package(ModuleNotFoundError(f"No module named '{module}'", name=module))

@@ -472,12 +472,12 @@ def test_a_best_policy_of_unknown_return_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_toy")
 def test_a_run_without_a_best_policy_says_what_it_has(tmp_path: Path) -> None:
-    outcome, _ = train(tmp_path, overrides=EVALUATED, serial=True, steps=100)
+    outcome, _ = train(tmp_path, overrides=EVALUATED, serial=True, steps=1)
     with pytest.raises(RunDirectoryError) as raised:
         a3c_zoo.load_agent(outcome.run, checkpoint="best")
     assert str(raised.value) == (
         f"run {outcome.run.name} has no checkpoint 'best'; it has: final, 0, {outcome.steps} "
-        "(best: of a run with run.evaluation_every_s or _steps)"
+        "(best: from the 20th training episode on, written with the next checkpoint)"
     )
     (outcome.run / "checkpoints/best.pt").write_bytes(b"not a checkpoint")
     with pytest.raises(RunDirectoryError, match=r"best\.pt cannot be read"):

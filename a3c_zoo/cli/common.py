@@ -191,10 +191,11 @@ configuration_options: Callable[[_Command], _Command] = together(
 #: `--checkpoint` of commands that load a trained agent.
 checkpoint_option: Callable[[_Command], _Command] = click.option(
     "--checkpoint",
-    default="final",
+    default="recommended",
     show_default=True,
     metavar="final|best|STEP",
-    help="The newest checkpoint, the evaluator's best one, or the one at STEP.",
+    help="The newest checkpoint, the best one, or the one at STEP. A run recommends the best one if it is better than "
+    "the last 100 training episodes by more than noise.",
 )
 
 #: `--agent` of commands that take an environment's name for a trained agent.

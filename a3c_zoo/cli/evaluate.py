@@ -36,19 +36,26 @@ from a3c_zoo.records import score
 @runs_dir_option
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(run: str, episodes: int, deterministic: bool, as_json: bool, **options: Any) -> None:
+def command(
+    run: str, episodes: int, deterministic: bool, as_json: bool, checkpoint: str, seed: int | None, **options: Any
+) -> None:
     """Play episodes with a trained agent, on seeds that it was not trained on.
 
     RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
     """
     from a3c_zoo.runs import api
+    from a3c_zoo.runs.recommended import choose
+    from a3c_zoo.runs.trained import find_policy, policy_state
 
     if as_json:
         take_stdout()
     with redirect_stdout(sys.stderr if as_json else sys.stdout), playing_sign(episodes) as on_step:
-        result = api.evaluate(run, episodes=episodes, deterministic=deterministic, on_step=on_step, **options)
+        directory = find_policy(run, **options)
+        choice = choose(directory, checkpoint)
+        result = api.evaluate_from(directory, choice, episodes, deterministic, seed, on_step)
     if as_json:
-        click.echo(json.dumps(asdict(result), indent=2))
+        played = {"checkpoint": choice.which, "step": policy_state(directory, choice.which).state.steps}
+        click.echo(json.dumps(asdict(result) | played, indent=2))
         return
     click.echo(f"return   {score(result.mean_return)} ± {score(result.std_return)}", nl=False)
     click.echo(f"  (from {score(result.min_return)} to {score(result.max_return)})")

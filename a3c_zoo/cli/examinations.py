@@ -38,6 +38,7 @@ EXTRAS: Final = {
     "sb3-atari": "Atari games on stable-baselines3's own environments (`env.stack: own`)",
     "sb3-contrib": "baseline `recurrent-ppo`",
     "box2d": "gym:LunarLander-v3, gym:BipedalWalker-v3, gym:CarRacing-v3",
+    "mujoco": "gym:Hopper-v5, gym:HalfCheetah-v5, gym:Humanoid-v5 and the others of MuJoCo",
     "onnx": "`a3c-zoo export`",
     "hub": "`a3c-zoo push` and `a3c-zoo pull`",
     "ray": "agent `a3c-ray` and engine `ray`",

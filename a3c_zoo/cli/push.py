@@ -42,6 +42,7 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
     need_extra("push", "hub", "huggingface_hub", "httpx2")
     from a3c_zoo.runs import hub
     from a3c_zoo.runs.directory import disk_errors
+    from a3c_zoo.runs.recommended import RECOMMENDED, choose
     from a3c_zoo.runs.trained import find_policy
     from a3c_zoo.runs.videos import ffmpeg_program
 
@@ -56,8 +57,9 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
         ffmpeg_program("the film (leave it out: --no-film)")
     with tempfile.TemporaryDirectory() as place:
         source = find_policy(run, **options)
+        choice = choose(source, RECOMMENDED)
         with playing_sign(hub.EPISODES) as on_step:
-            made = hub.write_folder(source, Path(place) / "agent", not no_film, on_step)
+            made = hub.write_folder(source, Path(place) / "agent", not no_film, choice.which, on_step)
         film = made.path / hub.FILM
         if not no_film and not film.exists():
             _film(made, film)
@@ -66,6 +68,7 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
                 hub.write_card(made, repo, source)
         elif repo.encode() not in read_bytes(made.path / hub.CARD, MAX_TEXT):
             click.echo(f"{hub.CARD} is sent as it is: it does not name {repo}")
+        choice.tell()
         for path in sorted(made.path.iterdir()):
             click.echo(f"{path.stat().st_size:>11,} bytes  {path.name}")
         if dry_run is None:

@@ -83,7 +83,12 @@ class RunConfig(Section):
     )
     device: Literal["cpu", "cuda"] = Field("cpu", description="device of the workers' networks; cuda: the GPU")
     seed: int = Field(0, ge=0, lt=2**63, description="seed of all random numbers of the run")
-    steps: int | None = Field(None, ge=1, lt=NEVER, description="budget in agent steps of all workers; null: no limit")
+    steps: int | None = Field(
+        None,
+        ge=1,
+        lt=NEVER,
+        description="budget in agent steps of all workers, with which schedules end; null: no limit",
+    )
     episodes: int | None = Field(
         None, ge=1, lt=NEVER, description="budget in finished episodes of all workers; null: no limit"
     )
@@ -215,6 +220,11 @@ class AgentConfig(Section):
     def squashes_actions(self) -> bool:
         """Whether Box actions are squashed to their bounds by tanh rather than clipped."""
         return False
+
+    @property
+    def first_deviation(self) -> float:
+        """The standard deviation of Box actions before training, in half widths of their bounds."""
+        return 1.0
 
     @property
     def rollout_steps(self) -> int:

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
+from a3c_zoo.learning.mujoco import INSTALL, check_version, drawing_cure, wrong_version
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, load_object
@@ -63,6 +65,7 @@ def faults_of(entry: EnvEntry, done: str = "made") -> Iterator[None]:
     Args:
         done: what is done to it, for messages.
     """
+    check_version(entry)
     try:
         yield
     except ZooError as error:
@@ -71,7 +74,10 @@ def faults_of(entry: EnvEntry, done: str = "made") -> Iterator[None]:
     except Exception as error:
         if cure := missing_package(error):
             raise ZooError(f"environment '{entry.name}' needs a package that is not installed: {cure}") from error
-        cure = "Its traceback: --debug"
+        if cure := drawing_cure(error):
+            raise ZooError(f"environment '{entry.name}' cannot be drawn: {cure}") from error
+        cure = wrong_version() if "mujoco" in sys.modules else ""
+        cure = cure or "Its traceback: --debug"
         if isinstance(error, NameNotFound | NamespaceNotFound) and entry.env_id and ":" not in entry.env_id:
             cure = f'If a module registers it: EnvEntry(env_id="MODULE:{entry.env_id}"). {cure}'
         raise PluginError(f"environment '{entry.name}' cannot be {done}: {one_line(error)}. {cure}") from error
@@ -94,7 +100,7 @@ def _make(
 
 
 #: Part of Gymnasium's message on the missing packages of an environment → how to install them.
-EXTRAS = {"box2d": "pip install 'a3c-zoo[box2d]'", "mujoco": "pip install 'gymnasium[mujoco]'"}
+EXTRAS = {"box2d": "pip install 'a3c-zoo[box2d]'", "mujoco": INSTALL}
 
 
 def missing_package(error: BaseException) -> str | None:

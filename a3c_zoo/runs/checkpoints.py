@@ -25,7 +25,7 @@ from a3c_zoo.saved_state import State, from_plain, not_finite, to_plain
 
 #: Files of format 2 have a digest. Those of format 1 are read as well.
 CHECKPOINT_FORMAT, FORMAT_WITHOUT_DIGEST = 2, 1
-#: The best policy that the evaluator beside training has found. Training goes on from it with fresh moments.
+#: The best policy of the run (`PolicyState`). Training goes on from it with fresh moments.
 BEST = "best"
 #: The newest checkpoint.
 FINAL = "final"
@@ -97,12 +97,14 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """What a file for acting tells of the run: all that is known of a policy that the evaluator has played.
+    """What a file for acting tells of the run. That of the best policy has the mean return for which it was kept.
 
     Attributes:
         steps: agent steps before the policy was saved. seconds: as in `RunState`, empty where the file does not say.
-        greedy_return, sampled_return: mean returns that the evaluator has found.
+        greedy_return, sampled_return: mean returns that the evaluator beside training has found.
         run: where the run stood when the parameters were copied, to go on from them; None where the file does not say.
+        training_return: mean return of the last training episodes before the parameters were copied.
+        return_episodes: over how many episodes `sampled_return`, or else `training_return`, is the mean.
     """
 
     steps: Count
@@ -110,6 +112,13 @@ class PolicyState:
     greedy_return: Finite | None = None
     sampled_return: Finite | None = None
     run: RunState | None = None
+    training_return: Finite | None = None
+    return_episodes: Count | None = None
+
+    @property
+    def best_return(self) -> float | None:
+        """The mean return for which the policy was kept as the best; None where the file does not say."""
+        return self.training_return if self.sampled_return is None else self.sampled_return
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +183,7 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
     if which.isdecimal() and len(which) < 20 and int(which) in known:
         return step_file(directory, int(which))
     names = [FINAL, *([BEST] if best.exists() else []), *(str(step) for step in known[-8:])]
-    hint = " (best: of a run with run.evaluation_every_s or _steps)" if which == BEST else ""
+    hint = " (best: from the 20th training episode on, written with the next checkpoint)" if which == BEST else ""
     raise RunDirectoryError(f"run {directory.home.name} has no checkpoint '{which}'; it has: {', '.join(names)}{hint}")
 
 

@@ -27,6 +27,7 @@ from a3c_zoo.learning.contract import is_finite, naming_misfits
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.generators import lent_generator, seed_process
 from a3c_zoo.learning.model import one_torch_thread
+from a3c_zoo.learning.mujoco import drawing_cure, drawing_variables
 from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.learning.wrappers import has_time_limit
 from a3c_zoo.library_settings import LibrarySettings
@@ -215,7 +216,7 @@ def evaluate_policy(
     mode = "rgb_array" if film else None
     with (
         same_folder(),
-        _silent_sdl(),
+        _without_devices(),
         closing(film or ExitStack()),
         one_torch_thread(),
         _closed(to_play.make_env(mode)) as env,
@@ -330,7 +331,7 @@ def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) ->
     Raises:
         ZooError: the environment cannot be drawn.
     """
-    with _silent_sdl(), one_torch_thread(), closing(replace(to_play, num_envs=1).make_env("rgb_array")) as env:
+    with _without_devices(), one_torch_thread(), closing(replace(to_play, num_envs=1).make_env("rgb_array")) as env:
         to_play = replace(to_play, patience_s=math.inf)  # somebody watches
         for episodes, _, returns in play_episodes(policy, env, to_play, deterministic):
             yield Scene(_picture(env, to_play.entry.name), _fps(env), episodes, float(returns[0]))
@@ -339,7 +340,7 @@ def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) ->
 def draw_once(entry: EnvEntry, config: EnvConfig) -> None:
     """Raises ZooError if an environment cannot be made, begun, drawn or closed."""
     try:
-        with same_folder(), _silent_sdl(), closing(make_vector_env(entry, config, 1, 0, "rgb_array")) as env:
+        with same_folder(), _without_devices(), closing(make_vector_env(entry, config, 1, 0, "rgb_array")) as env:
             env.reset(seed=0)
             _picture(env, entry.name)
     except ZooError:
@@ -356,10 +357,12 @@ def _fps(env: VectorEnv[Any, Any, Any]) -> float:
     return DEFAULT_FPS
 
 
-def _silent_sdl() -> AbstractContextManager[None]:
-    """Keeps SDL, with which many environments draw, from looking for devices and complaining that there are none."""
-    dummies = {"SDL_AUDIODRIVER": "dummy"} | ({} if has_display() else {"SDL_VIDEODRIVER": "dummy"})
-    return environment({name: value for name, value in dummies.items() if name not in os.environ})
+def _without_devices() -> AbstractContextManager[None]:
+    """Keeps SDL and MuJoCo, with which many environments draw, from looking for devices that are not there."""
+    variables = {"SDL_AUDIODRIVER": "dummy"} | drawing_variables()
+    if not has_display():
+        variables["SDL_VIDEODRIVER"] = "dummy"
+    return environment({name: value for name, value in variables.items() if name not in os.environ})
 
 
 def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
@@ -373,6 +376,8 @@ def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
     except DependencyNotInstalled as error:
         raise ZooError(f"environment '{name}' cannot be drawn: {error}. Or: pip install 'a3c-zoo[play]'") from error
     except Exception as error:
+        if cure := drawing_cure(error):
+            raise ZooError(f"environment '{name}' cannot be drawn: {cure}") from error
         raise PluginError(f"environment '{name}' cannot be drawn: {one_line(error)}") from error
     if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.shape[2:] != (3,):
         raise ZooError(f"environment '{name}' cannot be drawn: its render() returns no pictures (rgb_array)")

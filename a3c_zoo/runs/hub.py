@@ -118,11 +118,16 @@ def check_repo(repo: str, sends: bool) -> None:
 
 
 def write_folder(
-    directory: RunDirectory, folder: Path, with_film: bool, on_step: Callable[[int], None] = lambda played: None
+    directory: RunDirectory,
+    folder: Path,
+    with_film: bool,
+    checkpoint: str,
+    on_step: Callable[[int], None] = lambda played: None,
 ) -> RunDirectory:
     """Writes the files of an agent into a new folder, and checks them as `pull` does. Raises ZooError.
 
-    A run plays `EPISODES` for its card. on_step: called after each step with the number of episodes played so far.
+    checkpoint: of a run, "final" or "best". A run plays `EPISODES` for its card. on_step: called after each step with
+    the number of episodes played so far.
 
     An agent of the user's own, as `push --dry-run` writes it, keeps its card and, if that is wanted, its film. Without
     the film the card does not name it.
@@ -141,7 +146,7 @@ def write_folder(
             except OSError as error:
                 raise ZooError(f"{directory.path / name} cannot be sent: {error.strerror or error}") from error
     else:
-        save_folder(directory, folder, EPISODES, "TMPDIR=DIR", on_step)
+        save_folder(directory, folder, checkpoint, EPISODES, "TMPDIR=DIR", on_step)
     try:
         check_agent(made := RunDirectory(folder, directory.is_trusted, directory.doubt))
     except ZooError as error:  # the user knows the folder that was copied

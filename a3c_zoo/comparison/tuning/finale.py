@@ -154,7 +154,10 @@ def finalists(contenders: Sequence[Contender]) -> list[Contender]:
 
 
 def set_of(config: Config) -> dict[str, dict[str, Any]]:
-    """A configuration as a set: its values but for those that a machine, a budget or the command line decides."""
+    """A configuration as a set: its values but for those that a machine or the command line decides.
+
+    The budget of the set is the length of the configuration's schedules, which then end with any other budget, too.
+    """
     found: dict[str, dict[str, Any]] = {}
     for row in describe(config):
         section, _, key = row.key.rpartition(".")
@@ -162,6 +165,10 @@ def set_of(config: Config) -> dict[str, dict[str, Any]]:
         is_others = section == "run" or section.startswith("plugins.") or row.key in ("env.stack", "env.wrappers")
         if row.key == "run.workers" or not (is_settled or is_others):
             found.setdefault(section, {})[key] = row.value
+    for values in [*found.values()]:
+        if (length := values.get("schedule_steps")) is not None:
+            found.setdefault("run", {})["steps"] = length
+            values["schedule_steps"] = None
     return found
 
 
