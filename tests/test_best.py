@@ -47,7 +47,6 @@ FADING = {
     "agent.update_samples": None,
     "agent.gae_lambda": 1.0,
     "agent.reward_scale": 0.1,
-    "network.normalize_observations": False,
     "optimizer.learning_rate": 1e-3,
 }
 
