@@ -82,6 +82,11 @@ def parse_seeds(text: str) -> Sequence[int]:
     help="With --until-decided: the most seeds, a multiple of a block.  [default: 20]",
 )
 @click.option(
+    "--question",
+    type=click.Choice(["return", "steps", "time"]),
+    help="The main question, which the report answers first; name it before you have seen a run.",
+)
+@click.option(
     "--steps", type=click.IntRange(1), metavar="N", help="Agent steps of each run.  [default: the environment's]"
 )
 @click.option(
@@ -127,7 +132,7 @@ def command(
     again: after Ctrl-C the same command continues with the missing ones.
     """
     from a3c_zoo.cli.board import Board
-    from a3c_zoo.comparison.compare import carry_out, make_plan_and_rule, read
+    from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read
     from a3c_zoo.comparison.report_places import choose_out
     from a3c_zoo.runs.directory import refuse_trust
 
@@ -143,10 +148,13 @@ def command(
     if sources:
         options["envs"] += filters.pop("env", ())
     out = choose_out(out, options["envs"])
+    question = options.pop("question") or ""
+    check_question(question, options["until_decided"])
     if sources:
         _refuse_options_of_training(click.get_current_context())
         wanted = run_filter(filters)
-        return _tell(read(sources, options["envs"], out, options["agents"], wanted, trust=trust), as_json)
+        found = read(sources, options["envs"], out, options["agents"], wanted, trust=trust, question=question)
+        return _tell(found, as_json)
     refuse_trust(trust, "--from")
     if filters:
         raise ZooError(f"--{next(iter(filters))} selects among the runs of --from; leave it out")
@@ -157,7 +165,7 @@ def command(
             _ask(plan, as_json)
         try:
             with closing(Board(to_stderr=as_json, slots=engine.slots)) as board:
-                comparison = carry_out(plan, rule, episodes, out, board, engine)
+                comparison = carry_out(plan, rule, episodes, out, board, engine, question=question)
         except KeyboardInterrupt:
             command = "the same command" if plan.reuse else "the same command without --no-reuse"
             click.echo(f"Stopped. Finished runs are kept; {command} continues with the others.", err=True)
