@@ -28,13 +28,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import yaml
 
+from a3c_zoo.errors import ZooError
 from a3c_zoo.records import score
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,7 +82,7 @@ class Row:
     kind: str
     steps: int
     overrides: tuple[str, ...]
-    published: Mapping[str, Published]
+    published: Mapping[str, Published] = field(hash=False)
     published_id: str
 
     @property
@@ -155,14 +156,14 @@ def read_figures(file: Path) -> list[Figures]:
 
 def _figures(line: Mapping[str, str]) -> Figures:
     types = {"int": int, "float": float, "str": str, "float | None": lambda text: float(text) if text else None}
-    return Figures(**{field.name: types[str(field.type)](line[field.name]) for field in fields(Figures)})
+    return Figures(**{each.name: types[str(each.type)](line[each.name]) for each in fields(Figures)})
 
 
 def write_figures(file: Path, found: Sequence[Figures], rows: Sequence[Row]) -> None:
     """Writes figures in the order of the list, then by method and seed."""
     order = {row.env: place for place, row in enumerate(rows)}
     text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Figures)], lineterminator="\n")
+    writer = csv.DictWriter(text, [each.name for each in fields(Figures)], lineterminator="\n")
     writer.writeheader()
     writer.writerows(map(asdict, sorted(found, key=lambda each: (order[each.env], each.agent, each.set, each.seed))))
     file.parent.mkdir(exist_ok=True)
@@ -236,12 +237,12 @@ def prepare() -> None:
 
 def train_all(runs: Sequence[Run]) -> int:
     """Trains the runs that have not ended, one after the other; returns the exit status."""
-    has_set = _rows_with_set(runs)
+    reasons = {run: why_left_out(run) for run in runs}
     failed = 0
-    for run in runs:
+    for run, reason in reasons.items():
         run.refuse_another()
-        if run.row.env not in has_set:
-            say(f"{run}: left out, it has no set '{run.set}'")
+        if reason:
+            say(f"{run}: left out, {reason}")
         elif run.is_finished:
             say(f"{run}: has ended before")
         else:
@@ -249,17 +250,20 @@ def train_all(runs: Sequence[Run]) -> int:
     return 1 if failed else 0
 
 
-def _rows_with_set(runs: Sequence[Run]) -> set[str]:
-    """The environments among them that have the set."""
-    from a3c_zoo.config.sets import sets_for
+def why_left_out(run: Run) -> str:
+    """Why a run is not trained; empty if it is. A row may lack the set, or its default may not be that of its kind."""
+    from a3c_zoo.config.sets import default_set, sets_for
     from a3c_zoo.plugins.registry import get_registry
 
     registry = get_registry()
-    found = set()
-    for run in runs:
-        if run.set == KIND or run.set in [each.name for each in sets_for(registry, registry.env(run.row.env))]:
-            found.add(run.row.env)
-    return found
+    entry = registry.env(run.row.env)
+    if run.set != KIND:
+        is_known = run.set in [each.name for each in sets_for(registry, entry)]
+        return "" if is_known else f"it has no set '{run.set}'"
+    chosen = default_set(registry, entry, run.agent)
+    if run.agent == OURS and chosen is not None and chosen.env == entry.name:
+        return f"its default is a set of its own, {chosen.source}"
+    return ""
 
 
 def _train(run: Run) -> bool:
@@ -609,6 +613,9 @@ def main() -> int:
                 program.error(f"figures of --list {given.list} are not reported: a3c-zoo evaluate RUN")
             return evaluate_all(runs_in(given.runs_dir, rows), FIGURES[given.list], rows)
         return train_all(_chosen(program, given, rows))
+    except ZooError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return error.exit_status
     except KeyboardInterrupt:
         say("interrupted; the same command goes on")
         return 130

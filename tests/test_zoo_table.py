@@ -282,6 +282,17 @@ class TestTraining:
         done = self.run(folder, "train", "gym:CartPole-v1", "--seeds", "1", "--set", "no-such-set")
         assert (done.returncode, done.stdout.count("left out, it has no set 'no-such-set'")) == (0, 1)
 
+    def test_a_default_set_of_its_own_is_not_that_of_the_kind(self, tmp_path: Path) -> None:
+        """`cartpole` has one, and so have some `gym:` environments for stable-baselines3's agents."""
+
+        def reason(env: str, agent: str) -> str:
+            why: str = zoo_table.why_left_out(zoo_table.Run(row(env), agent, "kind", 1, tmp_path))
+            return why
+
+        assert reason("cartpole", "a3c") == "its default is a set of its own, cartpole/a3c.yml"
+        assert reason("gym:Taxi-v4", "a3c") == ""
+        assert reason("gym:Acrobot-v1", "sb3-ppo") == ""
+
     @pytest.mark.parametrize(
         ("arguments", "told"),
         [
