@@ -71,17 +71,22 @@ def open_file(path: Path, mode: str = "rb", limit: int | None = None, follow: bo
         follow: whether it may be a link: the user has named it, and no stranger.
 
     Raises:
-        OSError: it cannot be opened, is a link, a FIFO, a device or a directory, or is larger than `limit`.
+        OSError: it cannot be opened, is a link, a FIFO, a device or a directory, or is larger than `limit`; or it is
+            to be written and has other names (hard links): each of them would change.
     """
     no_links = 0 if follow else os.O_NOFOLLOW
     buffering = -1 if mode == "rb" else 0
     file: IO[bytes] = open(  # noqa: SIM115 - the caller closes it
-        path, mode, buffering, opener=lambda name, flags: _open(name, flags | no_links)
+        path, mode, buffering, opener=lambda name, flags: _open(name, (flags | no_links) & ~os.O_TRUNC)
     )
     try:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if mode != "rb" and status.st_nlink > 1:
+            raise OSError(errno.EMLINK, "it has other names (hard links), and would change under each", str(path))
+        if mode == "wb":
+            file.truncate(0)
         if limit is not None and status.st_size > limit:
             raise OSError(errno.EFBIG, f"it is larger than {limit / (1 << 20):,.0f} MiB", str(path))
     except BaseException:

@@ -167,13 +167,15 @@ class _Writer:
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
         self._storages: set[int] = set()
+        self._values = 0
 
     def to_json(self, value: Any, place: str = "", depth: int = 0) -> Any:
         """place: where the value lies, for messages. Raises ValueError for what a file cannot hold."""
         import torch
 
-        if depth > MAX_DEPTH:
-            raise ValueError(f"{place[:60]} is nested too deeply")
+        self._values += 1
+        if depth > MAX_DEPTH or self._values > MAX_HEADER:  # each takes a byte or more
+            raise ValueError(f"{place[:60]} is nested too deeply, or has too many values")
         if value is None or type(value) in (bool, int, float, str):
             return value
         if isinstance(value, torch.Tensor):

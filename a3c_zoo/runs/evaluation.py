@@ -286,7 +286,7 @@ def play_episodes(
 
 def _has_limit(env: VectorEnv[Any, Any, Any], config: EnvConfig) -> bool:
     """Whether a number of steps is known after which each episode ends."""
-    return getattr(config, "max_episode_steps", None) is not None or has_time_limit(env)
+    return config.factory_kwargs().get("max_episode_steps") is not None or has_time_limit(env)
 
 
 def _endless(to_play: EpisodesToPlay, steps: int) -> EnvironmentContractError:

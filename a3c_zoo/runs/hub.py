@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +34,10 @@ from a3c_zoo.runs.trained import entry_of
 
 #: The longest wait for the next bytes of an answer, and for a whole file, in seconds.
 ANSWER_S, FILE_S = 30.0, 1800.0
+#: For how long a whole answer may come that is no file, in seconds; and the most bytes that it may have.
+WHOLE_ANSWER_S, MAX_ANSWER = 120.0, 8 << 20
+#: Headers that tell how an answer was sent, and not what it is.
+_OF_THE_TRANSFER: Final = {"content-encoding", "content-length", "transfer-encoding"}
 CARD, FILM = "README.md", "replay.mp4"
 #: Episodes that a run plays for its card.
 EPISODES: Final = 100
@@ -47,13 +51,34 @@ _utils: Any = hf.utils  # mypy does not see what it exports
 class _Client(httpx2.Client):
     """Asks once, and waits for a stated time; huggingface_hub would ask six times, and sometimes wait without end."""
 
-    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+    def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        """An answer has at most `MAX_ANSWER` bytes, and comes whole within `WHOLE_ANSWER_S`, unless it is streamed."""
         request.extensions["timeout"] = httpx2.Timeout(ANSWER_S).as_dict()
         with _one_line(f"the hub ({request.url.host})"):
-            answer = super().send(request, **options)
+            answer = super().send(request, stream=True, **options)
+            if not stream:
+                answer = _whole(answer)
         if answer.status_code >= 500 or answer.status_code in (408, 429):
             raise HubError(f"the hub ({request.url.host}) answers with status {answer.status_code}; try again later")
         return answer
+
+
+def _whole(answer: httpx2.Response) -> httpx2.Response:
+    """An answer with its content. Raises HubError as soon as it is too large or takes too long."""
+    content, end_s, host = bytearray(), time.monotonic() + WHOLE_ANSWER_S, answer.request.url.host
+    with closing(answer):
+        for chunk in answer.iter_bytes(1 << 16):
+            content += chunk
+            if len(content) > MAX_ANSWER:
+                raise HubError(f"the hub ({host}) sends an answer of more than {MAX_ANSWER:,} bytes; it is not read")
+            if time.monotonic() > end_s:
+                raise HubError(
+                    f"the hub ({host}) sends its answer for longer than {WHOLE_ANSWER_S:g} s; it is not read"
+                )
+    headers = [(name, value) for name, value in answer.headers.multi_items() if name.lower() not in _OF_THE_TRANSFER]
+    return httpx2.Response(
+        answer.status_code, headers=headers, content=bytes(content), request=answer.request, history=answer.history
+    )
 
 
 @contextmanager
