@@ -367,6 +367,8 @@ def test_what_cannot_be_used_is_left_out_by_name(inside: Compared, tmp_path: Pat
     assert comparison.left_out.keys() == {first.name, second.name}
     assert "no outcome.json" in comparison.left_out[first.name]
     assert "monitor.csv is damaged" in comparison.left_out[second.name]
+    lost = comparison.results["lost"]["cartpole"]
+    assert sum(lost.values()) == 2  # one was killed, and the figures of one are damaged
     assert {each["run"] for each in comparison.results["runs"]} == {third.name, fourth.name}
     text = (tmp_path / "out/report.html").read_text()
     assert f"Left out: {first.name}, {second.name}." in text
@@ -434,13 +436,13 @@ class Blind(Inline):
         return dict.fromkeys(runs, "its evaluation failed: it is dark")
 
 
-def test_a_run_whose_evaluation_fails_is_left_out_and_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_evaluation_fails_is_left_out_and_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where the engine notes its trainings
     planned = next(run for run in plan(runs_dir=tmp_path, steps=300).runs if run.method == "random")
     played = _Played()
     _play(Plan((planned,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, Blind())
     assert list(played.left_out.values()) == ["its evaluation failed: it is dark"]
-    assert (played.lost, played.failed) == ({}, [])
+    assert (played.lost, played.failed) == ({(planned.env, "random"): 1}, [])
 
 
 def test_a_run_that_is_stopped_before_it_begins_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from a3c_zoo.comparison.claims import QUESTIONS
 from a3c_zoo.comparison.decisions import DEFAULT_MAX_SEEDS, Decisions
 from a3c_zoo.comparison.engine_choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES
-from a3c_zoo.comparison.groups import on_envs, told_apart, unread_on
+from a3c_zoo.comparison.groups import on_envs, one_name, told_apart, unread_on
 from a3c_zoo.comparison.looks import keep_looks, looked_at
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
@@ -178,6 +178,7 @@ def make_plan_and_rule(
         ZooError: the seeds do not fit the rule, or `max_seeds` is given without it.
     """
     seeds = range(1, seeds + 1) if isinstance(seeds, int) else seeds
+    _refuse_two_names(options["envs"])
     if not until_decided:
         if max_seeds is not None:
             raise ZooError("--max-seeds is of comparisons that go on until they are decided: add --until-decided")
@@ -186,6 +187,15 @@ def make_plan_and_rule(
         raise ZooError("--seeds: with --until-decided it is the number of seeds in a block, from seed 1 on, not a list")
     plan = make_plan(seeds=range(1, (DEFAULT_MAX_SEEDS if max_seeds is None else max_seeds) + 1), **options)
     return plan, decisions.rule_of(plan, len(seeds))
+
+
+def _refuse_two_names(envs: Sequence[str]) -> None:
+    """Raises ZooError if two names are of one environment, whose runs would count twice."""
+    seen: dict[str, str] = {}
+    for env in dict.fromkeys(envs):
+        other = seen.setdefault(one_name(env), env)
+        if other != env:
+            raise ZooError(f"{other} and {env} are one environment: name it once")
 
 
 @dataclass(slots=True)
@@ -303,7 +313,7 @@ def read(
         return (not agents or run.agent in agents) and wanted(run)
 
     records, unread = read_runs(folders, runs_dir=runs_dir, trust=trust, wanted=is_wanted)
-    found = list(dict.fromkeys(run.env for run in records))
+    found = list(dict.fromkeys(one_name(run.env) for run in records))
     if len(found) > 1 and not envs:
         raise ZooError(f"--from: the runs are of {len(found)} environments; choose among --env {' --env '.join(found)}")
     chosen = on_envs(records, envs, "--from")
@@ -313,7 +323,8 @@ def read(
     measured, left_out = _measure(named, unread)
     _refuse_twins(measured)
     names = {(run.method, run.path.resolve().parent): name.method for run, name in zip(chosen, named, strict=True)}
-    without = [run for run in lost_runs(unread) if run.env in there]
+    without = [replace(run, env=one_name(run.env)) for run in lost_runs(unread)]
+    without = [run for run in without if run.env in there]
     without = [replace(run, method=names.get((run.method, run.path.resolve().parent), run.method)) for run in without]
     # `compare` trains failed runs again: those of a seed are one run, which is not lost if one of them ended in order.
     lost = {(run.env, run.method, run.seed) for run in without} - {(run.env, run.method, run.seed) for run in named}

@@ -55,7 +55,10 @@ class TextTable:
 class ReportSection:
     """A part of a page under a title: paragraphs, description → plot, films, tables, and lines of code.
 
-    picture: the name of a PNG file beside the page with all plots of this part, for the page in Markdown; "" for none.
+    Attributes:
+        picture: the name of a PNG file beside the page with all plots of this part, for the page in Markdown; "" for
+            none.
+        is_folded: whether a reader has to open it.
     """
 
     title: str
@@ -65,6 +68,7 @@ class ReportSection:
     codes: Sequence[str] = ()
     films: Sequence[Film] = ()
     picture: str = ""
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

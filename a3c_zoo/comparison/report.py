@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from a3c_zoo.comparison.known_runs import counted, listed
 from a3c_zoo.comparison.measures import drawn_evaluations, training_curve, values_of
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
 from a3c_zoo.comparison.report_films import Films
-from a3c_zoo.comparison.results import FINAL, NOISE_LIMIT, SCALE, EnvironmentResults, Results
+from a3c_zoo.comparison.results import FINAL, NOISE_LIMIT, SCALE, EnvironmentResults, PairResults, Results
 from a3c_zoo.comparison.results_json import runs_csv, to_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
 from a3c_zoo.comparison.verdict import common_budget, verdict
@@ -74,14 +75,21 @@ def page_of(results: Results, films: Films | None = None) -> ReportPage:
             *_overall(results),
             *_until_decided(results.decided),
             *_films(films),
-            _single_runs(results),
-            *_left_out(results),
-            _settings(results),
-            *_surroundings(results),
-            _how_it_was_measured(results),
+            *(replace(section, is_folded=True) for section in _details(results)),
         ],
         curves=[row for rows in curves.values() for row in rows],
     )
+
+
+def _details(results: Results) -> list[ReportSection]:
+    """The parts that a reader opens."""
+    return [
+        _single_runs(results),
+        *_left_out(results),
+        _settings(results),
+        *_surroundings(results),
+        _how_it_was_measured(results),
+    ]
 
 
 def _head(results: Results) -> str:
@@ -116,11 +124,16 @@ def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) ->
         figures=figures,
         tables=[
             pages.scores(found),
-            *pages.times(found),
-            pages.costs(found),
-            *pages.chances(env, found.pairs, results.claims),
+            *(replace(table, folded="Times to the threshold") for table in pages.times(found)),
+            replace(pages.costs(found), folded="Speed and cost"),
+            *_differences(env, found.pairs, results),
         ],
     )
+
+
+def _differences(env: str | None, pairs: Sequence[PairResults], results: Results) -> list[TextTable]:
+    tables = pages.chances(env, pairs, results.claims)
+    return [replace(table, folded="Every difference, with its interval and p") for table in tables]
 
 
 def _about_ends(found: EnvironmentResults) -> str:
@@ -176,7 +189,7 @@ def _overall(results: Results) -> list[ReportSection]:
             "All environments",
             texts=[f"Scores: {SCALE}."],
             figures=_profile(found.scores, title, "score"),
-            tables=[table, *pages.chances(None, found.pairs, results.claims)],
+            tables=[table, *_differences(None, found.pairs, results)],
         )
     ]
 

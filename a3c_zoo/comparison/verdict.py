@@ -31,30 +31,39 @@ TRAINING_ONLY = (
 
 
 def verdict(results: Results) -> list[str]:
-    """The conclusions, one sentence each. The answer comes first: what is shown, then what is not, and why."""
+    """The conclusions, one sentence each. The answer comes first: what is shown, what is not, and why nothing is."""
     lines = decisions.sentences(results.decided) if results.decided else []
     ordered = sorted(results.claims, key=lambda claim: not claim.holds)
     lines += [_about_claim(claim, len(ordered)) for claim in ordered]
     lines += [_about_second_look(*pair, report) for pair, report in results.seen.items()]
-    lines += results.unasked
     lines += [results.caution] if results.caution else []
+    lines += [*_why_nothing_is_claimed(results), *results.unasked]
     lines += _about_claims(results)
     for env, found in results.environments.items():
         for name, method in found.methods.items():
             lines += _about_method(env, name, method, found.threshold, not results.no_seconds)
     if results.left_out:
         lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below; the figures are without them.")
-    return [*lines, *notes(results)]
+    return [*lines, *_other_notes(results)]
 
 
 def notes(results: Results) -> list[str]:
     """Differences and gaps that make runs hard to compare, one sentence each."""
+    return [*_why_nothing_is_claimed(results), *_other_notes(results)]
+
+
+def _why_nothing_is_claimed(results: Results) -> list[str]:
+    lost = [_about_lost(results, env, name, lost) for (env, name), lost in results.lost.items()]
+    return [*lost, *_about_budgets(results), *_about_lengths(results)]
+
+
+def _other_notes(results: Results) -> list[str]:
     unplayed = [
         run.measures.run
         for run in results.runs
         if run.measures.final_return is None and run.measures.final_return_greedy is None
     ]
-    found = [_about_lost(results, env, name, lost) for (env, name), lost in results.lost.items()]
+    found = []
     if unplayed:
         found.append(f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing.")
     if any(run.record.evaluations and not run.record.is_ours for run in results.runs):
@@ -68,7 +77,6 @@ def notes(results: Results) -> list[str]:
         for name, method in each.methods.items()
         if any(_settings_of(run.record) != _settings_of(method.runs[0].record) for run in method.runs)
     ]
-    found += _about_budgets(results) + _about_lengths(results)
     if len(results.machines) > 1:
         found.append(f"The runs were made on different machines: {listed(results.machines)}.")
     found += results.making.engine_notes if results.making else ()

@@ -68,7 +68,9 @@ def play_finale(
         *found,
     ]
     section = _section(study, contenders, chosen, told)
-    comparison = carry_out(plan, None, settings.episodes, folder / "report", watcher, engine, [section])
+    comparison = carry_out(
+        plan, None, settings.episodes, folder / "report", watcher, engine, [section], question="return"
+    )
     command = _command(settings, len(contenders), seeds, timeout_s)
     title = f"{settings.env} with {settings.agent}, tuned by a3c-zoo {__version__}, {datetime.now():%Y-%m-%d}"
     verdict = [*(f"{text}." for text in found), *comparison.verdict]
