@@ -133,12 +133,16 @@ class Making:
         schedules: the rule for the lengths of schedules, in words. slots: how many trained at once, at most.
         tuning: environment → method → what finding its set cost, where the set says so.
         engine_notes: see `Engine.notes`.
+        missing: environment → method → how many of its runs are still to come; empty for a finished comparison.
+        plan: a digest of all planned runs.
     """
 
     schedules: str = ""
     slots: int = 1
     tuning: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
     engine_notes: tuple[str, ...] = ()
+    missing: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +243,7 @@ def results_of(
         decided=decided,
         lost=lost,
     )
-    is_silent = found.caution is not None or decided is not None
+    is_silent = found.caution is not None or decided is not None or (making is not None and bool(making.missing))
     return found if is_silent else replace(found, claims=claims.claims_of(_questions(found)))
 
 
