@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.hardware import available_memory
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
 MAX_TEXT: Final = 1 << 20
 MAX_TABLE: Final = 1 << 30
 MAX_CHECKPOINT: Final = 4 << 30
+#: The most characters of a line of a table.
+MAX_LINE: Final = 1 << 16
+#: What is made of a table takes up to so many times the memory of its file: a row of six bytes becomes numbers of eight
+#: bytes each, and these are sorted, averaged and drawn.
+TABLE_COST: Final = 16
 
 
 def absolute(path: Path) -> Path:
@@ -131,6 +138,30 @@ def read_bytes(path: Path, limit: int) -> bytes:
     """The contents of a file. Raises OSError as `open_file`."""
     with open_file(path, limit=limit) as file:
         return file.read(limit)  # it may be growing
+
+
+def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
+    """The lines of a table of at most `MAX_TABLE` bytes, one after the other, each with its end as `\\n`.
+
+    `\\r\\n` and `\\r` end a line, too. Only the last line may lack an end.
+
+    Args:
+        errors: what follows bytes that are no UTF-8, as for `bytes.decode`.
+
+    Raises:
+        OSError: as `open_file`; it has a line of more than `MAX_LINE` characters; or there is too little memory for
+            what is made of the table.
+        ValueError: it is no UTF-8.
+    """
+    with open_file(path, limit=MAX_TABLE) as file:
+        size = os.fstat(file.fileno()).st_size
+        if TABLE_COST * size > (free := available_memory()):
+            raise OSError(errno.ENOMEM, f"it has {size:,} bytes, and {free:,} bytes of memory are free", str(path))
+        lines = io.TextIOWrapper(file, "utf-8", errors)
+        while line := lines.readline(MAX_LINE):
+            if len(line) == MAX_LINE and not line.endswith("\n"):
+                raise OSError(errno.EFBIG, f"it has a line of more than {MAX_LINE:,} characters", str(path))
+            yield line
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -46,6 +46,8 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 RUNS = Path("runs") / "zoo"
 
 KIND, OURS, BASELINE = "kind", "a3c", "sb3-ppo"
+#: Kind → the name of its set, where that is not what every environment of the kind gets: some have a set of their own.
+SETS_OF_KINDS = {"Box actions, vector": "a3c-continuous"}
 SEEDS, EPISODES = (1, 2, 3), 100
 #: Trials have other seeds than reported runs: these and later ones.
 TUNING_SEEDS = (50, 51, 52)
@@ -188,12 +190,19 @@ class Run:
         return self.runs_dir / f"{env}-{self.agent}-{self.set}-s{self.seed}"
 
     @property
+    def set_name(self) -> str | None:
+        """What its set is called on the command line; None for the default set of the environment."""
+        if self.set != KIND:
+            return self.set
+        return SETS_OF_KINDS.get(self.row.kind) if self.agent == OURS else None
+
+    @property
     def arguments(self) -> list[str]:
         """The arguments of `a3c-zoo` that make it, without its directory."""
         overrides = ["run.stop_when_solved=false", *self.row.overrides]
         return [
             *("train", self.row.env, "--agent", self.agent, "--seed", str(self.seed), "--steps", str(self.row.steps)),
-            *([] if self.set == KIND else ["--hyperparams", self.set]),
+            *(["--hyperparams", self.set_name] if self.set_name else []),
             *(word for override in overrides for word in ("-o", override)),
         ]
 
@@ -332,8 +341,10 @@ def evaluate_all(runs: Sequence[Run], file: Path, rows: Sequence[Row]) -> int:
 def evaluate(run: Run) -> Figures:
     """Plays the episodes of a run, with the most probable and with sampled actions."""
     from a3c_zoo.runs import api
+    from a3c_zoo.runs.directory import RunDirectory
+    from a3c_zoo.runs.recommended import recommended
 
-    checkpoint = "best" if (run.path / "checkpoints" / "best.pt").exists() else "final"
+    checkpoint = recommended(RunDirectory(run.path)).which
     greedy = api.evaluate(run.path, episodes=EPISODES, deterministic=True, checkpoint=checkpoint)
     sampled = api.evaluate(run.path, episodes=EPISODES, deterministic=False, checkpoint=checkpoint)
     meta, outcome = run.read("meta.json"), run.read("outcome.json")

@@ -62,6 +62,10 @@ def refused(capsys: Captured, *arguments: object, status: int = 2) -> str:
         (["cartpole", "--hyperparams", "none.yml"], r"none\.yml: no such file"),
         (["cartpole", "-o", "network.name=ml"], r"-o network\.name: unknown network 'ml'\. Did you mean 'mlp'\?"),
         (["cartpole", "-o", "agent.n_step=5"], r"-o agent\.n_step: unknown key\. Did you mean 'n_steps'\?"),
+        (
+            ["gym:FrozenLake-v1", "-o", "env.is_slippery=false"],
+            r"unknown key\. Other arguments .* name it gym:MODULE:ID",
+        ),
         (["cartpole", "-o", "n_step=5"], r"-o n_step: unknown key\. Did you mean '(agent\.)?n_steps'\?"),
         (["cartpole", "-o", "n_steps"], r"-o n_steps: must read KEY=VALUE"),
         (["cartpole", "-o", "gamma=2"], r"-o agent\.gamma: 2 — must be less than or equal to 1"),

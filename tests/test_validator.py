@@ -67,7 +67,7 @@ def refused(run: Path, *, resume: bool = True, act: bool = True) -> list[str]:
 
 def changed(run: Path, change: Change) -> Path:
     path = checkpoint_file(RunDirectory(run), "final")
-    content = torch.load(path, weights_only=True)
+    content = checkpoint_bytes.read_content(path)
     change(content)
     write_content(path, content)
     return run
@@ -80,7 +80,7 @@ def test_an_empty_agent(run: Path) -> None:
 
 @pytest.mark.parametrize("key", ["session", "steps", "policy", "optimizer", "model", "counters", "workers", "spaces"])
 def test_a_missing_key(key: str, run: Path) -> None:
-    content = torch.load(checkpoint_file(RunDirectory(run), "final"), weights_only=True)
+    content = checkpoint_bytes.read_content(checkpoint_file(RunDirectory(run), "final"))
     if key not in content["agent"]:
         pytest.skip("this agent has no such key")
     acts = key in ("policy", "model", "spaces") or (key != "session" and "policy" in content["agent"])
@@ -112,7 +112,7 @@ def test_tensors_of_another_shape_or_type(kind: str, run: Path) -> None:
         pytest.skip(IMPOSSIBLE[agent, kind])
     path = checkpoint_file(RunDirectory(run), "final")
     whole = path.read_bytes()
-    found = tensors(torch.load(path, weights_only=True)["agent"])
+    found = tensors(checkpoint_bytes.read_content(path)["agent"])
     # An environment's own state is its own.
     names = [name for name, each in found.items() if each.numel() > 1 and "/env/" not in name]
     if kind == "broadcast":

@@ -83,6 +83,11 @@ def parse_seeds(text: str) -> Sequence[int]:
     help="With --until-decided: the most seeds, a multiple of a block.  [default: 20]",
 )
 @click.option(
+    "--question",
+    type=click.Choice(["return", "steps", "time"]),
+    help="The main question, which the report answers first; name it before you have seen a run.",
+)
+@click.option(
     "--steps", type=click.IntRange(1), metavar="N", help="Agent steps of each run.  [default: the environment's]"
 )
 @click.option(
@@ -130,7 +135,7 @@ def command(
     the missing ones.
     """
     from a3c_zoo.cli.board import Board
-    from a3c_zoo.comparison.compare import carry_out, make_plan_and_rule, read, rehearse_plan
+    from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read, rehearse_plan
     from a3c_zoo.comparison.report_places import choose_out
     from a3c_zoo.runs.directory import refuse_trust
 
@@ -146,10 +151,13 @@ def command(
     if sources:
         options["envs"] += filters.pop("env", ())
     out = choose_out(out, options["envs"])
+    question = options.pop("question") or ""
+    check_question(question, options["until_decided"])
     if sources:
         _refuse_options_of_training(click.get_current_context())
         wanted = run_filter(filters)
-        return _tell(read(sources, options["envs"], out, options["agents"], wanted, trust=trust), as_json)
+        found = read(sources, options["envs"], out, options["agents"], wanted, trust=trust, question=question)
+        return _tell(found, as_json)
     refuse_trust(trust, "--from")
     if filters:
         raise ZooError(f"--{next(iter(filters))} selects among the runs of --from; leave it out")
@@ -165,7 +173,7 @@ def command(
             _ask(plan, as_json)
         with closing(Board(to_stderr=as_json, slots=engine.slots)) as board:
             try:
-                comparison = carry_out(plan, rule, episodes, out, board, engine)
+                comparison = carry_out(plan, rule, episodes, out, board, engine, question=question)
             except KeyboardInterrupt:
                 board.close()
                 _tell_stopped(plan, board.report)

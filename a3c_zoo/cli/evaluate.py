@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import ExitStack, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import MOST_EPISODES, complete_policy, playing_options, runs_dir_option, trust_option
+from a3c_zoo.cli.common import (
+    MOST_EPISODES,
+    complete_policy,
+    playing_options,
+    playing_sign,
+    runs_dir_option,
+    trust_option,
+)
 from a3c_zoo.output import take_stdout
 from a3c_zoo.records import score
 
@@ -42,14 +49,7 @@ def command(
 
     if as_json:
         take_stdout()
-    bar = click.progressbar(length=episodes, label="episodes", width=0, file=sys.stderr, hidden=not sys.stderr.isatty())
-    with redirect_stdout(sys.stderr if as_json else sys.stdout), ExitStack() as stack:
-
-        def on_step(played: int) -> None:
-            if not bar.entered:  # what stderr says of the name, and errors, come before the bar
-                stack.enter_context(bar)
-            bar.update(played - bar.pos)
-
+    with redirect_stdout(sys.stderr if as_json else sys.stdout), playing_sign(episodes) as on_step:
         directory = find_policy(run, **options)
         choice = choose(directory, checkpoint)
         result = api.evaluate_from(directory, choice, episodes, deterministic, seed, on_step)

@@ -11,7 +11,14 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import agent_of_env_option, complete_policy, need_extra, runs_dir_option, trust_option
+from a3c_zoo.cli.common import (
+    agent_of_env_option,
+    complete_policy,
+    need_extra,
+    playing_sign,
+    runs_dir_option,
+    trust_option,
+)
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import MAX_TEXT, read_bytes, refuse_place, same_folder
 
@@ -51,7 +58,8 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
     with tempfile.TemporaryDirectory() as place:
         source = find_policy(run, **options)
         choice = choose(source, RECOMMENDED)
-        made = hub.write_folder(source, Path(place) / "agent", not no_film, choice.which)
+        with playing_sign(hub.EPISODES) as on_step:
+            made = hub.write_folder(source, Path(place) / "agent", not no_film, choice.which, on_step)
         film = made.path / hub.FILM
         if not no_film and not film.exists():
             _film(made, film)

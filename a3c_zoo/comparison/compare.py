@@ -12,16 +12,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from a3c_zoo.comparison import decisions
+from a3c_zoo.comparison.claims import QUESTIONS
 from a3c_zoo.comparison.decisions import DEFAULT_MAX_SEEDS, Decisions
 from a3c_zoo.comparison.engine_choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.comparison.estimates import estimate
 from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES
 from a3c_zoo.comparison.groups import on_envs, told_apart, unread_on
 from a3c_zoo.comparison.known_runs import counted
+from a3c_zoo.comparison.looks import keep_looks, looked_at
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
-from a3c_zoo.comparison.reading import RunRecord, failed_runs, read_runs, says_nothing
+from a3c_zoo.comparison.reading import RunRecord, lost_runs, read_runs, says_nothing
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
 from a3c_zoo.comparison.report_places import REPORT_FILES, choose_out, claimed
 from a3c_zoo.comparison.results import Making, results_of
@@ -86,6 +88,7 @@ def compare(
     episodes: int = DEFAULT_EPISODES,
     until_decided: bool = False,
     max_seeds: int | None = None,
+    question: str = "",
     sources: str | Path | Sequence[str | Path] = (),
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     out: str | Path | None = None,
@@ -108,6 +111,8 @@ def compare(
         seeds: how many, or a list of them. steps, time_limit_s: each run's budget; by default the environment's own.
         episodes: how many each of a run's ten checkpoints plays with sampled actions, and with greedy ones.
         until_decided: trains blocks of `seeds` until a test has decided each pair, up to `max_seeds` (20).
+        question: the main question, "return", "steps" or "time": it alone has all of the 5 % by which a report may be
+            wrong, and the others are claimed only after it. By default all questions share them.
         sources: run directories, or folders of them, to read: options of training are refused. trust: see `find_run`.
         out: the folder of the report, which must not hold a finished one; by default a new one in `comparisons`.
         engine, engine_options: what runs the jobs, and its settings: `KEY=VALUE` texts.
@@ -119,6 +124,7 @@ def compare(
     refuse_unguarded()
     envs, agents, baselines = _several(envs), _several(agents), _several(baselines)
     folder = choose_out(out, envs)
+    check_question(question, until_decided)
     if sources:
         return _read_only(**locals())
     refuse_trust(trust, "--from")
@@ -126,7 +132,7 @@ def compare(
     wanted |= {"time_limit": time_limit_s, "max_seeds": max_seeds, "runs_dir": Path(runs_dir), "reuse": reuse}
     with open_engine(get_registry(), engine, _several(engine_options)) as opened:
         made = make_plan_and_rule(until_decided, **wanted, host=opened.host())
-        return _watched(*made, episodes, folder, watcher, opened)
+        return _watched(*made, episodes, folder, watcher, opened, question)
 
 
 def _read_only(**given: Any) -> Comparison:
@@ -137,7 +143,16 @@ def _read_only(**given: Any) -> Comparison:
     if changed := [name for name in of_training if given[name] not in (defaults[name].default, [])]:
         raise ZooError(f"`sources` are only read; leave out {', '.join(changed)}")
     folders, runs_dir = map(Path, _several(given["sources"])), Path(given["runs_dir"])
-    return read(folders, given["envs"], given["folder"], given["agents"], runs_dir=runs_dir, trust=given["trust"])
+    options = {"runs_dir": runs_dir, "trust": given["trust"], "question": given["question"]}
+    return read(folders, given["envs"], given["folder"], given["agents"], **options)
+
+
+def check_question(question: str, until_decided: bool = False) -> None:
+    """Raises ZooError if there is no such question, or if a rule takes its place."""
+    if question and question not in QUESTIONS:
+        raise ZooError(f"--question {question}: choose {', '.join(QUESTIONS)}")
+    if question and until_decided:
+        raise ZooError("--question: --until-decided asks about final returns alone; leave one of the two out")
 
 
 def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
@@ -152,6 +167,7 @@ def _watched(
     out: Path,
     watcher: ComparisonWatcher | None,
     engine: Engine,
+    question: str,
 ) -> Comparison:
     """Carries out a plan; a notebook shows the progress if nobody else watches."""
     if episodes < 1:
@@ -161,7 +177,7 @@ def _watched(
     with NotebookLine() as line:
         watcher = watcher or NotebookWatcher(line)
         plan = rehearse_plan(plan, rule, engine.slots, watcher.message)
-        return carry_out(plan, rule, episodes, out, watcher, engine)
+        return carry_out(plan, rule, episodes, out, watcher, engine, question=question)
 
 
 def rehearse_plan(plan: Plan, rule: SequentialRule | None, slots: int, tell: Callable[[str], None]) -> Plan:
@@ -219,12 +235,13 @@ def carry_out(
     watcher: ComparisonWatcher,
     engine: Engine,
     more: Sequence[ReportSection] = (),
+    question: str = "",
 ) -> Comparison:
     """Trains the missing runs of a plan, evaluates all, and writes the report. Raises what `compare` does.
 
     Args:
         rule: decides after each block of seeds whether the next one is needed; None for the whole plan.
-        more: is put behind the report's own sections.
+        more: is put behind the report's own sections. question: see `compare`.
     """
     watcher.planned(plan)
     played, decided, digest = _Played(left_out=dict(plan.left_out)), None, plan.digest
@@ -246,7 +263,7 @@ def carry_out(
             nonlocal next_report_s
             began_s = time.monotonic()
             if missing and played.records and began_s >= next_report_s:
-                _report(*measured(), folder, making(missing), lost=played.lost)
+                _report(*measured(), folder, making(missing), lost=played.lost, question=question)
                 watcher.reported(folder, sum(missing.values()))
                 ended_s = time.monotonic()
                 next_report_s = ended_s + REPORT_PAUSE * (ended_s - began_s)
@@ -257,8 +274,8 @@ def carry_out(
                 _play(plan, episodes, watcher, played, engine, report_so_far)
             else:
                 decided = _play_until_decided(plan, rule, episodes, watcher, played, engine, report_so_far)
-        failed = tuple(played.failed)
-        found = _report(*measured(), folder, making({}), failed=failed, decided=decided, more=more, lost=played.lost)
+        options: dict[str, Any] = {"decided": decided, "more": more, "lost": played.lost, "question": question}
+        found = _report(*measured(), folder, making({}), failed=tuple(played.failed), **options)
     watcher.reported(folder, 0)
     return found
 
@@ -329,7 +346,8 @@ def _evaluate(
     played.records += [replace(record, method=methods[record.path]) for record in records]
     played.left_out |= left_out | failed | faults
     played.failed += [path.name for path in failed]
-    lost = (each.run for each in trained if each.path in failed and not says_nothing(each.path))
+    without_figures = left_out.keys() | failed.keys() | faults.keys()
+    lost = (each.run for each in trained if each.path in without_figures and not says_nothing(each.path))
     played.lost += Counter((run.env, run.method) for run in lost)
 
 
@@ -362,6 +380,7 @@ def read(
     wanted: Callable[[RunSummary], bool] = lambda run: True,
     runs_dir: Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
+    question: str = "",
 ) -> Comparison:
     """Makes a report of runs as they are. envs, agents: only theirs; all if empty. The others: see `read_runs`.
 
@@ -383,12 +402,13 @@ def read(
     measured, left_out = _measure(named, unread)
     _refuse_twins(measured)
     names = {(run.method, run.path.resolve().parent): name.method for run, name in zip(chosen, named, strict=True)}
-    failed = [run for run in failed_runs(unread) if run.env in there]
-    failed = [replace(run, method=names.get((run.method, run.path.resolve().parent), run.method)) for run in failed]
+    without = [run for run in lost_runs(unread) if run.env in there]
+    without = [replace(run, method=names.get((run.method, run.path.resolve().parent), run.method)) for run in without]
     # `compare` trains failed runs again: those of a seed are one run, which is not lost if one of them ended in order.
-    lost = {(run.env, run.method, run.seed) for run in failed} - {(run.env, run.method, run.seed) for run in named}
+    lost = {(run.env, run.method, run.seed) for run in without} - {(run.env, run.method, run.seed) for run in named}
+    counts = Counter((env, method) for env, method, _ in lost)
     with claimed(out) as folder:
-        return _report(measured, left_out, folder, lost=Counter((env, method) for env, method, _ in lost))
+        return _report(measured, left_out, folder, lost=counts, question=question)
 
 
 def _measure(records: Sequence[RunRecord], left_out: Mapping[Path, str]) -> tuple[list[MeasuredRun], dict[str, str]]:
@@ -419,6 +439,7 @@ def _report(
     decided: Decisions | None = None,
     more: Sequence[ReportSection] = (),
     lost: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    question: str = "",
 ) -> Comparison:
     """Writes the report into a folder that was claimed. Raises ZooError if there is no run."""
     from a3c_zoo.comparison.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
@@ -428,7 +449,7 @@ def _report(
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
-    results = results_of(measured, left_out, making, decided, lost)
+    results = looked_at(results_of(measured, left_out, making, decided, lost, question))
     is_finished = making is not None and not making.missing
     films = films_of(results.runs) if is_finished else None  # nothing is played of runs as found
     page = page_of(results, films)
@@ -436,6 +457,8 @@ def _report(
         page = replace(page, verdict=[unfinished(making.missing, len(measured)), *notes(results)])
     page = replace(page, sections=[*page.sections, *more])
     write_report(results, page, out)
+    if making is None or is_finished:
+        keep_looks(results, out)
     return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)
 
 

@@ -14,7 +14,7 @@ from a3c_zoo.comparison.measures import UNITS, values_of
 from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, MethodResults, PairResults, Results
 
 #: Rises when the meaning of a key changes.
-RESULTS_FORMAT: Final = 2
+RESULTS_FORMAT: Final = 3
 
 
 def to_json(results: Results) -> dict[str, Any]:
@@ -26,6 +26,12 @@ def to_json(results: Results) -> dict[str, Any]:
         "interval": {"confidence": statistics.CONFIDENCE, "bootstrap_resamples": statistics.RESAMPLES, "unit": "seed"},
         "caution": results.caution,
         "claims": claims.to_plain(results.claims),
+        "main_question": results.question or None,
+        "not_asked": list(results.unasked),
+        "earlier_reports": [
+            {"env": env, "method": method, "other": other, "report": report}
+            for (env, method, other), report in results.seen.items()
+        ],
         "no_seconds": results.no_seconds or None,
         "environments": {
             name: {

@@ -117,6 +117,12 @@ class RunConfig(Section):
     )
     evaluation_episodes: int = Field(100, ge=1, le=100_000, description="number of episodes of an evaluation")
     evaluation_envs: int = Field(20, ge=1, le=1024, description="environments of an evaluation, stepped together")
+    evaluation_patience_s: float = Field(
+        600.0,
+        gt=0,
+        description="an evaluation fails if none of its episodes ends for this time, in seconds, in an environment "
+        "without a time limit",
+    )
     evaluation_every_s: float | None = Field(
         None, gt=0, description="training time between the evaluator's evaluations, in seconds; null: none"
     )

@@ -341,6 +341,11 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
         key = str(detail["loc"][0])
         elsewhere = [label for label in _labels(models) if label.rpartition(".")[2] == key]
         hint = f" Did you mean '{elsewhere[0]}'?" if elsewhere else did_you_mean(key, models[section].model_fields)
+        if section == "env" and not hint:
+            hint = (
+                " Other arguments of an environment: register it with kwargs={…} under an id of your own, and name it "
+                "gym:MODULE:ID"
+            )
         return f"unknown key.{hint}"
     message: str = detail["msg"].removeprefix("Value error, ")
     message = message.replace("Input should be", "must be").replace("Input should have", "must have")

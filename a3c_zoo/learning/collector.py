@@ -15,11 +15,11 @@ from torch import Tensor
 from a3c_zoo.learning.actions import ActionDistribution, Gaussian
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import CheckedEnvironment
-from a3c_zoo.learning.environments import restore_threads
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.returns import Bools, Floats
 from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.library_settings import LibrarySettings, kept_settings
 from a3c_zoo.saved_state import fitting
 
 #: A rollout that ends with its episode draws noise for so many rows at a time: it may reserve a million, and use fifty.
@@ -139,6 +139,7 @@ class Collector:
         self.rollout = self._buffers = Rollout.zeros(rows, num_envs, checked.spec, distribution, start)
         self._buffers.valid[:] = True
         self._observations, self._actions = self.rollout.observations.numpy(), self.rollout.actions.numpy()
+        self._rewards = np.zeros((rows, num_envs))  # as the environment gave them; the rollout has them in float32
         self._logits: list[Tensor] = []
         if keeps_outputs:
             self._buffers.values = torch.zeros(rows + 1, num_envs)
@@ -147,9 +148,9 @@ class Collector:
         self._over = np.zeros((rows + 1, num_envs), np.bool_)  # row t + 1: which episodes ended at step t
         self._is_whole = True  # the last rollout was not cut short by `on_tick`
         self._newest = rows  # the row of the observations that are acted on next
-        self._accounts, self._threads = EpisodeAccounts(num_envs), torch.get_num_threads()
-        self._observations[self._newest] = checked.reset(seed)
-        restore_threads(self._threads)
+        self._accounts = EpisodeAccounts(num_envs)
+        with kept_settings():
+            self._observations[self._newest] = checked.reset(seed)
         if start is not None:
             self._buffers.core[0][self._newest] = start
 
@@ -166,9 +167,9 @@ class Collector:
             EnvironmentContractError: the environment returned NaN, or a wrong shape or dtype.
         """
         rollout, env, step, distribution = self._buffers, self._checked, self.env.step, self._distribution
-        observations, over = self._observations, self._over
+        observations, over, rewards = self._observations, self._over, self._rewards
         resets_at_once, cut_at_end, resets = not self._autoreset.ignores_a_step, self._cut_at_end, rollout.resets
-        num_rows = self._begin_rollout()
+        num_rows, settings = self._begin_rollout(), LibrarySettings.now()
         policy = self._policy(network)
         noise = self._noise
         with torch.no_grad():
@@ -180,7 +181,7 @@ class Collector:
                     env.note(error, "step")
                     raise
                 env.check_step(reward, terminated, truncated)
-                rollout.rewards[t], rollout.terminated[t], rollout.truncated[t] = reward, terminated, truncated
+                rewards[t], rollout.terminated[t], rollout.truncated[t] = reward, terminated, truncated
                 over[t + 1] = self._episode_over(terminated, truncated, info)
                 following = env.observation(observation)
                 if resets_at_once and over[t + 1].any():
@@ -192,6 +193,7 @@ class Collector:
                 if cut_at_end and over[t + 1, 0]:
                     num_rows = t + 1
                     break
+        settings.restore()
         return self._end_rollout(num_rows)
 
     def close(self) -> None:
@@ -211,20 +213,18 @@ class Collector:
         return self._num_steps + (self._cut_at_end and has_ignored_step)
 
     def _end_rollout(self, num_rows: int) -> list[FinishedEpisode]:
-        """Marks the ignored steps, checks all numbers, and closes the episodes that ended.
-
-        An environment that has set torch's number of threads slows the rest of one rollout, and no update.
-        """
-        restore_threads(self._threads)
+        """Marks the ignored steps, checks all numbers, and closes the episodes that ended."""
         rollout, over = self._buffers, self._over
         if self._autoreset.ignores_a_step:
             np.logical_not(over[:num_rows], out=rollout.valid[:num_rows])
+        with np.errstate(over="ignore"):
+            rollout.rewards[:num_rows] = self._rewards[:num_rows]
         self._newest, self._is_whole = num_rows, True
         if rollout.values is not None:
             rollout.logits = torch.stack(self._logits)
         if num_rows != len(self.rollout.rewards):
             self.rollout = rollout.head(num_rows)
-        self._checked.check_finite(self.rollout)
+        self._checked.check_finite(self.rollout, self._rewards[:num_rows])
         return self._accounts.add(self.rollout.rewards, self.rollout.valid, over[1 : num_rows + 1])
 
     def _restart(self, t: int, observation: Any, info: dict[str, Any]) -> NDArray[Any]:

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
-import torch
 from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFound
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
@@ -22,6 +21,7 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
 from a3c_zoo.learning.mujoco import check_version, drawing_cure, wrong_version
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
+from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 
 
@@ -30,7 +30,7 @@ def make_vector_env(
 ) -> VectorEnv[Any, Any, Any]:
     """Makes the entry's environment in its wrappers; a `gymnasium.Env` known by its id gets a `SyncVectorEnv`.
 
-    torch's number of threads stays as it is, even if the environment sets it.
+    The settings of torch and NumPy stay as they are, even if the environment changes them.
 
     Args:
         render_mode: Gymnasium's, to draw the environment; None draws nothing.
@@ -44,14 +44,12 @@ def make_vector_env(
     kwargs = {**entry.kwargs, **config.factory_kwargs()}
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
-    threads, wrappers = torch.get_num_threads(), load_wrappers(config)
-    try:
+    with kept_settings():
+        wrappers = load_wrappers(config)
         with faults_of(entry):
             inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
             env = _make(entry, num_envs, seed, kwargs, inner, is_drawn=render_mode is not None)
             env = wrap_all(env, [wrapper for wrapper in wrappers if wrapper.takes_vectors])
-    finally:
-        restore_threads(threads)
     if not isinstance(env, VectorEnv) or env.num_envs != num_envs:
         found = f"{env.num_envs} environments" if isinstance(env, VectorEnv) else repr(type(env))
         raise EnvironmentContractError(
@@ -84,12 +82,6 @@ def faults_of(entry: EnvEntry, done: str = "made") -> Iterator[None]:
         if isinstance(error, NameNotFound | NamespaceNotFound) and entry.env_id and ":" not in entry.env_id:
             cure = f'If a module registers it: EnvEntry(env_id="MODULE:{entry.env_id}"). {cure}'
         raise PluginError(f"environment '{entry.name}' cannot be {done}: {one_line(error)}. {cure}") from error
-
-
-def restore_threads(number: int) -> None:
-    """Sets torch's number of threads back, if an environment has changed it."""
-    if torch.get_num_threads() != number:
-        torch.set_num_threads(number)
 
 
 def _make(

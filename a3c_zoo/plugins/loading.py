@@ -24,6 +24,7 @@ import pluggy
 
 from a3c_zoo.cures import upgrade
 from a3c_zoo.errors import PluginError, did_you_mean, one_line
+from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins import hookspecs
 from a3c_zoo.plugins.entries import Entry
 from a3c_zoo.plugins.module_files import MODULE_FILES
@@ -177,7 +178,7 @@ def _describe(point: metadata.EntryPoint) -> PluginInfo:
 
 def _load(info: PluginInfo, load: Callable[[], object]) -> Plugin:
     """Loads and checks a plugin. What it prints goes to stderr, because it would damage the output of `--json`."""
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr), kept_settings():
         return _load_quietly(info, load)
 
 

@@ -220,7 +220,8 @@ def load_from(
 
     config = setup.config
     seed, num_envs = config.run.seed if seed is None else seed, config.run.evaluation_envs
-    return policy, EpisodesToPlay(setup.entry, config.env, episodes, seed, USER_EVALUATIONS, num_envs)
+    patience_s = config.run.evaluation_patience_s
+    return policy, EpisodesToPlay(setup.entry, config.env, episodes, seed, USER_EVALUATIONS, num_envs, patience_s)
 
 
 def evaluate(

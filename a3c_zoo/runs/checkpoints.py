@@ -1,8 +1,8 @@
 """What a checkpoint holds, and its files. Nothing else knows its keys. No torch before a file is opened.
 
 A file is a dictionary with three keys: `format`; `agent`, which the agent writes and `AgentEntry.load` gets back;
-`session`, the run's part. A file is whole or not there, has a digest (`checkpoint_bytes.py`), and loads with
-`torch.load(weights_only=True)`.
+`session`, the run's part. A file is whole or not there, has a digest, and is in safetensors' format
+(`checkpoint_bytes.py`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pydantic import Field
 from a3c_zoo.errors import DivergedError, RunDirectoryError, printable
 from a3c_zoo.files import shown, why_closed
 from a3c_zoo.records import Evaluation
-from a3c_zoo.runs.checkpoint_bytes import may_be_whole, read_content, to_bytes
+from a3c_zoo.runs.checkpoint_bytes import PARAMETERS, may_be_whole, read_content, to_bytes
 from a3c_zoo.runs.directory import RunDirectory, disk_errors, write_atomically
 from a3c_zoo.saved_state import State, from_plain, not_finite, to_plain
 
-#: Files of format 2 have a digest. Those of format 1 are read as well.
-CHECKPOINT_FORMAT, FORMAT_WITHOUT_DIGEST = 2, 1
+#: Files of formats 1 and 2 were pickles, and are not read. A trained agent's file says the same in each format.
+CHECKPOINT_FORMAT, FORMATS_OF_TRAINED = 3, (1, 2, 3)
 #: The best policy of the run (`PolicyState`). Training goes on from it with fresh moments.
 BEST = "best"
 #: The newest checkpoint.
@@ -246,22 +246,21 @@ def read_policy(path: Path) -> Checkpoint[PolicyState]:
 def _read(path: Path, kind: type[State]) -> Checkpoint[State]:
     """Reads a file. kind: of the run's part."""
     try:
-        content, has_digest = read_content(path)
+        content = read_content(path)
         found = content["format"]
-        if found in (CHECKPOINT_FORMAT, FORMAT_WITHOUT_DIGEST):
-            return _checked(content, kind, has_digest)
+        if found in (FORMATS_OF_TRAINED if path.name == PARAMETERS else (CHECKPOINT_FORMAT,)):
+            return _checked(content, kind)
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = printable((str(error).splitlines() or [type(error).__name__])[0][:300])
         kind_of_error = RunDirectoryError if may_be_whole(error) else DamagedCheckpointError
         raise kind_of_error(f"checkpoint {shown(path)} cannot be read: {reason}") from error
-    known = f"{FORMAT_WITHOUT_DIGEST} and {CHECKPOINT_FORMAT}"
-    raise RunDirectoryError(f"checkpoint {shown(path)} has format {ascii(found)[:20]}; this version reads {known}")
+    raise RunDirectoryError(
+        f"checkpoint {shown(path)} has format {ascii(found)[:20]}; this version reads {CHECKPOINT_FORMAT}"
+    )
 
 
-def _checked(content: Mapping[str, Any], kind: type[State], has_digest: bool) -> Checkpoint[State]:
+def _checked(content: Mapping[str, Any], kind: type[State]) -> Checkpoint[State]:
     """The parts of a file. Raises ValueError if one is missing or wrong."""
-    if not has_digest and content["format"] != FORMAT_WITHOUT_DIGEST:
-        raise ValueError("it has no digest (SHA-256): its end is missing")
     if missing := [key for key in ("agent", "session") if not isinstance(content.get(key), dict)]:
         raise ValueError(f"it has no {missing[0]}")
     if place := not_finite(content["agent"]):

@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +35,8 @@ from a3c_zoo.runs.trained import entry_of
 #: The longest wait for the next bytes of an answer, and for a whole file, in seconds.
 ANSWER_S, FILE_S = 30.0, 1800.0
 CARD, FILM = "README.md", "replay.mp4"
+#: Episodes that a run plays for its card.
+EPISODES: Final = 100
 #: Files of an agent, and all that are fetched → the most bytes of each.
 AGENT: Final = dict.fromkeys(("config.yml", "meta.json", "outcome.json"), MAX_TEXT) | {PARAMETERS: MAX_TABLE}
 LIMITS: Final = AGENT | {CARD: MAX_TEXT, FILM: 64 << 20}
@@ -115,10 +117,17 @@ def check_repo(repo: str, sends: bool) -> None:
         raise ZooError("push needs a token that may write: hf auth login, or HF_TOKEN=…; --dry-run DIR needs none")
 
 
-def write_folder(directory: RunDirectory, folder: Path, with_film: bool, checkpoint: str) -> RunDirectory:
+def write_folder(
+    directory: RunDirectory,
+    folder: Path,
+    with_film: bool,
+    checkpoint: str,
+    on_step: Callable[[int], None] = lambda played: None,
+) -> RunDirectory:
     """Writes the files of an agent into a new folder, and checks them as `pull` does. Raises ZooError.
 
-    checkpoint: of a run, "final" or "best".
+    checkpoint: of a run, "final" or "best". A run plays `EPISODES` for its card. on_step: called after each step with
+    the number of episodes played so far.
 
     An agent of the user's own, as `push --dry-run` writes it, keeps its card and, if that is wanted, its film. Without
     the film the card does not name it.
@@ -137,7 +146,7 @@ def write_folder(directory: RunDirectory, folder: Path, with_film: bool, checkpo
             except OSError as error:
                 raise ZooError(f"{directory.path / name} cannot be sent: {error.strerror or error}") from error
     else:
-        save_folder(directory, folder, checkpoint, place="TMPDIR=DIR")
+        save_folder(directory, folder, checkpoint, EPISODES, "TMPDIR=DIR", on_step)
     try:
         check_agent(made := RunDirectory(folder, directory.is_trusted, directory.doubt))
     except ZooError as error:  # the user knows the folder that was copied

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -52,13 +52,19 @@ def save(run: str | Path, folder: Path, episodes: int = 100) -> None:
 
 
 def save_folder(
-    directory: RunDirectory, folder: Path, checkpoint: str, episodes: int = 100, place: str = "FOLDER"
+    directory: RunDirectory,
+    folder: Path,
+    checkpoint: str,
+    episodes: int = 100,
+    place: str = "FOLDER",
+    on_step: Callable[[int], None] = lambda played: None,
 ) -> None:
     """As `save`, of a run directory. What the folder tells of the machine is fit for others to read.
 
     Args:
         checkpoint: "final" or "best".
         place: how a user names another place, if the folder cannot be written.
+        on_step: called after each step with the number of episodes played so far.
     """
     if os.path.lexists(folder):
         raise ZooError(f"{folder} exists already; name a new folder")
@@ -74,7 +80,7 @@ def save_folder(
     policy, to_play = load_from(directory, checkpoint, episodes)
     from a3c_zoo.runs.evaluation import evaluate_policy  # imports torch, as load_from does
 
-    played = evaluate_policy(policy, to_play).evaluation()
+    played = evaluate_policy(policy, to_play, on_step=on_step).evaluation()
     meta = for_others(directory.meta())
     meta["sha256"] = hashlib.sha256(data).hexdigest()
     if saved.state.best_return is not None:
