@@ -115,7 +115,7 @@ def test_a_version_that_does_not_fit(tmp_path: Path, version: str, agent: str) -
     assert done.returncode == 2
     assert done.stderr == (
         f"Error: environment 'gym:Hopper-v5' cannot be made: mujoco {version} is installed, needed: >=3.5,<3.16. "
-        "pip install 'a3c-zoo[mujoco]'\n"
+        f"pip install -c {ROOT}/constraints.txt -e '{ROOT}[mujoco]'\n"
     )
 
 
@@ -134,7 +134,8 @@ def test_it_is_not_installed(tmp_path: Path) -> None:
     done = zoo(tmp_path, "train", "gym:Hopper-v5", "--steps", "10", PYTHONPATH=path)
     assert done.returncode == 2
     assert done.stderr == (
-        "Error: environment 'gym:Hopper-v5' needs a package that is not installed: pip install 'a3c-zoo[mujoco]'\n"
+        "Error: environment 'gym:Hopper-v5' needs a package that is not installed: "
+        f"pip install -c {ROOT}/constraints.txt -e '{ROOT}[mujoco]'\n"
     )
 
 

@@ -151,6 +151,13 @@ def settings(**changes: Any) -> StudySettings:
     return make_settings(**{**given, "episodes": 1, "sampler": "tpe", "pruner": "halving", **changes})
 
 
+@pytest.fixture(autouse=True)
+def not_rehearsed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Of the tests of this process, only those that are about it begin with a rehearsal, which takes seconds."""
+    if "rehears" not in request.node.name:
+        monkeypatch.setattr(tuning, "rehearse", lambda runs, runs_dir, tell: {})
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
