@@ -211,6 +211,7 @@ def test_the_range_of_observations(config: Config) -> None:
     assert "2 numbers from -3 to 200" in found.text
     assert found.text.endswith("; 1 never change")
     assert found.figures["constant_numbers"] == 1
+    assert config.network is not None
     normal = replace(config, network=config.network.model_copy(update={"normalize_observations": True}))
     assert judged(normal, long)["observed range"].status == "ok"
     other = replace(config, network=EmptySection())  # type: ignore[arg-type]
