@@ -261,7 +261,7 @@ def why_left_out(run: Run) -> str:
         is_known = run.set in [each.name for each in sets_for(registry, entry)]
         return "" if is_known else f"it has no set '{run.set}'"
     chosen = default_set(registry, entry, run.agent)
-    if run.agent == OURS and chosen is not None and chosen.env == entry.name:
+    if run.agent == OURS and run.set_name is None and chosen is not None and chosen.env == entry.name:
         return f"its default is a set of its own, {chosen.source}"
     return ""
 
