@@ -34,8 +34,8 @@ class RunInfo:
 
 
 def score(value: float, sign: str = "") -> str:
-    """A return for people to read: one decimal, or three digits where it is small. sign: "+" shows a plus, too."""
-    return f"{value:{sign},.1f}" if abs(value) >= 10 else f"{value:{sign}.3g}"
+    """A return for people to read: one decimal; three digits if it is small or huge. sign: "+" shows a plus, too."""
+    return f"{value:{sign},.1f}" if 10 <= abs(value) < 1e9 else f"{value:{sign}.3g}"
 
 
 class Episode(NamedTuple):

@@ -28,13 +28,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import yaml
 
+from a3c_zoo.errors import ZooError
 from a3c_zoo.records import score
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,6 +47,8 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 RUNS = Path("runs") / "zoo"
 
 KIND, OURS, BASELINE = "kind", "a3c", "sb3-ppo"
+#: Kind → the name of its set, where that is not what every environment of the kind gets: some have a set of their own.
+SETS_OF_KINDS = {"Box actions, vector": "a3c-continuous"}
 SEEDS, EPISODES = (1, 2, 3), 100
 #: Trials have other seeds than reported runs: these and later ones.
 TUNING_SEEDS = (50, 51, 52)
@@ -79,7 +82,7 @@ class Row:
     kind: str
     steps: int
     overrides: tuple[str, ...]
-    published: Mapping[str, Published]
+    published: Mapping[str, Published] = field(hash=False)
     published_id: str
 
     @property
@@ -153,14 +156,14 @@ def read_figures(file: Path) -> list[Figures]:
 
 def _figures(line: Mapping[str, str]) -> Figures:
     types = {"int": int, "float": float, "str": str, "float | None": lambda text: float(text) if text else None}
-    return Figures(**{field.name: types[str(field.type)](line[field.name]) for field in fields(Figures)})
+    return Figures(**{each.name: types[str(each.type)](line[each.name]) for each in fields(Figures)})
 
 
 def write_figures(file: Path, found: Sequence[Figures], rows: Sequence[Row]) -> None:
     """Writes figures in the order of the list, then by method and seed."""
     order = {row.env: place for place, row in enumerate(rows)}
     text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Figures)], lineterminator="\n")
+    writer = csv.DictWriter(text, [each.name for each in fields(Figures)], lineterminator="\n")
     writer.writeheader()
     writer.writerows(map(asdict, sorted(found, key=lambda each: (order[each.env], each.agent, each.set, each.seed))))
     file.parent.mkdir(exist_ok=True)
@@ -188,12 +191,19 @@ class Run:
         return self.runs_dir / f"{env}-{self.agent}-{self.set}-s{self.seed}"
 
     @property
+    def set_name(self) -> str | None:
+        """What its set is called on the command line; None for the default set of the environment."""
+        if self.set != KIND:
+            return self.set
+        return SETS_OF_KINDS.get(self.row.kind) if self.agent == OURS else None
+
+    @property
     def arguments(self) -> list[str]:
         """The arguments of `a3c-zoo` that make it, without its directory."""
         overrides = ["run.stop_when_solved=false", *self.row.overrides]
         return [
             *("train", self.row.env, "--agent", self.agent, "--seed", str(self.seed), "--steps", str(self.row.steps)),
-            *([] if self.set == KIND else ["--hyperparams", self.set]),
+            *(["--hyperparams", self.set_name] if self.set_name else []),
             *(word for override in overrides for word in ("-o", override)),
         ]
 
@@ -227,12 +237,12 @@ def prepare() -> None:
 
 def train_all(runs: Sequence[Run]) -> int:
     """Trains the runs that have not ended, one after the other; returns the exit status."""
-    has_set = _rows_with_set(runs)
+    reasons = {run: why_left_out(run) for run in runs}
     failed = 0
-    for run in runs:
+    for run, reason in reasons.items():
         run.refuse_another()
-        if run.row.env not in has_set:
-            say(f"{run}: left out, it has no set '{run.set}'")
+        if reason:
+            say(f"{run}: left out, {reason}")
         elif run.is_finished:
             say(f"{run}: has ended before")
         else:
@@ -240,17 +250,20 @@ def train_all(runs: Sequence[Run]) -> int:
     return 1 if failed else 0
 
 
-def _rows_with_set(runs: Sequence[Run]) -> set[str]:
-    """The environments among them that have the set."""
-    from a3c_zoo.config.sets import sets_for
+def why_left_out(run: Run) -> str:
+    """Why a run is not trained; empty if it is. A row may lack the set, or its default may not be that of its kind."""
+    from a3c_zoo.config.sets import default_set, sets_for
     from a3c_zoo.plugins.registry import get_registry
 
     registry = get_registry()
-    found = set()
-    for run in runs:
-        if run.set == KIND or run.set in [each.name for each in sets_for(registry, registry.env(run.row.env))]:
-            found.add(run.row.env)
-    return found
+    entry = registry.env(run.row.env)
+    if run.set != KIND:
+        is_known = run.set in [each.name for each in sets_for(registry, entry)]
+        return "" if is_known else f"it has no set '{run.set}'"
+    chosen = default_set(registry, entry, run.agent)
+    if run.agent == OURS and chosen is not None and chosen.env == entry.name:
+        return f"its default is a set of its own, {chosen.source}"
+    return ""
 
 
 def _train(run: Run) -> bool:
@@ -332,8 +345,10 @@ def evaluate_all(runs: Sequence[Run], file: Path, rows: Sequence[Row]) -> int:
 def evaluate(run: Run) -> Figures:
     """Plays the episodes of a run, with the most probable and with sampled actions."""
     from a3c_zoo.runs import api
+    from a3c_zoo.runs.directory import RunDirectory
+    from a3c_zoo.runs.recommended import recommended
 
-    checkpoint = "best" if (run.path / "checkpoints" / "best.pt").exists() else "final"
+    checkpoint = recommended(RunDirectory(run.path)).which
     greedy = api.evaluate(run.path, episodes=EPISODES, deterministic=True, checkpoint=checkpoint)
     sampled = api.evaluate(run.path, episodes=EPISODES, deterministic=False, checkpoint=checkpoint)
     meta, outcome = run.read("meta.json"), run.read("outcome.json")
@@ -598,6 +613,9 @@ def main() -> int:
                 program.error(f"figures of --list {given.list} are not reported: a3c-zoo evaluate RUN")
             return evaluate_all(runs_in(given.runs_dir, rows), FIGURES[given.list], rows)
         return train_all(_chosen(program, given, rows))
+    except ZooError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return error.exit_status
     except KeyboardInterrupt:
         say("interrupted; the same command goes on")
         return 130

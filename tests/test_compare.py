@@ -104,6 +104,12 @@ def inside(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> Compared:
     return compared
 
 
+@pytest.fixture(autouse=True)
+def not_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in processes of their own begin with a rehearsal, those in this one do not (`test_rehearsal`)."""
+    monkeypatch.setattr("a3c_zoo.comparison.compare.rehearse", lambda runs, runs_dir, tell: {})
+
+
 def plan(**changes: Any) -> Plan:
     options = {"envs": ["cartpole"], "agents": [], "baselines": ["random"], "seeds": [1, 2], "steps": STEPS}
     rest = {"time_limit": None, "runs_dir": Path("runs"), "reuse": True}
@@ -136,12 +142,23 @@ def test_methods_take_turns_seed_by_seed(compared: Compared) -> None:
 
 
 def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
-    first, schedules, second, third, *_ = compared.stdout.splitlines()
+    first, schedules, third, tried, a3c, random, estimate, *_ = compared.stdout.splitlines()
     assert schedules.endswith("By the methods' sets they end elsewhere: a3c on cartpole after 250,000 steps.")
     assert first == f"a3c and random on cartpole ({STEPS:,} steps), 2 seeds: 4 runs"
-    assert second == "no earlier run tells the speed of a3c and random"
     count = f"{4 * 10 * 2 * EPISODES:,}"  # runs, checkpoints, modes
-    assert third == (f"then checkpoints are evaluated, {EPISODES} episodes each, sampled and greedy: {count} at most")
+    assert third == (f"checkpoints are evaluated, {EPISODES} episodes each, sampled and greedy: {count} at most")
+    assert tried == "first, each method trains for a few seconds: does it work here, and how fast is it?"
+    for line, method in ((a3c, "a3c"), (random, "random")):
+        assert re.fullmatch(rf"  {method} on cartpole: [\d,]+ steps/s", line)
+    assert re.fullmatch(r"4 runs, about \d+ (s|min) of training", estimate)
+
+
+def test_a_report_comes_before_the_last_run(compared: Compared) -> None:
+    lines = compared.stdout.splitlines()
+    assert lines.count("report so far: out/report.html") == 1
+    ends = [number for number, line in enumerate(lines) if ": trained, " in line]
+    assert ends[0] < lines.index("report so far: out/report.html") < ends[-1]
+    assert compared.results()["missing"] == {}
 
 
 def test_runs_end_at_the_budget_and_leave_the_same_checkpoints(compared: Compared) -> None:
@@ -367,6 +384,8 @@ def test_what_cannot_be_used_is_left_out_by_name(inside: Compared, tmp_path: Pat
     assert comparison.left_out.keys() == {first.name, second.name}
     assert "no outcome.json" in comparison.left_out[first.name]
     assert "monitor.csv is damaged" in comparison.left_out[second.name]
+    lost = comparison.results["lost"]["cartpole"]
+    assert sum(lost.values()) == 2  # one was killed, and the figures of one are damaged
     assert {each["run"] for each in comparison.results["runs"]} == {third.name, fourth.name}
     text = (tmp_path / "out/report.html").read_text()
     assert f"Left out: {first.name}, {second.name}." in text
@@ -434,13 +453,13 @@ class Blind(Inline):
         return dict.fromkeys(runs, "its evaluation failed: it is dark")
 
 
-def test_a_run_whose_evaluation_fails_is_left_out_and_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_evaluation_fails_is_left_out_and_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where the engine notes its trainings
     planned = next(run for run in plan(runs_dir=tmp_path, steps=300).runs if run.method == "random")
     played = _Played()
     _play(Plan((planned,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, Blind())
     assert list(played.left_out.values()) == ["its evaluation failed: it is dark"]
-    assert (played.lost, played.failed) == ({}, [])
+    assert (played.lost, played.failed) == ({(planned.env, "random"): 1}, [])
 
 
 def test_a_run_that_is_stopped_before_it_begins_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,13 +509,15 @@ def failing_path(folder: Path) -> Path:
     from a3c_zoo.testing import plugin_distribution
 
     source = """
+from pathlib import Path
 from a3c_zoo import EnvEntry, hookimpl
 from tests import toys_env
 
 def make(num_envs, seed, **options):
     import multiprocessing
     is_evaluation = multiprocessing.current_process().name == "a3c-zoo evaluation"
-    if multiprocessing.parent_process() is not None and not is_evaluation:
+    is_rehearsal = not list(Path("runs").glob("toy-*"))
+    if multiprocessing.parent_process() is not None and not is_evaluation and not is_rehearsal:
         raise RuntimeError("the toy factory broke")
     return toys_env.make(num_envs, seed, **options)
 
@@ -711,8 +732,8 @@ def test_the_default_budget_is_the_environments(tmp_path: Path) -> None:
     assert [(run.env, run.method, run.budget.steps) for run in planned.runs[:4]] == [
         ("cartpole", "a3c", 250_000),
         ("cartpole", "sb3-a2c", 250_000),
-        ("pong", "a3c", 10_000_000),
-        ("pong", "sb3-a2c", 10_000_000),
+        ("pong", "a3c", 1_500_000),
+        ("pong", "sb3-a2c", 1_500_000),
     ]
 
 

@@ -72,7 +72,7 @@ def test_a_run_that_failed_is_lost_and_one_that_was_interrupted_is_not(runs: Pat
     comparison = a3c_zoo.compare("cartpole", sources=[runs, tmp_path / "old"], out=tmp_path / "out")
     assert comparison.results["lost"] == {"cartpole": {"random": 2}}
     (line,) = (line for line in comparison.verdict if "failed" in line and "Left out" not in line)
-    assert line.startswith("cartpole: 2 of 5 runs of random failed; ")
+    assert line.startswith("cartpole: 2 of 5 runs of random failed or cannot be read; ")
     assert comparison.results["environments"]["cartpole"]["methods"]["random"]["steps_to_threshold"]["runs"] == 5
     assert comparison.results["environments"]["cartpole"]["methods"]["a3c"]["steps_to_threshold"]["runs"] == 4
 

@@ -34,24 +34,31 @@ def test_a_block_has_the_next_seeds_of_methods_in_open_pairs(tmp_path: Path) -> 
     assert [(run.seed, run.method) for run in first.runs] == [(seed, name) for seed in range(1, 6) for name in names]
     returns = {"a3c": [1.0, 2, 3, 4, 5], "nstep": [1.5, 2.5, 3.5, 4.5, 2], "random": [90.0, 91, 92, 93, 94]}
     look = test.look({("cartpole", name): values for name, values in returns.items()})
-    assert look.decided == dict.fromkeys(rule.pairs[1:], "lower")
+    assert look.decided == {}  # five seeds can decide nothing
+    assert decisions.look_in_words(look, test) == "after 5 seeds: nothing decided; 3 of 3 pairs open"
     second = decisions.block_of(plan, test)
-    assert [(run.seed, run.method) for run in second.runs] == [
-        (seed, name) for seed in range(6, 11) for name in ("a3c", "nstep")
-    ]
-    words = "cartpole: a3c ends with a lower return than random"
-    other = "cartpole: nstep ends with a lower return than random"  # by more, so it is decided first
-    assert decisions.look_in_words(look, test) == f"after 5 seeds: {other}; {words}; 1 of 3 pairs open"
+    assert [(run.seed, run.method) for run in second.runs] == [(seed, name) for seed in range(6, 11) for name in names]
+    look = test.look(
+        {("cartpole", name): [*values, *(value + 0.1 for value in values)] for name, values in returns.items()}
+    )
+    assert look.decided == dict.fromkeys(rule.pairs[1:], "lower")
+    # 3 · 2 / 1024, as the first of three pairs; the limit is all of the 5 %.
+    words = (
+        "cartpole: a run of random ends with a higher return than a run of {} with probability 1 (p = 0.59 %; the "
+        "limit of this look is 5 %)"
+    )
+    both = words.format("a3c"), words.format("nstep")
+    assert decisions.look_in_words(look, test) == f"after 10 seeds: {both[0]}; {both[1]}; 1 of 3 pairs open"
     told = Decisions(rule, tuple(test.looks), tuple(test.open), "a run has no final return")
     assert decisions.sentences(told) == [
-        f"{other}, decided after 5 seeds.",
-        f"{words}, decided after 5 seeds.",
-        "cartpole: a3c and nstep are undecided after 5 seeds (a run has no final return).",
+        f"{both[0]}; decided after 10 seeds.",
+        f"{both[1]}; decided after 10 seeds.",
+        "cartpole: no difference between a3c and nstep is shown after 10 seeds (a run has no final return).",
     ]
     plain = json.loads(json.dumps(decisions.to_plain(told)))
-    assert plain["rule"]["looks"] == 2
+    assert plain["rule"]["parts"] == [0, 0.05]
     assert plain["open"] == [{"env": "cartpole", "method": "a3c", "other": "nstep"}]
-    assert [pair["decision"] for pair in plain["looks"][0]["pairs"]] == [None, "lower", "lower"]
+    assert [pair["decision"] for pair in plain["looks"][1]["pairs"]] == [None, "lower", "lower"]
 
 
 def test_seeds_that_would_not_be_trained_are_refused(tmp_path: Path) -> None:
@@ -89,16 +96,18 @@ def test_one_line_for_a_mistake(
 def test_a_whole_comparison_stops_when_it_is_decided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A3C that has learned for 60,000 steps, and random actions: five seeds decide, and ten are not trained."""
+    """A3C that has learned for 60,000 steps, and random actions: ten seeds decide, and fifteen are not trained."""
     monkeypatch.chdir(tmp_path)
     command = ("compare", "cartpole", "--baseline", "random", "--until-decided", "--steps", "60000", "--episodes", "2")
-    assert command_line(*command, "--max-seeds", "10", "--yes", "--out", "report") == 0
-    sentence = "cartpole: a3c ends with a higher return than random, decided after 5 seeds."
-    assert sentence in capsys.readouterr().out
+    assert command_line(*command, "--max-seeds", "15", "--yes", "--out", "report") == 0
+    sentence = "cartpole: a run of a3c ends with a higher return than a run of random with probability 1"
+    out = " ".join(capsys.readouterr().out.split())
+    assert sentence in out
+    assert "decided after 10 seeds." in out
     results = json.loads(Path("report/results.json").read_text())
-    assert len(results["runs"]) == 10
+    assert len(results["runs"]) == 20
     assert results["until_decided"]["open"] == []
     page = Path("report/report.md").read_text()
     assert "## Until decided" in page
     assert sentence in page
-    assert "with probability" not in page.partition("![Curves]")[0]
+    assert page.partition("![Curves]")[0].count("with probability") == 1

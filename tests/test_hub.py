@@ -19,6 +19,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.cli import common
 from a3c_zoo.config.sets import dump_config, resolve_config
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import evaluate
@@ -521,7 +522,7 @@ def test_what_is_not_sent(hub: Hub, capsys: Captured, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     assert "the film (leave it out: --no-film) needs imageio-ffmpeg" in refused(capsys, 2, "push", AGENT, "alice/new")
     monkeypatch.setattr(common, "find_spec", lambda name: None)
-    needed = "huggingface_hub and httpx2: pip install 'a3c-zoo[hub]'"
+    needed = f"huggingface_hub and httpx2: {install_extra('hub')}"
     assert f"push needs {needed}" in refused(capsys, 2, "push", AGENT, "alice/new")
     assert f"pull needs {needed}" in refused(capsys, 2, "pull", "alice/swinger")
     assert "alice/new" not in hub.repositories

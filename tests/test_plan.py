@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from a3c_zoo.cli.compare import _announce
+from a3c_zoo.comparison.estimates import estimate
 from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.plan import Budget, Method, Plan, make_plan, plan_run
 from a3c_zoo.plugins.registry import get_registry
@@ -86,5 +86,5 @@ def test_a_guess_has_as_many_runs_at_once_as_the_engine() -> None:
     unknown = replace(planned, runs=(replace(one, guess_s=None), *planned.runs[1:]))
     assert unknown.guess_s() == 3000
     assert replace(planned, runs=()).guess_s(4) == 0
-    assert "training takes about 15 min 00 s" in _announce(planned, None, 20, 4)
-    assert "training takes about 1 h 00 min" in _announce(planned, None, 20)
+    assert estimate(planned, {}, 4) == "6 runs, about 15 min of training"
+    assert estimate(planned, {}) == "6 runs, about 1 h of training"

@@ -24,6 +24,7 @@ from rich.console import Console
 import a3c_zoo
 from a3c_zoo.cli import screens
 from a3c_zoo.config import EnvConfig
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 from a3c_zoo.plugins.entries import EnvEntry
@@ -326,7 +327,7 @@ def test_without_the_library(
     assert command_line("play", pong, "--video", tmp_path / "a.mp4") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("Error: --video needs imageio-ffmpeg (")
-    assert line.endswith("): pip install 'a3c-zoo[play]'")
+    assert line.endswith(f"): {install_extra('play')}")
 
 
 def test_without_pygame_cartpole_cannot_be_drawn(
@@ -336,7 +337,7 @@ def test_without_pygame_cartpole_cannot_be_drawn(
     assert command_line("play", cartpole, "--video", tmp_path / "a.gif") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("Error: environment 'cartpole' cannot be drawn: pygame is not installed")
-    assert line.endswith("Or: pip install 'a3c-zoo[play]'")
+    assert line.endswith(f"Or: {install_extra('play')}")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -26,6 +26,8 @@ from tests.toys import ToyEnv
 from tests.toys_runs import assert_same_training, checkpoint, scalars, write_content
 
 AUTO = {"agent.reward_scale": "auto", "run.stop_when_solved": False}
+#: A schedule ends with the budget, and so a run of half the budget would have another one.
+CONSTANT = {"optimizer.schedule": "constant"}
 
 
 def saved(run: Path) -> dict[str, Any]:
@@ -142,7 +144,7 @@ class TestRuns:
             "agent": agent,
             "serial": True,
             "seed": 3,
-            "overrides": AUTO | more,
+            "overrides": AUTO | CONSTANT | more,
             "runs_dir": tmp_path,
         }
         whole = a3c_zoo.train("cartpole", steps=3000, **settings)

@@ -23,6 +23,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from a3c_zoo.config import NEVER, Config
+from a3c_zoo.cures import install_needed
 from a3c_zoo.errors import EnvironmentContractError, ZooError, type_and_message
 from a3c_zoo.learning.contract import NO_REWARD, PROMISES, raise_misfit, wrong_observation
 from a3c_zoo.learning.environments import faults_of
@@ -40,7 +41,7 @@ try:
 except Exception as error:  # a broken installation may raise any error
     raise ZooError(
         f"stable-baselines3 cannot be imported ({type_and_message(error)}). "
-        f"Install it: pip install 'stable-baselines3>=2.7,<3'"
+        f"Install it: {install_needed('stable-baselines3')}"
     ) from error
 
 from stable_baselines3.common.base_class import BaseAlgorithm

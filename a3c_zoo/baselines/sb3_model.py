@@ -23,6 +23,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
 from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3DQNConfig
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
+from a3c_zoo.cures import install_needed
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError, ZooError
 from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.generators import lent_generator
@@ -135,7 +136,7 @@ def _make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: i
         import cv2  # noqa: F401
     except ImportError as error:
         raise ZooError(
-            f"stable-baselines3's Atari wrappers need OpenCV ({error}): pip install 'a3c-zoo[sb3-atari]'. "
+            f"stable-baselines3's Atari wrappers need OpenCV ({error}): {install_needed('opencv-python-headless')}. "
             f"Without it: env.stack=zoo"
         ) from error
     assert entry.own_id is not None

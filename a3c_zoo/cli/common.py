@@ -17,6 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from a3c_zoo.cli.main import cli
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError, did_you_mean, printable, printable_lines
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry
@@ -219,7 +220,7 @@ playing_options: Callable[[_Command], _Command] = together(
 def need_extra(what: str, extra: str, *modules: str) -> None:
     """Raises ZooError if a module is missing that an extra of a3c-zoo brings. what: what needs it."""
     if missing := [name for name in modules if find_spec(name) is None]:
-        raise ZooError(f"{what} needs {' and '.join(missing)}: pip install 'a3c-zoo[{extra}]'")
+        raise ZooError(f"{what} needs {' and '.join(missing)}: {install_extra(extra)}")
 
 
 def print_plain(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -28,7 +28,7 @@ from a3c_zoo.files import refuse_out
 @runs_dir_option
 @trust_option
 def command(run: str, kind: str, out: Path, force: bool, checkpoint: str, **options: Any) -> None:
-    """Write a trained agent as a file that acts without a3c-zoo.
+    """Write a trained agent as a file that acts without a3c-zoo. Needs the extra `onnx`.
 
     RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
 

@@ -31,10 +31,13 @@ MOST_TILES = 16
 
 
 @click.command(epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4")
-@click.option("--window", is_flag=True, help="Show it in a window.  [default if there is a display]")
+@click.option("--window", is_flag=True, help="Show it in a window (extra `play`).  [default if there is a display]")
 @click.option("--terminal", is_flag=True, help="Draw it in the terminal.  [default if there is none]")
 @click.option(
-    "--video", type=click.Path(path_type=Path), metavar="FILE", help="Write a new .mp4 or .gif file; needs no display."
+    "--video",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a new .mp4 (extra `play`) or .gif file; needs no display.",
 )
 @click.option(
     "--episodes",

@@ -51,7 +51,7 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 @click.option("--trials", type=MANY, default=30, show_default=True, metavar="N", help="Trials of the study, in all.")
 @click.option("--timeout", type=parse_seconds, metavar="90s|10m|2h", help="Then no trial begins or goes on.")
 @click.option("--seeds", type=COUNT, default=2, show_default=True, metavar="N", help="Runs of each trial.")
-@click.option("--final-seeds", type=COUNT, default=6, show_default=True, metavar="N", help="Runs of the comparison.")
+@click.option("--final-seeds", type=COUNT, default=7, show_default=True, metavar="N", help="Runs of the comparison.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help=STEPS)
 @click.option("--episodes", type=MANY, default=20, show_default=True, metavar="N", help="Episodes per evaluation.")
 @click.option("--sampler", type=click.Choice(["tpe", "random", "gp"]), default="tpe", help="Optuna's.  [default: tpe]")
@@ -66,11 +66,11 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 def command(
     resume: str | None, study: str | None, storage: str | None, runs_dir: Path, as_json: bool, **options: Any
 ) -> int:
-    """Search for better hyperparameters for ENV, with evidence.
+    """Search for better hyperparameters for ENV, with evidence. Needs the extra `tune`.
 
-    Trials race: each trains a few steps, and the better ones go on. The best ones are trained again on fresh seeds. The
-    chosen one is compared with the set that the search began with and with the default one, and written as a set for
-    --hyperparams.
+    First the sets that it begins with train for a few seconds, which shows whether they work here. Trials race: each
+    trains a few steps, and the better ones go on. The best ones are trained again on fresh seeds. The chosen one is
+    compared with the set that the search began with and with the default one, and written as a set for --hyperparams.
 
     A set's block `search:` says which keys are searched; each agent has a default one. After Ctrl-C the same command
     goes on. Several may work on one study.

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from a3c_zoo.comparison.improvement import MOST_ORDERS, RANDOM_ORDERS, Chance, EarlierChance
-from a3c_zoo.comparison.statistics import MIN_SEEDS
+from a3c_zoo.comparison.improvement import RANDOM_ORDERS, Chance, EarlierChance
+from a3c_zoo.comparison.power import power_in_words
 
-#: The greatest probability that a report makes any wrong claim.
+#: The greatest probability that a report makes any wrong claim; so a claim holds if its p over all claims is not above.
 ERROR: Final = 0.05
-#: What p over all claims may be with `MIN_SEEDS` seeds of a method. If methods differ only in spread, 0.05 would make a
-#: false claim in 6.5 % of reports with so few, and 0.04 in 3.7 % (4,000 simulated, one method three times as wide).
-ERROR_OF_FEW: Final = 0.04
-#: With fewer seeds, the report says how many its claims need.
-ENOUGH_SEEDS: Final = 10
-TOO_MANY: Final = (
-    ", as these are too many claims for any number of seeds: compare fewer methods or environments at once."
-)
+#: The questions that a user may name as the main one → the fields of `Measures` that they are about.
+QUESTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "return": ("final_return", "final_return_greedy"),
+    "steps": ("steps_to_threshold",),
+    "time": ("seconds_to_threshold",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +26,7 @@ class Question:
     Attributes:
         env: None for all environments together.
         measure: the field of `Measures`. seeds: of both methods, in the environment where they are fewest.
+        tosses: how many pairs of different runs there are, in all environments: of the method with fewer runs.
     """
 
     env: str | None
@@ -37,58 +35,77 @@ class Question:
     other: str
     chance: Chance | EarlierChance
     seeds: tuple[int, int]
+    tosses: int
 
     @property
     def p(self) -> float:
-        """The test's p, however the pairs of runs had ended whose order is unknown."""
+        """The test's p; the greatest one that pairs of runs allow whose order is unknown."""
         return self.chance.p_at_worst if isinstance(self.chance, EarlierChance) else self.chance.p
 
     @property
     def least_p(self) -> float:
-        """The smallest p that so many seeds can have. Over all environments, orders are always random."""
-        return 1 / RANDOM_ORDERS if self.env is None else least_p(*self.seeds)
+        """The smallest p that so many seeds can have."""
+        return least_p(self.tosses)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A question with its p over all questions of the report, after Holm."""
+    """A question with its p over all questions of the report.
+
+    Attributes:
+        level: what the question's own p may be if it is the first of all to hold. among: how many share the error.
+    """
 
     question: Question
     p_of_all: float
+    level: float = ERROR
+    among: int = 1
 
     @property
     def holds(self) -> bool:
         """Whether the report claims a difference."""
-        return self.p_of_all <= self.limit
+        return self.p_of_all <= ERROR
 
     @property
-    def limit(self) -> float:
-        """What p over all claims may be."""
-        return allowed(min(self.question.seeds))
+    def is_possible(self) -> bool:
+        """Whether so many seeds could show this before any other claim."""
+        return self.question.least_p <= self.level
 
 
-def least_p(seeds: int, others: int) -> float:
-    """The smallest p of so many seeds against so many others, on one environment: of two orders among all."""
-    count = math.comb(seeds + others, seeds)
-    return 2 / count if count <= MOST_ORDERS else 1 / RANDOM_ORDERS
+def least_p(tosses: int) -> float:
+    """The smallest p that a test can have: all runs of one method are better than all of the other.
+
+    `improvement.sign_p` proves that it is 2 · 2⁻ⁿ for n pairs of different runs. The orders of many runs are random, so
+    they have no smaller p than 1 / `RANDOM_ORDERS`.
+    """
+    return max(2.0 ** (1 - tosses), 1 / RANDOM_ORDERS)
 
 
-def allowed(seeds: int) -> float:
-    """What p over all claims may be with so many seeds of each method."""
-    return ERROR if seeds > MIN_SEEDS else ERROR_OF_FEW
+def claims_of(questions: Sequence[Question], main: Collection[str] = ()) -> tuple[Claim, ...]:
+    """All questions of a report make one family, which may be wrong in `ERROR` of reports.
 
-
-def claims_of(questions: Sequence[Question]) -> tuple[Claim, ...]:
-    """All questions of a report make one family."""
-    found = holm([question.p for question in questions])
-    return tuple(Claim(question, p) for question, p in zip(questions, found, strict=True))
+    Args:
+        main: the measures of the main question, which the user named before any run was seen. It alone has the whole
+            error. The others are claimed only if all its claims hold, and then have the whole error, too: Westfall and
+            Krishen 2001, "Optimally weighted, fixed sequence and gatekeeper multiple testing procedures".
+    """
+    first = [question for question in questions if question.measure in main]
+    then = [question for question in questions if question.measure not in main]
+    gate = 0.0
+    found: dict[int, Claim] = {}
+    for family in filter(None, (first, then)):
+        worth = [max(gate, p) for p in holm([question.p for question in family])]
+        for question, p in zip(family, worth, strict=True):
+            found[id(question)] = Claim(question, p, ERROR / len(family), len(family))
+        gate = max(worth)
+    return tuple(found[id(question)] for question in questions)
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """What each p is worth if so many are looked at: with a limit of 5 %, any is wrong with a probability of 5 %.
+    """The p adjusted by Holm's method: any that is at most 5 % is wrong with a probability of 5 %, all together.
 
-    The k-th smallest of n counts n − k + 1 times, and no less than a smaller one. Holm 1979, "A simple sequentially
-    rejective multiple test procedure".
+    The k-th smallest of n is multiplied by n − k + 1, and is no less than a smaller one. Holm 1979, "A simple
+    sequentially rejective multiple test procedure".
     """
     found, worst = [1.0] * len(p), 0.0
     for rank, place in enumerate(sorted(range(len(p)), key=p.__getitem__)):
@@ -98,42 +115,51 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def seeds_needed(questions: int) -> int | None:
-    """The fewest seeds of each method with which one claim among so many questions can hold.
-
-    None if no number is enough: an order among random ones has no smaller p than 1 / `RANDOM_ORDERS`.
-    """
-    return next((n for n in range(2, 100) if questions * least_p(n, n) <= allowed(n)), None)
+    """The fewest seeds of each method with which one claim among so many questions can hold; None if no number does."""
+    return next((n for n in range(2, 100) if questions * least_p(n) <= ERROR), None)
 
 
 def needs(claims: Sequence[Claim]) -> str:
-    """What claims need, in words, if there are few seeds, or if none of them can hold; else ""."""
+    """What the seeds at hand could have shown, in words; "" if there is no claim."""
     if not claims:
         return ""
-    count = len(claims)
-    able = [claim for claim in claims if claim.question.least_p * count <= claim.limit]
+    able = [claim for claim in claims if claim.is_possible]
     if not able:
-        best = min(claims, key=lambda claim: claim.question.least_p / claim.limit)
-        seeds = seeds_needed(count)
-        cure = f"with these seeds. It takes {seeds} seeds of each method."
-        return f"{_least(best, count)}none can be shown{f' {cure}' if seeds else TOO_MANY}"
-    fewest = min(claims, key=lambda claim: (min(claim.question.seeds), -claim.question.least_p))
-    if min(fewest.question.seeds) >= ENOUGH_SEEDS:
-        return ""
-    if fewest in able:
-        return f"{_least(fewest, count)}only large differences can be shown; {ENOUGH_SEEDS} seeds show smaller ones."
-    what = "such a claim can be shown only beside others with a smaller p"
-    return f"{_least(fewest, count)}{what}; {ENOUGH_SEEDS} seeds show smaller differences."
-
-
-def _least(claim: Claim, count: int) -> str:
-    """The smallest p that a claim can have, and the one that it needs if it is the first of all, in words."""
-    few, many = sorted(claim.question.seeds)
-    seeds = f"{few} seeds" if few == many else f"{few} seeds against {many}"
-    first = f"the first of {count} claims" if count > 1 else "the claim"
+        return _nothing_can_be_shown(claims)
+    alone = [claim for claim in able if claim.question.env is not None]
+    if not alone:
+        fewest = min(able, key=lambda claim: claim.question.seeds)
+        return f"With {_seeds(fewest.question.seeds)}, only all environments together can show a difference."
+    claim = min(alone, key=lambda claim: sorted(claim.question.seeds))
+    seeds = claim.question.seeds
     return (
-        f"With {seeds} the smallest p is {percent(claim.question.least_p)}, where all runs of one method are better "
-        f"than all of the other, and {first} needs {percent(claim.limit / count)}: "
+        f"What {_seeds(seeds)} could have shown: a run that is better with probability "
+        f"{power_in_words(seeds, claim.level)}, because the p {_first_of(claim)} must be at most "
+        f"{percent(claim.level)} (simulated, normal distributions of equal spread)."
     )
+
+
+def _nothing_can_be_shown(claims: Sequence[Claim]) -> str:
+    best = max(claims, key=lambda claim: claim.level / claim.question.least_p)
+    text = (
+        f"With {_seeds(best.question.seeds)}, nothing can be shown: the p {_first_of(best)} must be at most "
+        f"{percent(best.level)}, and it is {percent(best.question.least_p)} where all runs of one method are better "
+        "than all of the other. "
+    )
+    needed = seeds_needed(best.among)
+    if needed is None:
+        return f"{text}No number of seeds suffices: compare fewer methods or environments at once."
+    has_others = len({claim.question.measure for claim in claims}) > 1
+    return f"{text}It takes {needed} seeds of each method{', or fewer with --question' * has_others}."
+
+
+def _first_of(claim: Claim) -> str:
+    return "of a claim" if claim.among == 1 else f"of the first of {claim.among} claims"
+
+
+def _seeds(seeds: tuple[int, int]) -> str:
+    few, many = sorted(seeds)
+    return f"{few} seeds of each method" if few == many else f"{few} seeds against {many}"
 
 
 def percent(p: float) -> str:
@@ -147,6 +173,8 @@ def to_plain(claims: Iterable[Claim]) -> list[dict[str, Any]]:
         {
             **{name: getattr(claim.question, name) for name in ("env", "measure", "method", "other", "p")},
             "p_of_all_claims": claim.p_of_all,
+            "limit": ERROR,
+            "least_p": claim.question.least_p,
             "holds": claim.holds,
         }
         for claim in claims

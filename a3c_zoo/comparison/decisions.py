@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from a3c_zoo.comparison.claims import percent
 from a3c_zoo.comparison.measures import MeasuredRun
 from a3c_zoo.comparison.plan import Plan
 from a3c_zoo.comparison.sequential import Pair, SequentialLook, SequentialRule, SequentialTest
@@ -24,12 +25,14 @@ class Decisions:
     Attributes:
         looks: all looks. open: the pairs that none has decided.
         stopped: why there was no further look though some pairs are open; "" if the rule allowed none.
+        seen: pairs that an earlier report looked at, so that no decision about them counts.
     """
 
     rule: SequentialRule
     looks: tuple[SequentialLook, ...]
     open: tuple[Pair, ...]
     stopped: str = ""
+    seen: frozenset[Pair] = frozenset()
 
 
 def rule_of(plan: Plan, block: int) -> SequentialRule:
@@ -81,23 +84,31 @@ def look_in_words(look: SequentialLook, test: SequentialTest) -> str:
 
 
 def _decided(pair: Pair, look: SequentialLook) -> str:
-    return f"{pair.env}: {pair.method} ends with a {look.decided[pair]} return than {pair.other}"
+    """The method that is ahead comes first."""
+    winner, loser = (pair.method, pair.other) if look.decided[pair] == "higher" else (pair.other, pair.method)
+    value = look.chances[pair].value
+    return (
+        f"{pair.env}: a run of {winner} ends with a higher return than a run of {loser} with probability "
+        f"{max(value, 1 - value):.3g} (p = {percent(look.p[pair])}; the limit of this look is {percent(look.part)})"
+    )
 
 
 def sentences(decisions: Decisions) -> list[str]:
     """The verdict, one sentence for each pair."""
     rule = decisions.rule
     found = [
-        f"{_decided(pair, look)}, decided after {look.number * rule.block} seeds."
+        f"{_decided(pair, look)}; decided after {look.number * rule.block} seeds."
         for look in decisions.looks
         for pair in look.decided
+        if pair not in decisions.seen
     ]
     seeds, why = len(decisions.looks) * rule.block, decisions.stopped and f" ({decisions.stopped})"
     return [
         *found,
         *(
-            f"{pair.env}: {pair.method} and {pair.other} are undecided after {seeds} seeds{why}."
+            f"{pair.env}: no difference between {pair.method} and {pair.other} is shown after {seeds} seeds{why}."
             for pair in decisions.open
+            if pair not in decisions.seen
         ),
     ]
 
@@ -107,16 +118,21 @@ def to_plain(decisions: Decisions) -> dict[str, Any]:
     rule = decisions.rule
     return {
         "rule": {
-            **{name: getattr(rule, name) for name in ("block", "looks", "level", "spends")},
+            **{name: getattr(rule, name) for name in ("block", "looks", "level", "parts")},
             "pairs": [*map(list, rule.pairs)],
         },
         "looks": [
             {
                 "seeds": look.number * rule.block,
-                "boundary": None if look.boundary == float("inf") else look.boundary,
+                "part": look.part,
                 "pairs": [
-                    {**pair._asdict(), "statistic": statistic, "decision": look.decided.get(pair)}
-                    for pair, statistic in look.statistics.items()
+                    {
+                        **pair._asdict(),
+                        "probability": chance.value,
+                        "p": look.p[pair],
+                        "decision": look.decided.get(pair),
+                    }
+                    for pair, chance in look.chances.items()
                 ],
             }
             for look in decisions.looks

@@ -22,8 +22,10 @@ def on_envs(runs: Sequence[RunRecord], envs: Sequence[str], option: str) -> list
     Raises:
         ZooError: an environment has no run. option: the one that named it.
     """
+    runs = [replace(run, env=one_name(run.env)) for run in runs]
     known = {run.env for run in runs}
-    names = [env_name(env) if env not in known and GYM_ID.fullmatch(env) else env for env in envs]
+    names = [env_name(env) if env not in known and GYM_ID.fullmatch(env) else one_name(env) for env in envs]
+    names = list(dict.fromkeys(names))
     if len(names) == 1:
         runs = [replace(run, env=names[0]) if run.env == UNKNOWN_ENV else run for run in runs]
     there = dict.fromkeys(run.env for run in runs)
@@ -32,12 +34,18 @@ def on_envs(runs: Sequence[RunRecord], envs: Sequence[str], option: str) -> list
     return [run for run in runs if not names or run.env in names]
 
 
+def one_name(env: str) -> str:
+    """The zoo's name of an environment that is named by Gymnasium's id: `gym:CartPole-v1` is `cartpole`."""
+    prefix, _, env_id = env.partition(":")
+    return env_name(env_id) if prefix == "gym" and GYM_ID.fullmatch(env_id) else env
+
+
 def unread_on(unread: Mapping[Path, str], envs: Collection[str]) -> dict[Path, str]:
     """Of run → why it could not be read: the runs on these environments, and those that do not name theirs."""
 
     def env_of(path: Path) -> str | None:
         with suppress(RunDirectoryError):  # its meta.json is damaged, or it is another program's
-            return printable(RunDirectory(path).meta()["env"])
+            return one_name(printable(RunDirectory(path).meta()["env"]))
         return None
 
     return {path: reason for path, reason in unread.items() if env_of(path) in (None, *envs)}

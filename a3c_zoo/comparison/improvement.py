@@ -1,12 +1,18 @@
 """The probability that a run of one method is better than a run of another, with a test and an interval that agree.
 
-The test is a permutation test: if two methods do not differ, every way to say which runs are the first one's is as
-likely. The statistic is studentised (Brunner and Munzel 2000, "The nonparametric Behrens-Fisher problem: asymptotic
-theory and a small-sample approximation"). So the test is exact for methods without any difference, and still holds its
-error approximately where they differ in spread but neither is better: Neubert and Brunner 2007, "A studentized
-permutation test for the non-parametric Behrens-Fisher problem"; Chung and Romano 2016, "Asymptotically valid and exact
-permutation tests based on two-sample U-statistics". Probabilities are compared on the scale of arcsin √P, where their
-variance depends little on P.
+The test asks whether this probability P is ½. It has to hold its level for any two distributions with P = ½, whatever
+their spread and shape, so its p is the greater one of two.
+
+- A permutation test. If two methods do not differ, every way to say which runs are the first one's is as likely. The
+  statistic is the p of Brunner and Munzel 2000, "The nonparametric Behrens-Fisher problem: asymptotic theory and a
+  small-sample approximation": the distance of P from ½ over its error, on the scale of arcsin √P, in Student's
+  distribution with the degrees of freedom that these runs have. So the test is exact for methods without any
+  difference. Where methods differ in spread, a studentised statistic holds the level approximately: Neubert and Brunner
+  2007, "A studentized permutation test for the non-parametric Behrens-Fisher problem"; Chung and Romano 2016,
+  "Asymptotically valid and exact permutation tests based on two-sample U-statistics". The p of an approximation is a
+  better statistic than its quantile: Beran 1988, "Prepivoting test statistics: a bootstrap view of asymptotic
+  refinements".
+- A sign test, see `sign_p`, which says what no test may go below.
 
 The interval is a score interval, method 5 of Newcombe 2006, "Confidence intervals for an effect size measure based on
 the Mann-Whitney statistic. Part 2". It leaves out ½ if, and only if, the test's p is at most 0.05: where both disagree,
@@ -40,7 +46,7 @@ class Chance(NamedTuple):
 
     Attributes:
         low, high: its interval; None if these runs tell none.
-        p: the probability of a statistic as extreme as this if the methods do not differ; 1 with too few runs.
+        p: of the test that P is ½; 1 with too few runs.
     """
 
     value: float
@@ -54,10 +60,10 @@ class EarlierChance(NamedTuple):
 
     Attributes:
         low, high, p: see `Chance`.
-        unknown: the share of pairs of runs whose order is unknown; each counts half. It depends on the method: with a
-            budget of steps, a fast method that fails ends before the other reaches anything.
-        at_worst: the probability if all these pairs had ended against the method that is ahead. p_at_worst: its p; 1
-            if the other method would then be ahead.
+        unknown: the share of pairs of runs whose order is unknown; each such pair counts half. With a budget of steps,
+            a fast method that fails ends before the other method reaches anything, and many pairs are unknown.
+        at_worst: the probability if the method that is ahead had lost all pairs whose order is unknown. p_at_worst: the
+            greatest p that the unknown orders allow; 1 if the other method would then be ahead.
     """
 
     value: float
@@ -95,10 +101,12 @@ def earlier(durations: Durations, others: Durations) -> EarlierChance:
     if not len(extremes):
         return EarlierChance(*chance, unknown, chance.value, 1.0)
     against = np.nan_to_num(wins, nan=float(chance.value < 0.5))
-    share, variance = _shares(against, np.arange(len(wins))[None] < first)
-    is_still_ahead = (share[0] - 0.5) * (chance.value - 0.5) > 0
-    p = float((extremes >= _extremes(share, np.sqrt(variance))[0]).mean()) if is_still_ahead else 1.0
-    return EarlierChance(*chance, unknown, float(share[0]), max(chance.p, p))
+    worst = extremes_of([shares_of(against, np.arange(len(wins))[None] < first)], [(first, len(wins) - first)])
+    is_still_ahead = (worst.shares[0] - 0.5) * (chance.value - 0.5) > 0
+    p = 1.0
+    if is_still_ahead:
+        p = max(float((extremes >= worst.statistics[0]).mean()), sign_p([against], [first]))
+    return EarlierChance(*chance, unknown, float(worst.shares[0]), max(chance.p, p))
 
 
 def cliffs_delta(chance: Chance | EarlierChance) -> Estimate:
@@ -120,6 +128,41 @@ def _wins(durations: Durations) -> Floats:
     return np.select([wins, losses, x_reached & y_reached], [1.0, 0.0, 0.5], np.nan)
 
 
+def sign_p(tables: Sequence[Floats], first: Sequence[int]) -> float:
+    """The p below which no test of P = ½ may go: that of a sign test. Tables and `first` are those of `_chance`.
+
+    A run of the method that is behind is a loss of its method if it is worse than a run of the other, and a win if it
+    is better than all of them; so are, the other way round, the runs of the method that is ahead. For each method, p is
+    the probability that as many coins show as many losses or more, or as many wins; ties with the worst or the best run
+    are not tossed. The greater p of both methods counts.
+
+    Why no test may go below: let one method always score 0, and the other one 1 or −1, each with probability ½. Then
+    P = ½, and the number of runs above 0 is that of a coin's heads. A test that calls k heads of n a difference calls
+    more heads one, too, and is wrong with the probability that k coins of n or more agree. If all runs of one method
+    are better than all of the other, p is 2 · 2⁻ⁿ for n runs of the method with fewer runs, and this is valid for any
+    two distributions: n pairs of different runs all end alike with probability P(X > Y)ⁿ + P(X < Y)ⁿ, of which each
+    part is at most 2⁻ⁿ if P = ½.
+    """
+    won = [table[:size, size:] for table, size in zip(tables, first, strict=True)]
+    is_ahead = np.mean([each.mean() for each in won]) > 0.5
+    won = [each if is_ahead else 1 - each for each in won]
+    found = []
+    for axis in (0, 1):
+        agree = sum(int((each.max(axis=axis) == 1).sum()) for each in won)
+        against = sum(int((each.max(axis=axis) == 0).sum()) for each in won)
+        found.append(float(sign_p_of_counts(agree, against)))
+    return max(found)
+
+
+def sign_p_of_counts(agree: ArrayLike, against: ArrayLike) -> Floats:
+    """The two-sided p of a sign test: twice the probability that coins agree so often, or more often."""
+    from scipy.special import bdtrc
+
+    heads = np.asarray(agree, np.float64)
+    tosses = np.add(agree, against).astype(np.int64)
+    return np.asarray(np.minimum(1.0, 2 * bdtrc(heads - 1, tosses, 0.5)))
+
+
 def _chance(tables: Sequence[Floats], first: Sequence[int]) -> tuple[Chance, Floats]:
     """From each environment's table of wins of all runs over all, `[runs, runs]`; the `first` runs are one method's.
 
@@ -131,22 +174,58 @@ def _chance(tables: Sequence[Floats], first: Sequence[int]) -> tuple[Chance, Flo
         won = [table[:size, size:].mean() for table, size in zip(tables, first, strict=True)]
         return Chance(float(np.mean(won)), None, None, 1.0), np.empty(0)
     chosen = [orders(*size, None if len(tables) == 1 else number) for number, size in enumerate(sizes)]
-    found = [_shares(*pair) for pair in zip(tables, chosen, strict=True)]
-    shares = np.mean([share for share, _ in found], axis=0)
-    extremes, errors = _extremes(shares, np.sqrt(np.sum([each for _, each in found], axis=0)) / len(tables))
-    ends = _interval(float(shares[0]), float(errors[0]), extremes, sizes)
-    return Chance(float(shares[0]), *ends, float((extremes >= extremes[0]).mean())), extremes
+    found = extremes_of([shares_of(*pair) for pair in zip(tables, chosen, strict=True)], sizes)
+    share, statistics = float(found.shares[0]), found.statistics
+    p = max(float((statistics >= statistics[0]).mean()), sign_p(tables, first))
+    return Chance(share, *_interval(share, p, _reach(found), sizes), p), statistics
 
 
-def _extremes(shares: Floats, errors: Floats) -> tuple[Floats, Floats]:
-    """How many errors each share is away from ½, on the scale of arcsin √P; and its error on that scale.
+class Extremes(NamedTuple):
+    """How far the shares of all orders are from ½: `[orders]` each.
 
-    The derivative of arcsin √P is 1 / (2 √(P (1 − P))).
+    Attributes:
+        errors: of the shares, on the scale of arcsin √P; 0 where these runs tell none. freedom: degrees of freedom.
+        statistics: greater is more extreme; inf for a share without an error that is not ½.
     """
+
+    shares: Floats
+    errors: Floats
+    freedom: Floats
+    statistics: Floats
+
+
+def extremes_of(found: Sequence[tuple[Floats, Floats]], sizes: Sequence[tuple[int, int]]) -> Extremes:
+    """The mean share of all environments, and its test statistic. found: what `shares_of` gives of each environment.
+
+    The statistic is the quantile of the normal distribution beyond which as much lies as beyond the studentised share
+    in Student's distribution. Its degrees of freedom are Satterthwaite's, of the variances of all methods and
+    environments. The derivative of arcsin √P is 1 / (2 √(P (1 − P))).
+    """
+    from scipy.special import ndtri, stdtr
+
+    shares = np.mean([share for share, _ in found], axis=0)
+    variances = np.concatenate([each for _, each in found]) / len(found) ** 2  # [methods · environments, orders]
+    free = np.concatenate(sizes)[:, None] - 1
+    whole, parts = variances.sum(axis=0), (variances**2 / free).sum(axis=0)
     away = np.abs(np.arcsin(np.sqrt(np.clip(shares, 0, 1))) - np.pi / 4).round(12)
-    is_known = errors > 1e-9
-    scaled = np.divide(errors, 2 * np.sqrt(np.abs(shares * (1 - shares))), out=np.zeros_like(errors), where=is_known)
-    return np.divide(away, scaled, out=np.where(away > 0, np.inf, 0.0), where=is_known).round(9), scaled
+    is_known = whole > 1e-12
+    freedom = np.divide(whole**2, parts, out=np.ones_like(whole), where=is_known)
+    scale = 2 * np.sqrt(np.abs(shares * (1 - shares)))
+    errors = np.divide(np.sqrt(whole), scale, out=np.zeros_like(whole), where=is_known)
+    beyond = stdtr(freedom, -np.divide(away, errors, out=np.zeros_like(away), where=is_known))
+    statistics = np.where(is_known, -ndtri(beyond), np.where(away > 0, np.inf, 0.0))
+    return Extremes(shares, errors, freedom, statistics.round(7))
+
+
+def _reach(found: Extremes) -> float:
+    """How far from ½ the share may be, on the scale of arcsin √P, without being among the 5 % most extreme orders."""
+    from scipy.special import ndtr, stdtrit
+
+    if found.errors[0] == 0:
+        return 0.0
+    allowed = int((1 - CONFIDENCE) * len(found.statistics) + 1e-9)
+    critical = np.sort(found.statistics)[-1 - allowed]
+    return -float(stdtrit(found.freedom[0], ndtr(-critical))) * float(found.errors[0])
 
 
 @lru_cache(maxsize=8)
@@ -166,10 +245,11 @@ def orders(first: int, second: int, number: int | None = None) -> NDArray[np.boo
     return np.concatenate([true[None], rng.permuted(np.tile(true, (RANDOM_ORDERS - 1, 1)), axis=1)])
 
 
-def _shares(table: Floats, first: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """The share of pairs that the first method wins, and its variance, for each order: `[orders]` both.
+def shares_of(table: Floats, first: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """The share of pairs that the first method wins, `[orders]`, and the variances that the runs of each method give
+    it, `[2, orders]`.
 
-    The variance is that of the runs' own shares, as Brunner and Munzel (2000) estimate it.
+    The variances are those of the runs' own shares, as Brunner and Munzel (2000) estimate them.
     """
     is_first = first.astype(np.float64)
     is_second = 1 - is_first
@@ -178,31 +258,24 @@ def _shares(table: Floats, first: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     lost = is_first @ table / m  # by each run, against the first method
     share = np.einsum("or,or->o", is_first, won) / m
     squares = (np.einsum("or,or,or->o", *each) for each in ((is_first, won, won), (is_second, lost, lost)))
-    variance = np.zeros_like(share)
-    for square, size in zip(squares, (m, n), strict=True):
-        variance += (square - size * share**2) / (size - 1) / size
-    return share, np.where(variance > 1e-12, variance, 0.0)
+    pairs = zip(squares, (m, n), strict=True)
+    variances = np.array([(square - size * share**2) / (size - 1) / size for square, size in pairs])
+    return share, np.where(variances > 1e-12, variances, 0.0)
 
 
 def _interval(
-    value: float, error: float, extremes: Floats, sizes: Sequence[tuple[int, int]]
+    value: float, p: float, reach: float, sizes: Sequence[tuple[int, int]]
 ) -> tuple[float | None, float | None]:
-    """The interval of a share: without ½ if, and only if, at most 5 % of `extremes` are as great as the first.
-
-    error: of the share, on the scale of `extremes`.
-    """
-    if error == 0 and value == 0.5:
+    """The interval of a share: without ½ if, and only if, p is at most 5 %. reach: see `_reach`."""
+    if reach == 0 and value == 0.5:
         return None, None
     if value < 0.5:
-        low, high = _interval(1 - value, error, extremes, sizes)
+        low, high = _interval(1 - value, p, reach, sizes)
         return 1 - high, 1 - low  # type: ignore[operator]
     low, high = _score_end(value, 0.0, sizes), _score_end(value, 1.0, sizes)
-    ordered, allowed = np.sort(extremes), int((1 - CONFIDENCE) * len(extremes) + 1e-9)
-    critical = float(ordered[-1 - allowed])
-    is_out = float(extremes[0]) > critical
+    is_out = p <= 1 - CONFIDENCE + 1e-9
     if is_out != (low > 0.5):
-        scaled = math.asin(math.sqrt(value)) - (critical * error if error else 0.0)
-        end = math.sin(max(0.0, scaled)) ** 2
+        end = math.sin(max(0.0, math.asin(math.sqrt(value)) - reach)) ** 2
         low = max(end, math.nextafter(0.5, 1)) if is_out else min(end, 0.5)
     return low, high
 

@@ -26,7 +26,7 @@ SAME_MEANING: Final[Mapping[str, str]] = {
 }
 
 
-#: A run of another program is evaluated to its end if its last evaluation comes after this part of its steps.
+#: A run of another program counts as evaluated to its end if its last evaluation came after this part of its steps.
 LAST_PART: Final = 0.9
 
 
@@ -133,7 +133,7 @@ def measure(record: RunRecord, label: str) -> MeasuredRun:
         seed=record.seed,
         final_return=_last(sampled.y),
         final_return_greedy=_last(greedy.y),
-        mean_return=float(area_under_curve(over.x, over.y)) if len(over.x) > 1 else None,
+        mean_return=float(area_under_curve(over.x, over.y)) if len(over.x) > 1 and np.isfinite(over.y).all() else None,
         steps_to_threshold=moment.steps if moment else None,
         seconds_to_threshold=moment.seconds if moment else None,
         cpu_s_to_threshold=cpu_s * moment.seconds / training_s if moment and cpu_s and training_s > 0 else None,
@@ -149,7 +149,8 @@ def measure(record: RunRecord, label: str) -> MeasuredRun:
 
 
 def _last(values: Floats) -> float | None:
-    return float(values[-1]) if len(values) else None
+    """The last value; None if there is none, or if it is not finite: such a run has no figure."""
+    return float(values[-1]) if len(values) and np.isfinite(values[-1]) else None
 
 
 def labels_of(paths: Sequence[Path]) -> dict[Path, str]:

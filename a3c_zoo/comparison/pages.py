@@ -55,7 +55,10 @@ class TextTable:
 class ReportSection:
     """A part of a page under a title: paragraphs, description → plot, films, tables, and lines of code.
 
-    picture: the name of a PNG file beside the page with all plots of this part, for the page in Markdown; "" for none.
+    Attributes:
+        picture: the name of a PNG file beside the page with all plots of this part, for the page in Markdown; "" for
+            none.
+        is_folded: whether a reader has to open it.
     """
 
     title: str
@@ -65,6 +68,7 @@ class ReportSection:
     codes: Sequence[str] = ()
     films: Sequence[Film] = ()
     picture: str = ""
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,8 @@ def seconds(value: float) -> str:
 
 
 def number(value: float) -> str:
-    """A figure with three significant digits; from 1,000 on a whole number."""
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    """A figure with three significant digits; a whole number from 1,000 on, up to a thousand million."""
+    return f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
 def ranged(value: float, low: float | None, high: float | None, show: Callable[[float], str] = number) -> str:
@@ -140,8 +144,8 @@ def times(found: EnvironmentResults) -> list[TextTable]:
         f"To a mean return of {found.threshold:g} over 100 training episodes: medians with 95 % intervals. Runs "
         f"that never reached it count as censored at their end; {NONE} stands for an end that was not reached, and for "
         "the interval of fewer than five runs. At least: the lower bound of the chance that a run reaches it (95 %, "
-        "one-sided). CPU time is an estimate: the share of a run's CPU seconds that its training until then has in all "
-        "of its training."
+        "one-sided), which is no claim of the report. CPU time is an estimate: a run's CPU seconds, times the part of "
+        "its training seconds that had passed at the threshold."
     )
     columns = ("method", "reached by", "at least", "seconds of training", "CPU seconds", "agent steps")
     return [TextTable(columns, rows, caption)]
@@ -183,8 +187,8 @@ def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Clai
         "Probability: that a run of the first is better than a run of the second. A tie counts half. So does a pair "
         "whose order is unknown because a run ended too early. Difference: of interquartile means, and of mean times, "
         "each cut off where a method's longest run ended. Cliff's δ: the probability of better less that of worse. "
-        "p holds however the pairs had ended whose order is unknown, so it may be above 5 % where the interval leaves "
-        "out ½. p over all claims: of those that the verdict makes; at most 5 % counts, with five seeds 4 %."
+        "p is the greatest that the unknown orders allow, so it may be above 5 % where the interval leaves out ½. "
+        "p over all claims: adjusted for the number of claims; a claim holds if it is at most 5 %."
     )
     columns = ("", "in what", "probability", "difference", "Cliff's δ", "not known", "p", "p over all claims")
     return [TextTable(columns, rows, caption, words=2)] if rows else []

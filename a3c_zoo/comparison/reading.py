@@ -18,7 +18,7 @@ from a3c_zoo.comparison.foreign_runs import ForeignRun, is_foreign_run, read_for
 from a3c_zoo.comparison.timing import Timing, timing_of, torch_threads_of
 from a3c_zoo.config.yaml import read_document
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
-from a3c_zoo.files import absolute, shown, why_closed
+from a3c_zoo.files import MAX_TABLE, absolute, read_bytes, shown, why_closed
 from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.commands import command_of
@@ -27,6 +27,8 @@ from a3c_zoo.version import __version__
 
 #: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
 CUT_SHORT: Final = ("interrupted", "error")
+#: How the names of folders begin in which methods are tried before a comparison (`rehearsal`). They hold no runs.
+REHEARSAL: Final = ".rehearsal-"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,17 +156,20 @@ def read_runs(
     return [replace(run, is_trusted=run.env in trusted) for run in runs], left_out
 
 
-def failed_runs(paths: Iterable[Path]) -> list[RunRecord]:
-    """Those of the runs at `paths`, which `read_runs` could not use, whose training an error ended; without curves."""
+def lost_runs(paths: Iterable[Path]) -> list[RunRecord]:
+    """The lost runs among those at `paths`, which `read_runs` could not use; without curves.
+
+    A run that trained and has no figures is lost, whatever it lacks: an error ended it, it was killed, or its figures
+    are damaged or not finite. A run is not lost if a user interrupted it, if it still runs, if it never made a step, or
+    if another version of a3c-zoo made it.
+    """
     found = []
     for path in paths:
         directory = RunDirectory(path)
         with suppress(RunDirectoryError):
-            outcome = directory.outcome()
-            if outcome is None or outcome.reason != "error" or not outcome.steps or directory.is_running():
-                continue
             meta, settings = directory.meta(), settings_of(directory.config_file)
-            if _texts(meta.get("versions")).get("a3c-zoo") == __version__:
+            is_of_this_version = _texts(meta.get("versions")).get("a3c-zoo") == __version__
+            if is_of_this_version and not directory.is_running() and not says_nothing(path):
                 nothing = Curve.ordered(*np.empty((4, 0)))
                 found.append(RunRecord(path, *_names(meta, settings), settings["run.seed"], nothing))
     return found
@@ -177,9 +182,19 @@ def says_nothing(path: Path) -> bool:
     """
     if not os.path.lexists(path):
         return True
+    directory = RunDirectory(path)
     with suppress(RunDirectoryError):
-        outcome = RunDirectory(path).outcome()
-        return outcome is not None and (outcome.reason == "interrupted" or not outcome.steps)
+        outcome = directory.outcome()
+        if outcome is not None:
+            return outcome.reason == "interrupted" or not outcome.steps
+        return not _has_episodes(path)  # it was killed
+    return False
+
+
+def _has_episodes(path: Path) -> bool:
+    """Whether a run has ended a training episode, as far as its monitor.csv can be read."""
+    with suppress(OSError):
+        return read_bytes(path / "monitor.csv", MAX_TABLE).count(b"\n") > 2
     return False
 
 
@@ -210,9 +225,10 @@ def _run_folders(path: Path) -> list[Path]:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    """The folders in a folder, without links. Raises OSError."""
+    """The folders in a folder, without links and rehearsals. Raises OSError."""
     with os.scandir(folder) as entries:
-        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+        below = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return [Path(entry.path) for entry in below if not entry.name.startswith(REHEARSAL)]
 
 
 def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) -> RunRecord:
@@ -292,7 +308,7 @@ def _texts(values: Any) -> dict[str, str]:
 
 
 def _threads(run: Path, agent: str, timing: Timing | None, settings: Mapping[str, Any]) -> dict[str, str]:
-    """With how many threads of torch an agent computed. timing.json did not say it once."""
+    """With how many threads of torch an agent computed. An old timing.json does not say it."""
     known = timing.torch_threads if timing else None
     number = torch_threads_of(run, settings) if known is None else known
     return {} if number is None else {printable(f"torch threads of {agent}"): str(number)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from a3c_zoo.comparison import drawing, pages
+from a3c_zoo.comparison.claims import percent
 from a3c_zoo.comparison.curves import Axis
 from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.drawing import Group, Panel
@@ -18,7 +20,7 @@ from a3c_zoo.comparison.known_runs import counted, listed
 from a3c_zoo.comparison.measures import drawn_evaluations, training_curve, values_of
 from a3c_zoo.comparison.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
 from a3c_zoo.comparison.report_films import Films
-from a3c_zoo.comparison.results import FINAL, NOISE_LIMIT, SCALE, EnvironmentResults, Results
+from a3c_zoo.comparison.results import FINAL, NOISE_LIMIT, SCALE, EnvironmentResults, PairResults, Results
 from a3c_zoo.comparison.results_json import runs_csv, to_json
 from a3c_zoo.comparison.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
 from a3c_zoo.comparison.verdict import common_budget, verdict
@@ -73,14 +75,21 @@ def page_of(results: Results, films: Films | None = None) -> ReportPage:
             *_overall(results),
             *_until_decided(results.decided),
             *_films(films),
-            _single_runs(results),
-            *_left_out(results),
-            _settings(results),
-            *_surroundings(results),
-            _how_it_was_measured(results),
+            *(replace(section, is_folded=True) for section in _details(results)),
         ],
         curves=[row for rows in curves.values() for row in rows],
     )
+
+
+def _details(results: Results) -> list[ReportSection]:
+    """The parts that a reader opens."""
+    return [
+        _single_runs(results),
+        *_left_out(results),
+        _settings(results),
+        *_surroundings(results),
+        _how_it_was_measured(results),
+    ]
 
 
 def _head(results: Results) -> str:
@@ -115,11 +124,16 @@ def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) ->
         figures=figures,
         tables=[
             pages.scores(found),
-            *pages.times(found),
-            pages.costs(found),
-            *pages.chances(env, found.pairs, results.claims),
+            *(replace(table, folded="Times to the threshold") for table in pages.times(found)),
+            replace(pages.costs(found), folded="Speed and cost"),
+            *_differences(env, found.pairs, results),
         ],
     )
+
+
+def _differences(env: str | None, pairs: Sequence[PairResults], results: Results) -> list[TextTable]:
+    tables = pages.chances(env, pairs, results.claims)
+    return [replace(table, folded="Every difference, with its interval and p") for table in tables]
 
 
 def _about_ends(found: EnvironmentResults) -> str:
@@ -175,7 +189,7 @@ def _overall(results: Results) -> list[ReportSection]:
             "All environments",
             texts=[f"Scores: {SCALE}."],
             figures=_profile(found.scores, title, "score"),
-            tables=[table, *pages.chances(None, found.pairs, results.claims)],
+            tables=[table, *_differences(None, found.pairs, results)],
         )
     ]
 
@@ -190,25 +204,25 @@ def _until_decided(decided: Decisions | None) -> list[ReportSection]:
             str(look.number),
             str(look.number * rule.block),
             pair.env,
-            f"{pair.method} − {pair.other}",
-            f"{statistic:.3g}",
-            f"{look.boundary:.3g}",
+            f"{pair.method} over {pair.other}",
+            ranged(chance.value, chance.low, chance.high),
+            percent(look.p[pair]),
+            percent(look.part) if look.part else NONE,
             look.decided.get(pair, "open"),
         ]
         for look in decided.looks
-        for pair, statistic in look.statistics.items()
+        for pair, chance in look.chances.items()
     ]
-    columns = ("look", "seeds", "environment", "pair", "statistic", "boundary", "decision")
+    columns = ("look", "seeds", "environment", "pair", "probability", "p", "limit", "decision")
     section = ReportSection(
         "Until decided",
         texts=[
             f"The rule, fixed before this comparison trained its first run: a look after every {rule.block} seeds of "
             f"each method, {rule.looks} looks at most, all {len(rule.pairs)} pairs as one family. The probability that "
-            f"any pair without a difference is decided is at most {rule.level:.0%} (AdaStop, arXiv:2306.10882).",
-            "The statistic is the sum of the differences of final returns over the spread of the pair's blocks so far. "
-            f"A pair is decided where it exceeds the boundary, for which permutations spend {rule.spends:.1%}, and "
-            "where Welch's test agrees; so it holds for methods that differ only in spread, too. Decided pairs need no "
-            "more runs.",
+            f"any pair without a difference is decided is at most {rule.level:.0%}.",
+            "Probability: that a run of the first method ends with a higher return. Holm's rule adjusts p for the open "
+            f"pairs. The limits of all looks add up to {rule.level:.0%}; {NONE}: with so few seeds, no p can be small "
+            "enough. Decided pairs need no more runs.",
             "All other figures of this report describe the runs. The number of seeds depends on their results, so the "
             "other intervals claim nothing.",
         ],
@@ -342,8 +356,9 @@ def _how_it_was_measured(results: Results) -> ReportSection:
             *([making.schedules] if making else []),
             "Statistics: the seed is the unit. Intervals are 95 % percentile bootstraps over runs, stratified by "
             "environment and widened for few runs; those of median times are Kaplan and Meier's, those of differences "
-            "of mean times Welch's. Each holds for its figure alone. Claims rest on permutation tests, and "
-            f"all claims of the report together on Holm's rule. Fewer than {MIN_SEEDS} seeds support no claim. "
+            "of mean times Welch's. Each holds for its figure alone. Claims rest on permutation tests, and all claims "
+            "of the report together on Holm's rule. They hold for methods that differ in spread, too: no p is smaller "
+            f"than that of a sign test. Fewer than {MIN_SEEDS} seeds have no intervals. "
             f"{NONE} stands for an interval that these runs do not tell: there are too few, or all have one value.",
             "This does not show how the methods do with other settings, on other machines, or with other budgets.",
         ],

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from a3c_zoo.comparison import claims, statistics
+from a3c_zoo.comparison.budgets import have_one_budget
 from a3c_zoo.comparison.claims import Claim, Question
 from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.durations import MeanDifference, TimeToThreshold, mean_difference, time_to_threshold
@@ -25,6 +26,7 @@ from a3c_zoo.comparison.measures import (
 )
 from a3c_zoo.comparison.reading import threshold_of
 from a3c_zoo.comparison.statistics import Estimate, Floats
+from a3c_zoo.records import score
 
 #: Fields of `Measures` of which every statistic is computed → their titles in tables, of one method and of two.
 SCORES: Final[Mapping[str, tuple[str, str]]] = {
@@ -133,12 +135,16 @@ class Making:
         schedules: the rule for the lengths of schedules, in words. slots: how many trained at once, at most.
         tuning: environment → method → what finding its set cost, where the set says so.
         engine_notes: see `Engine.notes`.
+        missing: environment → method → how many of its runs are still to come; empty for a finished comparison.
+        plan: a digest of all planned runs.
     """
 
     schedules: str = ""
     slots: int = 1
     tuning: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
     engine_notes: tuple[str, ...] = ()
+    missing: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +158,11 @@ class Results:
         machine: what the runs were made with: name → its values, more than one if runs differ.
         calibration: seconds of the fixed loop before the runs; None if no run has such a time.
         decided: what a comparison with a rule has decided; None for one without.
-        claims: of all pairs without a lost run; none if there are few seeds, or if a rule has decided.
-        lost: (environment, method) → how many of its runs failed; they are in no other figure than `times`.
+        claims: of all questions that were asked, see `unasked`; none if a rule has decided.
+        lost: (environment, method) → how many of its runs have no figures; they are in no other figure than `times`.
+        question: the main question, which the user named: a key of `claims.QUESTIONS`; "" for none.
+        unasked: pairs and measures of which nothing is asked, and why, one sentence each.
+        seen: (environment, method, other) → the report that looked at runs of both before; they make no claims.
     """
 
     runs: tuple[MeasuredRun, ...]
@@ -166,6 +175,9 @@ class Results:
     decided: Decisions | None = None
     claims: tuple[Claim, ...] = ()
     lost: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    question: str = ""
+    unasked: tuple[str, ...] = ()
+    seen: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
 
     @property
     def methods(self) -> list[str]:
@@ -187,7 +199,7 @@ class Results:
 
     @property
     def no_seconds(self) -> str:
-        """Why nothing is claimed about seconds; "" if something is."""
+        """Why the report claims nothing about seconds; "" if it may."""
         if len(self.machines) > 1:
             return "the runs were made on different machines"
         loop = self.calibration
@@ -221,8 +233,9 @@ def results_of(
     making: Making | None = None,
     decided: Decisions | None = None,
     lost: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    question: str = "",
 ) -> Results:
-    """Computes the results of runs. left_out: run → reason. making, decided, lost: see `Results`."""
+    """Computes the results of runs. left_out: run → reason. The others: see `Results`."""
     records = [each.record for each in runs]
     names = list(dict.fromkeys(record.method for record in records))
     envs = dict.fromkeys(record.env for record in records)
@@ -238,31 +251,84 @@ def results_of(
         calibration=_spread(seconds) if len(seconds) else None,
         decided=decided,
         lost=lost,
+        question=question,
     )
-    is_silent = found.caution is not None or decided is not None
-    return found if is_silent else replace(found, claims=claims.claims_of(_questions(found)))
+    return with_claims(found)
 
 
-def _questions(results: Results) -> list[Question]:
+def with_claims(results: Results) -> Results:
+    """The same results with the claims that they allow; without any if a rule has decided, or if runs are to come."""
+    if results.decided is not None or (results.making is not None and results.making.missing):
+        return results
+    asked, unasked = _questions(results)
+    main = claims.QUESTIONS[results.question] if results.question else ()
+    return replace(results, claims=claims.claims_of(asked, main), unasked=tuple(unasked))
+
+
+def _questions(results: Results) -> tuple[list[Question], list[str]]:
     """Everything that the verdict asks, of each pair in each environment, and over all environments.
 
-    Nothing of a method that lost runs: the others would be a choice of those that went well.
+    Returns:
+        The questions; and why others are not asked, one sentence each.
     """
-    found, losers = [], {method for _, method in results.lost}
+    if results.caution is not None:
+        return [], []
+    found, unasked = list[Question](), dict[str, None]()
+    silent = {(env, name) for env, name in results.lost}  # methods whose runs are no sample, in which environment
+    unlike = set[tuple[str, str]]()  # pairs that had different budgets somewhere, or that a report looked at before
     for env, each in results.environments.items():
-        for pair in (one for one in each.pairs if not {(env, one.method), (env, one.other)} & results.lost.keys()):
-            runs = [each.methods[name].runs for name in (pair.method, pair.other)]
-            for name, chance in pair.asked.items():
-                if name != "seconds_to_threshold" or not results.no_seconds:
-                    first, second = (len(own if name in DURATIONS else values_of(own, name)) for own in runs)
-                    found.append(Question(env, name, pair.method, pair.other, chance, (first, second)))
-    if (overall := results.overall) is not None:
-        for pair in (one for one in overall.pairs if not {one.method, one.other} & losers):
-            counts = ((~np.isnan(overall.scores[name])).sum(axis=0).min() for name in (pair.method, pair.other))
-            first, second = map(int, counts)
-            chance = pair.scores["final_return"]
-            found.append(Question(None, "final_return", pair.method, pair.other, chance, (first, second)))
-    return found
+        for name, method in each.methods.items():
+            if lacking := _without_final_return(method.runs):
+                silent.add((env, name))
+                runs = f"{lacking} of {len(method.runs)} runs of {name}"
+                unasked[f"{env}: {runs} have no final return, so nothing is claimed about {name} there."] = None
+        for pair in each.pairs:
+            names = pair.method, pair.other
+            both = [each.methods[name].runs for name in names]
+            if (env, *names) in results.seen or not have_one_budget([*both[0], *both[1]]):
+                unlike.add(names)
+            elif not {(env, name) for name in names} & silent:
+                for measure, chance in pair.asked.items():
+                    if measure == "seconds_to_threshold" and results.no_seconds:
+                        continue
+                    if why := _why_unasked(measure, *both):
+                        unasked[f"{env}: {why.format(*names)}."] = None
+                        continue
+                    sizes = len(both[0]), len(both[1])
+                    found.append(Question(env, measure, *names, chance, sizes, min(sizes)))
+    if results.overall is not None:
+        for pair in results.overall.pairs:
+            names = pair.method, pair.other
+            if names not in unlike and not any(name in names for _, name in silent):
+                found.append(_question_over_all(results.overall, pair))
+    return found, list(unasked)
+
+
+def _question_over_all(overall: OverallResults, pair: PairResults) -> Question:
+    counts = [(~np.isnan(overall.scores[name])).sum(axis=0) for name in (pair.method, pair.other)]
+    fewest = int(counts[0].min()), int(counts[1].min())
+    tosses = int(min(each.sum() for each in counts))
+    return Question(None, "final_return", pair.method, pair.other, pair.scores["final_return"], fewest, tosses)
+
+
+def _without_final_return(runs: Sequence[MeasuredRun]) -> int:
+    """How many runs of a method have no final return though others have one: those that have are no sample."""
+    counts = [len(values_of(runs, key)) for key in FINAL]
+    has = max(counts)
+    return len(runs) - has if has else 0
+
+
+def _why_unasked(measure: str, runs: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> str:
+    """Why no seed could answer a question, as words with two places for the methods; "" if it is asked.
+
+    A question that is not asked costs the others nothing. The reasons are about all runs of both methods together, so
+    they do not depend on which method is better: Tarone 1990, "A modified Bonferroni method for discrete data".
+    """
+    both = [*runs, *others]
+    values = values_of(both, measure)
+    if measure in DURATIONS:
+        return "" if len(values) else "no run of {} or {} reached the threshold, so nothing is asked about it"
+    return "" if np.ptp(values) else f"all runs of {{}} and {{}} ended with a return of {score(values[0])}"
 
 
 def _environment(

@@ -15,7 +15,7 @@ from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, MethodResults, PairRe
 from a3c_zoo.errors import cell
 
 #: Rises when the meaning of a key changes.
-RESULTS_FORMAT: Final = 2
+RESULTS_FORMAT: Final = 3
 
 
 def to_json(results: Results) -> dict[str, Any]:
@@ -27,6 +27,12 @@ def to_json(results: Results) -> dict[str, Any]:
         "interval": {"confidence": statistics.CONFIDENCE, "bootstrap_resamples": statistics.RESAMPLES, "unit": "seed"},
         "caution": results.caution,
         "claims": claims.to_plain(results.claims),
+        "main_question": results.question or None,
+        "not_asked": list(results.unasked),
+        "earlier_reports": [
+            {"env": env, "method": method, "other": other, "report": report}
+            for (env, method, other), report in results.seen.items()
+        ],
         "no_seconds": results.no_seconds or None,
         "environments": {
             name: {
@@ -47,7 +53,7 @@ def to_json(results: Results) -> dict[str, Any]:
         **({"until_decided": decisions.to_plain(results.decided)} if results.decided else {}),
         "evaluation_episodes": results.episodes,
         "left_out": dict(results.left_out),
-        **({"lost": _by_env(results.lost)} if results.lost else {}),
+        **({"lost": by_env(results.lost)} if results.lost else {}),
         "machine_and_versions": dict(results.machine),
         "noise": noise
         and {
@@ -74,10 +80,10 @@ def runs_csv(runs: Sequence[Mapping[str, Any]]) -> str:
     return file.getvalue()
 
 
-def _by_env(lost: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    """Environment → method → the number of its runs that failed."""
+def by_env(numbers: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """(environment, method) → number, as environment → method → number."""
     found: dict[str, dict[str, int]] = {}
-    for (env, method), number in lost.items():
+    for (env, method), number in numbers.items():
         found.setdefault(env, {})[method] = number
     return found
 

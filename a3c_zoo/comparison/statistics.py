@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
 
 CONFIDENCE: Final = 0.95
-#: Fewer seeds support no claim and have no interval, see `caution`.
+#: Fewer seeds support no claim and have no interval, see `caution`. What more seeds can show: `claims.needs`.
 MIN_SEEDS: Final = 5
 RESAMPLES: Final = 10_000
 #: Resamples at each point of a curve.

@@ -6,20 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from a3c_zoo.comparison import decisions
+from a3c_zoo.comparison.budgets import are_alike_long, budget_of
 from a3c_zoo.comparison.claims import ERROR, Claim, needs, percent
 from a3c_zoo.comparison.improvement import EarlierChance
 from a3c_zoo.comparison.known_runs import counted, listed
 from a3c_zoo.comparison.pages import number, ranged, seconds
 from a3c_zoo.comparison.reading import RunRecord, hidden_threshold
 from a3c_zoo.comparison.results import DURATIONS, FINAL, MethodResults, Results
-from a3c_zoo.comparison.statistics import CONFIDENCE
 from a3c_zoo.records import score
 
-NO_DIFFERENCE = "; these runs show no difference"
-#: Runs of other programs are as long as each other if the longest has at most so many times the steps of the shortest.
-LENGTHS_ALIKE = 1.1
 #: How sentences begin that are about all environments together.
 EVERYWHERE = "All environments"
+#: What follows from different budgets.
+UNLIKE = ", which alone can make a difference, so nothing is claimed there about methods that differ in this."
 THEIR_EVALUATIONS = (
     "Runs of other programs: the evaluations that their evaluations.npz has, from training, on seeds of their own. The "
     "file does not say with which actions; they count as RL Zoo plays, sampled on Atari games and MiniGrid, greedy on "
@@ -32,29 +31,39 @@ TRAINING_ONLY = (
 
 
 def verdict(results: Results) -> list[str]:
-    """The conclusions, one sentence each. The warning about few seeds comes first."""
-    lines = [results.caution] if results.caution else []
-    if results.left_out:
-        lines.append(
-            f"Left out: {', '.join(results.left_out)}. The reasons are below; all else is of the other runs alone."
-        )
-    lines += notes(results)
-    lines += decisions.sentences(results.decided) if results.decided else []
+    """The conclusions, one sentence each. The answer comes first: what is shown, what is not, and why nothing is."""
+    lines = decisions.sentences(results.decided) if results.decided else []
+    ordered = sorted(results.claims, key=lambda claim: not claim.holds)
+    lines += [_about_claim(claim, len(ordered)) for claim in ordered]
+    lines += [_about_second_look(*pair, report) for pair, report in results.seen.items()]
+    lines += [results.caution] if results.caution else []
+    lines += [*_why_nothing_is_claimed(results), *results.unasked]
+    lines += _about_claims(results)
     for env, found in results.environments.items():
         for name, method in found.methods.items():
             lines += _about_method(env, name, method, found.threshold, not results.no_seconds)
-    lines += [_about_claim(claim, len(results.claims)) for claim in results.claims]
-    return [*lines, *_about_claims(results)]
+    if results.left_out:
+        lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below; the figures are without them.")
+    return [*lines, *_other_notes(results)]
 
 
 def notes(results: Results) -> list[str]:
     """Differences and gaps that make runs hard to compare, one sentence each."""
+    return [*_why_nothing_is_claimed(results), *_other_notes(results)]
+
+
+def _why_nothing_is_claimed(results: Results) -> list[str]:
+    lost = [_about_lost(results, env, name, lost) for (env, name), lost in results.lost.items()]
+    return [*lost, *_about_budgets(results), *_about_lengths(results)]
+
+
+def _other_notes(results: Results) -> list[str]:
     unplayed = [
         run.measures.run
         for run in results.runs
         if run.measures.final_return is None and run.measures.final_return_greedy is None
     ]
-    found = [_about_lost(results, env, name, lost) for (env, name), lost in results.lost.items()]
+    found = []
     if unplayed:
         found.append(f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing.")
     if any(run.record.evaluations and not run.record.is_ours for run in results.runs):
@@ -68,7 +77,6 @@ def notes(results: Results) -> list[str]:
         for name, method in each.methods.items()
         if any(_settings_of(run.record) != _settings_of(method.runs[0].record) for run in method.runs)
     ]
-    found += _about_budgets(results) + _about_lengths(results)
     if len(results.machines) > 1:
         found.append(f"The runs were made on different machines: {listed(results.machines)}.")
     found += results.making.engine_notes if results.making else ()
@@ -83,18 +91,18 @@ def _settings_of(record: RunRecord) -> tuple[Mapping[str, Any], Mapping[str, str
 
 
 def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
-    """What the runs that failed mean for the figures: the others are no sample of the method's runs."""
+    """What the runs without figures mean for the others: these are no sample of the method's runs."""
     each, there = results.environments.get(env), f"there{' and over all environments' * (results.overall is not None)}"
     method = each.methods.get(name) if each else None
     if each is None or method is None:
-        failed = f"{counted(lost, 'runs')} of {name} failed, and none has figures"
-        return f"{env}: {failed}, so nothing is claimed of {name} {there}."
-    text = f"{env}: {lost} of {lost + len(method.runs)} runs of {name} failed; "
+        failed = f"{counted(lost, 'runs')} of {name} failed or cannot be read, and none has figures"
+        return f"{env}: {failed}, so nothing is claimed about {name} {there}."
+    text = f"{env}: {lost} of {lost + len(method.runs)} runs of {name} failed or cannot be read; "
     if method.times:
-        text += f"they count as runs that never reached {each.threshold:g}, the other figures are without them"
+        text += f"they count as runs that never reached {each.threshold:g}, and the other figures are without them"
     else:
         text += "the figures are of the others alone"
-    return f"{text}." if results.decided else f"{text}, so nothing is claimed of {name} {there}."
+    return f"{text}." if results.decided else f"{text}, so nothing is claimed about {name} {there}."
 
 
 def _about_budgets(results: Results) -> list[str]:
@@ -104,10 +112,10 @@ def _about_budgets(results: Results) -> list[str]:
         budgets: dict[str, dict[str, None]] = {}  # method → its budgets in words, in order
         for name, method in each.methods.items():
             for record in (run.record for run in method.runs if run.record.is_ours):
-                budgets.setdefault(name, {})[_budget_of(record)] = None
+                budgets.setdefault(name, {})[budget_of(record)] = None
         if len({frozenset(words) for words in budgets.values()}) > 1:
             told = "; ".join(f"{name}: {' or '.join(words)}" for name, words in budgets.items())
-            found.append(f"{env}: methods had different budgets ({told}), which alone can make a difference.")
+            found.append(f"{env}: methods had different budgets ({told}){UNLIKE}")
     return found
 
 
@@ -116,31 +124,22 @@ def _about_lengths(results: Results) -> list[str]:
     found = []
     for env, each in results.environments.items():
         steps = {name: [run.measures.steps for run in method.runs] for name, method in each.methods.items()}
-        of_all = [count for counts in steps.values() for count in counts]
-        is_ours = all(run.record.is_ours for method in each.methods.values() for run in method.runs)
-        if not is_ours and max(of_all) > LENGTHS_ALIKE * min(of_all):
+        runs = [run for method in each.methods.values() for run in method.runs]
+        if not all(run.record.is_ours for run in runs) and not are_alike_long(runs):
             told = "; ".join(
                 f"{name}: {min(counts):,}{f' to {max(counts):,}' * (min(counts) < max(counts))} steps"
                 for name, counts in steps.items()
             )
-            found.append(f"{env}: the runs have different lengths ({told}), which alone can make a difference.")
+            found.append(f"{env}: the runs have different lengths ({told}){UNLIKE}")
     return found
 
 
 def common_budget(results: Results) -> str:
     """The budget of all runs, in words; "budget not known" if some are of other programs, which do not tell theirs."""
-    budgets = {_budget_of(run.record) for run in results.runs if run.record.is_ours}
+    budgets = {budget_of(run.record) for run in results.runs if run.record.is_ours}
     if len(budgets) > 1:
         return "different budgets"
     return budgets.pop() if all(run.record.is_ours for run in results.runs) else "budget not known"
-
-
-def _budget_of(record: RunRecord) -> str:
-    """The budget of a run of a3c-zoo, in words."""
-    steps, episodes, limit_s = (record.settings.get(f"run.{key}") for key in ("steps", "episodes", "time_limit_s"))
-    words = [f"{steps:,} steps" if steps else "", f"{episodes:,} episodes" if episodes else ""]
-    words.append(f"{limit_s:,g} s of training" if limit_s else "")
-    return " and ".join(filter(None, words)) or "no budget"
 
 
 def _about_method(env: str, name: str, method: MethodResults, threshold: float | None, in_seconds: bool) -> list[str]:
@@ -151,8 +150,6 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
     if threshold is not None and method.times:
         time, steps = method.times["seconds_to_threshold"], method.times["steps_to_threshold"]
         text = f"reached {threshold:g} in training in {time.reached} of {time.runs} runs"
-        if time.reached:
-            text += f" (so, at {percent(CONFIDENCE)} confidence, with a chance of at least {percent(time.at_least)})"
         if in_seconds and time.median is not None:
             text += f", half of all runs within {seconds(time.median)}"
         elif steps.median is not None:
@@ -163,37 +160,55 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
     return [f"{env}: {name} {listed(parts)}."] if parts else []
 
 
+def _about_second_look(env: str, method: str, other: str, report: str) -> str:
+    return (
+        f"{env}: nothing is claimed about {method} and {other}, because an earlier report looked at some of these "
+        f"runs: {report}. A claim needs seeds that no report has used (--seeds), or --until-decided from the start."
+    )
+
+
 def _about_claim(claim: Claim, count: int) -> str:
-    """One sentence on a question of the report: the figure, its interval, and what the report claims."""
+    """One sentence on a question of the report: the figure, its interval, and what the report claims.
+
+    The method that is ahead comes first, and the limit of p stands in the sentence.
+    """
     question = claim.question
     chance, env = question.chance, question.env or EVERYWHERE
+    value, low, high = chance.value, chance.low, chance.high
+    winner, loser = question.method, question.other
+    if value < 0.5:
+        winner, loser, value = loser, winner, 1 - value
+        low, high = (None if end is None else 1 - end for end in (high, low))
     if isinstance(chance, EarlierChance):
         what = f"reaches the threshold {DURATIONS[question.measure][1]}"
         if chance.unknown == 1:
-            return f"{env}: no pair of runs tells whether {question.method} or {question.other} {what}."
+            return f"{env}: not shown: no pair of runs tells whether {winner} or {loser} {what}."
     else:
         what = f"ends with a higher {'return' if question.env else 'score'}{FINAL[question.measure]}"
-    text = f"{env}: a run of {question.method} {what} than a run of {question.other} with probability "
-    text += ranged(chance.value, chance.low, chance.high)
+    text = f"{env}: a run of {winner} {what} than a run of {loser} with probability {ranged(value, low, high)}; "
     if isinstance(chance, EarlierChance) and chance.unknown:
-        text += f"; for {percent(chance.unknown)} of the pairs the order is unknown, and they count half"
+        text += (
+            f"for {percent(chance.unknown)} of the pairs of runs the order is unknown, and each such pair counts half; "
+        )
+    worth = f"p = {percent(claim.p_of_all)}{f' over all {count} claims' if count > 1 else ''}"
     if claim.holds:
-        return f"{text}; shown (p = {percent(claim.p_of_all)} over all claims)."
+        return f"{text}shown ({worth}; the limit is {percent(ERROR)})."
     if chance.p <= ERROR < question.p:
-        return f"{text}{NO_DIFFERENCE}, because it depends on these pairs."
-    if question.p <= claim.limit:
-        text += f"; alone this would count (p = {percent(question.p)}), as one of {count} claims it does not"
-    elif question.p <= ERROR:
-        text += f"; with {min(question.seeds)} seeds p must be at most {percent(claim.limit)}"
-    return f"{text}{NO_DIFFERENCE} (p = {percent(claim.p_of_all)} over all claims)."
+        return f"{text}not shown, because it depends on these pairs (the limit of p is {percent(ERROR)})."
+    if question.p <= ERROR:
+        alone = f"p = {percent(question.p)} alone"
+        return f"{text}not shown after correction for {count} claims ({alone}, {worth}; the limit is {percent(ERROR)})."
+    return f"{text}not shown ({worth}; the limit is {percent(ERROR)})."
 
 
 def _about_claims(results: Results) -> list[str]:
-    """How the claims hold their error, and what they need with few seeds."""
+    """How the claims hold their error, and what the seeds at hand could have shown."""
     if not results.claims:
         return []
     count, most = len(results.claims), percent(ERROR)
     rule = f"The probability that this claim is wrong is at most {most} (permutation test)."
     if count > 1:
         rule = f"The probability that any of these {count} claims is wrong is at most {most} (permutation tests, Holm)."
-    return list(filter(None, [rule, needs(results.claims)]))
+    if results.question and count > 1:
+        rule += f" The main question ({results.question}) came first; others are claimed only if all its claims hold."
+    return [rule, needs(results.claims)]

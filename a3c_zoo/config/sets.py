@@ -21,7 +21,7 @@ from pydantic_core import to_jsonable_python
 
 from a3c_zoo.config import Config, rl_zoo, yaml
 from a3c_zoo.config.models import PLUGINS
-from a3c_zoo.config.settings import TUNING, Settings, cite, faulty
+from a3c_zoo.config.settings import COMPARE, TUNING, Settings, cite, faulty, is_comparison
 from a3c_zoo.config.yaml import Document
 from a3c_zoo.errors import ConfigError, UnknownNameError, ZooError, did_you_mean, printable
 from a3c_zoo.files import open_file
@@ -303,6 +303,24 @@ def tuning_cost(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparam
     documents = documents_of(registry, env, agent, hyperparams)
     found: dict[str, int] = documents[-1].data.get(TUNING) or {} if documents else {}
     return found
+
+
+def comparison_steps(registry: Registry, env: EnvEntry) -> int | None:
+    """Agent steps of each run of a comparison on an environment, by default.
+
+    The default set of the environment's own agent says it in its block `compare:`, else the environment's entry does.
+
+    Raises:
+        ConfigError: the set has a fault.
+    """
+    documents = documents_of(registry, env, registry.agent(env.default_agent), None)
+    block = documents[-1].data.get(COMPARE) if documents else None
+    if block is None:
+        return env.budget_steps
+    if not is_comparison(block):
+        resolve_config(registry, env, registry.agent(env.default_agent))  # names the place of the fault
+    steps: int = block["steps"]
+    return steps
 
 
 def names_set(registry: Registry, text: str) -> bool:

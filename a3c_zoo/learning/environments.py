@@ -17,8 +17,9 @@ from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFo
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from a3c_zoo.config import EnvConfig
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
-from a3c_zoo.learning.mujoco import INSTALL, check_version, drawing_cure, wrong_version
+from a3c_zoo.learning.mujoco import check_version, drawing_cure, wrong_version
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, load_object
@@ -99,8 +100,8 @@ def _make(
     return factory(num_envs, seed, **kwargs)
 
 
-#: Part of Gymnasium's message on the missing packages of an environment → how to install them.
-EXTRAS = {"box2d": "pip install 'a3c-zoo[box2d]'", "mujoco": INSTALL}
+#: Parts of Gymnasium's messages on the missing packages of an environment. They are the names of the extras, too.
+EXTRAS = ("box2d", "mujoco")
 
 
 def missing_package(error: BaseException) -> str | None:
@@ -110,11 +111,13 @@ def missing_package(error: BaseException) -> str | None:
     message = " ".join(str(error).split())
     if isinstance(error, DependencyNotInstalled):
         words = (word for word in EXTRAS if re.search(rf"\b{word}\b", message.lower()))
-        return next(map(EXTRAS.__getitem__, words), message)
+        word = next(words, None)
+        return install_extra(word) if word else message
     frames = traceback.extract_tb(error.__traceback__)
     if frames and os.sep.join(("gymnasium", "envs", "mujoco", "")) in frames[-1].filename:
-        return EXTRAS["mujoco"]  # its renderer imports another package without a word
-    return EXTRAS.get((error.name or "").partition(".")[0].lower())
+        return install_extra("mujoco")  # its renderer imports another package without a word
+    name = (error.name or "").partition(".")[0].lower()
+    return install_extra(name) if name in EXTRAS else None
 
 
 def _make_registered(

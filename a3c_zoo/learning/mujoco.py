@@ -11,6 +11,7 @@ from typing import Final
 
 import gymnasium
 
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 from a3c_zoo.plugins.entries import EnvEntry
@@ -18,7 +19,6 @@ from a3c_zoo.plugins.entries import EnvEntry
 #: The range of the extra `mujoco` in pyproject.toml. 3.16 prints a warning at each start of HalfCheetah; in 4.0 Ant
 #: moves differently. Before 3.5 there are no wheels for Python 3.14.
 VERSIONS: Final = ">=3.5,<3.16"
-INSTALL: Final = "pip install 'a3c-zoo[mujoco]'"
 #: What a traceback leads through when MuJoCo cannot draw.
 DRAWING_FILES: Final = ("mujoco_rendering.py", "gl_context.py")
 DRAWING_FOLDERS: Final = {"OpenGL", "egl", "glfw", "osmesa"}
@@ -42,7 +42,7 @@ def wrong_version() -> str:
         return ""
     if SpecifierSet(VERSIONS).contains(version, prereleases=True):
         return ""
-    return f"mujoco {version} is installed, needed: {VERSIONS}. {INSTALL}"
+    return f"mujoco {version} is installed, needed: {VERSIONS}. {install_extra('mujoco')}"
 
 
 def drawing_variables() -> dict[str, str]:

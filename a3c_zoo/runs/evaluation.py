@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from a3c_zoo.config import Config, EnvConfig
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import EnvironmentContractError, PluginError, ZooError, one_line
 from a3c_zoo.files import same_folder
 from a3c_zoo.hardware import has_display
@@ -374,7 +375,7 @@ def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
         pictures: Any = [env.envs[0].render()] if isinstance(env, SyncVectorEnv) else env.render()
         picture: Any = pictures[0] if pictures is not None and len(pictures) and np.size(pictures[0]) else None
     except DependencyNotInstalled as error:
-        raise ZooError(f"environment '{name}' cannot be drawn: {error}. Or: pip install 'a3c-zoo[play]'") from error
+        raise ZooError(f"environment '{name}' cannot be drawn: {error}. Or: {install_extra('play')}") from error
     except Exception as error:
         if cure := drawing_cure(error):
             raise ZooError(f"environment '{name}' cannot be drawn: {cure}") from error

@@ -55,7 +55,7 @@ def play_finale(
     chosen = max(choice, key=lambda number: choice[number])
     watcher.message(f"trial {chosen} is chosen; comparing it with the start, on fresh seeds")
     methods, found = _compared(study, chosen, contenders[chosen].texts, engine)
-    plan, cost = _plan(study, methods, REPORT_SEEDS[:seeds], engine), _cost(settings, contenders)
+    plan, cost = plan_of(study, methods, REPORT_SEEDS[:seeds], engine), _cost(settings, contenders)
     runs = (replace(run, tuning=cost) if run.method == TUNED else run for run in plan.runs)
     plan = replace(plan, runs=tuple(runs))
     told = [
@@ -68,7 +68,9 @@ def play_finale(
         *found,
     ]
     section = _section(study, contenders, chosen, told)
-    comparison = carry_out(plan, None, settings.episodes, folder / "report", watcher, engine, [section])
+    comparison = carry_out(
+        plan, None, settings.episodes, folder / "report", watcher, engine, [section], question="return"
+    )
     command = _command(settings, len(contenders), seeds, timeout_s)
     title = f"{settings.env} with {settings.agent}, tuned by a3c-zoo {__version__}, {datetime.now():%Y-%m-%d}"
     verdict = [*(f"{text}." for text in found), *comparison.verdict]
@@ -89,11 +91,11 @@ def _compared(
     """
     settings, found, seed = study.settings, list[str](), REPORT_SEEDS[:1]
     methods = [method_of(settings, TUNED, texts), method_of(settings, START)]
-    tuned, start = (run.config.to_dict() for run in _plan(study, methods, seed, engine).runs)
+    tuned, start = (run.config.to_dict() for run in plan_of(study, methods, seed, engine).runs)
     has = f"Trial {chosen} has the values of the"
     try:
         usual = default_of(settings)
-        default = _plan(study, [usual], seed, engine).runs[0].config.to_dict()
+        default = plan_of(study, [usual], seed, engine).runs[0].config.to_dict()
     except ConfigError as error:
         found.append(f"The default set is not compared, as it does not take the same options: {first_line(error)}")
     else:
@@ -107,12 +109,12 @@ def _compared(
     return methods, found
 
 
-def default_of(settings: StudySettings) -> Method:
+def default_of(settings: StudySettings, label: str = DEFAULT) -> Method:
     """The default set of the environment, with the same `-o`."""
     registry = get_registry()
     entries = registry.env(settings.env), registry.agent(settings.agent)
     config = resolve_config(registry, *entries, overrides=settings.overrides)
-    return method_of(replace(settings, hyperparams=None, config=config.to_dict()), DEFAULT)
+    return method_of(replace(settings, hyperparams=None, config=config.to_dict()), label)
 
 
 def _choose(
@@ -125,7 +127,7 @@ def _choose(
     made = study.settings
     methods = {each.number: method_of(made, f"trial {each.number}", each.texts) for each in finalists(contenders)}
     watcher.message(f"choosing among {listed(method.label for method in methods.values())}, on fresh seeds")
-    plan = _plan(study, list(methods.values()), CHOICE_SEEDS[:CHOICE_RUNS], engine)
+    plan = plan_of(study, list(methods.values()), CHOICE_SEEDS[:CHOICE_RUNS], engine)
     returns = final_returns_of(plan, made.episodes, watcher, engine)
     if not returns:
         raise ZooError("no finalist could be trained and evaluated on the choice seeds; see the lines above")
@@ -138,7 +140,7 @@ def _choose(
     return {number: fmean(judged[each.label]) for number, each in methods.items() if each.label in judged}
 
 
-def _plan(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int], engine: Engine) -> Plan:
+def plan_of(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int], engine: Engine) -> Plan:
     """Runs of methods, seed by seed; finished ones are used again."""
     registry, host = get_registry(), engine.host()
     known, entry = KnownRuns(registry, study.runs_dir, True, host), registry.env(study.settings.env)

@@ -1,0 +1,119 @@
+"""A second look at the same runs claims nothing for free."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a3c_zoo.comparison.decisions import Decisions
+from a3c_zoo.comparison.looks import LOOKS_FILE, keep_looks, looked_at
+from a3c_zoo.comparison.measures import MeasuredRun, measure
+from a3c_zoo.comparison.results import results_of
+from a3c_zoo.comparison.results_json import to_json
+from a3c_zoo.comparison.sequential import Pair, SequentialRule, SequentialTest
+from a3c_zoo.comparison.verdict import verdict
+from tests.test_compare_report import record
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Any:
+    """Runs of a method by its seeds, each with a directory. The returns of `a3c` are the best, then those of `ppo`."""
+    centres = {"a3c": 300.0, "ppo": 200.0, "nstep": 100.0}
+
+    def made(method: str, *seeds: int) -> list[MeasuredRun]:
+        found = []
+        for seed in seeds:
+            folder = tmp_path / "runs" / f"{method}-{seed}"
+            folder.mkdir(parents=True, exist_ok=True)
+            run = replace(record(method, seed, final=centres[method] + seed, reached_at=None), path=folder)
+            found.append(measure(run, folder.name))
+        return found
+
+    return made
+
+
+def claims(measured: list[MeasuredRun], out: Path, question: str = "") -> set[tuple[str, str]]:
+    """The pairs about which a report claims something. It is written down, as by `compare`."""
+    found = looked_at(results_of(measured, {}, question=question))
+    keep_looks(found, out)
+    return {(each.question.method, each.question.other) for each in found.claims if each.holds}
+
+
+def test_more_seeds_after_a_look_claim_nothing(runs: Any, tmp_path: Path) -> None:
+    six = [*runs("a3c", *range(6)), *runs("ppo", *range(6))]
+    assert claims(six, tmp_path / "first") == {("a3c", "ppo")}
+    (line,) = (tmp_path / "runs/a3c-0" / LOOKS_FILE).read_text().splitlines()
+    assert json.loads(line)["report"] == str(tmp_path / "first")
+    assert claims(six, tmp_path / "again") == {("a3c", "ppo")}  # the same look at the same runs
+    more = [*runs("a3c", *range(10)), *runs("ppo", *range(10))]
+    found = looked_at(results_of(more, {}))
+    assert found.claims == ()
+    assert verdict(found)[0] == (
+        "cartpole: nothing is claimed about a3c and ppo, because an earlier report looked at some of these runs: "
+        f"{tmp_path / 'first'}. A claim needs seeds that no report has used (--seeds), or --until-decided from the "
+        "start."
+    )
+    results = to_json(found)
+    assert results["earlier_reports"][0] | {"report": ""} == {
+        "env": "cartpole", "method": "a3c", "other": "ppo", "report": ""
+    }  # fmt: skip
+    fresh = [*runs("a3c", *range(10, 16)), *runs("ppo", *range(10, 16))]
+    assert claims(fresh, tmp_path / "fresh") == {("a3c", "ppo")}
+
+
+def test_a_choice_among_runs_is_a_second_look(runs: Any, tmp_path: Path) -> None:
+    eight = [*runs("a3c", *range(8)), *runs("ppo", *range(8))]
+    claims(eight, tmp_path / "first")
+    assert claims([*eight[:7], *eight[8:15]], tmp_path / "fewer") == set()
+    assert claims(eight, tmp_path / "named", question="return") == set()  # the main question is named afterwards
+
+
+def test_another_method_may_come_later_and_none_may_go(runs: Any, tmp_path: Path) -> None:
+    """Eight seeds of three methods: 3 · 2/256 is 2.3 %."""
+    eight = [*runs("a3c", *range(8)), *runs("ppo", *range(8))]
+    claims(eight, tmp_path / "first")
+    three = [*eight, *runs("nstep", *range(8))]
+    assert claims(three, tmp_path / "three") == {("a3c", "ppo"), ("a3c", "nstep"), ("ppo", "nstep")}
+    assert claims(three[8:], tmp_path / "two") == set()  # one claim of three would need less now
+
+
+def test_a_look_that_could_show_nothing_is_none(runs: Any, tmp_path: Path) -> None:
+    five = [*runs("a3c", *range(5)), *runs("ppo", *range(5))]
+    assert claims(five, tmp_path / "first") == set()
+    assert not (tmp_path / "runs/a3c-0" / LOOKS_FILE).exists()
+    assert claims([*runs("a3c", *range(6)), *runs("ppo", *range(6))], tmp_path / "second") == {("a3c", "ppo")}
+
+
+def test_a_rule_that_is_fixed_afterwards_decides_nothing(runs: Any, tmp_path: Path) -> None:
+    ten = [*runs("a3c", *range(10)), *runs("ppo", *range(10))]
+    rule = SequentialRule((Pair("cartpole", "a3c", "ppo"),), block=5, looks=2)
+    test = SequentialTest(rule)
+    for seeds in (5, 10):
+        test.look({("cartpole", name): [base + s for s in range(seeds)] for name, base in (("a3c", 300), ("ppo", 200))})
+    decided = Decisions(rule, tuple(test.looks), tuple(test.open))
+    found = looked_at(results_of(ten, {}, decided=decided))
+    assert found.seen == {}
+    assert "decided after 10 seeds." in verdict(found)[0]
+    keep_looks(found, tmp_path / "first")
+    assert looked_at(results_of(ten, {}, decided=decided)).seen == {}  # the same rule and the same runs
+    assert claims(ten, tmp_path / "second") == set()  # without a rule, after it has decided
+    longer = Decisions(replace(rule, looks=4), tuple(test.looks), ())
+    again = looked_at(results_of(ten, {}, decided=longer))
+    assert verdict(again)[0].startswith("cartpole: nothing is claimed about a3c and ppo, because an earlier report ")
+
+
+def test_damaged_lines_and_links_are_left_out(runs: Any, tmp_path: Path) -> None:
+    six = [*runs("a3c", *range(6)), *runs("ppo", *range(6))]
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "runs/a3c-0" / LOOKS_FILE).symlink_to(elsewhere)
+    (tmp_path / "runs/a3c-1" / LOOKS_FILE).write_bytes(
+        b'\xff\n[]\n{"claims": "x"}\n{"claims": 1, "report": 2}\n' + b"[" * 9999
+    )
+    (tmp_path / "runs/a3c-2" / LOOKS_FILE).mkdir()
+    assert claims(six, tmp_path / "first") == {("a3c", "ppo")}
+    assert not elsewhere.exists()
+    assert results_of(six, {}).claims
