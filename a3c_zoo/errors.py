@@ -144,6 +144,11 @@ def printable(text: str) -> str:
     return "".join(each if is_shown else each.encode("unicode_escape").decode("ascii") for each, is_shown in pairs)
 
 
+def cell(value: object) -> object:
+    """A value for a table that a spreadsheet may open. A text that it would take for a formula begins with `'`."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
 def printable_lines(text: str) -> str:
     """Returns a text of several lines, each as `printable` makes it."""
     return "\n".join(printable(line) for line in text.expandtabs().split("\n"))

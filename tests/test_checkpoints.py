@@ -297,7 +297,7 @@ def test_a_full_disk_costs_nothing_that_was_there(directory: RunDirectory) -> No
 def test_what_is_written_is_read_to_the_bit(directory: RunDirectory) -> None:
     flat = torch.arange(6.0)
     numbers = [0.1, -0.0, 1e-320, 2**64, -(2**127), True, None]
-    agent = {
+    agent: dict[str, Any] = {
         "bytes": b"a\xff",
         "numbers": numbers,
         "text": "\ud800 λ \x00",
@@ -332,6 +332,7 @@ def test_what_is_written_is_read_to_the_bit(directory: RunDirectory) -> None:
     assert read["views"][3].tolist() == flat.tolist()
 
 
+DEEP: Any = functools.reduce(lambda inner, _: [inner], range(100), [])  # type: ignore[arg-type, return-value]
 KINDS = (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool, torch.uint16)
 
 
@@ -348,7 +349,7 @@ KINDS = (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, 
         (STATE, {1.5: 1}, "a dictionary has the key 1.5; words and whole numbers may be keys"),
         (STATE, {2**61: 1}, "a dictionary has the key 2305843009213693952"),
         (STATE, torch.eye(2).to_sparse(), "agent.value is no plain tensor"),
-        (STATE, functools.reduce(lambda inner, _: [inner], range(100), 1), "agent.value.0.*is nested too deeply"),
+        (STATE, DEEP, "agent.value.0.*is nested too deeply"),
         (STATE, "x" * (9 << 20), r"its values that are no tensors would take 9,437,\d+ bytes, and at most 8,388,608"),
         (replace(STATE, window=WindowState([1.0, math.inf], [3, 4])), 1, "session.window.returns.1: .*finite number"),
     ],

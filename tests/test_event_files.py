@@ -265,6 +265,12 @@ def test_scalars_that_are_tensors(kind: str, content: dict[str, Any], tmp_path: 
             read_run(tmp_path)
 
 
+def test_a_name_that_a_spreadsheet_would_take_for_a_formula(tmp_path: Path) -> None:
+    folder = cleanrl(tmp_path / "=cmd|' -C calc'!A1", [1.0])
+    row = plot(folder, tmp_path / "x.csv").path.read_text().splitlines()[1]
+    assert row.startswith("'=cmd|' -C calc'!A1,'=cmd|")
+
+
 def record(data: bytes) -> bytes:
     return struct.pack("<Q", len(data)) + b"0000" + data + b"0000"
 

@@ -25,6 +25,8 @@ from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.library_settings import LibrarySettings, kept_settings
 from a3c_zoo.runs import evaluation
 from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
+from tests.test_rollout import collector
+from tests.toys import TinyNetwork, ToyVectorEnv
 from tests.toys_runs import command_line, environ
 from tests.waits import LIMIT_S
 
@@ -166,9 +168,6 @@ def test_an_error_of_the_environment_itself_is_no_broken_promise(rooms: Path) ->
 
 
 def test_a_vector_environment_of_four_values() -> None:
-    from tests.test_rollout import TinyNetwork, collector
-    from tests.toys_env import ToyVectorEnv
-
     class Four(ToyVectorEnv):
         def step(self, actions: Any) -> Any:
             return super().step(actions)[:4]

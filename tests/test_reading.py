@@ -270,6 +270,21 @@ def test_evaluations_of_checkpoints(run: Path) -> None:
         read_run(run)
 
 
+def test_folders_that_lie_deep_in_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(1200):
+        os.mkdir("d")
+        os.chdir("d")
+    os.chdir(tmp_path)
+    runs, left_out = read_runs([tmp_path])
+    assert runs == []
+    assert list(left_out.values()) == ["no run and no monitor.csv lies in it"]
+    try:
+        shutil.rmtree(tmp_path / "d")
+    except RecursionError:  # pytest could not remove it either
+        subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)
+
+
 def test_reading_needs_no_torch(runs: Path) -> None:
     program = (
         "import sys\nfrom a3c_zoo.comparison.reading import read_runs\n"

@@ -159,7 +159,7 @@ def test_while_a_resumed_run_lives_it_has_no_outcome(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_toy")
 def test_numpys_numbers_make_no_checkpoint_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A third party's agent may report them; `torch.load(weights_only=True)` refuses them."""
+    """A third party's agent may report them, and a checkpoint holds none."""
     record = Session.record
 
     def with_numpys_numbers(self: Session, reports: Sequence[Report]) -> None:

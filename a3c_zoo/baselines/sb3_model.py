@@ -81,9 +81,10 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
     chosen = config.agent.normalize
     if not chosen:
         return env
-    halves = {"norm_obs": chosen in (True, "observations"), "norm_reward": chosen in (True, "rewards")}
+    norm_obs, norm_reward = chosen in (True, "observations"), chosen in (True, "rewards")
     try:
-        return VecNormalize(env, gamma=config.agent.gamma, **halves)  # RL Zoo gives it the algorithm's discount, too
+        # RL Zoo gives it the algorithm's discount, too.
+        return VecNormalize(env, norm_obs=norm_obs, norm_reward=norm_reward, gamma=config.agent.gamma)
     except ValueError as error:
         space = env.observation_space
         env.close()

@@ -19,7 +19,7 @@ from a3c_zoo.comparison.groups import on_envs, told_apart, unread_on
 from a3c_zoo.comparison.measures import drawn_evaluations
 from a3c_zoo.comparison.reading import RunRecord, hidden_threshold, read_runs, threshold_of
 from a3c_zoo.config.yaml import display
-from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+from a3c_zoo.errors import RunDirectoryError, ZooError, cell, printable
 from a3c_zoo.files import refuse_out, write_out
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, find_run
 from a3c_zoo.runs.evaluation_files import EVALUATIONS_CSV, EVALUATIONS_NPZ
@@ -179,7 +179,7 @@ def _table(drawn: Sequence[DrawnRun], kind: Kind, x: Axis) -> bytes:
     for run, label, line in drawn:
         points = thinned(line, MAX_ROWS)
         for at, value in zip(points.x, points.y, strict=True):
-            writer.writerow((printable(run.path.name), label, run.seed, f"{at:.10g}", f"{value:.6g}"))
+            writer.writerow((cell(printable(run.path.name)), cell(label), run.seed, f"{at:.10g}", f"{value:.6g}"))
     return file.getvalue().encode()
 
 

@@ -213,16 +213,22 @@ def _run_folders(path: Path) -> list[Path]:
     """All runs and closed folders below `path`, sorted; `path` itself if it is one, or if there is none."""
     if _is_run(path):
         return [path]
-    found, faults = [], list[OSError]()
-    for folder, below, _ in os.walk(path, onerror=faults.append):  # without what goes away meanwhile
-        below[:] = [name for name in below if not name.startswith(REHEARSAL)]
-        with suppress(FileNotFoundError):
-            if _is_run(Path(folder)):
-                found.append(Path(folder))
-        if _is_ours(Path(folder)):
-            below.clear()  # event files, and rows that were set aside
-    found += [Path(error.filename) for error in faults if isinstance(error, PermissionError)]
+    found, waiting = [], [path]
+    while waiting:  # `os.walk` calls itself for each folder, and a thousand may lie in each other
+        folder = waiting.pop()
+        with suppress(OSError):  # without what goes away meanwhile, and without paths that are too long
+            if _is_run(folder):
+                found.append(folder)
+            if not _is_ours(folder):  # below ours are event files, and rows that were set aside
+                waiting += _folders_in(folder)
     return sorted(found) or [path]
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """The folders in a folder, without links and rehearsals. Raises OSError."""
+    with os.scandir(folder) as entries:
+        below = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return [Path(entry.path) for entry in below if not entry.name.startswith(REHEARSAL)]
 
 
 def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) -> RunRecord:

@@ -12,6 +12,7 @@ from a3c_zoo.comparison import claims, decisions, statistics
 from a3c_zoo.comparison.improvement import cliffs_delta
 from a3c_zoo.comparison.measures import UNITS, values_of
 from a3c_zoo.comparison.results import NOISE_LIMIT, SCALE, MethodResults, PairResults, Results
+from a3c_zoo.errors import cell
 
 #: Rises when the meaning of a key changes.
 RESULTS_FORMAT: Final = 3
@@ -75,7 +76,7 @@ def runs_csv(runs: Sequence[Mapping[str, Any]]) -> str:
     file = io.StringIO()
     writer = csv.DictWriter(file, runs[0].keys(), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(runs)
+    writer.writerows({key: cell(value) for key, value in run.items()} for run in runs)
     return file.getvalue()
 
 
