@@ -533,6 +533,18 @@ def test_a_report_at_a_place_that_may_not_be_looked_at(tmp_path: Path, monkeypat
         ([], "name an environment to compare on, or runs to read: --from."),
         (["cartpole", "--baseline", "random", "--seeds", "3,1,3"], "seed 3 is given twice"),
         (["cartpole", "cartpole", "--baseline", "random"], "environment cartpole is given twice"),
+        (
+            ["cartpole", "gym:CartPole-v1", "--baseline", "random", "--steps", "5000"],
+            "cartpole and gym:CartPole-v1 are one environment: name it once",
+        ),
+        (
+            ["cartpole", "--baseline", "random", "--question", "score"],
+            "Invalid value for '--question': 'score' is not one",
+        ),
+        (
+            ["cartpole", "--baseline", "random", "--until-decided", "--question", "return"],
+            "--question: --until-decided asks about final returns alone; leave one of the two out",
+        ),
         (["cartpole", "--baseline", "random", "--baseline", "random"], "method random is given twice"),
         (["cartpole", "--baseline", "sb3-a2c@mine"], "'sb3-a2c@mine': write zoo or own after the @"),
         (["cartpole", "--baseline", "random@own"], "env.stack: own — agent 'random' trains on: zoo"),
