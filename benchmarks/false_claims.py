@@ -396,7 +396,7 @@ def print_laws(comparisons: int) -> list[str]:
     improvement_module.orders.cache_clear()
     print_row("ties, and environments", "seeds", "1 environment", *(f"{count} environments" for count in ENVIRONMENTS))
     print_row(":---", *["---:"] * 4)
-    for name, laws in (TIED | {"spread × 10, no ties": LAWS["spread × 10"]}).items():
+    for name, laws in {**TIED, "spread × 10, no ties": LAWS["spread × 10"]}.items():
         for seeds in (5, 6, 8):
             shares = [claimed_in_environments(laws, seeds, count, few) for count in (1, *ENVIRONMENTS)]
             print_row(name, str(seeds), *(cell(f"{name}, {seeds} seeds", share, few) for share in shares))

@@ -65,7 +65,10 @@ def keep_looks(results: Results, report: Path) -> None:
     for look in _looks(results):
         for run in (each.record for each in (*look.runs, *look.others) if each.record.is_ours):
             keys.setdefault(run.path, []).append(look.key)
-    line = {"at": datetime.now().astimezone().isoformat(timespec="seconds"), "report": os.path.abspath(report)}
+    line: dict[str, Any] = {
+        "at": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "report": os.path.abspath(report),
+    }
     line["claims"] = _number_of_claims(results)
     for folder, found in keys.items():
         with suppress(OSError), open_file(folder / LOOKS_FILE, "ab") as file:
