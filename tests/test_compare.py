@@ -388,7 +388,7 @@ def test_ctrl_c_names_the_command_that_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def stop(*arguments: object) -> None:
+    def stop(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
