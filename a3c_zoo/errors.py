@@ -164,10 +164,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{near[0]}'?" if near else ""
 
 
-#: Kind and name of what a distribution of this project offers → the extra that installs it.
-EXTRAS_OF = {("engine", "ray"): "ray", ("agent", "a3c-ray"): "ray"}
-
-
 def unknown_name(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownNameError:
     """Returns the error for an unknown name.
 
@@ -177,8 +173,6 @@ def unknown_name(kind: str, name: str, known: Iterable[str], listing: str = "") 
         known: the known names.
         listing: the command that lists them, such as "a3c-zoo list envs".
     """
-    if extra := EXTRAS_OF.get((kind, name)):
-        return UnknownNameError(f"unknown {kind} '{name}'. It comes with: pip install 'a3c-zoo[{extra}]'")
     names = sorted(known)
     hint = did_you_mean(name, names)
     if listing:

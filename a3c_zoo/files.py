@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.hardware import available_memory
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
 MAX_TEXT: Final = 1 << 20
 MAX_TABLE: Final = 1 << 30
 MAX_CHECKPOINT: Final = 4 << 30
+#: The most characters of a line of a table.
+MAX_LINE: Final = 1 << 16
+#: What is made of a table takes up to so many times the memory of its file: a row of six bytes becomes numbers of eight
+#: bytes each, and these are sorted, averaged and drawn.
+TABLE_COST: Final = 16
 
 
 def absolute(path: Path) -> Path:
@@ -64,17 +71,22 @@ def open_file(path: Path, mode: str = "rb", limit: int | None = None, follow: bo
         follow: whether it may be a link: the user has named it, and no stranger.
 
     Raises:
-        OSError: it cannot be opened, is a link, a FIFO, a device or a directory, or is larger than `limit`.
+        OSError: it cannot be opened, is a link, a FIFO, a device or a directory, or is larger than `limit`; or it is
+            to be written and has other names (hard links): each of them would change.
     """
     no_links = 0 if follow else os.O_NOFOLLOW
     buffering = -1 if mode == "rb" else 0
     file: IO[bytes] = open(  # noqa: SIM115 - the caller closes it
-        path, mode, buffering, opener=lambda name, flags: _open(name, flags | no_links)
+        path, mode, buffering, opener=lambda name, flags: _open(name, (flags | no_links) & ~os.O_TRUNC)
     )
     try:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if mode != "rb" and status.st_nlink > 1:
+            raise OSError(errno.EMLINK, "it has other names (hard links), and would change under each", str(path))
+        if mode == "wb":
+            file.truncate(0)
         if limit is not None and status.st_size > limit:
             raise OSError(errno.EFBIG, f"it is larger than {limit / (1 << 20):,.0f} MiB", str(path))
     except BaseException:
@@ -131,6 +143,30 @@ def read_bytes(path: Path, limit: int) -> bytes:
     """The contents of a file. Raises OSError as `open_file`."""
     with open_file(path, limit=limit) as file:
         return file.read(limit)  # it may be growing
+
+
+def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
+    """The lines of a table of at most `MAX_TABLE` bytes, one after the other, each with its end as `\\n`.
+
+    `\\r\\n` and `\\r` end a line, too. Only the last line may lack an end.
+
+    Args:
+        errors: what follows bytes that are no UTF-8, as for `bytes.decode`.
+
+    Raises:
+        OSError: as `open_file`; it has a line of more than `MAX_LINE` characters; or there is too little memory for
+            what is made of the table.
+        ValueError: it is no UTF-8.
+    """
+    with open_file(path, limit=MAX_TABLE) as file:
+        size = os.fstat(file.fileno()).st_size
+        if TABLE_COST * size > (free := available_memory()):
+            raise OSError(errno.ENOMEM, f"it has {size:,} bytes, and {free:,} bytes of memory are free", str(path))
+        lines = io.TextIOWrapper(file, "utf-8", errors)
+        while line := lines.readline(MAX_LINE):
+            if len(line) == MAX_LINE and not line.endswith("\n"):
+                raise OSError(errno.EFBIG, f"it has a line of more than {MAX_LINE:,} characters", str(path))
+            yield line
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -163,6 +163,10 @@ class Outcome:
         peak_memory_mib: the most memory that they held in any sample; a shared page counts once. Both are None if the
             system does not tell them.
         evaluator_fault: why the evaluator beside training failed, None if it did not.
+        best_return: mean return of the best policy in `checkpoints/best.pt`; None if there is none.
+        best_step: agent steps before its parameters were copied. best_by: "training" if its return is that of training
+            episodes, "evaluation" if it is that of the evaluator. best_episodes: of how many episodes.
+        recommended: the checkpoint that the run recommends: "final" for the newest, or "best".
     """
 
     run: Path
@@ -185,6 +189,11 @@ class Outcome:
     evaluator_fault: str | None = None
     solved_step: int | None = None
     evaluation_step: int | None = None
+    best_return: float | None = None
+    best_step: int | None = None
+    best_by: str | None = None
+    best_episodes: int | None = None
+    recommended: str = "final"
 
     @property
     def last_evaluation(self) -> Evaluation | None:

@@ -123,8 +123,12 @@ def not_finite(agent: Mapping[str, Any]) -> str | None:
     The states of workers are left out: an environment's own may hold such numbers. A network's buffers may hold
     infinities, as the mask of an attention layer does.
     """
+    import torch
+
     parts = {name: part for name, part in agent.items() if name != "workers"}
     for where, tensor in tensors_of(parts, 10**9):
+        if tensor.layout is not torch.strided:  # no checkpoint holds it
+            continue
         if not tensor.is_floating_point() or bool(tensor.isfinite().all()):
             continue
         if not where.startswith("model.buffers.") or bool(tensor.isnan().any()):

@@ -25,6 +25,8 @@ def default_signals() -> None:
 
 
 default_signals()
+# As in an activated environment: messages name this environment's `pip`.
+os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
 # The tests that run side by side keep all cores busy. A second thread of each would only wait for its turn.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Pytest's workers import every test and most of the package; hundreds of processes import the package, too. All use the

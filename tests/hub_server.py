@@ -241,6 +241,17 @@ def endless(handler: Handler) -> None:
             handler.wfile.write(b"10000\r\n" + b"x" * (1 << 16) + b"\r\n")
 
 
+def dripping(handler: Handler) -> None:
+    """Sends a byte now and then, and does not end."""
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    with suppress(OSError):
+        while True:
+            handler.wfile.write(b"1\r\n \r\n")
+            time.sleep(0.1)
+
+
 def nonsense(handler: Handler) -> None:
     """Answers with what is no JSON."""
     handler.answer(b"<html>")

@@ -62,19 +62,23 @@ def refused(capsys: Captured, *arguments: object, status: int = 2) -> str:
         (["cartpole", "--hyperparams", "none.yml"], r"none\.yml: no such file"),
         (["cartpole", "-o", "network.name=ml"], r"-o network\.name: unknown network 'ml'\. Did you mean 'mlp'\?"),
         (["cartpole", "-o", "agent.n_step=5"], r"-o agent\.n_step: unknown key\. Did you mean 'n_steps'\?"),
+        (
+            ["gym:FrozenLake-v1", "-o", "env.is_slippery=false"],
+            r"unknown key\. Other arguments .* name it gym:MODULE:ID",
+        ),
         (["cartpole", "-o", "n_step=5"], r"-o n_step: unknown key\. Did you mean '(agent\.)?n_steps'\?"),
         (["cartpole", "-o", "n_steps"], r"-o n_steps: must read KEY=VALUE"),
         (["cartpole", "-o", "gamma=2"], r"-o agent\.gamma: 2 — must be less than or equal to 1"),
         (["cartpole", "-o", "hidden_sizes=!!python/name:os.system"], r"-o hidden_sizes"),
         (["cartpole", "-o", "update_samples=100"], r"agent\.update_samples: 100 — "),
-        (["cartpole", "-o", "schedule_steps=null"], r"optimizer\.schedule: linear — needs optimizer\.schedule_steps"),
+        (["cartpole", "-o", "run.steps=null"], r"optimizer\.schedule: linear — needs optimizer\.schedule_steps"),
         (
             [
                 "cartpole",
                 "-o",
                 "optimizer.schedule=constant",
                 "-o",
-                "schedule_steps=null",
+                "run.steps=null",
                 "-o",
                 "entropy_schedule=linear",
             ],
@@ -351,7 +355,7 @@ def test_a_damaged_run_is_not_resumed(file: str, text: str | None, message: str,
 
 def test_a_damaged_checkpoint_is_not_resumed(run: Path, capsys: Captured) -> None:
     """The one before it is, and a line says so; the damaged file and the rows after it are moved aside."""
-    *_, before, newest = sorted((run / "checkpoints").iterdir())
+    *_, before, newest = sorted((run / "checkpoints").glob("step-*.pt"))
     step, damaged_step = (int(path.stem.removeprefix("step-")) for path in (before, newest))
     content, rows = newest.read_bytes(), (run / "monitor.csv").read_bytes()
     damaged = content[:5000] + bytes([content[5000] ^ 1]) + content[5001:]
@@ -365,7 +369,7 @@ def test_a_damaged_checkpoint_is_not_resumed(run: Path, capsys: Captured) -> Non
     assert command_line("train", "--resume", run, "--quiet") == 0
     assert checkpoint(run)["session"]["steps"] >= 600
     aside = run / "checkpoints/set-aside-1"
-    assert {path.name for path in aside.iterdir()} == {newest.name, "monitor.csv", "outcome.json"}
+    assert {path.name for path in aside.iterdir()} == {newest.name, "best.pt", "monitor.csv", "outcome.json"}
     assert (aside / newest.name).read_bytes() == damaged
     assert (aside / "monitor.csv").read_bytes() == rows
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]

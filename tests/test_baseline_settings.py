@@ -301,7 +301,7 @@ def test_without_sb3_only_its_baselines_do_not_work(tmp_path: Path) -> None:
     assert (result.returncode, refused) == (2, "")
     assert result.stderr.splitlines() == [
         "Error: stable-baselines3 cannot be imported (OSError: libbroken.so: no such file). "
-        "Install it: pip install 'stable-baselines3>=2.7,<3'"
+        f"Install it: pip install -c {ROOT}/constraints.txt 'stable-baselines3<3,>=2.7'"
     ]
     assert "sb3-ppo" in listed
 

@@ -18,6 +18,7 @@ import a3c_zoo
 from a3c_zoo.baselines.sb3_model import build_model, make_stack
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.cures import install_needed
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.plugins.registry import get_registry
@@ -182,7 +183,7 @@ def test_without_opencv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert command_line("train", "pong", "--agent", "sb3-a2c", "--quiet", "--runs-dir", tmp_path) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("Error: stable-baselines3's Atari wrappers need OpenCV (")
-    assert line.endswith("pip install 'a3c-zoo[sb3-atari]'. Without it: env.stack=zoo")
+    assert line.endswith(f"{install_needed('opencv-python-headless')}. Without it: env.stack=zoo")
 
 
 def test_a_machine_without_opencv_trains_on_the_zoos_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

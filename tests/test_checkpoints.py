@@ -1,11 +1,17 @@
-"""Checkpoints: whole or not there; what they hold has names and types; those of format 1 are read."""
+"""Checkpoints: whole or not there; what they hold has names and types; nothing in them can run code."""
 
 from __future__ import annotations
 
 import errno
+import functools
+import hashlib
+import json
 import math
 import os
+import struct
 import threading
+import time
+from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -13,6 +19,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
@@ -52,9 +59,9 @@ STATE = RunState(
     evaluation=Evaluation(2, 1.0, 0.5, 0.5, 1.5, 3.0, False, 0.1),
     evaluator=EvaluatorState(4, 5, 0.5, 60),
 )
-#: What the first release wrote, key by key.
-FORMAT_1: dict[str, Any] = {
-    "format": 1,
+#: What is written, key by key.
+FORMAT_3: dict[str, Any] = {
+    "format": 3,
     "agent": {"numbers": [1, 2**127, 0.5], "tensor": torch.arange(3), "nested": {"text": "x", "nothing": None}},
     "session": {
         "steps": 7,
@@ -127,22 +134,37 @@ def current_umask() -> int:
     return umask
 
 
-def test_format_1_is_read_and_written_key_by_key(directory: RunDirectory) -> None:
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Writes a file with any content."""
+    path.write_bytes(checkpoint_bytes.to_bytes(content))
+
+
+def test_format_3_is_read_and_written_key_by_key(directory: RunDirectory) -> None:
     path = directory.checkpoints / "step-000000000007.pt"
-    torch.save(FORMAT_1, path)
+    write(path, FORMAT_3)
     checkpoint = resumable_checkpoint(directory)
     assert checkpoint.state == STATE
-    assert checkpoint.agent["numbers"] == FORMAT_1["agent"]["numbers"]
+    assert checkpoint.agent["numbers"] == FORMAT_3["agent"]["numbers"]
     write_checkpoint(path, checkpoint.agent, checkpoint.state)
-    written = torch.load(path, weights_only=True)
-    session = FORMAT_1["session"] | {"evaluation_step": None}  # of a later version
-    assert {**written, "agent": None} == {**FORMAT_1, "agent": None, "format": 2, "session": session}
-    assert written["agent"].keys() == FORMAT_1["agent"].keys()
+    written = checkpoint_bytes.read_content(path)
+    session = FORMAT_3["session"] | {"evaluation_step": None}
+    assert {**written, "agent": None} == {**FORMAT_3, "agent": None, "session": session}
+    assert written["agent"].keys() == FORMAT_3["agent"].keys()
+
+
+def test_a_file_is_safetensors(directory: RunDirectory) -> None:
+    """Any reader of the format reads the tensors, and JSON tells the rest."""
+    path = save(directory, 7, tensor=torch.arange(3), more={"a": [1.5, None, "x"]})
+    with safe_open(path, "pt") as file:
+        assert {name: file.get_tensor(name).tolist() for name in file.keys()} == {"0": [0, 1, 2]}  # noqa: SIM118
+        content = json.loads(file.metadata()["a3c_zoo"].partition("\n")[2])
+    assert content["agent"] == {"tensor": {"$tensor": 0}, "more": {"a": [1.5, None, "x"]}}
+    assert content["session"]["steps"] == 7
 
 
 def test_a_policy_alone(directory: RunDirectory) -> None:
     path = directory.checkpoints / "best.pt"
-    torch.save({"format": 1, "agent": {"a": 1}, "session": {"steps": 7}}, path)
+    write(path, {"format": 3, "agent": {"a": 1}, "session": {"steps": 7}})
     assert read_policy(path).state == PolicyState(7)
     with pytest.raises(RunDirectoryError, match=r"cannot go on from .*best.pt: it does not say where the run stood"):
         resumable_checkpoint(directory, "best")
@@ -164,9 +186,9 @@ def test_a_policy_alone(directory: RunDirectory) -> None:
     ],
 )
 def test_a_wrong_key_is_named(key: str, value: Any, message: str, directory: RunDirectory) -> None:
-    session = FORMAT_1["session"] | {key: value}
+    session = FORMAT_3["session"] | {key: value}
     session = {name: each for name, each in session.items() if each is not None}
-    torch.save(FORMAT_1 | {"session": session}, directory.checkpoints / "step-000000000007.pt")
+    write(directory.checkpoints / "step-000000000007.pt", FORMAT_3 | {"session": session})
     with pytest.raises(RunDirectoryError) as raised:
         resumable_checkpoint(directory)
     assert f"step-000000000007.pt cannot be read: {message}" in str(raised.value)
@@ -198,7 +220,7 @@ def test_what_looks_like_a_checkpoint(directory: RunDirectory) -> None:
     assert checkpoint_steps(directory) == [7]
 
 
-@pytest.mark.parametrize("damage", ["empty", "short", "text", "code", "other", "part", "agent"])
+@pytest.mark.parametrize("damage", ["empty", "short", "bit", "text", "code", "header", "part", "agent"])
 def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
     save(directory, 5)
     path = save(directory, 7, data=torch.arange(1000))
@@ -209,14 +231,18 @@ def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
             path.write_bytes(path.read_bytes()[:-100])
         case "text":
             path.write_text("hello\n")
-        case "code":  # what runs code when it is unpickled is not loaded
+        case "bit":
+            data = bytearray(path.read_bytes())
+            data[-1] ^= 1
+            path.write_bytes(data)
+        case "code":  # a pickle is not loaded
             torch.save({"format": 1, "code": Path.cwd}, path)
-        case "other":
-            torch.save([1, 2], path)
+        case "header":
+            path.write_bytes((1 << 40).to_bytes(8, "little") + path.read_bytes()[8:])
         case "part":
-            torch.save({"format": 1, "agent": {}}, path)
+            write(path, {"format": 3, "agent": {}})
         case "agent":
-            torch.save(FORMAT_1 | {"agent": 3}, path)
+            write(path, FORMAT_3 | {"agent": 3})
     for which in ("final", "7"):
         with pytest.raises(RunDirectoryError, match=r"step-000000000007.pt cannot be read") as raised:
             load_policy_state(directory, which)
@@ -246,8 +272,15 @@ def test_a_damaged_checkpoint_names_only_one_that_can_be_read(directory: RunDire
 
 
 def test_a_checkpoint_of_another_format(directory: RunDirectory) -> None:
-    torch.save({"format": 99}, directory.checkpoints / "step-000000000007.pt")
-    with pytest.raises(RunDirectoryError, match="has format 99; this version reads 1 and 2"):
+    write(directory.checkpoints / "step-000000000007.pt", {"format": 99})
+    with pytest.raises(RunDirectoryError, match="has format 99; this version reads 3"):
+        resumable_checkpoint(directory)
+
+
+def test_an_older_checkpoint_is_one_line(directory: RunDirectory) -> None:
+    for step in (5, 7):
+        torch.save(FORMAT_3 | {"format": 2}, step_file(directory, step))
+    with pytest.raises(RunDirectoryError, match="cannot be read: it is of format 1 or 2, a pickle, which"):
         resumable_checkpoint(directory)
 
 
@@ -261,38 +294,62 @@ def test_a_full_disk_costs_nothing_that_was_there(directory: RunDirectory) -> No
     assert len(resumable_checkpoint(directory).agent["data"]) == 1000
 
 
-def test_what_is_written_is_read_in_both_formats(directory: RunDirectory) -> None:
+def test_what_is_written_is_read_to_the_bit(directory: RunDirectory) -> None:
+    flat = torch.arange(6.0)
+    numbers = [0.1, -0.0, 1e-320, 2**64, -(2**127), True, None]
     agent = {
         "bytes": b"a\xff",
-        "set": {1, 2},
-        "complex": 1j,
-        "device": torch.device("cpu"),
-        "dtype": torch.float16,
-        "uint16": torch.arange(3).to(torch.uint16),
-        "nested": [(torch.tensor([2.0]).expand(10_000),)],
+        "numbers": numbers,
+        "text": "\ud800 λ \x00",
+        "tuple": (1, (2.5, "x"), []),
+        "optimizer": {0: {"step": torch.tensor(3.0)}, 7: {}},
+        "$dollar": {"$tensor": 1, "": 2},
+        "ordered": OrderedDict(b=1, a=2),
+        "size": flat.shape,
+        "kinds": {str(kind): torch.tensor([0, 1, 3]).to(kind) for kind in KINDS},
+        "views": [flat, flat[1:3], flat.view(2, 3).T, flat],
+        "expanded": torch.tensor([2.0]).expand(10_000),
+        "empty": torch.zeros(0, 3),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
     }
-    path = save(directory, 7, **agent)
-    new = resumable_checkpoint(directory).agent
-    torch.save(FORMAT_1 | {"agent": {**agent, "nested": []}}, path)
-    old = resumable_checkpoint(directory).agent
-    for name in ("bytes", "set", "complex", "device", "dtype"):
-        assert new[name] == old[name] == agent[name]
-    assert new["uint16"].tolist() == old["uint16"].tolist() == [0, 1, 2]
-    assert new["nested"][0][0].sum() == 20_000
+    save(directory, 7, **agent)
+    read = resumable_checkpoint(directory).agent
+    for name in ("bytes", "text", "tuple", "$dollar", "ordered"):
+        assert read[name] == agent[name]
+        assert type(read[name]) is type(agent[name]) or name == "ordered"
+    assert list(map(repr, read["numbers"])) == list(map(repr, numbers))
+    assert list(read["ordered"]) == ["b", "a"]
+    assert read["size"] == (6,)
+    assert list(read["optimizer"]) == [0, 7]
+    assert read["optimizer"][0]["step"].shape == ()
+    for name, tensor in read["kinds"].items():
+        assert (str(tensor.dtype), tensor.tolist()) == (name, agent["kinds"][name].tolist())
+    assert [each.tolist() for each in read["views"]] == [each.tolist() for each in agent["views"]]
+    assert read["expanded"].sum() == 20_000
+    assert read["empty"].shape == (0, 3)
+    assert not read["parameter"].requires_grad
+    read["views"][0].zero_()  # tensors that are read share nothing
+    assert read["views"][3].tolist() == flat.tolist()
+
+
+KINDS = (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool, torch.uint16)
 
 
 @pytest.mark.parametrize(
     ("state", "value", "reason"),
     [
-        (STATE, frozenset([1]), "it names '__builtin__.frozenset'"),
-        (STATE, bytearray(b"a"), "it names '__builtin__.bytearray'"),  # with a number it takes any amount of memory
-        (STATE, np.float64(1), "it names 'numpy.*scalar'"),
-        (STATE, ..., "it names '__builtin__.Ellipsis'"),
-        (STATE, threading.Lock(), "TypeError: cannot pickle '_thread.lock' object"),
-        (STATE, (n for n in range(3)), "TypeError: cannot pickle 'generator' object"),
-        (STATE, math, "TypeError: cannot pickle 'module' object"),
-        (STATE, lambda: 1, "(PicklingError|AttributeError): Can't"),
-        (STATE, [torch.zeros(10_000)] * 20, r"agent.value.\d+ claims more numbers"),
+        (STATE, frozenset([1]), "agent.value is of type frozenset"),
+        (STATE, {1, 2}, "agent.value is of type set"),
+        (STATE, bytearray(b"a"), "agent.value is of type bytearray"),
+        (STATE, np.float64(1), "agent.value is of type numpy.float64"),
+        (STATE, ..., "agent.value is of type ellipsis"),
+        (STATE, threading.Lock(), "agent.value is of type _thread.lock"),
+        (STATE, [{"a": lambda: 1}], "agent.value.0.a is of type function"),
+        (STATE, {1.5: 1}, "a dictionary has the key 1.5; words and whole numbers may be keys"),
+        (STATE, {2**61: 1}, "a dictionary has the key 2305843009213693952"),
+        (STATE, torch.eye(2).to_sparse(), "agent.value is no plain tensor"),
+        (STATE, functools.reduce(lambda inner, _: [inner], range(100), 1), "agent.value.0.*is nested too deeply"),
+        (STATE, "x" * (9 << 20), r"its values that are no tensors would take 9,437,\d+ bytes, and at most 8,388,608"),
         (replace(STATE, window=WindowState([1.0, math.inf], [3, 4])), 1, "session.window.returns.1: .*finite number"),
     ],
 )
@@ -403,3 +460,54 @@ def test_killed_while_writing(directory: RunDirectory, tmp_path: Path) -> None:
     assert steps == list(range(1, len(steps) + 1))
     for step in steps:
         assert (load_policy_state(directory, str(step)).agent["tensor"] == step).all()
+
+
+def file_of(text: str, tensors: str = "", data: bytes = b"") -> bytes:
+    """A file with this metadata, whatever it says, and its digest if it has no tensors. tensors: places, as JSON."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    metadata = json.dumps({"a3c_zoo": f"{digest}\n{text}"})
+    header = f'{{"__metadata__": {metadata}{tensors and ", " + tensors}}}'.encode()
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def around(agent: str) -> str:
+    return f'{{"format": 3, "agent": {agent}, "session": {{"steps": 7}}}}'
+
+
+FLOATS = '"0": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}'
+#: Files that once took any time or memory in pickles, or that a reader of this format may believe.
+HOSTILE = {
+    "deep": file_of(around('{"a": ' * 200_000 + "1" + "}" * 200_000)),
+    "deep values": file_of(around("[" * 900 + "]" * 900)),
+    "digits": file_of(around("9" * 5_000)),
+    "keys that collide": file_of(
+        around('{"$pairs": [' + ", ".join(f"[{n * (2**61 - 1)}, 0]" for n in range(1, 200_000)) + "]}")
+    ),
+    "a tensor twice": file_of(around('{"a": {"$tensor": 0}, "b": {"$tensor": 0}}'), FLOATS, b"\0" * 4),
+    "no such tensor": file_of(around('{"a": {"$tensor": 5}}')),
+    "a tensor without a name": file_of(around("{}"), FLOATS, b"\0" * 4),
+    "bytes": file_of(around('{"$bytes": "€"}')),
+    "pairs": file_of(around('{"$pairs": [[1, 2], 3]}')),
+    "a list as a key": file_of(around('{"$pairs": [[[1], 2]]}')),
+    "another word": file_of(around('{"$import": "os"}')),
+    "huge shape": file_of(around("{}"), FLOATS.replace("[1]", "[1000000000000]"), b"\0" * 4),
+    "places that overlap": file_of(around("{}"), f"{FLOATS}, {FLOATS.replace('0', '1', 1)}", b"\0" * 4),
+    "a hole": file_of(around("{}"), FLOATS, b"\0" * 400),
+    "no metadata": struct.pack("<Q", 2) + b"{}",
+    "metadata of another kind": struct.pack("<Q", 31) + b'{"__metadata__": {"a3c_zoo": 5}}'[:31],
+    "a list": file_of("[1, 2]"),
+    "another digest": file_of(around("{}")).replace(b'"steps', b'"stepz').replace(b"steps", b"stepz"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_file_is_one_line_in_little_time(kind: str, directory: RunDirectory) -> None:
+    save(directory, 5)
+    step_file(directory, 7).write_bytes(HOSTILE[kind])
+    start_s = time.process_time()
+    with pytest.raises(DamagedCheckpointError, match=r"step-000000000007.pt cannot be read: ") as raised:
+        read_policy(step_file(directory, 7))
+    assert time.process_time() - start_s < 10
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 600
+    assert resumable_checkpoint(directory).state.steps == 5

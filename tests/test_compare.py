@@ -104,6 +104,12 @@ def inside(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> Compared:
     return compared
 
 
+@pytest.fixture(autouse=True)
+def not_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in processes of their own begin with a rehearsal, those in this one do not (`test_rehearsal`)."""
+    monkeypatch.setattr("a3c_zoo.comparison.compare.rehearse", lambda runs, runs_dir, tell: {})
+
+
 def plan(**changes: Any) -> Plan:
     options = {"envs": ["cartpole"], "agents": [], "baselines": ["random"], "seeds": [1, 2], "steps": STEPS}
     rest = {"time_limit": None, "runs_dir": Path("runs"), "reuse": True}
@@ -136,12 +142,23 @@ def test_methods_take_turns_seed_by_seed(compared: Compared) -> None:
 
 
 def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
-    first, schedules, second, third, *_ = compared.stdout.splitlines()
+    first, schedules, third, tried, a3c, random, estimate, *_ = compared.stdout.splitlines()
     assert schedules.endswith("By the methods' sets they end elsewhere: a3c on cartpole after 250,000 steps.")
     assert first == f"a3c and random on cartpole ({STEPS:,} steps), 2 seeds: 4 runs"
-    assert second == "no earlier run tells the speed of a3c and random"
     count = f"{4 * 10 * 2 * EPISODES:,}"  # runs, checkpoints, modes
-    assert third == (f"then checkpoints are evaluated, {EPISODES} episodes each, sampled and greedy: {count} at most")
+    assert third == (f"checkpoints are evaluated, {EPISODES} episodes each, sampled and greedy: {count} at most")
+    assert tried == "first, each method trains for a few seconds: does it work here, and how fast is it?"
+    for line, method in ((a3c, "a3c"), (random, "random")):
+        assert re.fullmatch(rf"  {method} on cartpole: [\d,]+ steps/s", line)
+    assert re.fullmatch(r"4 runs, about \d+ (s|min) of training", estimate)
+
+
+def test_a_report_comes_before_the_last_run(compared: Compared) -> None:
+    lines = compared.stdout.splitlines()
+    assert lines.count("report so far: out/report.html") == 1
+    ends = [number for number, line in enumerate(lines) if ": trained, " in line]
+    assert ends[0] < lines.index("report so far: out/report.html") < ends[-1]
+    assert compared.results()["missing"] == {}
 
 
 def test_runs_end_at_the_budget_and_leave_the_same_checkpoints(compared: Compared) -> None:
@@ -492,13 +509,15 @@ def failing_path(folder: Path) -> Path:
     from a3c_zoo.testing import plugin_distribution
 
     source = """
+from pathlib import Path
 from a3c_zoo import EnvEntry, hookimpl
 from tests import toys_env
 
 def make(num_envs, seed, **options):
     import multiprocessing
     is_evaluation = multiprocessing.current_process().name == "a3c-zoo evaluation"
-    if multiprocessing.parent_process() is not None and not is_evaluation:
+    is_rehearsal = not list(Path("runs").glob("toy-*"))
+    if multiprocessing.parent_process() is not None and not is_evaluation and not is_rehearsal:
         raise RuntimeError("the toy factory broke")
     return toys_env.make(num_envs, seed, **options)
 
@@ -725,8 +744,8 @@ def test_the_default_budget_is_the_environments(tmp_path: Path) -> None:
     assert [(run.env, run.method, run.budget.steps) for run in planned.runs[:4]] == [
         ("cartpole", "a3c", 250_000),
         ("cartpole", "sb3-a2c", 250_000),
-        ("pong", "a3c", 10_000_000),
-        ("pong", "sb3-a2c", 10_000_000),
+        ("pong", "a3c", 1_500_000),
+        ("pong", "sb3-a2c", 1_500_000),
     ]
 
 

@@ -21,11 +21,12 @@ from a3c_zoo.comparison.engine_choice import open_engine
 from a3c_zoo.comparison.plan import make_plan
 from a3c_zoo.comparison.side_by_side import Post, side_by_side
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
+from a3c_zoo.cures import install_extra
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
-from a3c_zoo.errors import ZooError, unknown_name
+from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
-from a3c_zoo.plugins.registry import Registry, get_registry, load_registry
+from a3c_zoo.plugins.registry import Registry, get_registry, load_registry, unknown_entry
 from a3c_zoo.testing.findings import Findings
 from a3c_zoo.testing.plugin_checks import examine_plugin
 from tests.test_run_directory import CONFIG
@@ -259,8 +260,8 @@ def test_options_that_do_not_fit(arguments: tuple[str, ...], line: str, capsys: 
 
 @pytest.mark.parametrize(("kind", "name"), [("engine", "ray"), ("agent", "a3c-ray")])
 def test_what_a_distribution_of_ours_offers_names_its_extra(kind: str, name: str) -> None:
-    error = unknown_name(kind, name, ["local", "a3c"], f"a3c-zoo list {kind}s")
-    assert str(error) == f"unknown {kind} '{name}'. It comes with: pip install 'a3c-zoo[ray]'"
+    error = unknown_entry(kind, name, ["local", "a3c"], f"a3c-zoo list {kind}s")
+    assert str(error) == f"unknown {kind} '{name}'. It comes with: {install_extra('ray')}"
 
 
 def test_engines_are_listed() -> None:

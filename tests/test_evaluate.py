@@ -201,6 +201,8 @@ def test_what_is_said_of_a_name_comes_before_the_bar(
     assert told == f"cartpole: {tmp_path / 'solved'}, the newest run that solved it"
     assert "episodes" in bar
     assert "100%" in bar
+    chosen, _, bar = bar.partition("\n")
+    assert chosen.startswith("solved: newest checkpoint, step ")
     assert max(map(len, click.unstyle(bar).replace("\n", "\r").split("\r"))) <= 40
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)

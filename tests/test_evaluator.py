@@ -25,6 +25,7 @@ from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import evaluate
+from a3c_zoo.runs.checkpoint_bytes import read_content
 from a3c_zoo.runs.checkpoints import read_policy
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, play_task
@@ -446,7 +447,7 @@ def test_a_better_policy_from_before_a_resume_is_not_lost(tmp_path: Path) -> Non
     overrides = {**EVALUATED, "run.evaluation_every_steps": 100}
     outcome, _ = train(tmp_path, overrides=overrides, serial=True, steps=300)
     best = outcome.run / "checkpoints/best.pt"
-    content = torch.load(best, weights_only=True)
+    content = read_content(best)
     content["session"] |= {"sampled_return": 2.0, "steps": 12345}  # found after the last checkpoint, before a crash
     write_content(best, content)
     a3c_zoo.train(resume=outcome.run, steps=900)
@@ -463,7 +464,7 @@ def test_a_best_policy_of_unknown_return_is_replaced(tmp_path: Path) -> None:
     overrides = {**EVALUATED, "run.evaluation_every_steps": 100, "env.evaluation_reward": -1.0}
     outcome, _ = train(tmp_path, overrides=overrides, serial=True, steps=300)
     best = outcome.run / "checkpoints/best.pt"
-    content = torch.load(best, weights_only=True)
+    content = read_content(best)
     del content["session"]["sampled_return"]
     write_content(best, content)
     a3c_zoo.train(resume=outcome.run, steps=600)
@@ -472,12 +473,12 @@ def test_a_best_policy_of_unknown_return_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_toy")
 def test_a_run_without_a_best_policy_says_what_it_has(tmp_path: Path) -> None:
-    outcome, _ = train(tmp_path, overrides=EVALUATED, serial=True, steps=100)
+    outcome, _ = train(tmp_path, overrides=EVALUATED, serial=True, steps=1)
     with pytest.raises(RunDirectoryError) as raised:
         a3c_zoo.load_agent(outcome.run, checkpoint="best")
     assert str(raised.value) == (
         f"run {outcome.run.name} has no checkpoint 'best'; it has: final, 0, {outcome.steps} "
-        "(best: of a run with run.evaluation_every_s or _steps)"
+        "(best: from the 20th training episode on, written with the next checkpoint)"
     )
     (outcome.run / "checkpoints/best.pt").write_bytes(b"not a checkpoint")
     with pytest.raises(RunDirectoryError, match=r"best\.pt cannot be read"):

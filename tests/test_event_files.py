@@ -174,6 +174,97 @@ def test_side_by_side_with_ours(sb3_alone: Path, tmp_path: Path, capsys: Capture
     assert results["settings"]["cartpole"]["env_id"]["values"]["ppo"] == "CartPole-v1"
 
 
+def events(folder: Path, number: int, steps: Sequence[int], first: float = 0.0, **options: Any) -> None:
+    """An event file, the `number`th of a second, with a return for each step: first, first + 1, …"""
+    start_s = 1.7e9 + 1000 * number
+    writer = SummaryWriter(str(folder), filename_suffix=f".{number}", **options)
+    for place, step in enumerate(steps):
+        writer.add_scalar("charts/episodic_return", first + place, step, walltime=start_s + place)
+        writer.add_scalar("charts/episodic_length", 10 + first + place, step, walltime=start_s + place)
+    writer.close()
+    (file,) = folder.glob(f"*.{number}")
+    content = file.read_bytes()  # the first event has the true time
+    length = struct.unpack_from("<Q", content)[0]
+    version = struct.pack("<Bd", 9, start_s) + content[21 : 12 + length]
+    file.write_bytes(content[:12] + version + content[12 + length :])
+    file.rename(folder / f"events.out.tfevents.1700000000.host.7.{number}")
+
+
+def test_a_program_that_goes_on_from_an_earlier_step(tmp_path: Path) -> None:
+    """Three episodes at steps 10, 20 and 30, then a crash; the second file goes on from step 20."""
+    events(tmp_path, 9, [10, 20, 20, 30])
+    events(tmp_path, 10, [20, 30, 40], first=50.0)  # by its name it would come first
+    curve = read_run(tmp_path).curve
+    assert curve.steps.tolist() == [10, 20, 30, 40]
+    assert curve.returns.tolist() == [0, 50, 51, 52]
+    assert curve.lengths.tolist() == [10, 60, 61, 62]
+    assert curve.seconds.tolist() == [0, 0, 1, 2]  # the break between the two files is no training
+    table = plot(tmp_path, tmp_path / "x.csv").path.read_text().splitlines()
+    assert [row.split(",")[3] for row in table[1:]] == ["10", "20", "30", "40"]
+
+
+def test_a_training_that_begins_again(tmp_path: Path) -> None:
+    events(tmp_path, 1, [0, 10, 20])
+    events(tmp_path, 2, [0, 10], first=7.0)
+    curve = read_run(tmp_path).curve
+    assert (curve.steps.tolist(), curve.returns.tolist(), curve.seconds.tolist()) == ([0, 10], [7, 8], [0, 1])
+
+
+def test_a_training_that_begins_again_in_one_file(tmp_path: Path) -> None:
+    events(tmp_path, 1, [10, 20, 30, 20, 40])
+    curve = read_run(tmp_path).curve
+    assert (curve.steps.tolist(), curve.returns.tolist()) == ([10, 20, 40], [0, 3, 4])
+    assert curve.seconds.tolist() == [0, 1, 2]  # 2 seconds at step 30 were for nothing
+
+
+def test_a_file_that_says_from_which_step_it_goes_on(tmp_path: Path) -> None:
+    events(tmp_path, 1, [10, 20, 30])
+    events(tmp_path, 2, [40], first=7.0, purge_step=15)
+    curve = read_run(tmp_path).curve
+    assert (curve.steps.tolist(), curve.returns.tolist()) == ([10, 40], [0, 7])
+
+
+def test_episodes_of_one_step_and_a_missing_length(tmp_path: Path) -> None:
+    writer = SummaryWriter(str(tmp_path))
+    for step, length in ((100, 3), (100, 4), (200, None), (300, 5)):
+        writer.add_scalar("charts/episodic_return", 1.0, step)
+        if length is not None:
+            writer.add_scalar("charts/episodic_length", length, step)
+    writer.close()
+    assert read_run(tmp_path).curve.lengths.tolist() == [3, 4, 0, 5]
+
+
+TENSORS: list[tuple[str, dict[str, Any]]] = [
+    ("DT_FLOAT", {"float_val": [2.5]}),
+    ("DT_FLOAT", {"tensor_content": struct.pack("<f", 2.5)}),
+    ("DT_DOUBLE", {"double_val": [2.5]}),
+    ("DT_INT64", {"tensor_content": struct.pack("<q", 2)}),
+    ("DT_INT32", {"int_val": [2]}),
+    ("DT_HALF", {"half_val": [1]}),
+    ("DT_FLOAT", {"float_val": [1.0, 2.0]}),
+    ("DT_STRING", {"string_val": [b"2.5"]}),
+    ("99", {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "content"), TENSORS)
+def test_scalars_that_are_tensors(kind: str, content: dict[str, Any], tmp_path: Path) -> None:
+    """TensorFlow 2 writes them. The shape claims a tensor of any size, and is not believed."""
+    from tensorboard.compat.proto import event_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+
+    number = int(kind) if kind.isdecimal() else types_pb2.DataType.Value(kind)
+    huge = tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=1 << 40)])
+    events = event_pb2.Event(step=10)
+    value = events.summary.value.add(tag="charts/episodic_return")
+    value.tensor.CopyFrom(tensor_pb2.TensorProto(dtype=number, tensor_shape=huge, **content))
+    (tmp_path / "events.out.tfevents.1").write_bytes(record(b"") + record(events.SerializeToString()))
+    if (kind, content) in TENSORS[:5]:
+        assert read_run(tmp_path).curve.returns.tolist() == [2.0 if "INT" in kind else 2.5]
+    else:
+        with pytest.raises(RunDirectoryError, match=rf"charts/episodic_return is a tensor of {kind}; plain scalars"):
+            read_run(tmp_path)
+
+
 def record(data: bytes) -> bytes:
     return struct.pack("<Q", len(data)) + b"0000" + data + b"0000"
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import a3c_zoo
+from a3c_zoo.cures import install_extra
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_baselines import one_thread
@@ -260,4 +261,4 @@ def test_one_line_for_a_mistake(arguments: list[str], message: str, capsys: Capt
 def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert command_line("export", "x", "--out", "x.onnx") == 2
-    assert capsys.readouterr().err == "Error: export needs onnxruntime: pip install 'a3c-zoo[onnx]'\n"
+    assert capsys.readouterr().err == f"Error: export needs onnxruntime: {install_extra('onnx')}\n"

@@ -57,6 +57,27 @@ def test_a_fifo_with_a_writer_is_refused_too(tmp_path: Path) -> None:
     writer.join(5)
 
 
+@pytest.mark.parametrize("mode", ["wb", "ab", "r+b"])
+def test_a_file_with_two_names_is_not_written(mode: str, tmp_path: Path) -> None:
+    """A stranger may have linked a file of a run to one of the user's."""
+    victim, path = tmp_path / "victim", tmp_path / "evaluations.csv"
+    victim.write_text("precious")
+    os.link(victim, path)
+    with pytest.raises(OSError, match="it has other names"):
+        open_file(path, mode)
+    assert victim.read_text() == "precious"
+    assert read_bytes(path, 100) == b"precious"
+    victim.unlink()
+    open_file(path, mode).close()
+    assert path.read_text() == ("" if mode == "wb" else "precious")
+
+
+def test_a_file_that_may_not_be_written_is_not_emptied(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match=r"no regular file|No such device"):
+        open_file(tmp_path / "fifo", "wb")
+
+
 def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "meta.json"
     with path.open("wb") as file:

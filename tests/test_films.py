@@ -18,6 +18,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import get_registry
@@ -302,7 +303,7 @@ def test_what_is_refused_before_a_run_begins(
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     line = refusal("cartpole", "-o", "run.film_every=1")
     assert line.startswith("Error: --film-every (run.film_every): a film needs imageio-ffmpeg (")
-    assert line.endswith("): pip install 'a3c-zoo[play]'")
+    assert line.endswith(f"): {install_extra('play')}")
 
 
 @pytest.mark.parametrize(

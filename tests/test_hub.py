@@ -19,12 +19,13 @@ import pytest
 import a3c_zoo
 from a3c_zoo.cli import common
 from a3c_zoo.config.sets import dump_config, resolve_config
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import evaluate
 from a3c_zoo.runs.directory import find_run, list_runs
 from a3c_zoo.runs.trained import find_policy
-from tests.hub_server import TOKEN, Handler, Hub, Repository, endless, nonsense, running_hub, silence, status
+from tests.hub_server import TOKEN, Handler, Hub, Repository, dripping, endless, nonsense, running_hub, silence, status
 from tests.shared import closed
 from tests.test_trained import HARM
 from tests.toys_runs import command_line, environ, in_turn
@@ -110,7 +111,10 @@ def test_the_whole_way(server: Hub, tmp_path: Path) -> None:
     }
     assert here == files
     played = evaluate(AGENT, episodes=20)
-    assert json.loads(pulled[pulled.index("{") :]) | {"seconds": 0} == asdict(replace(played, seconds=0))
+    figures = json.loads(pulled[pulled.index("{") :]) | {"seconds": 0}
+    assert figures.pop("checkpoint") == "final"
+    assert figures.pop("step") == json.loads(files["outcome.json"])["steps"]
+    assert figures == asdict(replace(played, seconds=0))
     assert os.listdir(tmp_path / "runs") == ["swinger"]
 
 
@@ -366,7 +370,9 @@ def hold_to_an_answer(part: str, fault: Callable[[Handler], None], monkeypatch: 
 
     def held(client: Any, request: Any, **options: Any) -> Any:
         is_silent = fault is silence and part in request.url.path
+        is_slow = fault is dripping and part in request.url.path
         monkeypatch.setattr(module, "ANSWER_S", 2.0 if is_silent else LIMIT_S)
+        monkeypatch.setattr(module, "WHOLE_ANSWER_S", 1.0 if is_slow else LIMIT_S)
         return send(client, request, **options)
 
     monkeypatch.setattr(module._Client, "send", held)
@@ -379,6 +385,13 @@ BAD_HUBS: dict[str, tuple[str, Callable[[Handler], None], int, str]] = {
     "broken at a file": ("/resolve/", status(503), 1, "answers with status 503"),
     "busy": ("/api/", status(429), 1, "answers with status 429"),
     "without end": ("meta.json", endless, 1, "meta.json has 952 bytes, says the hub; it sent "),
+    "without end in the API": (
+        "/revision/",
+        endless,
+        1,
+        "sends an answer of more than 8,388,608 bytes; it is not read",
+    ),
+    "a byte now and then": ("/revision/", dripping, 1, "sends its answer for longer than 1 s; it is not read"),
     "no JSON": ("/api/", nonsense, 1, "the hub's answer cannot be read: "),
     "a file that went": ("/resolve/", status(404), 2, "the hub refuses alice/swinger with status 404 broken"),
     "a file for others": ("/resolve/", status(403, "GatedRepo"), 2, "alice/swinger is gated: ask for access"),
@@ -509,7 +522,7 @@ def test_what_is_not_sent(hub: Hub, capsys: Captured, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     assert "the film (leave it out: --no-film) needs imageio-ffmpeg" in refused(capsys, 2, "push", AGENT, "alice/new")
     monkeypatch.setattr(common, "find_spec", lambda name: None)
-    needed = "huggingface_hub and httpx2: pip install 'a3c-zoo[hub]'"
+    needed = f"huggingface_hub and httpx2: {install_extra('hub')}"
     assert f"push needs {needed}" in refused(capsys, 2, "push", AGENT, "alice/new")
     assert f"pull needs {needed}" in refused(capsys, 2, "pull", "alice/swinger")
     assert "alice/new" not in hub.repositories

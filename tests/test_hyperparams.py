@@ -128,6 +128,22 @@ def test_first_party_sets_are_usable(first_party: Registry) -> None:
             assert optimizer.final_learning_rate > 0, f"{each.source}: goes on for ever and learns nothing any more"
 
 
+def test_every_default_set_has_a_budget_with_which_its_schedule_ends(first_party: Registry) -> None:
+    variants = ["", *(f"-{variant}" for variant in ("continuous", "image", "mixed"))]
+    found = 0
+    for each in list_sets(first_party):
+        agents = [name for name in first_party.agents for variant in variants if each.name == name + variant]
+        if agents:
+            family = first_party.families.get(each.env)
+            env = first_party.env(family.examples[0] if family else each.env)
+            config = resolve_config(first_party, env, first_party.agent(agents[0]), hyperparams=each.name)
+            assert config.run.steps is not None, each.source
+            if config.optimizer:
+                assert (config.optimizer.schedule, config.optimizer.schedule_steps) == ("linear", None), each.source
+            found += 1
+    assert found >= 50
+
+
 def test_for_how_many_workers_the_learning_rate_is(make_package: MakePackage, tmp_path: Path) -> None:
     text = "run: {workers: 3}\noptimizer: {learning_rate: 0.01}\n"
     registry = registry_of(make_package({"cartpole/a3c.yml": text}))

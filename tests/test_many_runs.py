@@ -71,9 +71,9 @@ if __name__ == "__main__":
 #: Without the cycles of an earlier run nothing of it is left: neither its memory nor its descriptors.
 IN_TURN_AND_IN_FORKS_AND_THREADS = """
 def parameters(number):
-    import torch
+    from a3c_zoo.runs.checkpoint_bytes import read_content
     run = train(f"t{number}", steps=30, serial=True).run
-    return torch.load(run / "checkpoints/step-000000000000.pt", weights_only=True)["agent"]["model"]["parameters"]
+    return read_content(run / "checkpoints/step-000000000000.pt")["agent"]["model"]["parameters"]
 
 if __name__ == "__main__":
     seen = [descriptors() for number in range(4) if train(f"r{number}") and gc.collect() >= 0]

@@ -82,7 +82,7 @@ def test_compare_shows_one_line(kernel: Any) -> None:
     )
     assert len(compared.displays) == 1
     assert any(text.startswith("run 4 of 4, a3c-grad on cartpole, seed 2") for text in compared.updates)
-    assert compared.updates[-1] == "evaluating: 40 of 40 checkpoints"
+    assert compared.updates[-1] == "evaluating: 10 of 10 checkpoints"
     assert compared.result.splitlines()[0] == "<Comparison of a3c and a3c-grad on cartpole: 4 runs, 0 left out; x>"
     assert compared.others == []
 

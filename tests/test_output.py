@@ -281,7 +281,7 @@ def nohup() -> None:
 
 @pytest.mark.parametrize("preexec", [nohup])
 def test_under_nohup_only_sigterm_ends_a_run(preexec: Callable[[], None], tmp_path: Path) -> None:
-    options = ["--name", "x", "--stop-return", "1e6", "--time-limit", "5m"]
+    options = ["--name", "x", "--stop-return", "1e6", "--steps", "1000000000", "--time-limit", "5m"]
     with Running("train", "cartpole", *options, folder=tmp_path, preexec=preexec) as running:
         run = tmp_path / "runs/x"
         running.wait_until(lambda: len(episodes(run)) > 50)

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from a3c_zoo.cli.compare import _announce
-from a3c_zoo.comparison.plan import Plan, make_plan
+from a3c_zoo.comparison.estimates import estimate
+from a3c_zoo.comparison.known_runs import KnownRuns
+from a3c_zoo.comparison.plan import Budget, Method, Plan, make_plan, plan_run
+from a3c_zoo.plugins.registry import get_registry
 
 
 def plan(**changes: Any) -> Plan:
@@ -44,9 +46,16 @@ def schedules(planned: Plan) -> dict[str, tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("steps", [20_000, 1_000_000])
-def test_all_schedules_end_with_a_budget_in_steps(steps: int) -> None:
+def test_all_schedules_end_with_a_budget_in_steps(steps: int, tmp_path: Path) -> None:
     planned = plan(steps=steps)
-    assert schedules(planned) == {"a3c": (steps, 250_000), "sb3-ppo": (None, None)}  # null: the budget
+    assert schedules(planned) == {"a3c": (None, None), "sb3-ppo": (None, None)}  # null: the budget
+    (tmp_path / "own.yml").write_text("optimizer:\n  schedule_steps: 250000\n")
+    registry = get_registry()
+    method = Method("a3c", registry.agent("a3c"), hyperparams=str(tmp_path / "own.yml"))
+    known = KnownRuns(registry, tmp_path, reuse=False)
+    run = plan_run(registry, registry.env("cartpole"), method, 1, Budget(steps=steps), known)
+    planned = Plan((run,), tmp_path, reuse=False)
+    assert schedules(planned) == {"a3c": (steps, 250_000)}
     assert f"optimizer.schedule_steps={steps}" in planned.runs[0].options
     assert planned.schedules == (
         "All schedules, such as that of the learning rate, end with the budget. By the methods' sets they end "
@@ -57,7 +66,7 @@ def test_all_schedules_end_with_a_budget_in_steps(steps: int) -> None:
 def test_the_own_budget_changes_no_schedule() -> None:
     planned = plan()
     assert planned.runs[0].budget.steps == 250_000
-    assert schedules(planned) == {"a3c": (250_000, None), "sb3-ppo": (None, None)}
+    assert schedules(planned) == {"a3c": (None, None), "sb3-ppo": (None, None)}
     assert planned.schedules == "All schedules, such as that of the learning rate, end with the budget."
 
 
@@ -77,5 +86,5 @@ def test_a_guess_has_as_many_runs_at_once_as_the_engine() -> None:
     unknown = replace(planned, runs=(replace(one, guess_s=None), *planned.runs[1:]))
     assert unknown.guess_s() == 3000
     assert replace(planned, runs=()).guess_s(4) == 0
-    assert "training takes about 15 min 00 s" in _announce(planned, None, 20, 4)
-    assert "training takes about 1 h 00 min" in _announce(planned, None, 20)
+    assert estimate(planned, {}, 4) == "6 runs, about 15 min of training"
+    assert estimate(planned, {}) == "6 runs, about 1 h of training"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import a3c_zoo
+from a3c_zoo.cures import upgrade
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, load_plugins
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import environ
@@ -95,7 +96,7 @@ def test_a_failing_import(source: str, fault: str, install: Install) -> None:
         (
             "@hookimpl\ndef zoo_env(): ...",
             f"a3c-zoo {a3c_zoo.__version__} has no hook 'zoo_env'. Did you mean 'zoo_envs'? "
-            "Or a newer a3c-zoo has it: pip install --upgrade a3c-zoo",
+            f"Or a newer a3c-zoo has it: {upgrade()}",
         ),
         ("def zoo_envs(): ...", "function 'zoo_envs' is not marked with @a3c_zoo.hookimpl"),
         (
@@ -200,7 +201,7 @@ def test_an_unusable_offer(hook: str, offer: str, fault: str, install: Install) 
 
 OTHER_VERSION = (
     f"the plugin was made for another version of a3c-zoo than {a3c_zoo.__version__}; upgrade both "
-    "(pip install --upgrade a3c-zoo faulty-dist)."
+    f"({upgrade('faulty-dist')})."
 )
 
 

@@ -224,7 +224,7 @@ def test_a_running_run_is_left_out_but_can_be_looked_at(run: Path) -> None:
         (f"{HEADER}r,l,t\n1,2,3\n1,x,3\n", "line 4 reads '1,x,3'"),
         (f"{HEADER}r,l,t\n1,2,3\n1,2,3,4\n", "line 4 reads '1,2,3,4'"),
         (f"{HEADER}r,l,t\nnan,2,3\n", "line 3 reads 'nan,2,3'"),
-        (f"{HEADER}r,l,t\n1,2,3\n\n", "line 4 reads ''"),
+        (f"{HEADER}\n\nr,l,t\n\n1,2,3\n1,2\n", "line 7 reads '1,2'"),
         (f"{HEADER}r,l,t\n1,2,3\n4,5", "it ends in the middle of line 4"),
     ],
 )
@@ -317,6 +317,59 @@ def test_more_columns_with_commas_in_them(tmp_path: Path) -> None:
     assert read.curve.returns.tolist() == [1.5, 2.5]
     assert read.curve.steps.tolist() == [2, 5]
     assert (f"{read.method}_{read.seed}", read.env) == (tmp_path.name, "cartpole")
+
+
+@pytest.mark.parametrize("end", ["\n\n", "\r\r\n", "\r\n\r\n", "\n \n"])
+def test_blank_lines_of_a_monitor_are_skipped(end: str, tmp_path: Path) -> None:
+    text = "".join(line + end for line in (HEADER.strip(), "r,l,t", "1.5,2,0.5", "2.5,3,0.7"))
+    (tmp_path / "monitor.csv").write_bytes(text.encode())
+    theirs = load_results(str(tmp_path))
+    read = read_run(tmp_path)
+    assert read.curve.returns.tolist() == theirs["r"].tolist() == [1.5, 2.5]
+    assert read.curve.steps.tolist() == [2, 5]
+    (tmp_path / "monitor.csv").write_bytes(text.encode() + b"4.5,")  # the monitor is being written
+    assert read_run(tmp_path).curve.returns.tolist() == [1.5, 2.5]
+
+
+MEASURED = """
+import resource, sys
+from pathlib import Path
+from a3c_zoo.comparison.reading import read_run
+from a3c_zoo.comparison.curves import read_evaluations
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+read_run(Path(sys.argv[1]))
+read_evaluations(Path(sys.argv[1]) / "evaluations.csv")
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+def test_a_table_costs_a_few_times_its_size(tmp_path: Path) -> None:
+    """Lists of lists cost fifty times the size."""
+    rows = 400_000
+    (tmp_path / "0.monitor.csv").write_text(f"{HEADER}r,l,t\n" + "".join(f"{n % 500},20,{n}\n" for n in range(rows)))
+    played = "".join(f"{n // 20},{n // 20},sampled,{n % 500},20\n" for n in range(rows))
+    (tmp_path / "evaluations.csv").write_text(f"step,seconds,mode,return,length\n{played}")
+    size = sum(file.stat().st_size for file in tmp_path.iterdir())
+    done = subprocess.run([sys.executable, "-c", MEASURED, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 10 * size
+
+
+@pytest.mark.parametrize(("name", "read"), [("monitor.csv", read_monitor), ("evaluations.csv", read_played)])
+def test_a_table_beyond_the_free_memory_is_not_read(
+    name: str, read: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("a3c_zoo.files.available_memory", lambda: 1000)
+    (tmp_path / name).write_text("x" * 100)
+    with pytest.raises(RunDirectoryError, match=rf"{name} .*it has 100 bytes, and 1,000 bytes of memory are free"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize(("name", "read"), [("monitor.csv", read_monitor), ("evaluations.csv", read_played)])
+def test_a_table_without_a_line_end(name: str, read: Callable[[Path], object], tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    os.truncate(tmp_path / name, 10 << 20)
+    with pytest.raises(RunDirectoryError, match=rf"{name} .*it has a line of more than 65,536 characters"):
+        read(tmp_path / name)
 
 
 @pytest.mark.parametrize(("name", "read"), [("monitor.csv", read_monitor), ("evaluations.csv", read_played)])

@@ -546,12 +546,19 @@ def test_the_core_stands_behind_the_convolutions_of_conv42() -> None:
     }
 
 
+def test_separate_bodies_become_one_before_a_core() -> None:
+    spec = observation_spec(spaces.Box(-1, 1, (3,), np.float32))
+    network = build_mlp(spec, 2, MLPConfig(recurrent="gru", hidden_sizes=(5,), recurrent_size=4, separate=True))
+    shapes = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
+    assert shapes["network.body.layers.0.weight"] == (5, 3)
+    assert shapes["core.input_weight"] == (12, 5)
+    assert shapes["network.critic.layers.0.weight"] == (1, 4)
+
+
 def test_what_has_no_room_for_a_core_is_refused() -> None:
     spec = observation_spec(spaces.Box(0, 255, (4, 84, 84), np.uint8))
     with pytest.raises(ConfigError, match="network 'nature-dual' has two hidden layers side by side"):
         build_nature_dual(spec, 6, ImageConfig(recurrent="gru"))
-    with pytest.raises(ValueError, match=r"a recurrent core has one body; set network\.separate to false"):
-        MLPConfig(recurrent="gru")
 
 
 def test_transitions_are_refused_a_core(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_a_state_that_could_not_be_read_ends_the_run_at_its_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ToyVectorEnv, "get_state", lambda env: {"seen": frozenset([1])})
-    with pytest.raises(RunDirectoryError, match=r"0\.pt is not written, .* it names '__builtin__.frozenset'"):
+    with pytest.raises(RunDirectoryError, match=r"0\.pt is not written, .*env.seen is of type frozenset"):
         train(tmp_path, steps=600)
     (run,) = tmp_path.glob("toy-*")
     assert episodes(run) == []
@@ -188,7 +188,7 @@ def test_a_state_that_could_not_be_read_ends_the_run_at_its_begin(
 def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match="--checkpoint says from where a run goes on"):
         train(tmp_path, checkpoint=5)
-    run = train(tmp_path, steps=100).run
+    run = train(tmp_path, steps=1).run
     for which in ("7", "best", "x", -1):
         with pytest.raises(RunDirectoryError, match=f"has no checkpoint '{which}'; it has: final, 0, "):
             a3c_zoo.train(resume=run, checkpoint=which)

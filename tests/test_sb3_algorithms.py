@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from a3c_zoo.baselines import sb3, torch_threads
 from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3A2CConfig, SB3Config, SB3DQNConfig, SB3PPOConfig
 from a3c_zoo.baselines.sb3_model import build_model, make_stack
 from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import load_part
 from a3c_zoo.plugins.registry import get_registry
@@ -135,7 +137,8 @@ def test_recurrent_ppo_is_sb3_contribs_to_the_bit(lstm: dict[str, Any], tmp_path
 def test_without_sb3_contrib_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sb3_contrib", None)
     monkeypatch.delitem(sys.modules, "a3c_zoo.baselines.recurrent_ppo", raising=False)
-    with pytest.raises(ZooError, match=r"^sb3-contrib cannot be imported .*: pip install 'a3c-zoo\[sb3-contrib\]'$"):
+    install = re.escape(install_extra("sb3-contrib"))
+    with pytest.raises(ZooError, match=rf"^sb3-contrib cannot be imported .*: {install}$"):
         load_part("agent 'recurrent-ppo'", get_registry().agent("recurrent-ppo").run)
 
 

@@ -57,6 +57,8 @@ def zoo_run_end(run, outcome):
 def boom():
     raise ValueError("boom")
 """
+#: Of a run of CartPole: no checkpoint is kept for a tenth of its budget.
+NO_BUDGET = {"run.steps": None, "optimizer.schedule_steps": 250_000}
 
 
 @pytest.fixture
@@ -180,8 +182,9 @@ def test_rows_are_on_the_disk_before_the_checkpoint_that_counts_on_them(
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name))
     outcome, _ = train(tmp_path, stop_return=2.0, steps=100)
-    rows, saved = synced[-3:-1]
+    rows, best, saved = synced[-4:-1]
     assert rows == "monitor.csv"
+    assert best.startswith(".best.pt.")
     assert saved.startswith(f".step-{outcome.steps:012}.pt.")
 
 
@@ -284,7 +287,7 @@ def test_checkpoints_come_in_time_and_at_the_end(tmp_path: Path) -> None:
     options: dict[str, Any] = {"time_limit_s": LIMIT_S, "stop_return": 1e6, "runs_dir": tmp_path}
     outcome = a3c_zoo.train("cartpole", overrides={"run.checkpoint_every_s": 0.3}, observer=Listener(look), **options)
     assert outcome.reason == "interrupted"
-    steps = [int(path.stem.removeprefix("step-")) for path in (outcome.run / "checkpoints").iterdir()]
+    steps = checkpoint_steps(RunDirectory(outcome.run))
     assert min(steps) == 0  # the first is written when training begins
     assert 4 <= len(steps) <= outcome.training_s / 0.3 + 2
     assert max(steps) == outcome.steps
@@ -302,7 +305,7 @@ def test_older_checkpoints_are_deleted_for_lack_of_room_only(tmp_path: Path, mon
         write_checkpoint(path, *content)
 
     monkeypatch.setattr("a3c_zoo.runs.session.write_checkpoint", write)
-    overrides = {"run.checkpoint_every_steps": 1000}
+    overrides = {"run.checkpoint_every_steps": 1000, **NO_BUDGET}
     with pytest.raises(RunDirectoryError, match="no checkpoint"):
         a3c_zoo.train("cartpole", serial=True, stop_return=1e6, runs_dir=tmp_path, name="x", overrides=overrides)
     assert len(list(tmp_path.glob("x/checkpoints/step-*.pt"))) == 5  # as many as are kept
@@ -333,7 +336,7 @@ def test_older_checkpoints_make_room_for_a_new_one(
             raise RunDirectoryError("no checkpoint") from OSError(number, os.strerror(number))
 
     monkeypatch.setattr("a3c_zoo.runs.session.write_checkpoint", write)
-    overrides = {"run.checkpoint_every_steps": 1000, "run.keep_checkpoints": keep}
+    overrides = {"run.checkpoint_every_steps": 1000, "run.keep_checkpoints": keep, **NO_BUDGET}
     options: dict[str, Any] = {"serial": True, "stop_return": 1e6, "runs_dir": tmp_path, "name": "x"}
     if makes_room:
         outcome = a3c_zoo.train("cartpole", overrides=overrides, **options)

@@ -29,7 +29,7 @@ from tests.toys_runs import (
 )
 from tests.waits import wait_until
 
-LIMITS = ["--time-limit", "5m", "--stop-return", "1e6", "--name", "x"]
+LIMITS = ["--steps", "1000000000", "--time-limit", "5m", "--stop-return", "1e6", "--name", "x"]
 
 
 def outcome(folder: Path) -> dict[str, Any]:

@@ -159,8 +159,8 @@ def test_a_logger_from_outside(python: Path, tmp_path: Path) -> None:
     pip(python, "uninstall", "--yes", "a3c-zoo-wandb")
     assert "played   1 episodes" in run(command(python), "evaluate", "one", "--episodes", "1", cwd=tmp_path)
     resumed = attempt(command(python), "train", "--resume", "one", "--steps", "2000", cwd=tmp_path)
-    line = "plugin 'wandb' (a3c-zoo-wandb 1.0.0), which is not installed: pip install a3c-zoo-wandb==1.0.0"
-    assert (resumed.returncode, line in resumed.stderr) == (2, True), resumed.stderr
+    line = r"plugin 'wandb' \(a3c-zoo-wandb 1.0.0\), which is not installed: .*pip install a3c-zoo-wandb==1.0.0"
+    assert (resumed.returncode, bool(re.search(line, resumed.stderr))) == (2, True), resumed.stderr
 
 
 OTHER_REVISION = (
@@ -169,7 +169,7 @@ OTHER_REVISION = (
 )
 UNKNOWN_FIELD = (
     "it gives EnvEntry a field 'reward_range' that is unknown: the plugin was made for another version of a3c-zoo "
-    f"than {a3c_zoo.__version__}; upgrade both (pip install --upgrade a3c-zoo a3c-zoo-gridworld)."
+    f"than {a3c_zoo.__version__}; upgrade both ("
 )
 
 
@@ -188,7 +188,7 @@ def test_a_wheel_for_another_entry_revision(old: str, new: str, fault: str, pyth
     module.write_text(module.read_text().replace(old, new))
     install(python, build_wheel(source, tmp_path / "dist"))
 
-    assert listed(python, "plugins")["gridworld"]["fault"] == fault
+    assert listed(python, "plugins")["gridworld"]["fault"].startswith(fault)
     result = attempt(command(python), "list", "envs")
     assert result.returncode == 0
     assert "cartpole" in result.stdout

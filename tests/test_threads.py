@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.learning.environments import make_vector_env, restore_threads
+from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.testing import plugin_distribution
 from tests.toys import ToyVectorEnv
@@ -93,7 +93,7 @@ def test_an_environment_is_made_without_a_change_of_threads() -> None:
         make_vector_env(EnvEntry("two", factory=f"{__name__}:make_with_three"), EnvConfig(), 1, 0).close()
         assert torch.get_num_threads() == 2
     finally:
-        restore_threads(before)
+        torch.set_num_threads(before)
 
 
 def make_with_three(num_envs: int, seed: int) -> ToyVectorEnv:

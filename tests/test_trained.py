@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import struct
@@ -20,6 +21,7 @@ import torch
 from safetensors.torch import load, save
 
 import a3c_zoo
+from a3c_zoo.cures import install_plugin
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.card import curve
@@ -159,7 +161,8 @@ def test_a_name_without_run_and_agent(
 
 
 def test_without_the_distribution_it_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    brings = "a3c-zoo-trained brings some: pip install a3c-zoo-trained, in a checkout ./plugins/a3c-zoo-trained"
+    told = f"a3c-zoo-trained brings some: {install_plugin('a3c-zoo-trained')}"
+    brings = re.escape(told)
     with pytest.raises(ZooError, match=f"a3c-zoo train pong. Or name .* a3c-zoo list trained. {brings}$"):
         found("pong", tmp_path)
     make_run(tmp_path / "mine", "2026-01-01T12:00:00+0000")
@@ -169,7 +172,7 @@ def test_without_the_distribution_it_is_named(tmp_path: Path, capsys: pytest.Cap
     with pytest.raises(ZooError, match=r"empty is no run directory: it has no meta\.json$"):
         found(str(tmp_path / "empty"), tmp_path)
     assert command_line("list", "trained") == 0
-    assert capsys.readouterr() == ("", f"No trained agents. {brings}\n")
+    assert capsys.readouterr() == ("", f"No trained agents. {told}\n")
 
 
 def test_the_command_line_says_which(offered: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

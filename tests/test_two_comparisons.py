@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -188,22 +187,23 @@ def test_looking_at_a_run_does_not_make_it_seem_to_run(tmp_path: Path) -> None:
 
 def test_a_report_takes_the_next_free_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert [report_places.claim_out(Path("out")) for _ in range(3)] == [Path("out"), Path("out-2"), Path("out-3")]
     (tmp_path / "out-5").mkdir()
     (tmp_path / "out-5/results.json").touch()
     Path("out-4").touch()
-    assert report_places.claim_out(Path("out")) == Path("out-6")
-    assert report_places.claim_out(Path(".")) == Path(".")
-    assert report_places.claim_out(Path(".")) == Path(f"{tmp_path}-2")
-    shutil.rmtree(f"{tmp_path}-2")
+    with ExitStack() as held:
+        claim = report_places.claimed
+        assert [held.enter_context(claim(Path("out"))) for _ in range(3)] == [Path("out"), Path("out-2"), Path("out-3")]
+        assert held.enter_context(claim(Path("out"))) == Path("out-6")
+        assert held.enter_context(claim(Path("."))) == Path(".")
+        assert held.enter_context(claim(Path("."))) == Path(f"{tmp_path}-2")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out-4", "out-5"]  # nothing was written
+    assert not Path(f"{tmp_path}-2").exists()
 
 
 def test_two_that_begin_in_the_same_second_have_a_folder_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     now = type("Now", (), {"now": staticmethod(lambda: datetime(2026, 11, 22, 12, 0, 5))})
     monkeypatch.setattr(report_places, "datetime", now)
-    both = [report_places.choose_out(None, ["pong"]) for _ in range(2)]
-    assert [str(report_places.claim_out(out)) for out in both] == [
-        "comparisons/pong-20261122-120005",
-        "comparisons/pong-20261122-120005-2",
-    ]
+    first, second = (report_places.choose_out(None, ["pong"]) for _ in range(2))
+    with report_places.claimed(first) as one, report_places.claimed(second) as other:
+        assert [str(one), str(other)] == ["comparisons/pong-20261122-120005", "comparisons/pong-20261122-120005-2"]

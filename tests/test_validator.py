@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 import shutil
-import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -67,7 +65,7 @@ def refused(run: Path, *, resume: bool = True, act: bool = True) -> list[str]:
 
 def changed(run: Path, change: Change) -> Path:
     path = checkpoint_file(RunDirectory(run), "final")
-    content = torch.load(path, weights_only=True)
+    content = checkpoint_bytes.read_content(path)
     change(content)
     write_content(path, content)
     return run
@@ -80,7 +78,7 @@ def test_an_empty_agent(run: Path) -> None:
 
 @pytest.mark.parametrize("key", ["session", "steps", "policy", "optimizer", "model", "counters", "workers", "spaces"])
 def test_a_missing_key(key: str, run: Path) -> None:
-    content = torch.load(checkpoint_file(RunDirectory(run), "final"), weights_only=True)
+    content = checkpoint_bytes.read_content(checkpoint_file(RunDirectory(run), "final"))
     if key not in content["agent"]:
         pytest.skip("this agent has no such key")
     acts = key in ("policy", "model", "spaces") or (key != "session" and "policy" in content["agent"])
@@ -100,11 +98,10 @@ def tensors(value: Any, place: str = "") -> dict[str, torch.Tensor]:
 #: What no checkpoint of the agent can have.
 IMPOSSIBLE = {
     ("sb3-a2c", "double"): "torch casts the tensors of its modules and optimizers",
-    ("random", "broadcast"): "it has no parameters",
 }
 
 
-@pytest.mark.parametrize("kind", ["one", "longer", "double", "none", "broadcast"])
+@pytest.mark.parametrize("kind", ["one", "longer", "double", "none"])
 def test_tensors_of_another_shape_or_type(kind: str, run: Path) -> None:
     """One of each name in each part of the state; a tensor of one element was once copied into all."""
     agent = json.loads((run / "meta.json").read_text())["agent"]
@@ -112,11 +109,9 @@ def test_tensors_of_another_shape_or_type(kind: str, run: Path) -> None:
         pytest.skip(IMPOSSIBLE[agent, kind])
     path = checkpoint_file(RunDirectory(run), "final")
     whole = path.read_bytes()
-    found = tensors(torch.load(path, weights_only=True)["agent"])
+    found = tensors(checkpoint_bytes.read_content(path)["agent"])
     # An environment's own state is its own.
     names = [name for name, each in found.items() if each.numel() > 1 and "/env/" not in name]
-    if kind == "broadcast":
-        names = [name for name in names if name.startswith(("/model", "/policy"))]
     assert names
     for name in {(name.split("/")[1], name.split("/")[-1].split(".")[-1]): name for name in names}.values():
 
@@ -131,7 +126,6 @@ def test_tensors_of_another_shape_or_type(kind: str, run: Path) -> None:
                 "longer": lambda: torch.cat((tensor, tensor)),
                 "double": lambda: tensor.to(torch.complex64),
                 "none": lambda: None,
-                "broadcast": lambda: tensor.reshape(-1)[0].clone().expand(10**12),
             }[kind]()
 
         changed(run, change)
@@ -162,7 +156,7 @@ def test_a_network_too_large_for_the_memory_is_not_built(run: Path) -> None:
 
 def test_each_flipped_byte_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "step-000000000001.pt"
-    content = {"format": 2, "agent": {"tensor": torch.arange(4)}, "session": {"steps": 1}}
+    content = {"format": 3, "agent": {"tensor": torch.arange(4)}, "session": {"steps": 1}}
     whole = bytes(unchecked_bytes(content))
     path.write_bytes(whole)
     assert read_policy(path).state.steps == 1
@@ -177,27 +171,6 @@ def test_each_flipped_byte_is_refused(tmp_path: Path) -> None:
             read_policy(path)
 
 
-def archive(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", compression) as written:
-        for name, content in members.items():
-            written.writestr(name, content)
-    return file.getvalue()
-
-
-def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.pt"
-    path.write_bytes(archive({"x/data.pkl": bytes(1 << 28), "x/version": b"3\n"}, zipfile.ZIP_DEFLATED))
-    with pytest.raises(RunDirectoryError, match="its parts say that they hold more than its"):
-        read_policy(path)
-    declared = bytearray(archive({"x/data.pkl": b"x", "x/version": b"3\n"}))
-    at = declared.index(b"PK\x01\x02")
-    declared[at + 24 : at + 28] = struct.pack("<I", 2**31)  # the size that the directory declares
-    path.write_bytes(declared)
-    with pytest.raises(RunDirectoryError, match="its parts say that they hold more than its"):
-        read_policy(path)
-
-
 class Calls:
     def __init__(self, call: Any, *arguments: Any) -> None:
         self._reduced = call, arguments
@@ -207,14 +180,20 @@ class Calls:
 
 
 @pytest.mark.parametrize("content", [Calls(print, "x"), Calls(bytearray, 1 << 40), Calls(torch.Tensor, 3)])
-def test_a_pickle_that_calls_is_not_loaded(content: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["x/data.pkl", "x/DATA.PKL"])
+def test_no_pickle_is_loaded(content: Any, name: str, tmp_path: Path) -> None:
     path = tmp_path / "calls.pt"
-    path.write_bytes(archive({"x/data.pkl": pickle.dumps(content, protocol=2), "x/version": b"3\n"}))
-    with pytest.raises(RunDirectoryError, match=r"cannot be read: it names '[\w.]+': nothing of it is loaded$"):
+    with zipfile.ZipFile(path, "w") as written:
+        written.writestr(name, pickle.dumps(content, protocol=2))
+        written.writestr("x/version", b"3\n")
+    with pytest.raises(RunDirectoryError, match="cannot be read: it is of format 1 or 2, a pickle, which"):
+        read_policy(path)
+    path.write_bytes(pickle.dumps(content))
+    with pytest.raises(RunDirectoryError, match="cannot be read: its header would have "):
         read_policy(path)
 
 
-def test_lists_within_lists_cost_no_time(tmp_path: Path) -> None:
+def test_lists_within_lists_are_not_written(tmp_path: Path) -> None:
     """2^60 ways through 60 lists, and a list that holds itself."""
     many: list[Any] = []
     for _ in range(60):
@@ -222,10 +201,8 @@ def test_lists_within_lists_cost_no_time(tmp_path: Path) -> None:
     circle: list[Any] = []
     circle.append(circle)
     for agent in (many, circle):
-        path = tmp_path / "lists.pt"
-        path.write_bytes(unchecked_bytes({"format": 2, "agent": {"a": agent}, "session": {"steps": 1}}))
-        with pytest.raises(RunDirectoryError, match=r"it holds more than [\d,]+ values"):
-            read_policy(path)
+        with pytest.raises(ValueError, match="is nested too deeply, or has too many values"):
+            checkpoint_bytes.to_bytes({"format": 3, "agent": {"a": agent}, "session": {"steps": 1}})
 
 
 @pytest.mark.parametrize("name", ["large.pt", "parameters.safetensors"])

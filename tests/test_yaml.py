@@ -79,7 +79,7 @@ REFUSED: list[tuple[str, str]] = [
     ('"\\U00110000"', "an escape that is no Unicode character"),
     ('"\\UFFFFFFFF"', "an escape that is no Unicode character"),
     ("[" * 100_000, "nested too deeply"),
-    ("x" * (MAX_BYTES + 1), "larger than 1024 KiB"),
+    ("x" * (MAX_BYTES + 1), "larger than 128 KiB"),
     ("\udcff", r"is not UTF-8 \(byte 0\)"),  # a byte of the command line that is not UTF-8
 ]
 
@@ -106,7 +106,7 @@ DOCUMENTS: list[tuple[str, bytes, list[tuple[int, str]]]] = [
     ("merge key", b"a: 1\n<<: {b: 2}\n", []),  # a key like any other, unknown to every section
     ("syntax", b"a: 1\nb: [1\nc: 2\n", [(3, "while parsing a flow sequence expected ',' or ']'")]),
     ("not UTF-8", b"a: 1\nb: \xff\n", [(2, "is not UTF-8 (byte 8)")]),
-    ("too large", b"#" * (MAX_BYTES + 1), [(0, "larger than 1024 KiB")]),
+    ("too large", b"#" * (MAX_BYTES + 1), [(0, "larger than 128 KiB")]),
 ]
 
 

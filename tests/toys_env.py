@@ -131,6 +131,22 @@ class Moving(gymnasium.Env[Any, Any]):
         return np.zeros((32, 32, 3), np.uint8)
 
 
+class Fading(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """After so many episodes, rewards are a hundredth of those of the environment: nothing that is learned helps."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], after: int) -> None:
+        super().__init__(env)
+        self._left = after + 1
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        self._left -= 1
+        return super().reset(**options)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, float(reward) * (1 if self._left > 0 else 0.01), terminated, truncated, info
+
+
 class Undrawn(ToyVectorEnv):
     """Raises, ends its process or hangs where it would be drawn."""
 

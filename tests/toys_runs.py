@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import signal
@@ -21,7 +20,7 @@ import torch
 
 from a3c_zoo.cli.main import cli
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoint_bytes import with_digest
+from a3c_zoo.runs.checkpoint_bytes import read_content, to_bytes
 from a3c_zoo.runs.checkpoints import checkpoint_file
 from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
@@ -212,7 +211,7 @@ def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
 
 def checkpoint(run: Path, which: str = "final") -> dict[str, Any]:
     """A checkpoint's content, as it lies on the disk."""
-    content: dict[str, Any] = torch.load(checkpoint_file(RunDirectory(run), which), weights_only=True)
+    content: dict[str, Any] = read_content(checkpoint_file(RunDirectory(run), which))
     return content
 
 
@@ -221,11 +220,9 @@ def write_content(path: Path, content: dict[str, Any]) -> None:
     path.write_bytes(unchecked_bytes(content))
 
 
-def unchecked_bytes(content: dict[str, Any]) -> memoryview:
-    """The bytes of a checkpoint that the zoo would not write."""
-    file = io.BytesIO()
-    torch.save(content, file)
-    return with_digest(file)
+def unchecked_bytes(content: dict[str, Any]) -> bytes:
+    """The bytes of a checkpoint with this content, whatever it says."""
+    return to_bytes(content)
 
 
 def assert_same_training(one: Any, other: Any, where: str = "") -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import email
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
+from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from tests.waits import LIMIT_S
 
@@ -77,6 +83,45 @@ def clean_environment(folder: Path, *wheels: Path) -> Path:
             (site / path.name).symlink_to(path)
     install(python, *wheels)
     return python
+
+
+def core_environment(folder: Path, wheel: Path) -> Path:
+    """Makes a virtual environment with pip, and with the packages that a wheel requires and no others.
+
+    They are links to those of this environment: nothing is downloaded. The wheel itself is not installed yet. A package
+    that the code needs and that no requirement names, at once or through others, is not there. Returns its interpreter.
+    """
+    venv = folder / "venv"
+    run(sys.executable, "-m", "venv", venv)
+    python = venv / "bin" / "python"
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    for name in required(_requirements_of(wheel)):
+        places = {path.parts[0] for path in metadata.distribution(name).files or ()} - {"..", "__pycache__"}
+        for place in places:
+            if not (site / place).exists():
+                (site / place).symlink_to(Path(sysconfig.get_path("purelib")) / place)
+    return python
+
+
+def _requirements_of(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return email.message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
+
+
+def required(requirements: Iterable[str]) -> set[str]:
+    """The names of all distributions of this environment that these requirements need, at once or through others."""
+    found: set[str] = set()
+    waiting = [(each, frozenset[str]()) for each in map(Requirement, requirements)]
+    while waiting:
+        each, extras = waiting.pop()
+        wanted = each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in extras | {""})
+        key = f"{each.name.lower()}[{','.join(sorted(each.extras))}]"
+        if not wanted or key in found:
+            continue
+        found.add(key)
+        waiting += [(more, frozenset(each.extras)) for more in map(Requirement, metadata.requires(each.name) or ())]
+    return {key.partition("[")[0] for key in found}
 
 
 def install(python: Path, *wheels: Path) -> None:

@@ -6,7 +6,8 @@
 agents `nstep` and `monte-carlo` differ only in their configuration models (`TextbookConfig`).
 
 With `agent.clip_ratio` the loss is PPO's, and a worker passes `agent.epochs` times over the shuffled samples of a
-rollout. It still applies each gradient to the shared parameters, and pulls them before the next.
+rollout, or over its segments if the network has a recurrent core. It still applies each gradient to the shared
+parameters, and pulls them before the next.
 
 (Mnih et al. 2016, arXiv:1602.01783, algorithm S3; Recht et al. 2011, arXiv:1106.5730, for the missing lock; Schulman
 et al. 2017, arXiv:1707.06347, for the clipped ratio.)
@@ -21,14 +22,17 @@ from a3c_zoo.agents.configs import A3CConfig, LossConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.training import CrewFactory, agent_config, train
 from a3c_zoo.agents.worker import Applier, RolloutWorker
-from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import Loss, actor_critic_loss, differentiate
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.samples import Samples, differentiate_samples, samples_of
+from a3c_zoo.learning.segments import Segments, differentiate_segments, segments_of
 from a3c_zoo.processes.lock import PatientLock
 from a3c_zoo.processes.start import process_context
 from a3c_zoo.records import RunContext
+
+Batch = slice | Samples | Segments
+"""What one update learns from; a slice is of the environments of a rollout."""
 
 
 class A3CWorker(RolloutWorker):
@@ -64,28 +68,38 @@ class A3CWorker(RolloutWorker):
             if wanted:
                 self.tell(metrics | applied)
 
-    def _batches(self, rollout: Rollout) -> Iterator[slice | Samples]:
+    def _batches(self, rollout: Rollout) -> Iterator[Batch]:
         """What each update learns from: some environments of the rollout or, if it keeps outputs, shuffled samples."""
         if not self.agent.keeps_outputs:
             yield from self._columns
             return
-        samples = samples_of(rollout, self.model.network, self.context.spaces.actions, self.objective())
+        samples = self._samples(rollout)
         for _ in range(self.agent.passes):
             yield from samples.batches(self._size, self.collector.generator)
 
-    def _differentiate(self, rollout: Rollout, batch: slice | Samples, want_metrics: bool) -> dict[str, float]:
+    def _samples(self, rollout: Rollout) -> Samples | Segments:
+        """Single samples or, with a recurrent core, segments."""
+        network, actions, objective = self.model.network, self.context.spaces.actions, self.objective()
+        if rollout.states is None:
+            return samples_of(rollout, network, actions, objective)
+        length = self.agent.steps_of_segment(self.context.config.env.num_envs)
+        return segments_of(rollout, network, actions, objective, length)
+
+    def _differentiate(self, rollout: Rollout, batch: Batch, want_metrics: bool) -> dict[str, float]:
         network, actions, objective = self.model.network, self.context.spaces.actions, self.objective()
         if isinstance(batch, Samples):
             return differentiate_samples(network, actions, batch, objective, want_metrics)
+        if isinstance(batch, Segments):
+            return differentiate_segments(network, actions, batch, objective, want_metrics)
         return differentiate(network, actions, rollout, batch, objective, want_metrics)
 
     def state_dict(self) -> State:
         return super().state_dict() | self.applier.state_dict()
 
 
-def _has_samples(rollout: Rollout, batch: slice | Samples) -> bool:
+def _has_samples(rollout: Rollout, batch: Batch) -> bool:
     """Whether a batch has more than steps that the environment ignored: the optimizer would move by its momentum."""
-    valid = batch.valid if isinstance(batch, Samples) else rollout.valid[:, batch]
+    valid = rollout.valid[:, batch] if isinstance(batch, slice) else batch.valid
     return bool(valid.any())
 
 
@@ -104,13 +118,6 @@ def run_a3c(context: RunContext, loss: Loss = actor_critic_loss, crew: CrewFacto
         loss: computes the terms of the loss. crew: see `train`.
     """
     config = agent_config(context, LossConfig)
-    assert context.config.network is not None
-    if config.keeps_outputs and context.config.network.has_core:
-        cure = ", or the clip ratio (-o agent.clip_ratio=null)" if type(config) is A3CConfig else ""
-        raise ConfigError(
-            "agent.clip_ratio: learns from shuffled samples, which don't tell a recurrent core what preceded them: "
-            f"leave the core out (-o network.recurrent=none){cure}"
-        )
 
     def exchange(model: Model) -> Lock | None:
         is_needed = isinstance(config, A3CConfig) and config.locking == "apply" and not context.serial

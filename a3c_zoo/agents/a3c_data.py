@@ -26,6 +26,7 @@ from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.networks import in_training, seed_passes
 from a3c_zoo.learning.objective import Loss, actor_critic_loss, descend, forward
+from a3c_zoo.learning.recurrent import unroll_steps
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
 from a3c_zoo.saved_state import fitting, loading
@@ -138,13 +139,10 @@ class DataLearner(Learner):
         slots, rows, envs = resets.shape
         stored = self._batch["observations"]
         observations = stored.view(slots, rows, envs, *stored.shape[2:]).transpose(0, 1).flatten(1, 2)
-        # `unroll` gives logits of every row but the last: an extra row at the end, whose values are not used.
-        resets = torch.cat((resets.transpose(0, 1).flatten(1, 2), torch.zeros(1, slots * envs, dtype=torch.bool)))
-        logits, values, _ = self.model.network.unroll(
-            torch.cat((observations, observations[-1:])), states.transpose(0, 1).flatten(1, 2), resets.numpy(), ()
-        )
+        resets = resets.transpose(0, 1).flatten(1, 2)
+        logits, values = unroll_steps(self.model.network, observations, states.transpose(0, 1).flatten(1, 2), resets)
         logits = logits.view(rows, slots, envs, -1).transpose(0, 1).flatten(0, 2)
-        return logits, values[: self._size].view(rows, slots, envs).transpose(0, 1).flatten()
+        return logits, values.view(rows, slots, envs).transpose(0, 1).flatten()
 
     def state_dict(self) -> State:
         batch = {name: part[: self._taken].clone() for name, part in self._batch.items()}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from math import gcd
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from a3c_zoo.config import AgentConfig
 from a3c_zoo.errors import ConfigError
+
+#: Most steps of a segment that is not configured: long enough for gradients through time, short enough for an update of
+#: 64 samples to hold several.
+LONGEST_SEGMENT = 16
 
 
 class LossConfig(AgentConfig):
@@ -30,10 +35,21 @@ class LossConfig(AgentConfig):
     value_coefficient: float = Field(0.5, ge=0, description="weight of the value loss")
     normalize_advantages: bool = Field(False, description="scale advantages to mean 0 and deviation 1 per update")
     clip_rewards: bool = Field(False, description="clip rewards to ±1 in the loss; the environment's stay as they are")
-    reward_scale: float = Field(
-        1.0, gt=0, description="factor of every reward in the loss, before rewards are clipped; returns stay raw"
+    reward_scale: Annotated[float, Field(gt=0)] | Literal["auto"] = Field(
+        1.0,
+        description="factor of every reward in the loss, before rewards are clipped; auto: 1 / the running standard "
+        "deviation of the discounted return, and scaled rewards are limited to ±10; reported returns stay raw",
     )
     squash_actions: bool = Field(False, description="squash Box actions to their bounds by tanh; false: clip them")
+    initial_deviation: float = Field(
+        1.0, gt=0, le=10, description="σ of Box actions before training, in half widths of the bounds"
+    )
+    noise_correlation: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="correlation of the noise of Box actions from step to step in training; evaluations have none",
+    )
     loss_reduction: Literal["mean", "sum"] = Field("mean", description="how the samples of an update are combined")
 
     @property
@@ -46,6 +62,10 @@ class LossConfig(AgentConfig):
         return self.squash_actions
 
     @property
+    def first_deviation(self) -> float:
+        return self.initial_deviation
+
+    @property
     def keeps_outputs(self) -> bool:
         """Whether a rollout keeps the outputs of the network that acted; the samples of an update are then shuffled."""
         return False
@@ -54,6 +74,14 @@ class LossConfig(AgentConfig):
     def passes(self) -> int:
         """How often a worker passes over the samples of a rollout; several passes need `keeps_outputs`."""
         return 1
+
+    def steps_of_segment(self, num_envs: int) -> int:
+        """L, the steps of one environment that a core unrolls, if samples are shuffled with a recurrent core.
+
+        The largest number up to `LONGEST_SEGMENT` that divides a rollout and an update.
+        """
+        both = gcd(self.n_steps, self.samples_per_update(num_envs))
+        return max(length for length in range(1, LONGEST_SEGMENT + 1) if both % length == 0)
 
     @property
     def rollout_steps(self) -> int:
@@ -85,6 +113,12 @@ class A3CConfig(LossConfig):
         description="ε of PPO: a sample has no gradient once its advantage has moved the ratio of its action's "
         "probabilities beyond 1 ± ε; updates are made of shuffled samples. null: A3C's loss",
     )
+    segment_steps: int | None = Field(
+        None,
+        ge=1,
+        description="steps of one environment that a recurrent core unrolls in an update, with agent.clip_ratio; it "
+        "divides agent.n_steps and the samples of an update; null: the most up to 16",
+    )
     epochs: int = Field(1, ge=1, le=100, description="passes over a rollout; several need agent.clip_ratio")
     locking: Literal["none", "apply"] = Field(
         "none", description="none: workers update the parameters at the same time; apply: one at a time, under a lock"
@@ -110,8 +144,15 @@ class A3CConfig(LossConfig):
             return rollout
         return self.update_samples
 
+    def steps_of_segment(self, num_envs: int) -> int:
+        return self.segment_steps or super().steps_of_segment(num_envs)
+
     def check(self, num_envs: int) -> None:
-        """Raises ConfigError if `update_samples` does not split a rollout: if not shuffled, between environments."""
+        """Raises ConfigError for samples of an update, or for steps of a segment, that do not split a rollout.
+
+        If samples are not shuffled, an update takes those of some environments.
+        """
+        self._check_segments(num_envs)
         per_update = self.samples_per_update(num_envs)
         samples = self.n_steps * num_envs
         rollout = f"agent.update_samples: {per_update} — {{}} n_steps {self.n_steps} × num_envs {num_envs}"
@@ -121,6 +162,16 @@ class A3CConfig(LossConfig):
         elif per_update % self.n_steps or samples % per_update:
             text = "splits into updates of n_steps × k samples, where k divides num_envs"
             raise ConfigError(f"{rollout.format('a rollout of')} {text}")
+
+    def _check_segments(self, num_envs: int) -> None:
+        if self.segment_steps is None:
+            return
+        for size, name in (
+            (self.n_steps, "agent.n_steps"),
+            (self.samples_per_update(num_envs), "the samples of an update, agent.update_samples"),
+        ):
+            if size % self.segment_steps:
+                raise ConfigError(f"agent.segment_steps: {self.segment_steps} — must divide {name}: {size}")
 
 
 class HandoverConfig(LossConfig):

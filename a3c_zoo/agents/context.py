@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, InstanceOf
 from torch import Tensor
 
+from a3c_zoo.agents.configs import LossConfig
 from a3c_zoo.config import Config
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.learning.counters import EPISODES, NUM_COLUMNS, STEPS, UPDATES, Counters
@@ -17,6 +18,7 @@ from a3c_zoo.learning.objective import Loss, actor_critic_loss
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import new_moments
 from a3c_zoo.learning.parameters import share
+from a3c_zoo.learning.reward_statistics import RewardStatistics
 from a3c_zoo.learning.space_check import check_spaces
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.records import RunContext
@@ -47,19 +49,23 @@ class AgentState(ActingState):
         counters: the tensor of `Counters`.
         workers: the state of each worker, the learner's last; empty after a failure, and before worker processes
             have come to their first standstill.
+        reward_statistics: the tensor of `RewardStatistics`; None where rewards have a fixed scale.
     """
 
     resumes: Annotated[int, Field(alias="session", ge=0)]
     optimizer: dict[str, InstanceOf[Tensor]]
     counters: InstanceOf[Tensor]
     workers: list[State]
+    reward_statistics: InstanceOf[Tensor] | None = None
 
-    def copy_to(self, parameters: Tensor, counters: Tensor, statistics: Tensor | None) -> None:
-        """Copies parameters, counts and observation statistics, if any, into those of a run."""
+    def copy_to(self, parameters: Tensor, counters: Tensor, observed: Tensor | None, rewarded: Tensor | None) -> None:
+        """Copies parameters, counts, and the statistics of observations and rewards, if any, into those of a run."""
         parameters.copy_(self.model.parameters)
         counters[:, : self.counters.shape[1]].copy_(self.counters)  # of an older version: fewer columns
-        if statistics is not None and self.model.statistics is not None:
-            statistics.copy_(self.model.statistics)
+        if observed is not None and self.model.statistics is not None:
+            observed.copy_(self.model.statistics)
+        if rewarded is not None and self.reward_statistics is not None:
+            rewarded.copy_(self.reward_statistics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ class WorkerContext:
         exchange: what else the agent's processes share, such as a lock or a ring.
         buffers: what the network keeps beside its parameters, by name (`Buffers`).
         loss: computes the terms of the loss.
+        reward_statistics: the tensor of `RewardStatistics`, None where rewards have a fixed scale.
     """
 
     entry: EnvEntry
@@ -91,6 +98,13 @@ class WorkerContext:
     exchange: Any = None
     buffers: dict[str, Tensor] = field(default_factory=dict)
     loss: Loss = actor_critic_loss
+    reward_statistics: Tensor | None = None
+
+    @property
+    def running_statistics(self) -> dict[str, Tensor]:
+        """The tensors of statistics that this run keeps, by what they are of: `observations`, `rewards`."""
+        tensors = {"observations": self.observation_statistics, "rewards": self.reward_statistics}
+        return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
 def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> AgentState | None:
@@ -120,6 +134,8 @@ def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> Agent
         saved.model.check(spaces, context.network, config, num_members)
         columns = FORMAT_1_COLUMNS if saved.counters.shape[-1:] == (FORMAT_1_COLUMNS,) else NUM_COLUMNS
         fitting(saved.counters, counters[:, :columns], "agent.counters")
+        if saved.reward_statistics is not None:
+            fitting(saved.reward_statistics, RewardStatistics.zeros(num_members, 1), "agent.reward_statistics")
         if len(saved.workers) not in (0, num_members):
             raise RunDirectoryError(f"agent.workers has {len(saved.workers)} states there, {num_members} here")
     return saved
@@ -145,18 +161,20 @@ def worker_context(
     num_members = config.run.workers + has_learner
     parameters, counters = model.flat.initial.clone(), Counters.zeros(num_members)
     buffers = {name: buffer.clone() for name, buffer in model.buffers.initial.items()}
-    moments = statistics = None
+    moments = statistics = rewards = None
     if model.module.normalizes:
         statistics = ObservationStatistics.zeros(num_members, model.spaces.observations.num_features)
+    if isinstance(config.agent, LossConfig) and config.agent.reward_scale == "auto":
+        rewards = RewardStatistics.zeros(num_members, 1)
     if config.optimizer.shared_statistics or has_learner:
         moments = new_moments(context.optimizer, parameters, config.optimizer)
     if saved:
-        saved.copy_to(parameters, counters, statistics)
+        saved.copy_to(parameters, counters, statistics, rewards)
         buffers = {name: saved.model.buffers[name].clone() for name in buffers}
         if context.acting_counts is None:
             fill(moments or {}, saved.optimizer)
     if not context.serial:
-        optional = [] if statistics is None else [statistics]
+        optional = [tensor for tensor in (statistics, rewards) if tensor is not None]
         share(parameters, counters, *optional, *buffers.values(), *(moments or {}).values())
     return WorkerContext(
         entry=context.entry,
@@ -172,6 +190,7 @@ def worker_context(
         exchange=exchange,
         buffers=buffers,
         loss=loss,
+        reward_statistics=rewards,
     )
 
 

@@ -38,9 +38,8 @@ class HandoverWorker(RolloutWorker):
         assert isinstance(agent, HandoverConfig)
         self._hand_over, self._ring = hand_over, Ring(context.exchange)
         self._works_in_turn = not context.exchange["filled"].is_shared()
-        self.windows = Windows(
-            self.collector.rollout, agent.reward_steps, agent.gamma, agent.clip_rewards, agent.reward_scale
-        )
+        limit = self.objective().largest_reward
+        self.windows = Windows(self.collector.rollout, agent.reward_steps, agent.gamma, limit)
         if state and "windows" in state:
             with loading():
                 self.windows.load_state_dict(state["windows"])
@@ -49,6 +48,7 @@ class HandoverWorker(RolloutWorker):
         """Collects one rollout, and hands over the windows that it completes."""
         self.pull()
         self.windows.push(self.collect())
+        self.windows.reward_scale = self.objective().reward_scale
         if self.windows.valid.any():
             self._hand_over(self)
 

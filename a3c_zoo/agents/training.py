@@ -18,6 +18,7 @@ from a3c_zoo.learning.memory import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, saved_model
 from a3c_zoo.learning.objective import Loss, actor_critic_loss
 from a3c_zoo.learning.outputs import check_outputs
+from a3c_zoo.learning.reward_statistics import RewardStatistics
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, Worker, WorkerFactory, supervise
 from a3c_zoo.processes.faults import Replacements
@@ -189,6 +190,7 @@ def _snapshot(model: Model, shared: WorkerContext, crew: Crew) -> Snapshot:
     def state() -> dict[str, Any]:
         """What a checkpoint keeps: an `AgentState` as plain dictionaries, with copies of all shared tensors."""
         moments = {name: tensor.clone() for name, tensor in (shared.moments or {}).items()}
+        rewards = shared.reward_statistics
         model = saved()
         return to_plain(
             AgentState(
@@ -197,6 +199,7 @@ def _snapshot(model: Model, shared: WorkerContext, crew: Crew) -> Snapshot:
                 optimizer=moments,
                 counters=shared.counters.clone(),
                 workers=crew.states(),
+                reward_statistics=None if rewards is None else RewardStatistics(rewards).copy(),
             )
         )
 

@@ -33,10 +33,11 @@ from a3c_zoo.learning.optimizers import (
     schedule_left,
     without_denormals,
 )
+from a3c_zoo.learning.reward_statistics import REWARD_LIMIT, DiscountedReturns, RewardStatistics
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.processes.crew import CutShort
 from a3c_zoo.records import Episode, Report, RunContext
-from a3c_zoo.saved_state import loading, not_finite
+from a3c_zoo.saved_state import fitting, loading, not_finite
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
 
 #: Seconds between two updates whose metrics are computed: often enough for a plot, and cheap.
@@ -166,6 +167,7 @@ class RolloutWorker(Member):
         config, agent, seed = context.config, self.agent, context.config.run.seed
         replaced = int(self.row[REPLACED])
         path = (rank, context.resumes, replaced) if replaced else (rank, context.resumes)
+        start = self.model.network.start(config.env.num_envs)
         self.collector = Collector(
             CheckedEnvironment(make_env(context, rank), context.entry.name, context.spaces.observations),
             context.spaces.actions,
@@ -174,14 +176,19 @@ class RolloutWorker(Member):
             torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, *path)),
             on_tick,
             agent.cut_at_end,
-            self.model.network.start(config.env.num_envs),
-            agent.keeps_outputs,
+            start,
+            agent.keeps_outputs and start is None,  # with a core, one pass over the rollout computes them anew
+            agent.noise_correlation,
         )
         if agent.acts_live:
             self.model.flat.attach(context.parameters)
+        self._discounted = DiscountedReturns(config.env.num_envs, agent.gamma)
         if state:
             with loading():
                 self.collector.load_state_dict(state["collector"])
+                if "discounted_returns" in state:
+                    newest = torch.from_numpy(self._discounted.newest)
+                    newest.copy_(fitting(state["discounted_returns"], newest, "discounted_returns"))
 
     def pull(self) -> None:
         """Copies the shared parameters, observation statistics and buffers into the worker's own network."""
@@ -206,6 +213,8 @@ class RolloutWorker(Member):
         if self.context.observation_statistics is not None:
             seen = self.context.spaces.observations.encode(rollout.observations[:-1]).numpy()
             ObservationStatistics(self.context.observation_statistics).update(self.rank, seen[rollout.valid])
+        if self.context.reward_statistics is not None:
+            self._scale_rewards(rollout, RewardStatistics(self.context.reward_statistics))
         counts = rollout.valid.sum(axis=1)
         self.row[STEPS] += counts.sum()
         self.row[EPISODES] += len(episodes)
@@ -222,8 +231,19 @@ class RolloutWorker(Member):
             )
         return rollout
 
+    def _scale_rewards(self, rollout: Rollout, statistics: RewardStatistics) -> None:
+        """Adds the returns of a rollout to the statistics; the loss divides its rewards by the deviation."""
+        statistics.update(self.rank, self._discounted.add(rollout))
+        deviation = statistics.deviation()
+        self._objective = replace(self._objective, reward_scale=1 / deviation)
+        self._report.metrics["reward_deviation"] = deviation
+
     def state_dict(self) -> State:
-        return {"collector": self.collector.state_dict()}
+        state: State = {"collector": self.collector.state_dict()}
+        # Without the state of its environments a resumed worker begins new episodes, whose returns begin at 0.
+        if self.context.reward_statistics is not None and "env" in state["collector"]:
+            state["discounted_returns"] = torch.from_numpy(self._discounted.newest.copy())
+        return state
 
     def close(self) -> None:
         self.collector.close()
@@ -300,7 +320,8 @@ def objective_of(config: LossConfig) -> Objective:
         value_coefficient=config.value_coefficient,
         normalize_advantages=config.normalize_advantages,
         clip_rewards=config.clip_rewards,
-        reward_scale=config.reward_scale,
+        reward_scale=1.0 if config.reward_scale == "auto" else config.reward_scale,
+        reward_limit=REWARD_LIMIT if config.reward_scale == "auto" else math.inf,
         loss_sum=config.loss_reduction == "sum",
         anneal_entropy=config.entropy_schedule == "linear",
         whole_episodes=config.whole_episodes,

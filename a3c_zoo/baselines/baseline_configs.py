@@ -42,8 +42,10 @@ class SB3Config(AgentConfig):
     gamma: float = Field(0.99, ge=0, le=1, description="discount per step, 0 to 1")
     max_grad_norm: float = Field(0.5, gt=0, description="largest L2 norm of the gradient")
     clip_rewards: bool = Field(False, description="learn from the sign of each reward; returns stay raw")
-    normalize: bool = Field(
-        False, description="scale observations and rewards by their running statistics (VecNormalize); returns stay raw"
+    normalize: bool | Literal["observations", "rewards"] = Field(
+        False,
+        description="scale observations and rewards, or only one of them, by their running statistics (VecNormalize); "
+        "returns stay raw",
     )
     torch_threads: int | None = Field(
         None, ge=1, le=1024, description="torch's threads; null: one or all, whichever a session's start finds faster"

@@ -7,6 +7,7 @@ Raises:
 from __future__ import annotations
 
 from a3c_zoo.baselines.sb3 import load, run
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError, type_and_message
 
 __all__ = ["load", "run"]
@@ -15,5 +16,5 @@ try:
     import sb3_contrib  # noqa: F401
 except Exception as error:  # a broken installation may raise any error
     raise ZooError(
-        f"sb3-contrib cannot be imported ({type_and_message(error)}). Install it: pip install 'a3c-zoo[sb3-contrib]'"
+        f"sb3-contrib cannot be imported ({type_and_message(error)}). Install it: {install_extra('sb3-contrib')}"
     ) from error

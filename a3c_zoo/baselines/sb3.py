@@ -23,11 +23,13 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from a3c_zoo.config import NEVER, Config
+from a3c_zoo.cures import install_needed
 from a3c_zoo.errors import EnvironmentContractError, ZooError, type_and_message
-from a3c_zoo.learning.contract import wrong_observation
+from a3c_zoo.learning.contract import NO_REWARD, PROMISES, raise_misfit, wrong_observation
 from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.memory import SizeLimit, check_fits, check_memory
 from a3c_zoo.learning.spaces import observation_spec
+from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import REPORT_EVERY_S
 from a3c_zoo.records import Episode, Report, RunContext, Snapshot
@@ -39,10 +41,11 @@ try:
 except Exception as error:  # a broken installation may raise any error
     raise ZooError(
         f"stable-baselines3 cannot be imported ({type_and_message(error)}). "
-        f"Install it: pip install 'stable-baselines3>=2.7,<3'"
+        f"Install it: {install_needed('stable-baselines3')}"
     ) from error
 
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from a3c_zoo.baselines.baseline_configs import SB3Config, SB3DQNConfig
@@ -79,6 +82,7 @@ class RunCallback(BaseCallback):
 
     Attributes:
         snapshot: the state that the run saves and evaluates. episodes: those that have ended since the last report.
+        settings: those of torch and NumPy in training. After each step of the environments they are set back.
     """
 
     def __init__(self, context: RunContext, model: BaseAlgorithm, updates: int, resumes: int) -> None:
@@ -91,6 +95,7 @@ class RunCallback(BaseCallback):
         model.policy.optimizer.register_step_post_hook(self._count_update)
         self._first_step = self._next_pause = 0  # steps before the rollout; steps at which the run may have to act
         self.episodes: list[Episode] = []
+        self.settings = LibrarySettings.now()
         self._lengths = np.zeros(context.config.env.num_envs, np.int64)  # agent steps of the unfinished episodes
         self._kept = kept_by_monitors(model)
         self._next_report_s = 0.0
@@ -102,6 +107,7 @@ class RunCallback(BaseCallback):
         self._context.started(self.snapshot)
 
     def _on_step(self) -> bool:
+        self.settings.restore()
         dones: NDArray[np.bool_] = self.locals["dones"]
         self._lengths += 1
         if dones.any():
@@ -170,22 +176,30 @@ def run(context: RunContext) -> None:
             restore(model, saved)
         try:
             with torch_threads(_number_of_threads(context, model)):
+                callback.settings = LibrarySettings.now()
                 # The run decides its end between rollouts.
                 model.learn(NEVER, callback, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
         except RunOverError:
             return
         except (Exception, KeyboardInterrupt) as error:
             context.rescue(callback.snapshot, error, [Report(0, episodes=callback.episodes)])
-            _raise_wrong_observation(error, context.entry.name)
+            _raise_broken_contract(error, context.entry.name)
             raise
     finally:
         with suppress(Exception):  # an environment that failed may fail to close too
             env.close()
 
 
-def _raise_wrong_observation(error: BaseException, name: str) -> None:
-    """Raises EnvironmentContractError if SB3's environments could not put an observation into their arrays."""
+def _raise_broken_contract(error: BaseException, name: str) -> None:
+    """Raises EnvironmentContractError if SB3's environments could not take what an environment returned."""
+    if isinstance(error, Exception):
+        raise_misfit(error, name)
     for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is DummyVecEnv.step_wait.__code__ and None in frame.f_locals["self"].buf_infos:
+            what = f"a wrong result of step(), which must be {PROMISES['step']}: info is None"
+            raise EnvironmentContractError(f"environment '{name}' returned {what}") from error
+        if frame.f_code is Monitor.step.__code__ and frame.f_locals.get("reward", 0) is None:
+            raise EnvironmentContractError(NO_REWARD.format(name=name)) from error
         if frame.f_code is DummyVecEnv._save_obs.__code__:
             space = frame.f_locals["self"].observation_space
             if found := wrong_observation(space, [frame.f_locals["obs"]]):

@@ -23,10 +23,12 @@ from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
 from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3DQNConfig
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
+from a3c_zoo.cures import install_needed
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError, ZooError
 from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.wrappers import load_wrappers, wrap_all
+from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.saved_state import fitting, loading
 
@@ -74,16 +76,20 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
         PluginError: the environment cannot be made.
     """
     assert isinstance(config.agent, SB3Config)
-    env = _make_envs(entry, config, num_envs, seed)
-    if not config.agent.normalize:
+    with kept_settings():
+        env = _make_envs(entry, config, num_envs, seed)
+    chosen = config.agent.normalize
+    if not chosen:
         return env
+    halves = {"norm_obs": chosen in (True, "observations"), "norm_reward": chosen in (True, "rewards")}
     try:
-        return VecNormalize(env, gamma=config.agent.gamma)  # RL Zoo gives it the algorithm's discount, too
+        return VecNormalize(env, gamma=config.agent.gamma, **halves)  # RL Zoo gives it the algorithm's discount, too
     except ValueError as error:
         space = env.observation_space
         env.close()
         raise ConfigError(
-            f"agent.normalize: true — environment '{entry.name}' has observations {space}; VecNormalize scales arrays"
+            f"agent.normalize: {str(chosen).lower()} — environment '{entry.name}' has observations {space}; "
+            "VecNormalize scales arrays"
         ) from error
 
 
@@ -129,7 +135,7 @@ def _make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: i
         import cv2  # noqa: F401
     except ImportError as error:
         raise ZooError(
-            f"stable-baselines3's Atari wrappers need OpenCV ({error}): pip install 'a3c-zoo[sb3-atari]'. "
+            f"stable-baselines3's Atari wrappers need OpenCV ({error}): {install_needed('opencv-python-headless')}. "
             f"Without it: env.stack=zoo"
         ) from error
     assert entry.own_id is not None
@@ -251,6 +257,8 @@ def _running_statistics(model: BaseAlgorithm) -> dict[str, RunningMeanStd]:
     normalizer = model.get_vec_normalize_env()
     if normalizer is None:
         return {}
+    if not normalizer.norm_obs:
+        return {"return": normalizer.ret_rms}
     found: dict[str, RunningMeanStd] | RunningMeanStd = normalizer.obs_rms
     arrays = {f"observation.{key}": each for key, each in found.items()} if isinstance(found, dict) else {}
     return {"return": normalizer.ret_rms, **(arrays or {"observation": found})}  # type: ignore[dict-item]

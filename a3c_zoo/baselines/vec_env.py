@@ -118,6 +118,10 @@ class ZooVecEnv(VecEnv):
             place = part.place
             with part.checked.raising_in("step"):
                 observation, reward, terminated, truncated, info = part.checked.env.step(self._actions[place])
+            if not is_finite(reward):
+                raise EnvironmentContractError(
+                    f"environment '{self._name}' returned a reward that is not finite in float32 ({reward})"
+                )
             rewards[place], dones[place] = reward, terminated | truncated
             over[place] = part.episode_over(terminated, truncated, info)
             if dones[place].any():
@@ -127,9 +131,8 @@ class ZooVecEnv(VecEnv):
                 if over[place].any():
                     observation = _restart(part, observation, info, over[place], ends)
             observations[place] = part.checked.observation(observation)
-        for what, array in (("observation", observations), ("reward", rewards)):
-            if not is_finite(array):
-                raise EnvironmentContractError(f"environment '{self._name}' returned a non-finite {what}")
+        if not is_finite(observations):
+            raise EnvironmentContractError(f"environment '{self._name}' returned a non-finite observation")
         for n in np.flatnonzero(dones & ~over):
             infos[n]["terminal_observation"] = observations[n].copy()
         finished = self._accounts.add(rewards[np.newaxis], self._valid, over[np.newaxis])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean, median
 
 from rich.table import Table
@@ -44,6 +45,9 @@ class Board(ComparisonWatcher):
 
     Args:
         to_stderr: write to stderr in place of stdout. slots: how many runs train at once, at most.
+
+    Attributes:
+        report: the folder of the report; None before it is written.
     """
 
     def __init__(self, to_stderr: bool, slots: int = 1) -> None:
@@ -53,6 +57,7 @@ class Board(ComparisonWatcher):
         self._waiting: list[PlannedRun] = []
         self._spent_s: dict[tuple[str, str, int], float] = {}  # of the runs that train now
         self._footer = ""
+        self.report: Path | None = None
         self._said_s = 0.0
 
     def planned(self, plan: Plan) -> None:
@@ -105,6 +110,12 @@ class Board(ComparisonWatcher):
         if not self._display.is_live and (now - self._said_s > 10 or done in (0, total)):
             self._said_s = now
             self._display.say(f"evaluated {done:,} of {total:,} checkpoints")
+
+    def reported(self, folder: Path, missing: int) -> None:
+        """Says once where the report is, which is written anew from then on."""
+        if missing and self.report is None:
+            self._display.say(f"report so far: {folder / 'report.html'}")
+        self.report = folder
 
     def message(self, text: str) -> None:
         self._display.say(text)

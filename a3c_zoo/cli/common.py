@@ -6,15 +6,18 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from a3c_zoo.cli.main import cli
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError, did_you_mean, printable, printable_lines
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry
@@ -189,10 +192,11 @@ configuration_options: Callable[[_Command], _Command] = together(
 #: `--checkpoint` of commands that load a trained agent.
 checkpoint_option: Callable[[_Command], _Command] = click.option(
     "--checkpoint",
-    default="final",
+    default="recommended",
     show_default=True,
     metavar="final|best|STEP",
-    help="The newest checkpoint, the evaluator's best one, or the one at STEP.",
+    help="The newest checkpoint, the best one, or the one at STEP. A run recommends the best one if it is better than "
+    "the last 100 training episodes by more than noise.",
 )
 
 #: `--agent` of commands that take an environment's name for a trained agent.
@@ -216,7 +220,7 @@ playing_options: Callable[[_Command], _Command] = together(
 def need_extra(what: str, extra: str, *modules: str) -> None:
     """Raises ZooError if a module is missing that an extra of a3c-zoo brings. what: what needs it."""
     if missing := [name for name in modules if find_spec(name) is None]:
-        raise ZooError(f"{what} needs {' and '.join(missing)}: pip install 'a3c-zoo[{extra}]'")
+        raise ZooError(f"{what} needs {' and '.join(missing)}: {install_extra(extra)}")
 
 
 def print_plain(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -287,6 +291,34 @@ def print_sentences(text: str, to_stderr: bool = False) -> None:
             for line in lines
         ]
     click.echo("\n".join(lines), err=to_stderr)
+
+
+#: Seconds until the first line of `playing_sign`; the others follow after twice as long each.
+SIGN_S: Final = 2.0
+
+
+@contextmanager
+def playing_sign(episodes: int) -> Iterator[Callable[[int], None]]:
+    """Shows on stderr that episodes are being played: a bar on a terminal, else lines, fewer and fewer.
+
+    Yields:
+        What is called after each step with the number of episodes played so far.
+    """
+    start_s, due_s = time.monotonic(), SIGN_S
+    bar = click.progressbar(length=episodes, label="episodes", width=0, file=sys.stderr)
+    with ExitStack() as stack:
+
+        def on_step(played: int) -> None:
+            nonlocal due_s
+            if sys.stderr.isatty():
+                if not bar.entered:  # what stderr says of the name, and errors, come before the bar
+                    stack.enter_context(bar)
+                bar.update(played - bar.pos)
+            elif (passed_s := time.monotonic() - start_s) >= due_s:
+                click.echo(f"{played:,} of {episodes:,} episodes after {passed_s:,.0f} s", err=True)
+                due_s = 2 * passed_s
+
+        yield on_step
 
 
 def print_finding(status: str, subject: str, text: str, cure: str, column: int = 12) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from a3c_zoo.cli.common import (
 )
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, printable
 from a3c_zoo.output import drop_lost_output, take_stdout
 
 if TYPE_CHECKING:
@@ -128,11 +129,13 @@ def command(
 ) -> int:
     """Train agents and baselines on ENV, several seeds each, evaluate them alike, and write a report.
 
-    Each run is a fresh process, one at a time unless the engine has more machines, seed by seed. Finished runs are used
-    again: after Ctrl-C the same command continues with the missing ones.
+    First each method trains for a few seconds, which shows whether it works here and how long all runs will take. Then
+    the command asks. Each run is a fresh process, one at a time unless the engine has more machines, seed by seed. The
+    report is written anew after each run. Finished runs are used again: after Ctrl-C the same command continues with
+    the missing ones.
     """
     from a3c_zoo.cli.board import Board
-    from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read
+    from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read, rehearse_plan
     from a3c_zoo.comparison.report_places import choose_out
     from a3c_zoo.runs.directory import refuse_trust
 
@@ -160,17 +163,30 @@ def command(
         raise ZooError(f"--{next(iter(filters))} selects among the runs of --from; leave it out")
     with chosen_engine(options) as engine:
         plan, rule = make_plan_and_rule(**options, host=engine.host())
-        print_sentences(_announce(plan, rule, episodes, engine.slots), to_stderr=as_json)
+        print_sentences(_announce(plan, rule, episodes), to_stderr=as_json)
+        try:
+            plan = rehearse_plan(plan, rule, engine.slots, partial(print_sentences, to_stderr=as_json))
+        except KeyboardInterrupt:
+            click.echo("Stopped. No run has begun.", err=True)
+            return INTERRUPTED
         if plan.missing and not yes:
             _ask(plan, as_json)
-        try:
-            with closing(Board(to_stderr=as_json, slots=engine.slots)) as board:
+        with closing(Board(to_stderr=as_json, slots=engine.slots)) as board:
+            try:
                 comparison = carry_out(plan, rule, episodes, out, board, engine, question=question)
-        except KeyboardInterrupt:
-            command = "the same command" if plan.reuse else "the same command without --no-reuse"
-            click.echo(f"Stopped. Finished runs are kept; {command} continues with the others.", err=True)
-            return INTERRUPTED
+            except KeyboardInterrupt:
+                board.close()
+                _tell_stopped(plan, board.report)
+                return INTERRUPTED
     return _tell(comparison, as_json)
+
+
+def _tell_stopped(plan: Plan, report: Path | None) -> None:
+    """After Ctrl-C. report: the folder of the report so far; None without one."""
+    command = "the same command" if plan.reuse else "the same command without --no-reuse"
+    click.echo(f"Stopped. Finished runs are kept; {command} continues with the others.", err=True)
+    if report is not None:
+        click.echo(printable(f"Report so far: {report / 'report.html'}"), err=True)
 
 
 def _ask(plan: Plan, as_json: bool) -> None:
@@ -198,8 +214,7 @@ def _refuse_options_of_training(context: click.Context) -> None:
         raise ZooError(f"--from only reads runs; leave out {', '.join(given)}")
 
 
-def _announce(plan: Plan, rule: SequentialRule | None, episodes: int, slots: int = 1) -> str:
-    from a3c_zoo.cli.panel import duration
+def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
     from a3c_zoo.comparison.evaluations import CHECKPOINTS
     from a3c_zoo.comparison.known_runs import listed
 
@@ -220,14 +235,9 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int, slots: int
         lines.append(f"blocks of {rule.block} seeds, {seeds} at most, until each of {len(rule.pairs)} pairs is decided")
     if any(run.schedule_steps for run in plan.runs):
         lines.append(plan.schedules)
-    if plan.missing:
-        about = "more than" if plan.unknown else "about"
-        known = [f"training takes {about} {duration(guess_s)}"] if (guess_s := plan.guess_s(slots)) else []
-        unknown = [f"no earlier run tells the speed of {listed(plan.unknown)}"] if plan.unknown else []
-        lines.append("; ".join(known + unknown))
     most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,} at most"
     each = f"{episodes:,} episode{'s' * (episodes > 1)} each"
-    lines.append(f"then checkpoints are evaluated, {each}, sampled and greedy: {most}")
+    lines.append(f"checkpoints are evaluated, {each}, sampled and greedy: {most}")
     return "\n".join(lines)
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import ExitStack, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import MOST_EPISODES, complete_policy, playing_options, runs_dir_option, trust_option
+from a3c_zoo.cli.common import (
+    MOST_EPISODES,
+    complete_policy,
+    playing_options,
+    playing_sign,
+    runs_dir_option,
+    trust_option,
+)
 from a3c_zoo.output import take_stdout
 from a3c_zoo.records import score
 
@@ -29,26 +36,26 @@ from a3c_zoo.records import score
 @runs_dir_option
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(run: str, episodes: int, deterministic: bool, as_json: bool, **options: Any) -> None:
+def command(
+    run: str, episodes: int, deterministic: bool, as_json: bool, checkpoint: str, seed: int | None, **options: Any
+) -> None:
     """Play episodes with a trained agent, on seeds that it was not trained on.
 
     RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
     """
     from a3c_zoo.runs import api
+    from a3c_zoo.runs.recommended import choose
+    from a3c_zoo.runs.trained import find_policy, policy_state
 
     if as_json:
         take_stdout()
-    bar = click.progressbar(length=episodes, label="episodes", width=0, file=sys.stderr, hidden=not sys.stderr.isatty())
-    with redirect_stdout(sys.stderr if as_json else sys.stdout), ExitStack() as stack:
-
-        def on_step(played: int) -> None:
-            if not bar.entered:  # what stderr says of the name, and errors, come before the bar
-                stack.enter_context(bar)
-            bar.update(played - bar.pos)
-
-        result = api.evaluate(run, episodes=episodes, deterministic=deterministic, on_step=on_step, **options)
+    with redirect_stdout(sys.stderr if as_json else sys.stdout), playing_sign(episodes) as on_step:
+        directory = find_policy(run, **options)
+        choice = choose(directory, checkpoint)
+        result = api.evaluate_from(directory, choice, episodes, deterministic, seed, on_step)
     if as_json:
-        click.echo(json.dumps(asdict(result), indent=2))
+        played = {"checkpoint": choice.which, "step": policy_state(directory, choice.which).state.steps}
+        click.echo(json.dumps(asdict(result) | played, indent=2))
         return
     click.echo(f"return   {score(result.mean_return)} ± {score(result.std_return)}", nl=False)
     click.echo(f"  (from {score(result.min_return)} to {score(result.max_return)})")

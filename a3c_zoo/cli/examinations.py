@@ -23,6 +23,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, Literal
 
 from a3c_zoo import hardware
+from a3c_zoo.cures import install_extra, install_needed
 from a3c_zoo.errors import PluginError, did_you_mean, first_line
 from a3c_zoo.hardware import giga
 from a3c_zoo.plugins.loading import FIRST_PARTY_DISTRIBUTION, Selection
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 #: Extra → what it brings.
 EXTRAS: Final = {
     "play": "windows and films of `a3c-zoo play`, pictures of CartPole",
-    "sb3-atari": "Atari games on stable-baselines3's own environments (`env.stack: own`)",
     "sb3-contrib": "baseline `recurrent-ppo`",
     "box2d": "gym:LunarLander-v3, gym:BipedalWalker-v3, gym:CarRacing-v3",
+    "mujoco": "gym:Hopper-v5, gym:HalfCheetah-v5, gym:Humanoid-v5 and the others of MuJoCo",
     "onnx": "`a3c-zoo export`",
     "hub": "`a3c-zoo push` and `a3c-zoo pull`",
     "ray": "agent `a3c-ray` and engine `ray`",
@@ -174,33 +175,32 @@ def plugins() -> Iterator[Diagnosis]:
 def packages() -> Iterator[Diagnosis]:
     """The packages that a3c-zoo needs, and its extras."""
     if faults := _faults():
-        cure = f"pip install --upgrade {FIRST_PARTY_DISTRIBUTION}"
-        yield Diagnosis("packages", "problem", "; ".join(faults), cure)
+        yield Diagnosis("packages", "problem", "; ".join(faults.values()), install_needed(*faults))
     else:
         yield Diagnosis("packages", "ok", "all that a3c-zoo needs, in versions that fit")
     for extra, brings in EXTRAS.items():
         if faults := _faults(extra):
-            text, cure = f"{extra} is missing: {brings} ({'; '.join(faults)})", f"pip install 'a3c-zoo[{extra}]'"
-            yield Diagnosis("extra", "warning", text, cure)
+            text = f"{extra} is missing: {brings} ({'; '.join(faults.values())})"
+            yield Diagnosis("extra", "warning", text, install_extra(extra))
         else:
             yield Diagnosis("extra", "ok", f"{extra}: {brings}")
 
 
-def _faults(extra: str = "") -> list[str]:
-    """Packages that a3c-zoo or one of its extras needs, and that are missing or of another version."""
+def _faults(extra: str = "") -> dict[str, str]:
+    """Packages that a3c-zoo or one of its extras needs, and why they do not do: missing, or of another version."""
     from packaging.requirements import Requirement
 
-    faults = []
+    faults = {}
     for each in map(Requirement, metadata.requires(FIRST_PARTY_DISTRIBUTION) or ()):
         if not _is_needed(each.marker, extra) or (extra and _is_needed(each.marker, "")):
             continue
         try:
             version = metadata.version(each.name)
         except metadata.PackageNotFoundError:
-            faults.append(f"{each.name} is not installed")
+            faults[each.name] = f"{each.name} is not installed"
             continue
         if not each.specifier.contains(version, prereleases=True):
-            faults.append(f"{each.name} is {version}, needed: {each.specifier}")
+            faults[each.name] = f"{each.name} is {version}, needed: {each.specifier}"
     return faults
 
 

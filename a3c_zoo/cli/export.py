@@ -28,21 +28,24 @@ from a3c_zoo.files import refuse_out
 @runs_dir_option
 @trust_option
 def command(run: str, kind: str, out: Path, force: bool, checkpoint: str, **options: Any) -> None:
-    """Write a trained agent as a file that acts without a3c-zoo.
+    """Write a trained agent as a file that acts without a3c-zoo. Needs the extra `onnx`.
 
     RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
 
     Before it is written, the file acts on 1,000 observations of episodes. If an output differs by more than 1e-5, or a
     most probable action is another one, nothing is written and the exit status is 1.
     """
+    from a3c_zoo.runs.recommended import choose
     from a3c_zoo.runs.trained import find_policy
 
     refuse_out(out, [f".{kind}"], force)
     need_extra("export", "onnx", "onnxruntime", "onnxscript")
     directory = find_policy(run, **options)
+    choice = choose(directory, checkpoint)
     from a3c_zoo.runs.export import export  # imports torch: a wrong name is known before
 
-    compared = export(directory, out, checkpoint, force)
+    compared = export(directory, out, choice.which, force)
+    choice.tell()
     for what, each in (("input", compared.session.get_inputs()), ("output", compared.session.get_outputs())):
         for array in each:
             click.echo(f"{what:8} {array.name}  {array.type[7:-1]} [{', '.join(map(str, array.shape))}]")

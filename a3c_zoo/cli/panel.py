@@ -18,6 +18,7 @@ from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import printable, printable_lines
 from a3c_zoo.output import is_dumb
 from a3c_zoo.records import Outcome, Progress, score
+from a3c_zoo.runs.checkpoints import BEST
 from a3c_zoo.runs.directory import run_argument
 
 if TYPE_CHECKING:
@@ -266,6 +267,11 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
         lines.append(
             f"  evaluation  {spread} over {evaluation.episodes:,} episodes on fresh seeds, sampled actions{at}"
         )
+    if outcome.recommended == BEST and outcome.best_return is not None and outcome.best_step is not None:
+        kind = "training episodes" if outcome.best_by == "training" else "episodes on fresh seeds"
+        what = f"{score(outcome.best_return)}, mean of {outcome.best_episodes} {kind}"
+        lines.append(f"  best        {what}, at step {outcome.best_step:,}")
+        lines.append(f"  watch it    {next_command(f'play {run_argument(outcome.run)} --checkpoint best')}")
     if outcome.evaluator_fault is not None:
         lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")
     if outcome.steps > 0:  # otherwise there is no checkpoint to go on from

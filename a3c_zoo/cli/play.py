@@ -24,16 +24,20 @@ from a3c_zoo.errors import ZooError
 
 if TYPE_CHECKING:
     from a3c_zoo.runs.evaluation import Scene
+    from a3c_zoo.runs.recommended import Choice
 
 #: Most agents side by side.
 MOST_TILES = 16
 
 
 @click.command(epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4")
-@click.option("--window", is_flag=True, help="Show it in a window.  [default if there is a display]")
+@click.option("--window", is_flag=True, help="Show it in a window (extra `play`).  [default if there is a display]")
 @click.option("--terminal", is_flag=True, help="Draw it in the terminal.  [default if there is none]")
 @click.option(
-    "--video", type=click.Path(path_type=Path), metavar="FILE", help="Write a new .mp4 or .gif file; needs no display."
+    "--video",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a new .mp4 (extra `play`) or .gif file; needs no display.",
 )
 @click.option(
     "--episodes",
@@ -61,8 +65,8 @@ def command(
     """Watch a trained agent, on seeds that it was not trained on.
 
     RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
-    RUN@STEP and RUN@best name a checkpoint. Ctrl-C, or closing the window, ends it; a video then holds what was played
-    until there. With --grid, an agent that has played all its episodes stays, dimmed, until the others have.
+    RUN@STEP, RUN@best and RUN@final name a checkpoint. Ctrl-C, or closing the window, ends it; a video then holds what
+    was played until there. With --grid, an agent that has played all its episodes stays, dimmed, until the others have.
     """
     from a3c_zoo.cli.grid import Tile, show
     from a3c_zoo.cli.screens import ClosedError, open_screens
@@ -77,22 +81,29 @@ def command(
     if is_typed("checkpoint") and all(_parts(name, options["runs_dir"])[1] for name in run):
         raise ZooError(f"'{run[0]}' names a checkpoint already: leave out --checkpoint")
     played: list[str] = []
+    loaded: list[tuple[str, int, Generator[Scene], Choice]] = []
+    status = 0
     try:
         # The first Ctrl-C waits for the end of a step, so neither the terminal nor a video is cut in the middle.
         with stop_on_signals() as stop, ExitStack() as stack, suppress(ClosedError):
             screens = [stack.enter_context(closing(screen)) for screen in open_screens(window, terminal, video)]
             loaded = [_load(name, **options) for name in run]
-            plays = [(name if grid else "", steps, stack.enter_context(closing(play))) for name, steps, play in loaded]
-            for picture, speed, results in show([Tile(*each, options["episodes"]) for each in plays], fps):
+            for _, _, play, _ in loaded:
+                stack.enter_context(closing(play))
+            tiles = [Tile(name if grid else "", steps, play, options["episodes"]) for name, steps, play, _ in loaded]
+            for picture, speed, results in show(tiles, fps):
                 for screen in screens:
                     screen.show(picture, speed)
                 played += results
                 if stop.detail:
-                    return INTERRUPTED
+                    status = INTERRUPTED
+                    break
+        for *_, choice in loaded:  # not before: a terminal shows pictures
+            choice.tell()
     finally:  # also after Ctrl-C, when a terminal shows again what it showed before
         for line in played:
             click.echo(line)
-    return 0
+    return status
 
 
 def _parts(name: str, runs_dir: Path) -> tuple[str, str]:
@@ -105,16 +116,17 @@ def _parts(name: str, runs_dir: Path) -> tuple[str, str]:
 
 def _load(
     name: str, *, checkpoint: str, episodes: int, seed: int | None, deterministic: bool, runs_dir: Path, **options: Any
-) -> tuple[str, int, Generator[Scene]]:
-    """An agent's name with its checkpoint, if one is named; the steps of its training; its play."""
+) -> tuple[str, int, Generator[Scene], Choice]:
+    """An agent's name with its checkpoint, if one is named; the steps of its training; its play; what was chosen."""
     from a3c_zoo.runs.api import load_from
+    from a3c_zoo.runs.recommended import choose
     from a3c_zoo.runs.trained import find_policy, policy_state
 
     run, named = _parts(name, runs_dir)
-    which = named or checkpoint
     directory = find_policy(run, runs_dir=runs_dir, **options)
-    loaded = load_from(directory, which, episodes, seed)
+    choice = choose(directory, named or checkpoint)
+    loaded = load_from(directory, choice.which, episodes, seed)
     from a3c_zoo.runs.evaluation import play_scenes  # imports torch: a wrong name is known before
 
-    steps = policy_state(directory, which).state.steps
-    return directory.path.name + (named and f"@{named}"), steps, play_scenes(*loaded, deterministic)
+    steps = policy_state(directory, choice.which).state.steps
+    return directory.path.name + (named and f"@{named}"), steps, play_scenes(*loaded, deterministic), choice

@@ -20,7 +20,7 @@ from a3c_zoo.files import valid_name
 def command(repo: str, revision: str | None, name: str | None, runs_dir: Path, trust: bool) -> None:
     """Fetch a trained agent from a hub of Hugging Face's API, and check it as a run that is not your own.
 
-    If it is refused, nothing is left. A hub that does not answer within 30 s ends the command.
+    Needs the extra `hub`. If it is refused, nothing is left. A hub that does not answer within 30 s ends the command.
     """
     need_extra("pull", "hub", "huggingface_hub", "httpx2")
     from a3c_zoo.runs import hub

@@ -11,7 +11,14 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import agent_of_env_option, complete_policy, need_extra, runs_dir_option, trust_option
+from a3c_zoo.cli.common import (
+    agent_of_env_option,
+    complete_policy,
+    need_extra,
+    playing_sign,
+    runs_dir_option,
+    trust_option,
+)
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import MAX_TEXT, read_bytes, refuse_place, same_folder
 
@@ -28,13 +35,14 @@ from a3c_zoo.files import MAX_TEXT, read_bytes, refuse_place, same_folder
 def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: bool, **options: Any) -> None:
     """Send a trained agent to a hub of Hugging Face's API, with a card and a film of half a minute.
 
-    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
-    A run first plays 100 episodes for its card. The token is HF_TOKEN, or that of `hf auth login`. A hub that does not
-    answer within 30 s ends the command.
+    Needs the extras `hub` and `play`. RUN is a run directory or the name of one; ENV an environment's name: its newest
+    solved run, else a trained agent. A run first plays 100 episodes for its card. The token is HF_TOKEN, or that of
+    `hf auth login`. A hub that does not answer within 30 s ends the command.
     """
     need_extra("push", "hub", "huggingface_hub", "httpx2")
     from a3c_zoo.runs import hub
     from a3c_zoo.runs.directory import disk_errors
+    from a3c_zoo.runs.recommended import RECOMMENDED, choose
     from a3c_zoo.runs.trained import find_policy
     from a3c_zoo.runs.videos import ffmpeg_program
 
@@ -48,7 +56,10 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
     if not no_film:
         ffmpeg_program("the film (leave it out: --no-film)")
     with tempfile.TemporaryDirectory() as place:
-        made = hub.write_folder(source := find_policy(run, **options), Path(place) / "agent", not no_film)
+        source = find_policy(run, **options)
+        choice = choose(source, RECOMMENDED)
+        with playing_sign(hub.EPISODES) as on_step:
+            made = hub.write_folder(source, Path(place) / "agent", not no_film, choice.which, on_step)
         film = made.path / hub.FILM
         if not no_film and not film.exists():
             _film(made, film)
@@ -57,6 +68,7 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
                 hub.write_card(made, repo, source)
         elif repo.encode() not in read_bytes(made.path / hub.CARD, MAX_TEXT):
             click.echo(f"{hub.CARD} is sent as it is: it does not name {repo}")
+        choice.tell()
         for path in sorted(made.path.iterdir()):
             click.echo(f"{path.stat().st_size:>11,} bytes  {path.name}")
         if dry_run is None:

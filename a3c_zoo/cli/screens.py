@@ -24,6 +24,7 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.style import Style
 
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import UNSEEN, has_display
 from a3c_zoo.output import is_dumb
@@ -122,7 +123,7 @@ class Window:
             import pygame
         except ImportError as error:
             raise ZooError(
-                "--window needs pygame: pip install 'a3c-zoo[play]'; --terminal and --video FILE.mp4 don't"
+                f"--window needs pygame: {install_extra('play')}; --terminal and --video FILE.mp4 don't"
             ) from error
         self._pygame = pygame
         self._surface: Any = None

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import metadata
+from pathlib import Path
 
 import click
 
@@ -19,6 +20,7 @@ from a3c_zoo.cli.common import (
     warn_about_faults,
 )
 from a3c_zoo.errors import printable, printable_lines, unknown_name
+from a3c_zoo.files import refuse_out, write_out
 from a3c_zoo.output import take_stdout
 from a3c_zoo.plugins.entries import CommandEntry, Entry, HyperparamEntry
 from a3c_zoo.plugins.loading import PluginInfo, Selection
@@ -41,11 +43,27 @@ def command() -> None:
 @click.argument("env", shell_complete=complete_env)
 @configuration_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE.yml",
+    help="Also write the values as a hyperparameter set, which --hyperparams takes.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the file of --out.")
 def hyperparams(
-    env: str, agent: str | None, hyperparams: str | None, overrides: tuple[str, ...], as_json: bool
+    env: str,
+    agent: str | None,
+    hyperparams: str | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    out: Path | None,
+    force: bool,
 ) -> None:
-    """Show each value that `a3c-zoo train ENV` would use, its source and its meaning."""
-    from a3c_zoo.config.sets import describe, resolve_config
+    """Show each value that `a3c-zoo train ENV` would use, its source and its meaning.
+
+    A file of RL Baselines3 Zoo is translated. What has no key here is named on stderr.
+    """
+    from a3c_zoo.config.sets import describe, dump_config, resolve_config
     from a3c_zoo.config.yaml import display
 
     if as_json:
@@ -55,7 +73,12 @@ def hyperparams(
     find_typed_module(env)
     entry = registry.env(env)
     agent_entry = registry.agent(agent or entry.default_agent)
-    rows = describe(resolve_config(registry, entry, agent_entry, hyperparams=hyperparams, overrides=overrides))
+    if out is not None:
+        refuse_out(out, (".yml", ".yaml"), force)
+    config = resolve_config(registry, entry, agent_entry, hyperparams=hyperparams, overrides=overrides)
+    if out is not None:
+        write_out(out, dump_config(config).encode(), force)
+    rows = describe(config)
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=2))
         return

@@ -31,7 +31,7 @@ from a3c_zoo.output import drop_lost_output, take_stdout
 @click.option("--serial", is_flag=True, help="Run the workers in turn in this process: slow, exactly reproducible.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Device of the networks.  [default: cpu]")
 @click.option("--seed", type=int, metavar="N", help="Seed of all random numbers.")
-@click.option("--steps", type=int, metavar="N", help="Stop after N agent steps.")
+@click.option("--steps", type=int, metavar="N", help="Stop after N agent steps.  [default: the set's budget]")
 @click.option("--episodes", type=int, metavar="N", help="Stop after N episodes.")
 @click.option("--time-limit", type=parse_seconds, metavar="90s|10m|2h", help="Stop after this training time.")
 @click.option(

@@ -66,11 +66,11 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 def command(
     resume: str | None, study: str | None, storage: str | None, runs_dir: Path, as_json: bool, **options: Any
 ) -> int:
-    """Search for better hyperparameters for ENV, with evidence.
+    """Search for better hyperparameters for ENV, with evidence. Needs the extra `tune`.
 
-    Trials race: each trains a few steps, and the better ones go on. The best ones are trained again on fresh seeds. The
-    chosen one is compared with the set that the search began with and with the default one, and written as a set for
-    --hyperparams.
+    First the sets that it begins with train for a few seconds, which shows whether they work here. Trials race: each
+    trains a few steps, and the better ones go on. The best ones are trained again on fresh seeds. The chosen one is
+    compared with the set that the search began with and with the default one, and written as a set for --hyperparams.
 
     A set's block `search:` says which keys are searched; each agent has a default one. After Ctrl-C the same command
     goes on. Several may work on one study.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,17 +15,21 @@ from a3c_zoo.comparison import decisions
 from a3c_zoo.comparison.claims import QUESTIONS
 from a3c_zoo.comparison.decisions import DEFAULT_MAX_SEEDS, Decisions
 from a3c_zoo.comparison.engine_choice import DEFAULT_ENGINE, open_engine
+from a3c_zoo.comparison.estimates import estimate
 from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES
 from a3c_zoo.comparison.groups import on_envs, one_name, told_apart, unread_on
+from a3c_zoo.comparison.known_runs import counted
 from a3c_zoo.comparison.looks import keep_looks, looked_at
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.reading import RunRecord, lost_runs, read_runs, says_nothing
+from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
 from a3c_zoo.comparison.report_places import REPORT_FILES, choose_out, claimed
 from a3c_zoo.comparison.results import Making, results_of
+from a3c_zoo.comparison.results_json import by_env, to_json
 from a3c_zoo.comparison.sequential import SequentialRule, SequentialTest
-from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
+from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained, train_plan
 from a3c_zoo.comparison.turns import turn
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ZooError
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
     from a3c_zoo.comparison.pages import ReportSection
 
 DEFAULT_SEEDS: Final = 5
+#: After a report so far, the next one waits for so many times the seconds that it took: many short runs need few.
+REPORT_PAUSE: Final = 4
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -93,8 +100,10 @@ def compare(
 ) -> Comparison:
     """Trains agents and baselines over several seeds, evaluates them alike, and writes a report.
 
+    First each method trains for a few seconds, which shows whether it works and how long the comparison will take.
     Every run is a process of its own; the engine `local` trains one at a time. A finished run with the same settings is
-    used again. In a script, call it below `if __name__ == "__main__":`; the processes that evaluate import the script.
+    used again. After each evaluated run the report is written anew. In a script, call it below
+    `if __name__ == "__main__":`; the processes that evaluate import the script.
 
     Args:
         envs, agents: a name or several; by default each environment's own agent, or all of `sources`.
@@ -105,7 +114,7 @@ def compare(
         question: the main question, "return", "steps" or "time": it alone has all of the 5 % by which a report may be
             wrong, and the others are claimed only after it. By default all questions share them.
         sources: run directories, or folders of them, to read: options of training are refused. trust: see `find_run`.
-        out: the folder of the report, which must not hold one yet; by default a new one in `comparisons`.
+        out: the folder of the report, which must not hold a finished one; by default a new one in `comparisons`.
         engine, engine_options: what runs the jobs, and its settings: `KEY=VALUE` texts.
         watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. By default notebooks show it.
 
@@ -166,7 +175,24 @@ def _watched(
     if plan.missing:
         check_main()  # training can take hours, and no child of an unguarded script could evaluate it
     with NotebookLine() as line:
-        return carry_out(plan, rule, episodes, out, watcher or NotebookWatcher(line), engine, question=question)
+        watcher = watcher or NotebookWatcher(line)
+        plan = rehearse_plan(plan, rule, engine.slots, watcher.message)
+        return carry_out(plan, rule, episodes, out, watcher, engine, question=question)
+
+
+def rehearse_plan(plan: Plan, rule: SequentialRule | None, slots: int, tell: Callable[[str], None]) -> Plan:
+    """Tries each method that must be trained, and tells how long the comparison will take. See `rehearse`.
+
+    rule: see `carry_out`. slots: how many runs train at once. Returns the plan with what was measured.
+    """
+    if not plan.missing:
+        return plan
+    with stop_on_signals() as stop:
+        stop.allow_interrupts()
+        found = rehearse(plan.missing, plan.runs_dir, tell)
+    plan = with_guesses(plan, found)
+    tell(estimate(plan, found, slots, is_most=rule is not None))
+    return plan
 
 
 def make_plan_and_rule(
@@ -228,17 +254,40 @@ def carry_out(
         more: is put behind the report's own sections. question: see `compare`.
     """
     watcher.planned(plan)
-    played, decided = _Played(left_out=dict(plan.left_out)), None
-    with stop_on_signals() as stop:
-        stop.allow_interrupts()
-        if rule is None:
-            _play(plan, episodes, watcher, played, engine)
-        else:
-            decided = _play_until_decided(plan, rule, episodes, watcher, played, engine)
-    failed, measured = tuple(played.failed), _measure(played.records, played.left_out)
-    making = Making(plan.schedules, engine.slots, plan.tuning, tuple(engine.notes()))
-    options: dict[str, Any] = {"failed": failed, "decided": decided, "more": more, "lost": played.lost}
-    return _report(*measured, out, making, **options, question=question)
+    played, decided, digest = _Played(left_out=dict(plan.left_out)), None, plan.digest
+    places: dict[tuple[str, str, int | None], int] = {
+        (run.env, run.method, run.seed): place for place, run in enumerate(plan.runs)
+    }
+
+    def measured() -> tuple[list[MeasuredRun], dict[str, str]]:
+        played.records.sort(key=lambda record: places.get((record.env, record.method, record.seed), len(places)))
+        return _measure(played.records, played.left_out)
+
+    def making(missing: Mapping[tuple[str, str], int]) -> Making:
+        return Making(plan.schedules, engine.slots, plan.tuning, tuple(engine.notes()), by_env(missing), digest)
+
+    with claimed(out, digest) as folder:
+        next_report_s = 0.0
+
+        def report_so_far(missing: Mapping[tuple[str, str], int]) -> None:
+            nonlocal next_report_s
+            began_s = time.monotonic()
+            if missing and played.records and began_s >= next_report_s:
+                _report(*measured(), folder, making(missing), lost=played.lost, question=question)
+                watcher.reported(folder, sum(missing.values()))
+                ended_s = time.monotonic()
+                next_report_s = ended_s + REPORT_PAUSE * (ended_s - began_s)
+
+        with stop_on_signals() as stop:
+            stop.allow_interrupts()
+            if rule is None:
+                _play(plan, episodes, watcher, played, engine, report_so_far)
+            else:
+                decided = _play_until_decided(plan, rule, episodes, watcher, played, engine, report_so_far)
+        options: dict[str, Any] = {"decided": decided, "more": more, "lost": played.lost, "question": question}
+        found = _report(*measured(), folder, making({}), failed=tuple(played.failed), **options)
+    watcher.reported(folder, 0)
+    return found
 
 
 def final_returns_of(plan: Plan, episodes: int, watcher: ComparisonWatcher, engine: Engine) -> dict[str, list[float]]:
@@ -254,9 +303,48 @@ def final_returns_of(plan: Plan, episodes: int, watcher: ComparisonWatcher, engi
     return found
 
 
-def _play(plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played, engine: Engine) -> None:
-    """Trains and evaluates the runs of a plan, and adds them to `played`."""
-    trained = train_plan(plan, watcher, engine)
+#: Is told how many runs are still to come, (environment, method) → number.
+_ReportSoFar = Callable[[Mapping[tuple[str, str], int]], None]
+
+
+def _play(
+    plan: Plan,
+    episodes: int,
+    watcher: ComparisonWatcher,
+    played: _Played,
+    engine: Engine,
+    report_so_far: _ReportSoFar = lambda missing: None,
+) -> None:
+    """Trains and evaluates the runs of a plan, and adds them to `played`.
+
+    Runs that are there are evaluated first. If one run trains at a time, each one is evaluated before the next one
+    begins; else all are at the end, seed by seed, because machines that train must not be disturbed.
+    """
+    to_come = Counter((run.env, run.method) for run in plan.runs)
+
+    def take_in(trained: Sequence[Trained]) -> None:
+        _evaluate(trained, plan, episodes, watcher, played, engine)
+        to_come.subtract((each.run.env, each.run.method) for each in trained)
+        report_so_far(+to_come)
+
+    if finished := [Trained(run, run.done) for run in plan.runs if run.done is not None]:
+        take_in(finished)
+
+    def on_end(trained: Trained) -> None:
+        if engine.slots == 1 and trained.run.done is None:
+            take_in([trained])
+
+    ended = train_plan(plan, watcher, engine, on_end)
+    if engine.slots > 1:
+        missing = [each for each in ended if each.run.done is None]
+        for seed in dict.fromkeys(each.run.seed for each in missing):
+            take_in([each for each in missing if each.run.seed == seed])
+
+
+def _evaluate(
+    trained: Sequence[Trained], plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played, engine: Engine
+) -> None:
+    """Evaluates runs, and adds them to `played`."""
     failed = {each.path: each.fault for each in trained if each.fault is not None}
     usable = [each.path for each in trained if each.fault is None]
     # In turn: a comparison with another number of episodes replaces the evaluations, which must be read before.
@@ -280,11 +368,12 @@ def _play_until_decided(
     watcher: ComparisonWatcher,
     played: _Played,
     engine: Engine,
+    report_so_far: _ReportSoFar,
 ) -> Decisions:
     """Plays block after block, until the rule has decided all pairs or allows no further look."""
     test, stopped = SequentialTest(rule), ""
     while not test.is_over:
-        _play(decisions.block_of(plan, test), episodes, watcher, played, engine)
+        _play(decisions.block_of(plan, test), episodes, watcher, played, engine, report_so_far)
         values = decisions.final_returns(test, _measure(played.records, {})[0])
         if values is None:
             stopped = "a run has no final return, so there was no further look"
@@ -329,7 +418,8 @@ def read(
     # `compare` trains failed runs again: those of a seed are one run, which is not lost if one of them ended in order.
     lost = {(run.env, run.method, run.seed) for run in without} - {(run.env, run.method, run.seed) for run in named}
     counts = Counter((env, method) for env, method, _ in lost)
-    return _report(measured, left_out, out, lost=counts, question=question)
+    with claimed(out) as folder:
+        return _report(measured, left_out, folder, lost=counts, question=question)
 
 
 def _measure(records: Sequence[RunRecord], left_out: Mapping[Path, str]) -> tuple[list[MeasuredRun], dict[str, str]]:
@@ -362,19 +452,30 @@ def _report(
     lost: Mapping[tuple[str, str], int] = MappingProxyType({}),
     question: str = "",
 ) -> Comparison:
-    """Writes the report. Raises ZooError if there is no run."""
+    """Writes the report into a folder that was claimed. Raises ZooError if there is no run."""
     from a3c_zoo.comparison.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
     from a3c_zoo.comparison.report_films import films_of
-    from a3c_zoo.comparison.results_json import to_json
+    from a3c_zoo.comparison.verdict import notes
 
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
     results = looked_at(results_of(measured, left_out, making, decided, lost, question))
-    films = films_of(results.runs) if making else None  # nothing is played of runs as found
+    is_finished = making is not None and not making.missing
+    films = films_of(results.runs) if is_finished else None  # nothing is played of runs as found
     page = page_of(results, films)
+    if making and making.missing:
+        page = replace(page, verdict=[unfinished(making.missing, len(measured)), *notes(results)])
     page = replace(page, sections=[*page.sections, *more])
-    with claimed(out) as folder:
-        write_report(results, page, folder)
-    keep_looks(results, folder)
-    return Comparison(to_json(results), left_out, folder, tuple(page.verdict), failed)
+    write_report(results, page, out)
+    if making is None or is_finished:
+        keep_looks(results, out)
+    return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)
+
+
+def unfinished(missing: Mapping[str, Mapping[str, int]], there: int) -> str:
+    """The sentence above a report whose comparison has not ended. there: how many runs it has."""
+    number = sum(sum(methods.values()) for methods in missing.values())
+    each = [f"{method} on {env}: {count}" for env, methods in missing.items() for method, count in methods.items()]
+    has = f"It has {counted(there, 'runs')}, and {counted(number, 'runs')} {'is' if number == 1 else 'are'} missing"
+    return f"This report is not finished, and claims nothing yet. {has}: {', '.join(each)}."

@@ -8,8 +8,10 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.files import MAX_TABLE, read_bytes
+from a3c_zoo.files import read_bytes, read_lines
 from a3c_zoo.runs.evaluation_files import read_played
 
 Floats = NDArray[np.float64]
@@ -162,47 +164,77 @@ def read_monitor(file: Path, columns: tuple[str, ...] = ("r", "l", "t"), *, torn
     Raises:
         RunDirectoryError: the file is damaged; the message names the line.
     """
+    lines = _TableLines(file, torn_end)
     try:
-        text = read_bytes(file, MAX_TABLE).decode()
+        start_s, env_id, names = _head(file.name, list(islice(lines, 2)))
+        missing = [name for name in columns if name not in names]
+        if missing:
+            raise RunDirectoryError(f"{file.name} is damaged: line {lines.number} names no column '{missing[0]}'")
+        rows = _rows(lines, {names.index(column): column for column in columns}, len(names))
     except (OSError, ValueError) as error:
         raise RunDirectoryError(f"{file.name} cannot be read: {error}") from error
-    lines = text.splitlines()
-    if text and not text.endswith("\n"):
-        if not torn_end:
-            raise RunDirectoryError(f"{file.name} is damaged: it ends in the middle of line {len(lines)}")
-        lines = lines[:-1]
+    return MonitorFile(start_s, env_id, rows)
+
+
+class _TableLines:
+    """Iterates over the lines of a table that are not blank, as pandas reads them: some editors add blank ones.
+
+    Args:
+        torn_end: skip the last line if it is half written. Otherwise RunDirectoryError is raised.
+
+    Attributes:
+        number: of the newest line in the file, from 1. newest: its text.
+    """
+
+    def __init__(self, file: Path, torn_end: bool) -> None:
+        self.name, self.number, self.newest = file.name, 0, ""
+        self._lines, self._torn_end = read_lines(file), torn_end
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self.number += 1
+            self.newest = line
+            if line.isspace():
+                continue
+            if line.endswith("\n"):
+                yield line
+            elif not self._torn_end:
+                raise RunDirectoryError(f"{self.name} is damaged: it ends in the middle of line {self.number}")
+
+
+def _head(name: str, lines: list[str]) -> tuple[float, str | None, list[str]]:
+    """What the first two lines of a monitor tell: the time of the start, the environment's id, the columns' names."""
     try:
         header = json.loads(lines[0].removeprefix("#"))
-        start_s, env_id, names = float(header["t_start"]), header.get("env_id"), lines[1].split(",")
+        start_s, env_id, names = float(header["t_start"]), header.get("env_id"), lines[1].rstrip().split(",")
         if not abs(start_s) <= GREATEST:
             raise ValueError("t_start is no time")
     except (IndexError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunDirectoryError(
-            f'{file.name} is damaged: it does not begin with #{{"t_start": …}} and a line of column names'
+            f'{name} is damaged: it does not begin with #{{"t_start": …}} and a line of column names'
         ) from error
-    missing = [name for name in columns if name not in names]
-    if missing:
-        raise RunDirectoryError(f"{file.name} is damaged: line 2 names no column '{missing[0]}'")
-    rows = _rows(file.name, lines[2:], {names.index(column): column for column in columns}, len(names))
-    return MonitorFile(start_s, None if env_id in (None, "None") else str(env_id), rows)  # the word is the Monitor's
+    return start_s, None if env_id in (None, "None") else str(env_id), names  # the word is the Monitor's
 
 
-def _rows(name: str, lines: list[str], wanted: Mapping[int, str], width: int) -> Floats:
+def _rows(lines: _TableLines, wanted: Mapping[int, str], width: int) -> Floats:
     """wanted: place of a column → its name."""
-    limits = [GREATEST_RETURN if column == "r" else GREATEST for column in wanted.values()]
-    rows: list[list[float]] = []
+    limits = [(place, GREATEST_RETURN if column == "r" else GREATEST) for place, column in wanted.items()]
+    numbers = array("d")
     try:
         for cells in csv.reader(lines):
             if len(cells) != width:
                 raise ValueError(f"{len(cells)} columns")
-            row = [float(cells[index]) for index in wanted]
-            if not all(abs(value) <= limit for value, limit in zip(row, limits, strict=True)):
-                raise ValueError("not finite, or too great")
-            rows.append(row)
+            for place, limit in limits:
+                number = float(cells[place])
+                if not abs(number) <= limit:
+                    raise ValueError("not finite, or too great")
+                numbers.append(number)
+    except UnicodeError:
+        raise
     except (ValueError, csv.Error) as error:
-        line = lines[len(rows)][:40]
-        raise RunDirectoryError(f"{name} is damaged: line {len(rows) + 3} reads {line!r}") from error
-    return np.array(rows, np.float64).reshape(-1, len(wanted))
+        line = lines.newest.removesuffix("\n")[:40]
+        raise RunDirectoryError(f"{lines.name} is damaged: line {lines.number} reads {line!r}") from error
+    return np.array(numbers, np.float64).reshape(-1, len(wanted))
 
 
 def monitor_files(folder: Path) -> list[Path]:
@@ -260,7 +292,7 @@ def read_evaluations(file: Path) -> Floats:
         RunDirectoryError: the file is damaged.
     """
     found = sorted(read_played(file)["sampled"].items())
-    rows = np.array([(*at, sum(value for value, _ in each) / len(each)) for at, each in found], np.float64)
+    rows = np.array([(*at, sum(each[::2]) / (len(each) // 2)) for at, each in found], np.float64)
     rows = rows.reshape(-1, 3)
     if not (np.abs(rows) <= (GREATEST, GREATEST, GREATEST_RETURN)).all():
         raise RunDirectoryError(f"{file.name} is damaged: it has a number that is not finite, or too great")

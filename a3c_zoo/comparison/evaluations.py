@@ -200,6 +200,7 @@ def evaluate_runs(
 
     if total:
         count()
+    waiting = _in_parts(waiting, processes or available_cores())
     children = [
         EvaluationProcess("a3c-zoo evaluation", is_silent=True)
         for _ in range(min(processes or available_cores(), len(waiting)))
@@ -225,6 +226,18 @@ def _waiting(runs: Sequence[Path], episodes: int, faults: dict[Path, str]) -> _W
         except ZooError as error:
             faults[run] = str(error)
     return waiting
+
+
+def _in_parts(waiting: _Waiting, processes: int) -> _Waiting:
+    """The same tasks. If there are fewer runs than processes, each run's tasks are split, so that all can play."""
+    parts = processes // max(len(waiting), 1)
+    if parts < 2:
+        return waiting
+    split: _Waiting = deque()
+    for run, tasks in waiting:
+        steps = [list(tasks)[part::parts] for part in range(parts)]
+        split.extend((run, {step: tasks[step] for step in part}) for part in steps if part)
+    return split
 
 
 def _play(

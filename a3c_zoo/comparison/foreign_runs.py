@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import re
 import struct
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from a3c_zoo.comparison.curves import (
     ATARI_FRAME_SKIP,
@@ -37,6 +40,8 @@ UNKNOWN_ENV: Final = "unknown"
 GYM_ID: Final = re.compile(r"[^:]+-v\d+")
 #: The files that make a folder such a run.
 MARKS: Final = ("monitor.csv", "*.monitor.csv", EVALUATIONS_NPZ, "events.out.tfevents.*")
+#: An event without a tag, such as the start of a session, has at most so many bytes.
+SMALL_EVENT: Final = 32
 #: The most bytes of the event files of a run: more than a million points.
 MAX_EVENTS: Final = 128 << 20
 #: Tags of a return and of a length: of each episode, as CleanRL 1.0 writes them; means of up to 100 episodes, as
@@ -142,7 +147,47 @@ def env_name(env_id: str) -> str:
 
 
 def _event_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("events.out.tfevents.*"))
+    """In the order in which they were begun: their names have the time and then, within a second, a count."""
+    return sorted(folder.glob("events.out.tfevents.*"), key=_by_numbers)
+
+
+def _by_numbers(file: Path) -> list[str | int]:
+    """Sorts names with their numbers as numbers: `….9` before `….10`."""
+    parts = re.split(r"(\d+)", file.name)
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+class _Points:
+    """The points of one tag: arrays `[K]` of steps, never falling, seconds of training, never falling, and values.
+
+    A program that went on from an earlier step has written steps twice. What it wrote later counts, as in TensorBoard.
+    """
+
+    def __init__(self) -> None:
+        self.steps, self.seconds, self.values = array("d"), array("d"), array("d")
+        self._part_start_s = self._newest_s = self._earlier_s = 0.0
+
+    def begin_part(self, wall_s: float) -> None:
+        """The program begins at this time of day, or goes on: what lies between two parts is no training."""
+        self._part_start_s = self._newest_s = wall_s
+        self._earlier_s = self.seconds[-1] if self.seconds else 0.0
+
+    def go_on_from(self, step: int) -> None:
+        """Drops the points at this step and after it."""
+        kept = bisect_left(self.steps, step)
+        if kept < len(self.steps):
+            for numbers in (self.steps, self.seconds, self.values):
+                del numbers[kept:]
+            self.begin_part(self._newest_s)
+
+    def add(self, step: int, wall_s: float, value: float) -> None:
+        """Adds a point; one before the newest begins again there."""
+        if self.steps and step < self.steps[-1]:
+            self.go_on_from(step)
+        self._newest_s = max(self._newest_s, wall_s)  # a clock may be set back
+        self.steps.append(step)
+        self.seconds.append(self._earlier_s + self._newest_s - self._part_start_s)
+        self.values.append(value)
 
 
 def _read_events(folder: Path, frame_skip: int) -> tuple[Curve, bool, dict[str, str]]:
@@ -154,33 +199,94 @@ def _read_events(folder: Path, frame_skip: int) -> tuple[Curve, bool, dict[str, 
     Raises:
         RunDirectoryError: the files are damaged, too large or no regular files, or have no training returns.
     """
-    points: dict[str, list[tuple[float, float, float]]] = {tag: [] for tag in (*EPISODES, *MEANS)}
+    points = {tag: _Points() for tag in (*EPISODES, *MEANS)}
     settings: dict[str, str] = {}
-    start_s, left = None, MAX_EVENTS
+    left = MAX_EVENTS
     for file in _event_files(folder):
         try:
             content = read_bytes(file, left)
             left -= len(content)
-            for event in _events(content):
-                start_s = event.wall_time if start_s is None else start_s
-                for value in event.summary.value:
-                    if value.tag in points and value.HasField("simple_value"):
-                        points[value.tag].append((event.step, event.wall_time - start_s, value.simple_value))
-                    elif value.tag == SETTINGS_TAG and value.HasField("tensor"):
-                        settings |= _table(b"".join(value.tensor.string_val[:1]).decode(errors="replace"))
+            _add_events(content, points, settings)
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"{file.name} cannot be read: {error}") from error
-    tags = EPISODES if points[EPISODES[0]] else MEANS
-    if not points[tags[0]]:
+    tags = EPISODES if points[EPISODES[0]].steps else MEANS
+    found = points[tags[0]]
+    if not found.steps:
         raise RunDirectoryError(f"its event files have neither {EPISODES[0]} nor {MEANS[0]}")
-    steps, seconds, returns = np.array(points[tags[0]], np.float64).T
-    lengths = np.zeros(len(returns))  # one is missing if the program was killed between the two
-    given = [value for _, _, value in points[tags[1]]][: len(returns)]
-    lengths[: len(given)] = given
-    for array, most in ((steps, GREATEST), (seconds, GREATEST), (returns, GREATEST_RETURN), (lengths, GREATEST)):
-        if not (np.abs(array) <= most).all():
+    steps, seconds, returns = np.array(found.steps), np.array(found.seconds), np.array(found.values)
+    lengths = _lengths(found, points[tags[1]])
+    for numbers, most in ((steps, GREATEST), (seconds, GREATEST), (returns, GREATEST_RETURN), (lengths, GREATEST)):
+        if not (np.abs(numbers) <= most).all():
             raise RunDirectoryError("its event files have a number that is not finite, or too great")
     return Curve.ordered(steps, seconds, returns, np.ceil(lengths / frame_skip)), tags == MEANS, settings
+
+
+def _add_events(content: bytes, points: Mapping[str, _Points], settings: dict[str, str]) -> None:
+    """Adds what the events of a file hold. Raises ValueError if a record is damaged, or a return is no scalar."""
+    is_first = True
+    for event in _events(content):
+        if is_first:
+            for each in points.values():
+                each.begin_part(event.wall_time)
+        is_first = False
+        if event.session_log.status == event.session_log.START:
+            for each in points.values():
+                each.go_on_from(event.step)
+        for value in event.summary.value:
+            if value.tag in points:
+                points[value.tag].add(event.step, event.wall_time, _scalar(value))
+            elif value.tag == SETTINGS_TAG and value.HasField("tensor"):
+                settings |= _table(b"".join(value.tensor.string_val[:1]).decode(errors="replace"))
+
+
+#: Type of a tensor → how `struct` reads its bytes, and the field that has its numbers where it has no bytes.
+_TENSORS: Final = {
+    "DT_FLOAT": ("<f", "float_val"),
+    "DT_DOUBLE": ("<d", "double_val"),
+    "DT_INT32": ("<i", "int_val"),
+    "DT_INT64": ("<q", "int64_val"),
+}
+
+
+def _scalar(value: Any) -> float:
+    """The number of a summary's value: plain, or a tensor of one number, as TensorFlow 2 and JAX's writers make it.
+
+    The shape that the tensor claims is not believed.
+
+    Raises:
+        ValueError: it is no scalar.
+    """
+    from tensorboard.compat.proto.types_pb2 import DataType
+
+    if value.HasField("simple_value"):
+        return float(value.simple_value)
+    tensor = value.tensor
+    name = DataType.Name(tensor.dtype) if tensor.dtype in DataType.values() else str(tensor.dtype)
+    if name in _TENSORS:
+        form, field_name = _TENSORS[name]
+        if len(tensor.tensor_content) == struct.calcsize(form):
+            return float(*struct.unpack(form, tensor.tensor_content))
+        numbers = getattr(tensor, field_name)
+        if len(numbers) == 1:
+            return float(numbers[0])
+    kind = f"a tensor of {name}" if value.HasField("tensor") else value.WhichOneof("value")
+    raise ValueError(f"{value.tag} is {kind or 'empty'}; plain scalars and tensors of one float or integer are read")
+
+
+def _lengths(returns: _Points, lengths: _Points) -> NDArray[np.float64]:
+    """The length for each return, `[K]`: the first at the same step for the first, and so on.
+
+    One is missing if the program was killed between the two; then it is 0.
+    """
+    found = np.zeros(len(returns.steps))
+    place = 0
+    for index, step in enumerate(returns.steps):
+        while place < len(lengths.steps) and lengths.steps[place] < step:
+            place += 1
+        if place < len(lengths.steps) and lengths.steps[place] == step:
+            found[index] = lengths.values[place]
+            place += 1
+    return found
 
 
 def _table(text: str) -> dict[str, str]:
@@ -190,7 +296,8 @@ def _table(text: str) -> dict[str, str]:
 
 
 def _events(content: bytes) -> Iterator[Any]:
-    """The events of a file: those with returns, lengths or settings, and the first: when the program started.
+    """The events of a file: those with returns, lengths or settings; small ones, of which some tell that the program
+    went on from an earlier step; and the first: when the program started.
 
     TensorBoard's own reader takes the length of a record on trust, and asks for so much memory. A file whose program
     was killed ends in the middle of a record.
@@ -206,7 +313,7 @@ def _events(content: bytes) -> Iterator[Any]:
         if at + 16 + length > len(content):
             return
         record = content[at + 12 : at + 12 + length]
-        if at == 0 or any(tag in record for tag in tags):
+        if at == 0 or length <= SMALL_EVENT or any(tag in record for tag in tags):
             try:
                 yield Event.FromString(record)
             except Exception as error:  # protobuf has an error of its own

@@ -93,19 +93,19 @@ def _start(job: TrainingJob, output: IO[bytes]) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        env=_environment(),
+        env=training_environment(),
         start_new_session=True,
-        preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        preexec_fn=end_with_parent if sys.platform == "linux" else None,
     )
 
 
-def _environment() -> dict[str, str]:
+def training_environment() -> dict[str, str]:
     """The environment of a training: it finds the modules that lie beside this program's own script, as we do."""
     folders = [sys.path[0] or os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """In a new process: a SIGTERM at the end of its parent, even after a SIGKILL (PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
@@ -115,7 +115,8 @@ def _fault(status: int, path: Path, output: IO[bytes]) -> str | None:
     output.seek(0)
     lines = output.read().decode(errors="replace").strip().splitlines()
     if status:
-        return (lines[-1] if lines else f"it ended with exit status {status}").removeprefix("Error: ")
+        errors = [line for line in lines if line.startswith("Error: ")]  # libraries may print more at the end
+        return ([*lines, *errors][-1] if lines else f"it ended with exit status {status}").removeprefix("Error: ")
     try:
         outcome = RunDirectory(path).outcome()
     except RunDirectoryError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +13,10 @@ from a3c_zoo.comparison.evaluations import CHECKPOINTS
 from a3c_zoo.comparison.known_runs import KnownRuns, listed
 from a3c_zoo.comparison.reading import method_name
 from a3c_zoo.config import Config
-from a3c_zoo.config.sets import resolve_config, tuning_cost
-from a3c_zoo.errors import ConfigError, ZooError, unknown_name
+from a3c_zoo.config.sets import comparison_steps, dump_config, resolve_config, tuning_cost
+from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
-from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
+from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry, unknown_entry
 
 MAX_SEEDS: Final = 1000
 #: A shorter training leaves nothing to evaluate.
@@ -76,6 +77,11 @@ class PlannedRun:
     schedule_steps: int | None = None
     tuning: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def least_steps(self) -> int:
+        """Agent steps of one rollout of every worker."""
+        return least_steps(self.config)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -127,6 +133,12 @@ class Plan:
         return found
 
     @property
+    def digest(self) -> str:
+        """Is equal for plans of the same runs."""
+        told = "\n".join(f"{run.method}\n{dump_config(run.config)}" for run in self.runs)
+        return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+
+    @property
     def missing(self) -> list[PlannedRun]:
         """The runs that must be trained."""
         return [run for run in self.runs if run.done is None]
@@ -175,7 +187,7 @@ def make_plan(
     registry = get_registry()
     for name in envs:
         find_typed_module(name)
-    entries = [(entry, _budget(entry, steps, time_limit)) for entry in map(registry.env, envs)]
+    entries = [(entry, _budget(registry, entry, steps, time_limit)) for entry in map(registry.env, envs)]
     compared = [_method(registry, "baseline", name) for name in baselines]
     known = KnownRuns(registry, runs_dir, reuse, host)
     runs: list[PlannedRun] = []
@@ -196,7 +208,7 @@ def _refuse_twice(kind: str, given: Sequence[Any]) -> None:
         raise ZooError(f"{kind} {twice[0]} is given twice")
 
 
-def _budget(entry: EnvEntry, steps: int | None, time_limit_s: float | None) -> Budget:
+def _budget(registry: Registry, entry: EnvEntry, steps: int | None, time_limit_s: float | None) -> Budget:
     if steps is not None and time_limit_s is not None:
         raise ZooError("--steps and --time-limit: give one of them; a run ends where its budget does")
     if time_limit_s is not None:
@@ -204,9 +216,9 @@ def _budget(entry: EnvEntry, steps: int | None, time_limit_s: float | None) -> B
             raise ZooError(f"--time-limit {time_limit_s:g}s: too small for one evaluation; give 1s or more")
         # A run gets milliseconds on its command line. With more digits no finished run would have the same limit.
         return Budget(time_limit_s=round(time_limit_s, 3))
-    if steps is None and entry.budget_steps is None:
+    if steps is None and (steps := comparison_steps(registry, entry)) is None:
         raise ZooError(f"environment '{entry.name}' has no default budget: give --steps N or --time-limit 10m")
-    return Budget(steps=entry.budget_steps if steps is None else steps)
+    return Budget(steps=steps)
 
 
 def _method(registry: Registry, kind: str, text: str) -> Method:
@@ -216,7 +228,7 @@ def _method(registry: Registry, kind: str, text: str) -> Method:
         if name in registry.agents:
             other, articles = registry.agents[name].kind, {"agent": "an agent", "baseline": "a baseline"}
             raise ZooError(f"'{name}' is {articles[other]}, not {articles[kind]}: --{other} {name}")
-        raise unknown_name(kind, name, known, listing=f"a3c-zoo list {kind}s")
+        raise unknown_entry(kind, name, known, listing=f"a3c-zoo list {kind}s")
     if at and stack not in ("own", "zoo"):
         raise ZooError(f"'{text}': write zoo or own after the @, for the environments that it trains on")
     return Method(text, known[name], stack or None)
@@ -245,7 +257,7 @@ def plan_run(
         flags["run.time_limit_s"] = budget.time_limit_s, "--time-limit"
         options += ["--time-limit", f"{budget.time_limit_s:.3f}s"]
     config = resolve_config(registry, entry, agent, hyperparams=method.hyperparams, overrides=overrides, flags=flags)
-    least = config.run.workers * config.env.num_envs * config.agent.rollout_steps  # one rollout of every worker
+    least = least_steps(config)
     if budget.steps is not None and budget.steps < least:
         raise ConfigError(
             f"--steps {budget.steps}: too small for one evaluation; {method.text} learns from {least:,} steps at a time"
@@ -263,6 +275,11 @@ def plan_run(
         max(schedules.values(), default=None) if budget.steps else None,
         tuning_cost(registry, entry, agent, method.hyperparams),
     )
+
+
+def least_steps(config: Config) -> int:
+    """Agent steps of one rollout of every worker: no run is shorter."""
+    return config.run.workers * config.env.num_envs * config.agent.rollout_steps
 
 
 def _refuse_ineffective(usual: Config, keys: Sequence[str]) -> None:

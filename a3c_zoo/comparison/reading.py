@@ -27,6 +27,8 @@ from a3c_zoo.version import __version__
 
 #: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
 CUT_SHORT: Final = ("interrupted", "error")
+#: How the names of folders begin in which methods are tried before a comparison (`rehearsal`). They hold no runs.
+REHEARSAL: Final = ".rehearsal-"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,6 +215,7 @@ def _run_folders(path: Path) -> list[Path]:
         return [path]
     found, faults = [], list[OSError]()
     for folder, below, _ in os.walk(path, onerror=faults.append):  # without what goes away meanwhile
+        below[:] = [name for name in below if not name.startswith(REHEARSAL)]
         with suppress(FileNotFoundError):
             if _is_run(Path(folder)):
                 found.append(Path(folder))

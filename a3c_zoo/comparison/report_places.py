@@ -9,8 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+import filelock
+
 from a3c_zoo.errors import ZooError
-from a3c_zoo.files import refuse_place
+from a3c_zoo.files import read_json, refuse_place
 from a3c_zoo.runs.directory import disk_errors
 
 #: The folder of reports for which the caller named none.
@@ -19,13 +21,15 @@ DEFAULT_OUT_DIR: Final = Path("comparisons")
 MAX_STEM: Final = 100
 #: The files of a report.
 REPORT_FILES: Final = ("report.md", "report.html", "results.json", "runs.csv", "curves.png", "curves.svg")
+#: Is locked while a comparison writes the report beside it.
+LOCK_FILE: Final = ".report.lock"
 
 
 def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
-    """The folder of a report; nothing is made yet.
+    """The folder of a report; nothing is made yet. A report that was interrupted may be there: it will be finished.
 
     Raises:
-        ZooError: it holds a report already, or cannot be written.
+        ZooError: it holds a finished report, or cannot be written.
     """
     if out is None:
         stem = "-".join(env.replace(":", "_").replace("/", "_") for env in envs) or "runs"
@@ -33,32 +37,78 @@ def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
         out = DEFAULT_OUT_DIR / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
     folder = Path(out)
     exists = os.path.exists  # False, too, where the user may not look, and for a name that is too long
-    if exists(folder) and (not folder.is_dir() or any(exists(folder / name) for name in REPORT_FILES)):
+    is_taken = exists(folder) and (not folder.is_dir() or any(exists(folder / name) for name in REPORT_FILES))
+    if is_taken and not is_unfinished(folder):
         raise ZooError(f"--out {folder}: a report is there already, and is not overwritten; choose another")
     refuse_place(folder)
     return folder
 
 
-def claim_out(out: Path) -> Path:
-    """Makes the folder of a report. If another comparison has taken it meanwhile, takes `-2`, `-3`, … beside it."""
-    wanted = out if out.name.strip(".") else out.resolve()
-    for folder in (out, *(Path(f"{wanted}-{number}") for number in range(2, 10_000))):
-        if any(os.path.exists(folder / name) for name in REPORT_FILES):
-            continue
-        with disk_errors(folder, "write", "--out DIR"), suppress(FileExistsError):
-            folder.mkdir(parents=True, exist_ok=True)
-            with (folder / REPORT_FILES[0]).open("x"):
-                return folder
-    raise ZooError(f"--out {out}: cannot find a free name for the report; choose another")
-
-
 @contextmanager
-def claimed(out: Path) -> Iterator[Path]:
-    """Yields the folder of `claim_out`. After an error or Ctrl-C it holds no part of the report: the place is free."""
-    folder = claim_out(out)
+def claimed(out: Path, plan: str = "") -> Iterator[Path]:
+    """Makes the folder of a report and yields it. No other comparison takes it while the body runs.
+
+    If another one has taken it already, takes `-2`, `-3`, … beside it. A report of the same plan that was interrupted,
+    and that nobody writes now, is taken over. After an error or Ctrl-C the folder holds the last report that was
+    written, if there was one, and else no part of any.
+
+    Args:
+        plan: see `Making`.
+    """
+    wanted = out if out.name.strip(".") else out.resolve()
+    made: list[Path] = []
+    folders = (out, *(Path(f"{wanted}-{number}") for number in range(2, 10_000)))
+    locked = ((folder, lock) for folder in folders if (lock := _locked(folder, plan, made)))
+    folder, lock = next(locked, (None, None))
+    if folder is None or lock is None:
+        raise ZooError(f"--out {out}: cannot find a free name for the report; choose another")
     try:
         yield folder
     except BaseException:
-        for name in REPORT_FILES:
-            (folder / name).unlink(missing_ok=True)
+        if not is_unfinished(folder):
+            for name in REPORT_FILES:
+                (folder / name).unlink(missing_ok=True)
         raise
+    finally:
+        with suppress(OSError):
+            (folder / LOCK_FILE).unlink(missing_ok=True)
+        lock.release()
+        with suppress(OSError):  # it holds the report
+            for path in made:
+                path.rmdir()
+
+
+def is_unfinished(folder: Path, plan: str = "") -> bool:
+    """Whether a folder holds a report whose comparison has not ended. plan: only of this plan, see `Making`."""
+    try:
+        results = read_json(folder / "results.json")
+    except (OSError, ValueError):
+        return False
+    return bool(results.get("missing")) and plan in ("", results.get("plan"))
+
+
+def _locked(folder: Path, plan: str, made: list[Path]) -> filelock.BaseFileLock | None:
+    """Makes a folder and locks it; returns None if it is another report's, or another comparison writes one there.
+
+    made: gets the folder and those above it that are made, the innermost first.
+    """
+    if _is_taken(folder, plan):
+        return None
+    lock = filelock.FileLock(folder / LOCK_FILE)
+    with disk_errors(folder, "write", "--out DIR"):
+        try:
+            missing = [path for path in (folder, *folder.parents) if not os.path.exists(path)]
+            folder.mkdir(parents=True, exist_ok=True)
+            made[:] = missing
+            lock.acquire(blocking=False)
+        except (filelock.Timeout, FileExistsError):
+            return None
+    if _is_taken(folder, plan):  # another one has written its report in this moment
+        lock.release()
+        return None
+    return lock
+
+
+def _is_taken(folder: Path, plan: str) -> bool:
+    has_report = any(os.path.exists(folder / name) for name in REPORT_FILES)
+    return has_report and not (plan and is_unfinished(folder, plan))

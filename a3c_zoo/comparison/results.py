@@ -135,12 +135,16 @@ class Making:
         schedules: the rule for the lengths of schedules, in words. slots: how many trained at once, at most.
         tuning: environment → method → what finding its set cost, where the set says so.
         engine_notes: see `Engine.notes`.
+        missing: environment → method → how many of its runs are still to come; empty for a finished comparison.
+        plan: a digest of all planned runs.
     """
 
     schedules: str = ""
     slots: int = 1
     tuning: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
     engine_notes: tuple[str, ...] = ()
+    missing: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +257,8 @@ def results_of(
 
 
 def with_claims(results: Results) -> Results:
-    """The same results with the claims that they allow; without any if a rule has decided."""
-    if results.decided is not None:
+    """The same results with the claims that they allow; without any if a rule has decided, or if runs are to come."""
+    if results.decided is not None or (results.making is not None and results.making.missing):
         return results
     asked, unasked = _questions(results)
     main = claims.QUESTIONS[results.question] if results.question else ()

@@ -52,7 +52,7 @@ def to_json(results: Results) -> dict[str, Any]:
         **({"until_decided": decisions.to_plain(results.decided)} if results.decided else {}),
         "evaluation_episodes": results.episodes,
         "left_out": dict(results.left_out),
-        **({"lost": _by_env(results.lost)} if results.lost else {}),
+        **({"lost": by_env(results.lost)} if results.lost else {}),
         "machine_and_versions": dict(results.machine),
         "noise": noise
         and {
@@ -79,10 +79,10 @@ def runs_csv(runs: Sequence[Mapping[str, Any]]) -> str:
     return file.getvalue()
 
 
-def _by_env(lost: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    """Environment → method → the number of its runs that failed."""
+def by_env(numbers: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """(environment, method) → number, as environment → method → number."""
     found: dict[str, dict[str, int]] = {}
-    for (env, method), number in lost.items():
+    for (env, method), number in numbers.items():
         found.setdefault(env, {})[method] = number
     return found
 

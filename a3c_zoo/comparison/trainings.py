@@ -47,12 +47,19 @@ class ComparisonWatcher:
     def evaluating(self, done: int, total: int) -> None:
         """Called when `done` of `total` checkpoints have been evaluated."""
 
+    def reported(self, folder: Path, missing: int) -> None:
+        """Called when the report has been written. missing: how many runs it lacks; 0 for the finished report."""
+
     def message(self, text: str) -> None:
         """Something worth a line."""
 
 
-def train_plan(plan: Plan, watcher: ComparisonWatcher, engine: Engine) -> list[Trained]:
+def train_plan(
+    plan: Plan, watcher: ComparisonWatcher, engine: Engine, on_end: Callable[[Trained], None] = lambda trained: None
+) -> list[Trained]:
     """Trains the missing runs in `Plan.training_order`; returns all in the order of the plan.
+
+    on_end: is called in the main thread when a run has ended, after the watcher.
 
     A run that fails is reported, and the others go on.
 
@@ -64,7 +71,12 @@ def train_plan(plan: Plan, watcher: ComparisonWatcher, engine: Engine) -> list[T
     """
     order = plan.training_order
     work = [functools.partial(_train, plan.runs[place], plan, watcher, engine) for place in order]
-    trained = dict(zip(order, side_by_side(engine, work, watcher.trained), strict=True))
+
+    def ended(trained: Trained) -> None:
+        watcher.trained(trained)
+        on_end(trained)
+
+    trained = dict(zip(order, side_by_side(engine, work, ended), strict=True))
     return [trained[place] for place in sorted(trained)]
 
 

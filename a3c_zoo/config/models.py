@@ -83,7 +83,12 @@ class RunConfig(Section):
     )
     device: Literal["cpu", "cuda"] = Field("cpu", description="device of the workers' networks; cuda: the GPU")
     seed: int = Field(0, ge=0, lt=2**63, description="seed of all random numbers of the run")
-    steps: int | None = Field(None, ge=1, lt=NEVER, description="budget in agent steps of all workers; null: no limit")
+    steps: int | None = Field(
+        None,
+        ge=1,
+        lt=NEVER,
+        description="budget in agent steps of all workers, with which schedules end; null: no limit",
+    )
     episodes: int | None = Field(
         None, ge=1, lt=NEVER, description="budget in finished episodes of all workers; null: no limit"
     )
@@ -112,6 +117,12 @@ class RunConfig(Section):
     )
     evaluation_episodes: int = Field(100, ge=1, le=100_000, description="number of episodes of an evaluation")
     evaluation_envs: int = Field(20, ge=1, le=1024, description="environments of an evaluation, stepped together")
+    evaluation_patience_s: float = Field(
+        600.0,
+        gt=0,
+        description="an evaluation fails if none of its episodes ends for this time, in seconds, in an environment "
+        "without a time limit",
+    )
     evaluation_every_s: float | None = Field(
         None, gt=0, description="training time between the evaluator's evaluations, in seconds; null: none"
     )
@@ -209,6 +220,11 @@ class AgentConfig(Section):
     def squashes_actions(self) -> bool:
         """Whether Box actions are squashed to their bounds by tanh rather than clipped."""
         return False
+
+    @property
+    def first_deviation(self) -> float:
+        """The standard deviation of Box actions before training, in half widths of their bounds."""
+        return 1.0
 
     @property
     def rollout_steps(self) -> int:

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
-from a3c_zoo.config import Config, yaml
+from a3c_zoo.config import Config, rl_zoo, yaml
 from a3c_zoo.config.models import PLUGINS
-from a3c_zoo.config.settings import TUNING, Settings, cite, faulty
+from a3c_zoo.config.settings import COMPARE, TUNING, Settings, cite, faulty, is_comparison
 from a3c_zoo.config.yaml import Document
-from a3c_zoo.errors import ConfigError, UnknownNameError, ZooError, did_you_mean
+from a3c_zoo.errors import ConfigError, UnknownNameError, ZooError, did_you_mean, printable
+from a3c_zoo.files import open_file
 from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry
 from a3c_zoo.plugins.registry import Registry
 
@@ -262,10 +263,15 @@ def entries_of(registry: Registry, config: Config) -> dict[str, Entry]:
 
 
 def documents_of(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> list[Document]:
-    """The sets and the file that a configuration begins with, the lowest first; see `resolve_config`."""
+    """The sets and the file that a configuration begins with, the lowest first; see `resolve_config`.
+
+    A file of RL Baselines3 Zoo stands alone: what it does not say is stable-baselines3's default there.
+    """
     if hyperparams is not None and names_set(registry, hyperparams):
         chosen = find_set(registry, env, hyperparams)
         return [yaml.read_document(chosen.file, chosen.source, follow=True)]
+    if hyperparams is not None and (theirs := _of_rl_zoo(registry, env, agent, hyperparams)):
+        return [theirs]
     default = default_set(registry, env, agent.name)
     documents = [] if default is None else [yaml.read_document(default.file, default.source, follow=True)]
     if hyperparams is not None:
@@ -273,11 +279,48 @@ def documents_of(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperpara
     return documents
 
 
+def _of_rl_zoo(registry: Registry, env: EnvEntry, agent: AgentEntry, file: str) -> Document | None:
+    """A file of RL Baselines3 Zoo in the zoo's own keys; None for another file. What is left out is logged once."""
+    try:
+        with open_file(Path(file), limit=yaml.MAX_BYTES, follow=True) as opened:
+            raw = opened.read()
+    except OSError:
+        return None  # the reader of sets tells why
+    models = Settings(registry, env, agent).models
+    fields = {name: {*models[name].model_fields} for name in ("run", "env", "agent")}
+    found = rl_zoo.translated(raw, file, env.own_id, env.factory is not None, fields)
+    if found is None:
+        return None
+    for sentence in found.left_out:
+        if sentence not in registry.told:
+            registry.told.add(sentence)
+            _LOGGER.warning("%s", printable(sentence))
+    return found.document
+
+
 def tuning_cost(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> dict[str, int]:
     """What finding the values cost that a configuration begins with; empty if its last source does not say so."""
     documents = documents_of(registry, env, agent, hyperparams)
     found: dict[str, int] = documents[-1].data.get(TUNING) or {} if documents else {}
     return found
+
+
+def comparison_steps(registry: Registry, env: EnvEntry) -> int | None:
+    """Agent steps of each run of a comparison on an environment, by default.
+
+    The default set of the environment's own agent says it in its block `compare:`, else the environment's entry does.
+
+    Raises:
+        ConfigError: the set has a fault.
+    """
+    documents = documents_of(registry, env, registry.agent(env.default_agent), None)
+    block = documents[-1].data.get(COMPARE) if documents else None
+    if block is None:
+        return env.budget_steps
+    if not is_comparison(block):
+        resolve_config(registry, env, registry.agent(env.default_agent))  # names the place of the fault
+    steps: int = block["steps"]
+    return steps
 
 
 def names_set(registry: Registry, text: str) -> bool:

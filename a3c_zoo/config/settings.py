@@ -23,6 +23,8 @@ _OVERRIDES, _FLAGS, _LAST = 10, 11, 12
 SEARCH = "search"
 #: The block of a set that says what finding it cost: whole numbers below `TUNING_COST`. A run does not have it.
 TUNING, TUNING_COST = "tuning", ("trials", "runs", "steps")
+#: The block of a set with the budget of a comparison: `steps`, in agent steps of each run. A run does not have it.
+COMPARE = "compare"
 
 
 class Setting(NamedTuple):
@@ -68,6 +70,9 @@ class Settings:
             elif section == TUNING:
                 if not is_cost(values):
                     self._fault(given, section, f"must have whole numbers below {', '.join(TUNING_COST)}")
+            elif section == COMPARE:
+                if not is_comparison(values):
+                    self._fault(given, section, "must have one whole number above 0, steps")
             elif section == PLUGINS and (values is None or isinstance(values, dict)):
                 for name, settings in (values or {}).items():
                     self._add_section(document, settings, section, name)
@@ -336,6 +341,11 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
         key = str(detail["loc"][0])
         elsewhere = [label for label in _labels(models) if label.rpartition(".")[2] == key]
         hint = f" Did you mean '{elsewhere[0]}'?" if elsewhere else did_you_mean(key, models[section].model_fields)
+        if section == "env" and not hint:
+            hint = (
+                " Other arguments of an environment: register it with kwargs={…} under an id of your own, and name it "
+                "gym:MODULE:ID"
+            )
         return f"unknown key.{hint}"
     message: str = detail["msg"].removeprefix("Value error, ")
     message = message.replace("Input should be", "must be").replace("Input should have", "must have")
@@ -347,3 +357,8 @@ def is_cost(values: Any) -> bool:
     """Whether a block `tuning:` has all of its numbers, and nothing else."""
     is_whole = isinstance(values, dict) and all(type(each) is int and each >= 0 for each in values.values())
     return is_whole and {*values} == {*TUNING_COST}
+
+
+def is_comparison(values: Any) -> bool:
+    """Whether a block `compare:` has its number, and nothing else."""
+    return isinstance(values, dict) and {*values} == {"steps"} and type(values["steps"]) is int and values["steps"] > 0

@@ -22,7 +22,8 @@ import yaml
 from a3c_zoo.errors import printable
 from a3c_zoo.files import open_file
 
-MAX_BYTES: Final = 1024 * 1024
+MAX_BYTES: Final = 128 * 1024
+"""The largest document. PyYAML takes two seconds for it."""
 MAX_DEPTH: Final = 20
 
 #: The path to a value: keys of mappings and positions in lists.
@@ -76,11 +77,13 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own name
 
     depth = 0
+    allows_anchors = False
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Reads a node. Refuses anchors, aliases and deep nesting, and marks explicit tags."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
-        has_anchor = getattr(event, "anchor", None) is not None  # an alias event has an anchor too
+        # An alias event has an anchor, too.
+        has_anchor = getattr(event, "anchor", None) is not None and not self.allows_anchors
         if has_anchor or self.depth >= MAX_DEPTH:
             problem = "anchors and aliases are not allowed" if has_anchor else "nested too deeply"
             raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
@@ -90,6 +93,12 @@ class _Loader(yaml.SafeLoader):
         if node is not None and (tag := getattr(event, "tag", None)) is not None:
             node.tag = _REFUSED_TAG + tag.replace(_PREFIX, "!!")
         return node
+
+
+class _LoaderOfOthers(_Loader):
+    """As `_Loader`, with anchors and aliases, for files of other programs."""
+
+    allows_anchors = True
 
 
 class _Dumper(yaml.SafeDumper):
@@ -205,6 +214,67 @@ def read_document(path: Path | Traversable, source: str, follow: bool = False) -
         missing = isinstance(error, FileNotFoundError)
         message = "no such file" if missing else f"cannot be read: {error.strerror or error}"
         return Document(source, {}, {}, (YamlFault(0, (), message),))
+
+
+#: The most nodes that are looked at in another program's file, with those that aliases repeat.
+MAX_NODES: Final = 20_000
+
+
+class OthersDocument:
+    """Another program's file, which may have anchors, aliases, merged mappings, and the tags of plain values.
+
+    Args:
+        raw: the file.
+
+    Raises:
+        ValueError: it is no YAML, or too large; so do the methods, as aliases may repeat what lies in it.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        if len(raw) > MAX_BYTES:
+            raise ValueError("it is too large")
+        try:
+            self.root: yaml.Node | None = _LoaderOfOthers(raw.decode("utf-8-sig")).get_single_node()
+        except (yaml.YAMLError, OverflowError) as error:
+            raise ValueError("it is no YAML") from error
+        self._left = MAX_NODES
+
+    def pairs(self, node: yaml.Node | None, depth: int = MAX_DEPTH) -> dict[str, tuple[int, yaml.Node]]:
+        """Keys of a mapping → line and node of each value; nothing of another node. Later keys replace earlier ones.
+
+        The key `<<` adds those of other mappings, which the mapping's own replace.
+        """
+        self._count(depth)
+        if not isinstance(node, yaml.MappingNode):
+            return {}
+        found: dict[str, tuple[int, yaml.Node]] = {}
+        for key, value in node.value:
+            if key.value == "<<":
+                for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    found = self.pairs(source, depth - 1) | found
+        for key, value in node.value:
+            self._count(depth)
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                found[key.value] = (_line(key), value)
+        return found
+
+    def plain(self, node: yaml.Node, depth: int = MAX_DEPTH) -> Any:
+        """The value of a node. What has another tag than those of plain values is its text."""
+        self._count(depth)
+        if isinstance(node, yaml.MappingNode):
+            return {key: self.plain(value, depth - 1) for key, (_, value) in self.pairs(node, depth).items()}
+        if isinstance(node, yaml.SequenceNode):
+            return [self.plain(each, depth - 1) for each in node.value]
+        kind = node.tag.removeprefix(_REFUSED_TAG).removeprefix("!!").removeprefix(_PREFIX)
+        try:
+            return _SCALARS[kind][1](node.value) if kind in _SCALARS else str(node.value)
+        except ValueError:
+            return str(node.value)
+
+    def _count(self, depth: int) -> None:
+        self._left -= 1
+        if self._left < 0 or depth == 0:
+            raise ValueError("it has too many values, or is nested too deeply")
 
 
 def parse_value(text: str) -> Any:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from a3c_zoo.learning.observation_statistics import ObservationStatistics as ObservationStatistics
     from a3c_zoo.learning.optimizers import Optimizer as Optimizer
     from a3c_zoo.learning.recurrent import with_core as with_core
+    from a3c_zoo.learning.reward_statistics import RewardStatistics as RewardStatistics
     from a3c_zoo.learning.rollout import Rollout as Rollout
+    from a3c_zoo.learning.running_statistics import RunningStatistics as RunningStatistics
     from a3c_zoo.learning.samples import Samples as Samples
     from a3c_zoo.learning.samples import differentiate_samples as differentiate_samples
     from a3c_zoo.learning.samples import samples_of as samples_of
@@ -50,7 +52,9 @@ _PUBLIC = {
     "ObservationSpec": "spaces",
     "ObservationStatistics": "observation_statistics",
     "Optimizer": "optimizers",
+    "RewardStatistics": "reward_statistics",
     "Rollout": "rollout",
+    "RunningStatistics": "running_statistics",
     "Samples": "samples",
     "Split": "networks",
     "actor_critic_loss": "objective",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from a3c_zoo.learning.actions import ActionDistribution
+from a3c_zoo.learning.actions import ActionDistribution, Gaussian
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import CheckedEnvironment
-from a3c_zoo.learning.environments import restore_threads
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.returns import Bools, Floats
 from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.library_settings import LibrarySettings, kept_settings
 from a3c_zoo.saved_state import fitting
 
 #: A rollout that ends with its episode draws noise for so many rows at a time: it may reserve a million, and use fifty.
@@ -39,6 +40,64 @@ class FinishedEpisode:
     row: int
 
 
+class ActionNoise:
+    """The noise from which the actions of a rollout are sampled, a row for each step.
+
+    With a correlation ρ, the noise of a Gaussian is a first-order autoregressive process in each environment and each
+    dimension: ε_t = ρ · ε_(t−1) + √(1 − ρ²) · η_t, with η_t from N(0, 1). Each ε_t alone is from N(0, 1), too, so
+    log π(a|s) stays as it is. Actions that go the same way for some steps explore further (Lillicrap et al. 2016,
+    arXiv:1509.02971, section 3; for PPO: Hollenstein et al. 2024, arXiv:2312.11091).
+
+    Args:
+        distribution: whose noise it is. rows: how many are drawn at once. num_envs: N. generator: draws them.
+        correlation: ρ; distributions other than `Gaussian` take none.
+    """
+
+    def __init__(
+        self,
+        distribution: ActionDistribution,
+        rows: int,
+        num_envs: int,
+        generator: torch.Generator,
+        correlation: float,
+    ) -> None:
+        self._distribution = distribution
+        self._generator = generator
+        self._correlation = correlation if isinstance(distribution, Gaussian) else 0.0
+        self._noise = torch.zeros(rows, num_envs, distribution.num_logits)
+        self._newest: Tensor | None = None
+
+    def row(self, t: int) -> Tensor:
+        """The noise `[N, K]` of row t of a rollout; rows are asked for in their order."""
+        place = t % len(self._noise)
+        if place == 0:
+            self._draw()
+        self._newest = self._noise[place]
+        return self._newest
+
+    def _draw(self) -> None:
+        before = self._newest.clone() if self._correlation and self._newest is not None else None
+        self._distribution.noise(self._noise, self._generator)
+        if not self._correlation:
+            return
+        share = math.sqrt(1 - self._correlation**2)
+        for row in self._noise:
+            if before is not None:
+                row.mul_(share).add_(before, alpha=self._correlation)
+            before = row
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The newest noise, on which the next depends, under `noise`; empty without a correlation."""
+        if not self._correlation or self._newest is None:
+            return {}
+        return {"noise": self._newest.clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from `state_dict`."""
+        if self._correlation and "noise" in state:
+            self._newest = fitting(state["noise"], self._noise[0], "collector.noise").clone()
+
+
 class Collector:
     """Steps one vector environment with a policy and keeps what happened.
 
@@ -52,6 +111,7 @@ class Collector:
         keeps_outputs: keep the logits and values of the network that acts (`Rollout.logits`); not with a core.
         start: state of a recurrent core before an episode, `[K, N, H]` (`ActorCritic.start`); None without a core. The
             state goes on from rollout to rollout, also when parameters have changed in between.
+        noise_correlation: ρ of the noise of Box actions from step to step (`ActionNoise`).
 
     Attributes:
         env: the vector environment. rollout: the last rollout. generator: of the sampled actions.
@@ -68,6 +128,7 @@ class Collector:
         cut_at_end: bool = False,
         start: Tensor | None = None,
         keeps_outputs: bool = False,
+        noise_correlation: float = 0.0,
     ) -> None:
         self.env, self._checked, self._distribution = checked.env, checked, distribution
         self.generator, self._on_tick = generator, on_tick
@@ -78,16 +139,18 @@ class Collector:
         self.rollout = self._buffers = Rollout.zeros(rows, num_envs, checked.spec, distribution, start)
         self._buffers.valid[:] = True
         self._observations, self._actions = self.rollout.observations.numpy(), self.rollout.actions.numpy()
+        self._rewards = np.zeros((rows, num_envs))  # as the environment gave them; the rollout has them in float32
         self._logits: list[Tensor] = []
         if keeps_outputs:
             self._buffers.values = torch.zeros(rows + 1, num_envs)
-        self._noise = torch.zeros((min(rows, NOISE_ROWS) if cut_at_end else rows, num_envs, distribution.num_logits))
+        noise_rows = min(rows, NOISE_ROWS) if cut_at_end else rows
+        self._noise = ActionNoise(distribution, noise_rows, num_envs, generator, noise_correlation)
         self._over = np.zeros((rows + 1, num_envs), np.bool_)  # row t + 1: which episodes ended at step t
         self._is_whole = True  # the last rollout was not cut short by `on_tick`
         self._newest = rows  # the row of the observations that are acted on next
-        self._accounts, self._threads = EpisodeAccounts(num_envs), torch.get_num_threads()
-        self._observations[self._newest] = checked.reset(seed)
-        restore_threads(self._threads)
+        self._accounts = EpisodeAccounts(num_envs)
+        with kept_settings():
+            self._observations[self._newest] = checked.reset(seed)
         if start is not None:
             self._buffers.core[0][self._newest] = start
 
@@ -104,23 +167,21 @@ class Collector:
             EnvironmentContractError: the environment returned NaN, or a wrong shape or dtype.
         """
         rollout, env, step, distribution = self._buffers, self._checked, self.env.step, self._distribution
-        observations, over = self._observations, self._over
+        observations, over, rewards = self._observations, self._over, self._rewards
         resets_at_once, cut_at_end, resets = not self._autoreset.ignores_a_step, self._cut_at_end, rollout.resets
-        num_rows = self._begin_rollout()
+        num_rows, settings = self._begin_rollout(), LibrarySettings.now()
         policy = self._policy(network)
-        noise, noise_rows = self._noise, len(self._noise)
+        noise = self._noise
         with torch.no_grad():
             for t in range(num_rows):
-                if t % noise_rows == 0:
-                    distribution.noise(noise, self.generator)
-                distribution.sample(policy(rollout.observations[t]), noise[t % noise_rows], rollout.actions[t])
+                distribution.sample(policy(rollout.observations[t]), noise.row(t), rollout.actions[t])
                 try:
                     observation, reward, terminated, truncated, info = step(distribution.to_env(self._actions[t]))
                 except Exception as error:
                     env.note(error, "step")
                     raise
                 env.check_step(reward, terminated, truncated)
-                rollout.rewards[t], rollout.terminated[t], rollout.truncated[t] = reward, terminated, truncated
+                rewards[t], rollout.terminated[t], rollout.truncated[t] = reward, terminated, truncated
                 over[t + 1] = self._episode_over(terminated, truncated, info)
                 following = env.observation(observation)
                 if resets_at_once and over[t + 1].any():
@@ -132,6 +193,7 @@ class Collector:
                 if cut_at_end and over[t + 1, 0]:
                     num_rows = t + 1
                     break
+        settings.restore()
         return self._end_rollout(num_rows)
 
     def close(self) -> None:
@@ -151,20 +213,18 @@ class Collector:
         return self._num_steps + (self._cut_at_end and has_ignored_step)
 
     def _end_rollout(self, num_rows: int) -> list[FinishedEpisode]:
-        """Marks the ignored steps, checks all numbers, and closes the episodes that ended.
-
-        An environment that has set torch's number of threads slows the rest of one rollout, and no update.
-        """
-        restore_threads(self._threads)
+        """Marks the ignored steps, checks all numbers, and closes the episodes that ended."""
         rollout, over = self._buffers, self._over
         if self._autoreset.ignores_a_step:
             np.logical_not(over[:num_rows], out=rollout.valid[:num_rows])
+        with np.errstate(over="ignore"):
+            rollout.rewards[:num_rows] = self._rewards[:num_rows]
         self._newest, self._is_whole = num_rows, True
         if rollout.values is not None:
             rollout.logits = torch.stack(self._logits)
         if num_rows != len(self.rollout.rewards):
             self.rollout = rollout.head(num_rows)
-        self._checked.check_finite(self.rollout)
+        self._checked.check_finite(self.rollout, self._rewards[:num_rows])
         return self._accounts.add(self.rollout.rewards, self.rollout.valid, over[1 : num_rows + 1])
 
     def _restart(self, t: int, observation: Any, info: dict[str, Any]) -> NDArray[Any]:
@@ -231,6 +291,7 @@ class Collector:
         get_state = getattr(self.env, "get_state", None)
         if get_state is not None and self._is_whole:
             state |= {name: torch.from_numpy(array.copy()) for name, array in self._newest_row().items()}
+            state |= self._noise.state_dict()
             state["env"] = get_state()
         return state
 
@@ -238,6 +299,7 @@ class Collector:
         """Goes on from `state_dict`."""
         self.generator.set_state(fitting(state["sampling"], self.generator.get_state(), "collector.sampling"))
         if "env" in state:
+            self._noise.load_state_dict(state)
             self.env.set_state(state["env"])  # type: ignore[attr-defined]
             for name, array in self._newest_row().items():
                 array[:] = fitting(state[name], torch.from_numpy(array), f"collector.{name}").numpy()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import SyncVectorEnv, VectorEnv
+from gymnasium.vector import SyncVectorEnv, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
 
@@ -19,11 +22,19 @@ from a3c_zoo.learning.spaces import ObservationSpec, parts_of, row_of
 
 #: NumPy's letters for the kinds of dtype that a reward and a flag may have.
 NUMBERS, FLAGS = "biuf", "biu"
-#: A SyncVectorEnv calls single environments here → what they must return.
-RESULTS = {
-    SyncVectorEnv.reset.__code__: "(observation, info)",
-    SyncVectorEnv.step.__code__: "(observation, reward, terminated, truncated, info), reward a number, flags bools",
+#: A SyncVectorEnv calls single environments here.
+RESULTS = (SyncVectorEnv.reset.__code__, SyncVectorEnv.step.__code__)
+#: What a single environment's methods must return.
+PROMISES = {
+    "reset": "(observation, info)",
+    "step": "(observation, reward, terminated, truncated, info), reward a number, flags bools, info a dictionary",
 }
+#: Steps of an episode that are looked at for a reward None.
+STEPS_TO_LOOK = 100
+NO_REWARD = "environment '{name}' returned the reward None: does its step() forget to return a number?"
+OLD_API = "this is the API of Gym before 0.26"
+#: Messages of Python where a method does not take its arguments, or its result has another number of parts.
+TAKEN_APART = re.compile(r"values to unpack|cannot unpack|unexpected keyword argument")
 
 
 class CheckedEnvironment:
@@ -78,11 +89,17 @@ class CheckedEnvironment:
             raise self._broken("final observation", final, wanted, self.spec.dtype)
         return self.spec.turned(final)
 
-    def check_finite(self, rollout: Rollout) -> None:
-        """Checks a whole rollout for NaN and infinities, before anything is learned from it."""
-        for what, array in (("an observation", rollout.observations.numpy()), ("a reward", rollout.rewards)):
+    def check_finite(self, rollout: Rollout, rewards: NDArray[np.float64]) -> None:
+        """Checks a whole rollout for NaN and infinities, before anything is learned from it.
+
+        Args:
+            rewards: as the environment gave them, `[T, N]`.
+        """
+        for what, array in (("an observation", rollout.observations.numpy()), ("a reward", rewards)):
             if not is_finite(array):
                 t, n = np.argwhere(~np.isfinite(_as_learned(array)))[0][:2]
+                if what == "a reward" and np.isnan(array[t, n]) and gives_no_reward(self.env, int(n)):
+                    raise EnvironmentContractError(NO_REWARD.format(name=self.name))
                 raise self._not_finite(what, array[t, n], t, n)
         for (t, n), final in rollout.finals.items():
             if not is_finite(final):
@@ -141,27 +158,74 @@ def naming_misfits(name: str) -> Iterator[None]:
 def raise_misfit(error: Exception, name: str) -> None:
     """Raises EnvironmentContractError if the error is a misfit of the environment `name`."""
     if found := misfit(error):
-        raise EnvironmentContractError(f"environment '{name}' returned {found}") from error
+        raise EnvironmentContractError(f"environment '{name}' {found}") from error
 
 
 def misfit(error: Exception) -> str | None:
-    """What a single environment returned that a SyncVectorEnv cannot take; None if the error has another cause.
+    """How an environment breaks the contract of `reset` and `step`, so that its caller raised this error.
 
-    The error's traceback tells it; steps without an error do nothing for it.
+    The error's traceback tells it; steps without an error do nothing for it. The caller is a vector environment, a
+    wrapper, Gymnasium's passive checker, or this project. An error that the environment raises itself is none.
+
+    Returns:
+        What the environment "returned …" or "has …"; None if the error has another cause.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    place = next((n for n, frame in enumerate(frames) if frame.f_code in RESULTS), None)
-    if place is None or not isinstance(error, ValueError | TypeError | LookupError):
-        return None
-    caller, inner = frames[place], frames[place + 1 :]
+    sync = next((n for n, frame in enumerate(frames) if frame.f_code in RESULTS), None)
     # `concatenate` chooses a function by the kind of space. Deeper frames may be of an environment's own vectors.
-    if any(frame.f_globals.get("__name__") == concatenate.__module__ for frame in inner[:2]):
-        env = caller.f_locals["self"]
-        return wrong_observation(env.single_observation_space, env._env_obs)
-    method = caller.f_code.co_name
-    if inner or f"{method}()" in str(error):  # the environment raised it, or it does not take the arguments
+    is_joined = sync is not None and any(_module(frame) == concatenate.__module__ for frame in frames[sync + 1 :][:2])
+    if is_joined and isinstance(error, ValueError | TypeError | LookupError):
+        env = frames[sync].f_locals["self"]  # type: ignore[index]
+        found = wrong_observation(env.single_observation_space, env._env_obs)
+        return found and f"returned {found}"
+    method = _method_called(error, frames)
+    return None if method is None else _broken_promise(method, error)
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _method_called(error: Exception, frames: Sequence[FrameType]) -> str | None:
+    """ "reset" or "step", if the error arose where one was called or its result was taken apart, and not in it."""
+    last = frames[-1]
+    calls = [frame for frame in frames if _passes_on(frame)]
+    is_passed_on = bool(calls) and all(map(_passes_on, frames[frames.index(calls[0]) :]))  # up to where it was raised
+    names = [name for frame in calls for name in ("reset", "step") if name in frame.f_code.co_name]
+    if is_passed_on and names and _module(last).startswith("gymnasium."):
+        is_of_checker = "passive_env_checker" in _module(last)
+        kinds = (ValueError, TypeError, LookupError, AttributeError)
+        if isinstance(error, kinds) or (is_of_checker and isinstance(error, AssertionError | gymnasium.error.Error)):
+            return names[-1]
         return None
-    return f"a wrong result of {method}(), which must be {RESULTS[caller.f_code]}: {type_and_message(error)}"
+    if is_passed_on or _module(last).startswith("a3c_zoo."):  # a wrapper of others, or this project's own call
+        line = traceback.extract_tb(error.__traceback__)[-1].line or ""
+        if names and last.f_locals.get("info", line) is None:
+            return names[-1]
+        called = next((name for name in ("reset", "step") if f"{name}(" in line), None)
+        if isinstance(error, ValueError | TypeError) and TAKEN_APART.search(str(error)):
+            return called
+    return None
+
+
+def _passes_on(frame: FrameType) -> bool:
+    """Whether a frame is of Gymnasium, but of no environment of it, or of a wrapper."""
+    module = _module(frame)
+    if module.startswith("gymnasium.") and not module.startswith("gymnasium.envs."):
+        return True
+    return isinstance(frame.f_locals.get("self"), gymnasium.Wrapper | VectorWrapper)
+
+
+def _broken_promise(method: str, error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if unknown := re.search(r"unexpected keyword argument '(\w+)'", text):
+        return (
+            f"has a reset() that does not take '{unknown[1]}': {OLD_API}. It must be reset(*, seed=None, options=None)"
+        )
+    if method == "step" and "expected 5, got 4" in text:
+        return f"returned four values of step(): {OLD_API}. It must return {PROMISES[method]}"
+    line = text if isinstance(error, AssertionError) else type_and_message(error)
+    return f"returned a wrong result of {method}(), which must be {PROMISES[method]}: {line}"
 
 
 def wrong_observation(space: spaces.Space[Any], observations: Sequence[Any]) -> str | None:
@@ -191,6 +255,25 @@ def is_finite(found: Any) -> bool:
     # The sum is finite if every number is, unless it overflows: then each number is looked at.
     with np.errstate(over="ignore"):
         return found.dtype.kind != "f" or bool(np.isfinite(found.sum()) or np.isfinite(found).all())
+
+
+def gives_no_reward(env: VectorEnv[Any, Any, Any], n: int) -> bool:
+    """Whether single environment n returns None as its reward, which a SyncVectorEnv makes NaN of.
+
+    The environment is used up: a new episode is begun to see it, for some steps.
+    """
+    while isinstance(env, VectorWrapper):
+        env = env.env
+    if not isinstance(env, SyncVectorEnv):
+        return False
+    single = env.envs[n]
+    with suppress(Exception):
+        single.reset()
+        for _ in range(STEPS_TO_LOOK):
+            _, reward, terminated, truncated, _ = single.step(single.action_space.sample())
+            if reward is None or terminated or truncated:
+                return reward is None
+    return False
 
 
 def _as_learned(found: NDArray[Any]) -> NDArray[Any]:

@@ -6,19 +6,22 @@ import importlib
 import inspect
 import os
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
-import torch
 from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFound
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from a3c_zoo.config import EnvConfig
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
+from a3c_zoo.learning.mujoco import check_version, drawing_cure, wrong_version
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
+from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 
 
@@ -27,7 +30,7 @@ def make_vector_env(
 ) -> VectorEnv[Any, Any, Any]:
     """Makes the entry's environment in its wrappers; a `gymnasium.Env` known by its id gets a `SyncVectorEnv`.
 
-    torch's number of threads stays as it is, even if the environment sets it.
+    The settings of torch and NumPy stay as they are, even if the environment changes them.
 
     Args:
         render_mode: Gymnasium's, to draw the environment; None draws nothing.
@@ -41,14 +44,12 @@ def make_vector_env(
     kwargs = {**entry.kwargs, **config.factory_kwargs()}
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
-    threads, wrappers = torch.get_num_threads(), load_wrappers(config)
-    try:
+    with kept_settings():
+        wrappers = load_wrappers(config)
         with faults_of(entry):
             inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
             env = _make(entry, num_envs, seed, kwargs, inner, is_drawn=render_mode is not None)
             env = wrap_all(env, [wrapper for wrapper in wrappers if wrapper.takes_vectors])
-    finally:
-        restore_threads(threads)
     if not isinstance(env, VectorEnv) or env.num_envs != num_envs:
         found = f"{env.num_envs} environments" if isinstance(env, VectorEnv) else repr(type(env))
         raise EnvironmentContractError(
@@ -65,6 +66,7 @@ def faults_of(entry: EnvEntry, done: str = "made") -> Iterator[None]:
     Args:
         done: what is done to it, for messages.
     """
+    check_version(entry)
     try:
         yield
     except ZooError as error:
@@ -73,16 +75,13 @@ def faults_of(entry: EnvEntry, done: str = "made") -> Iterator[None]:
     except Exception as error:
         if cure := missing_package(error):
             raise ZooError(f"environment '{entry.name}' needs a package that is not installed: {cure}") from error
-        cure = "Its traceback: --debug"
+        if cure := drawing_cure(error):
+            raise ZooError(f"environment '{entry.name}' cannot be drawn: {cure}") from error
+        cure = wrong_version() if "mujoco" in sys.modules else ""
+        cure = cure or "Its traceback: --debug"
         if isinstance(error, NameNotFound | NamespaceNotFound) and entry.env_id and ":" not in entry.env_id:
             cure = f'If a module registers it: EnvEntry(env_id="MODULE:{entry.env_id}"). {cure}'
         raise PluginError(f"environment '{entry.name}' cannot be {done}: {one_line(error)}. {cure}") from error
-
-
-def restore_threads(number: int) -> None:
-    """Sets torch's number of threads back, if an environment has changed it."""
-    if torch.get_num_threads() != number:
-        torch.set_num_threads(number)
 
 
 def _make(
@@ -101,8 +100,8 @@ def _make(
     return factory(num_envs, seed, **kwargs)
 
 
-#: Part of Gymnasium's message on the missing packages of an environment → how to install them.
-EXTRAS = {"box2d": "pip install 'a3c-zoo[box2d]'", "mujoco": "pip install 'gymnasium[mujoco]'"}
+#: Parts of Gymnasium's messages on the missing packages of an environment. They are the names of the extras, too.
+EXTRAS = ("box2d", "mujoco")
 
 
 def missing_package(error: BaseException) -> str | None:
@@ -112,11 +111,13 @@ def missing_package(error: BaseException) -> str | None:
     message = " ".join(str(error).split())
     if isinstance(error, DependencyNotInstalled):
         words = (word for word in EXTRAS if re.search(rf"\b{word}\b", message.lower()))
-        return next(map(EXTRAS.__getitem__, words), message)
+        word = next(words, None)
+        return install_extra(word) if word else message
     frames = traceback.extract_tb(error.__traceback__)
     if frames and os.sep.join(("gymnasium", "envs", "mujoco", "")) in frames[-1].filename:
-        return EXTRAS["mujoco"]  # its renderer imports another package without a word
-    return EXTRAS.get((error.name or "").partition(".")[0].lower())
+        return install_extra("mujoco")  # its renderer imports another package without a word
+    name = (error.name or "").partition(".")[0].lower()
+    return install_extra(name) if name in EXTRAS else None
 
 
 def _make_registered(

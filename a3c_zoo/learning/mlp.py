@@ -56,7 +56,9 @@ class MLP(Split):
         self.observation_scale = torch.ones(spec.num_features)
         sizes = [spec.num_features, *config.hidden_sizes]
         gain = nn.init.calculate_gain("tanh" if config.activation == "tanh" else "relu")
-        self.separate = config.separate or not config.hidden_sizes  # without hidden layers there is no body to share
+        self.separate = config.separate and not config.has_core
+        if not config.hidden_sizes:  # there is no body to share
+            self.separate = True
         heads = sizes if self.separate else sizes[-1:]
         self.num_features = sizes[-1]
         if config.has_core:

@@ -248,7 +248,9 @@ def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCr
     if not isinstance(module, ActorCritic):
         raise PluginError(f"{title}: the factory must return an ActorCritic, not a {type(module).__name__}")
     is_gaussian = isinstance(spaces.actions, Gaussian) and not isinstance(spaces.actions, UniformBox)
-    return WithDeviations(module, num_logits) if is_gaussian else module
+    if not is_gaussian:
+        return module
+    return WithDeviations(module, num_logits, config.agent.first_deviation)
 
 
 def sketch(spaces: Spaces, entry: NetworkEntry, config: Config, saved: Any) -> ActorCritic:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from a3c_zoo.config import NetworkConfig
 from a3c_zoo.hardware import has_fast_bfloat16
@@ -32,17 +32,11 @@ class MLPConfig(CoreConfig):
         (64, 64), max_length=100, description="units of each hidden layer, first to last"
     )
     activation: Activation = Field("tanh", description="activation after each hidden layer")
-    separate: bool = Field(True, description="separate bodies for policy and value")
+    separate: bool = Field(True, description="separate bodies for policy and value; a recurrent core has one body")
     normalize_observations: bool = Field(
         False, description="scale observations by their running mean and standard deviation over all workers"
     )
     recurrent_size: Width = Field(64, description="units of the recurrent core")
-
-    @model_validator(mode="after")
-    def _one_body(self) -> Self:
-        if self.has_core and self.separate:
-            raise ValueError("network.separate: true — a recurrent core has one body; set network.separate to false")
-        return self
 
 
 class MixedConfig(CoreConfig):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -177,19 +178,19 @@ class Split(ActorCritic):
 class WithDeviations(ActorCritic):
     """A Gaussian policy: a network whose outputs are means μ `[B, D]`, and log σ `[D]`, which is appended to each row.
 
-    σ does not depend on the observation and is 1 at the start. Any network can be wrapped, with or without a core.
+    σ does not depend on the observation. Any network can be wrapped, with or without a core.
 
     Args:
-        network: its policy outputs are D means. num_actions: D.
+        network: its policy outputs are D means. num_actions: D. deviation: σ before training.
     """
 
     network: Any  # an ActorCritic; Any, like all attributes of an nn.Module
     log_std: nn.Parameter
 
-    def __init__(self, network: ActorCritic, num_actions: int) -> None:
+    def __init__(self, network: ActorCritic, num_actions: int, deviation: float = 1.0) -> None:
         super().__init__()
         self.network = network
-        self.log_std = nn.Parameter(torch.zeros(num_actions))
+        self.log_std = nn.Parameter(torch.full((num_actions,), math.log(deviation)))
         for name in ("normalizes", "take_statistics", "value", "value_after", "start"):
             setattr(self, name, getattr(network, name))  # the network's own
 

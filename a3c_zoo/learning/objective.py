@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -108,7 +109,8 @@ class Objective:
         entropy_coefficient: weight of the entropy bonus. value_coefficient: that of the squared value error.
         normalize_advantages: scale advantages to mean 0 and standard deviation 1 over the samples of an update.
         clip_rewards: clip rewards to ±1, in the loss only.
-        reward_scale: factor of every reward before clipping, in the loss only.
+        reward_scale: factor of every reward before it is clipped or limited, in the loss only.
+        reward_limit: limit of the size of scaled rewards, in the loss only.
         loss_sum: sum the loss over samples; false: take the mean.
         anneal_entropy: let the entropy bonus fall linearly to 0 (`at`).
         termination_reward: replaces the reward of a step that terminates an episode; None keeps the environment's.
@@ -132,6 +134,12 @@ class Objective:
     normalize_returns: bool = False
     clip_ratio: float | None = None
     loss: Loss = actor_critic_loss
+    reward_limit: float = math.inf
+
+    @property
+    def largest_reward(self) -> float:
+        """The limit of the size of scaled rewards; infinite for none."""
+        return min(1.0, self.reward_limit) if self.clip_rewards else self.reward_limit
 
     def at(self, left: float) -> Objective:
         """Returns the objective for the fraction of the schedule that is left, 1 to 0."""
@@ -148,10 +156,7 @@ def advantages_and_returns(
     terminated, truncated = rollout.terminated[:, columns], rollout.truncated[:, columns]
     if objective.termination_reward is not None:
         rewards = np.where(terminated, np.float32(objective.termination_reward), rewards)
-    if objective.reward_scale != 1:
-        rewards = rewards * np.float32(objective.reward_scale)
-    if objective.clip_rewards:
-        rewards = np.clip(rewards, -1.0, 1.0)
+    rewards = scaled_rewards(rewards, objective.reward_scale, objective.largest_reward)
     if objective.whole_episodes:
         returns = monte_carlo_returns(rewards, terminated, truncated, objective.gamma)
         advantages = returns - values
@@ -162,6 +167,15 @@ def advantages_and_returns(
         returns = to_unit_length(returns, rollout.valid[:, columns])
         advantages = returns - values
     return advantages, returns
+
+
+def scaled_rewards(rewards: Floats, scale: float, limit: float) -> Floats:
+    """Rewards as the loss takes them: multiplied by `scale`, then clipped to ± `limit`, which may be infinite."""
+    if scale != 1:
+        rewards = rewards * np.float32(scale)
+    if math.isfinite(limit):
+        rewards = np.clip(rewards, -limit, limit)
+    return rewards
 
 
 def to_unit_length(returns: Floats, valid: Bools) -> Floats:

@@ -123,6 +123,24 @@ def with_core(network: Split, config: CoreConfig) -> ActorCritic:
     return Recurrent(network, config) if config.has_core else network
 
 
+def unroll_steps(network: ActorCritic, observations: Tensor, state: Tensor, resets: Tensor) -> tuple[Tensor, Tensor]:
+    """One pass over L steps of M environments, without what follows them.
+
+    Args:
+        observations: `[L, M, ...]`. state: before the first step, `[K, M, H]`.
+        resets: before which steps that state becomes 0, `[L, M]`, bool.
+
+    Returns:
+        Logits `[L·M, A]` and values `[L·M]`.
+    """
+    num_steps, num_envs = resets.shape
+    # `unroll` gives logits of every row but the last: an extra row at the end, whose value is not used.
+    rows = torch.cat((observations, observations[-1:]))
+    no_resets = torch.zeros(1, num_envs, dtype=torch.bool)
+    logits, values, _ = network.unroll(rows, state, torch.cat((resets, no_resets)).numpy(), ())
+    return logits, values[: num_steps * num_envs]
+
+
 def kept(state: Tensor, resets: NDArray[np.bool_]) -> Tensor:
     """The state `[K, N, H]` with 0 in the environments of `resets` `[N]`."""
     return state * torch.from_numpy(~resets).to(state.device).unsqueeze(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from a3c_zoo.learning.objective import scaled_rewards
 from a3c_zoo.learning.returns import Bools, Floats, n_step_returns
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.saved_state import fitting
@@ -21,15 +23,19 @@ class Windows:
 
     Args:
         rollout: an example that gives the shapes and T, its number of rows. n: steps of a window.
-        gamma: discount per step. reward_scale: factor of every reward. clip_rewards: limits them to ±1 after that.
+        gamma: discount per step. reward_limit: limit of the size of scaled rewards.
 
     Attributes:
+        reward_scale: factor of every reward; it may change from rollout to rollout.
         rollout: the newest T + n − 1 steps, with the states of a recurrent core if there is one. num_steps: T.
     """
 
-    def __init__(self, rollout: Rollout, n: int, gamma: float, clip_rewards: bool, reward_scale: float = 1.0) -> None:
-        self.num_steps, self._n, self._gamma = len(rollout.actions), n, gamma
-        self._clip, self._scale = clip_rewards, reward_scale
+    def __init__(self, rollout: Rollout, n: int, gamma: float, reward_limit: float = math.inf) -> None:
+        self.num_steps = len(rollout.actions)
+        self.reward_scale = 1.0
+        self._n = n
+        self._gamma = gamma
+        self._reward_limit = reward_limit
         self.rollout = Rollout.zeros(
             self.num_steps + n - 1,
             rollout.rewards.shape[1],
@@ -103,8 +109,7 @@ class Windows:
         return sums, discounts, torch.from_numpy(following)
 
     def _rewards(self) -> Floats:
-        rewards = self.rollout.rewards if self._scale == 1 else self.rollout.rewards * np.float32(self._scale)
-        return np.clip(rewards, -1, 1) if self._clip else rewards
+        return scaled_rewards(self.rollout.rewards, self.reward_scale, self._reward_limit)
 
     def _sums(self, rewards: Floats, next_values: Floats, gamma: float | None = None) -> Floats:
         discount = self._gamma if gamma is None else gamma

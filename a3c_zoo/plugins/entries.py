@@ -44,7 +44,8 @@ class EnvEntry:
             environment that is called `prefix:rest` belongs to the family `prefix` without this field.
         variant: the kind of this environment within its family, for the default set: `AGENT-VARIANT` is preferred to
             `AGENT` (`gym/a3c-continuous.yml`).
-        budget_steps: number of agent steps for which `a3c-zoo compare` trains by default; None: there is no default.
+        budget_steps: number of agent steps of a whole training. `a3c-zoo compare` trains for so many by default, unless
+            the set of the default agent has a block `compare:`. None: there is no default.
     """
 
     name: str

@@ -22,7 +22,9 @@ from typing import Literal
 
 import pluggy
 
+from a3c_zoo.cures import upgrade
 from a3c_zoo.errors import PluginError, did_you_mean, one_line
+from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins import hookspecs
 from a3c_zoo.plugins.entries import Entry
 from a3c_zoo.plugins.module_files import MODULE_FILES
@@ -176,7 +178,7 @@ def _describe(point: metadata.EntryPoint) -> PluginInfo:
 
 def _load(info: PluginInfo, load: Callable[[], object]) -> Plugin:
     """Loads and checks a plugin. What it prints goes to stderr, because it would damage the output of `--json`."""
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr), kept_settings():
         return _load_quietly(info, load)
 
 
@@ -214,7 +216,7 @@ def check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple[
     hooks = {caller.name: caller.get_hookimpls() for caller in manager.get_hookcallers(implementation) or ()}
     for name, functions in hooks.items():
         if name not in HOOKS and not all(each.optionalhook for each in functions):
-            cure = f"Or a newer a3c-zoo has it: pip install --upgrade {FIRST_PARTY_DISTRIBUTION}"
+            cure = f"Or a newer a3c-zoo has it: {upgrade()}"
             raise PluginError(f"a3c-zoo {__version__} has no hook '{name}'.{did_you_mean(name, HOOKS)} {cure}")
     return tuple(hook for hook in HOOKS if hook in hooks)
 
@@ -247,5 +249,5 @@ def _version_fault(info: PluginInfo, error: BaseException) -> str | None:
         return None
     if info.file:
         return f"{what}.{near}"
-    cure = f"upgrade both (pip install --upgrade {FIRST_PARTY_DISTRIBUTION} {info.distribution})"
+    cure = f"upgrade both ({upgrade(info.distribution)})"
     return f"{what}: the plugin was made for another version of a3c-zoo than {__version__}; {cure}.{near}"

@@ -14,6 +14,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import TypeVar
 
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, one_line, type_and_message, unknown_name
 from a3c_zoo.plugins import entries
 from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry, EnvFamily, HookEntry, NetworkEntry, OptimizerEntry
@@ -177,7 +178,7 @@ class Registry:
         if name in known:
             return known[name]
         listing = f"a3c-zoo list {namespace.replace('environment', 'env')}s"
-        error = unknown_name(namespace, name, [*known, *near], listing=listing)
+        error = unknown_entry(namespace, name, [*known, *near], listing=listing)
         faulty = ", ".join(map(str, self.faults))
         # A faulty plugin may be the one that offers the name.
         raise UnknownNameError(f"{error} (left out as faulty: {faulty}: a3c-zoo list plugins)") if faulty else error
@@ -239,6 +240,17 @@ def imported_by(env_name: str) -> str:
     """
     module = env_name.partition(":")[2].rpartition(":")[0]
     return "" if module in sys.modules else module
+
+
+#: Kind and name of what a distribution of this project offers → the extra that installs it.
+EXTRAS_OF = {("engine", "ray"): "ray", ("agent", "a3c-ray"): "ray"}
+
+
+def unknown_entry(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownNameError:
+    """As `unknown_name`, of an entry. If an extra of this project brings it, the cure installs that."""
+    if extra := EXTRAS_OF.get((kind, name)):
+        return UnknownNameError(f"unknown {kind} '{name}'. It comes with: {install_extra(extra)}")
+    return unknown_name(kind, name, known, listing)
 
 
 def find_typed_module(env_name: str) -> None:

@@ -15,12 +15,13 @@ from a3c_zoo.files import same_folder
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.processes.start import refuse_unguarded
-from a3c_zoo.records import Evaluation, Outcome, Policy, score
-from a3c_zoo.runs.checkpoints import FINAL, PolicyState
+from a3c_zoo.records import Evaluation, Outcome, Policy
+from a3c_zoo.runs.checkpoints import BEST, FINAL, PolicyState
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
 from a3c_zoo.runs.initial import with_initial
 from a3c_zoo.runs.loaded import LoadedAgent
 from a3c_zoo.runs.notebook import NotebookLine, watched
+from a3c_zoo.runs.recommended import RECOMMENDED, Choice, choose, return_of
 from a3c_zoo.runs.setup import Observer, RunSetup
 from a3c_zoo.runs.train import train_new, train_on
 from a3c_zoo.runs.trained import find_policy, policy_state
@@ -156,7 +157,7 @@ def load_agent(
     *,
     agent: str | None = None,
     env: EnvEntry | EnvFunction | None = None,
-    checkpoint: str | int = "final",
+    checkpoint: str | int = RECOMMENDED,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
 ) -> LoadedAgent:
@@ -167,7 +168,8 @@ def load_agent(
             else a trained agent that a plugin offers, which has a name of its own, too. stderr says which.
         agent: of an environment only policies of this agent.
         env: what was given to `train`, if it was no name and another program trained the run.
-        checkpoint: "final" for the newest, "best" for the evaluator's best, or the number of steps of another.
+        checkpoint: "recommended": the newest, or the best if it is better by more than noise; stderr says which. Or
+            "final" for the newest, "best", or the number of steps of another.
         trust: as in `train`.
 
     Raises:
@@ -175,12 +177,14 @@ def load_agent(
     """
     _name_of(env)
     directory = find_policy(run, agent, Path(runs_dir), trust)
-    policy, setup, state = _load(directory, checkpoint)
+    choice = choose(directory, checkpoint)
+    policy, setup, state = _load(directory, choice.which)
+    choice.tell()
     outcome = directory.outcome()
-    returns = outcome.returns if outcome and checkpoint == FINAL else "return not known"
-    if state.sampled_return is not None:
-        returns = f"return {score(state.sampled_return)} in an evaluation beside training"
-    return LoadedAgent(policy, directory.path, setup.entry.name, setup.agent.name, state.steps, returns)
+    returns = outcome.returns if outcome and choice.which == FINAL else "return not known"
+    if choice.which == BEST and state.best_return is not None:
+        returns = return_of(state)
+    return LoadedAgent(policy, directory.path, setup.entry.name, setup.agent.name, state.steps, returns, choice.which)
 
 
 def _load(
@@ -200,9 +204,13 @@ def _load(
 
 
 def load_from(
-    directory: RunDirectory, checkpoint: str | int = "final", episodes: int = 1, seed: int | None = None
+    directory: RunDirectory, checkpoint: str | int = FINAL, episodes: int = 1, seed: int | None = None
 ) -> tuple[Policy, EpisodesToPlay]:
-    """Loads a policy, and says which episodes it plays; arguments as in `evaluate`. Raises ZooError as `load_agent`."""
+    """Loads a policy, and says which episodes it plays; arguments as in `evaluate`. Raises ZooError as `load_agent`.
+
+    Args:
+        checkpoint: "final", "best" or a number of steps.
+    """
     if episodes < 1:
         raise ZooError(f"--episodes {episodes}: give 1 or more")
     if seed is not None and not 0 <= seed < 2**63:
@@ -212,7 +220,8 @@ def load_from(
 
     config = setup.config
     seed, num_envs = config.run.seed if seed is None else seed, config.run.evaluation_envs
-    return policy, EpisodesToPlay(setup.entry, config.env, episodes, seed, USER_EVALUATIONS, num_envs)
+    patience_s = config.run.evaluation_patience_s
+    return policy, EpisodesToPlay(setup.entry, config.env, episodes, seed, USER_EVALUATIONS, num_envs, patience_s)
 
 
 def evaluate(
@@ -222,7 +231,7 @@ def evaluate(
     env: EnvEntry | EnvFunction | None = None,
     episodes: int = 100,
     deterministic: bool = False,
-    checkpoint: str | int = "final",
+    checkpoint: str | int = RECOMMENDED,
     seed: int | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
@@ -237,12 +246,26 @@ def evaluate(
         on_step: called with the number of episodes played so far. In a notebook the default is a line that changes.
     """
     _name_of(env)
-    policy, to_play = load_from(find_policy(run, agent, Path(runs_dir), trust), checkpoint, episodes, seed)
-    from a3c_zoo.runs.evaluation import evaluate_policy
-
+    directory = find_policy(run, agent, Path(runs_dir), trust)
     with NotebookLine() as line:
         told = on_step or (lambda played: line.show(f"{run}: {played} of {episodes} episodes"))
-        return evaluate_policy(policy, to_play, deterministic, told).evaluation()
+        return evaluate_from(directory, choose(directory, checkpoint), episodes, deterministic, seed, told)
+
+
+def evaluate_from(
+    directory: RunDirectory,
+    choice: Choice,
+    episodes: int,
+    deterministic: bool,
+    seed: int | None,
+    on_step: Callable[[int], None],
+) -> Evaluation:
+    """As `evaluate`, of a checkpoint that was chosen before."""
+    policy, to_play = load_from(directory, choice.which, episodes, seed)
+    choice.tell()
+    from a3c_zoo.runs.evaluation import evaluate_policy
+
+    return evaluate_policy(policy, to_play, deterministic, on_step).evaluation()
 
 
 def play(
@@ -251,7 +274,7 @@ def play(
     agent: str | None = None,
     episodes: int = 1,
     deterministic: bool = False,
-    checkpoint: str | int = "final",
+    checkpoint: str | int = RECOMMENDED,
     seed: int | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
@@ -259,13 +282,16 @@ def play(
     """Plays episodes with a trained policy, one after the other, with a picture of each step.
 
     Args:
-        run, agent, trust: as in `load_agent`.
+        run, agent, checkpoint, trust: as in `load_agent`.
         seed: of the episodes and the sampled actions; by default the run's.
 
     Raises:
         ZooError: the environment cannot be drawn.
     """
-    loaded = load_from(find_policy(run, agent, Path(runs_dir), trust), checkpoint, episodes, seed)
+    directory = find_policy(run, agent, Path(runs_dir), trust)
+    choice = choose(directory, checkpoint)
+    loaded = load_from(directory, choice.which, episodes, seed)
+    choice.tell()
     from a3c_zoo.runs.evaluation import play_scenes
 
     return play_scenes(*loaded, deterministic)

@@ -81,6 +81,7 @@ def card_text(
         "return": f"{score(played.mean_return)} ± {score(played.std_return)}",
         "evaluation": f"{played.episodes:,} episodes on fresh seeds, {kind} actions",
         "training": f"{outcome.steps:,} steps, {outcome.training_s:,.1f} s, seed {meta.get('seed')}",
+        "parameters": meta.get("checkpoint", ""),
         "versions": ", ".join(f"{key} {value}" for key, value in meta.get("versions", {}).items()),
         "machine": ", ".join(f"{key} {value}" for key, value in meta.get("host", {}).items()),
         "command": told["command"],

@@ -1,128 +1,104 @@
-"""The bytes of a checkpoint's file: their digest, and what is checked of a file before torch reads it and after.
+"""The bytes of a checkpoint's file: safetensors' format, in which nothing can run code.
 
-A file is torch's archive, a ZIP file, with a comment at its end: `sha256:` and the digest of all bytes before the
-digest. `torch.load` reads it as it is. A checkpoint may come from a stranger, so nothing in it may run code, or cost
-more memory or time than its size allows. Sizes and names are checked first: torch believes them.
+The tensors lie in the file under the names `0`, `1`, …. The metadata `a3c_zoo` is a text of two lines: the digest
+(SHA-256) of all that the file holds, and JSON for everything that is no tensor. In the JSON an object is a dictionary
+with words as keys, an array a list; an object with one key that begins with `$` stands for what JSON does not have:
+
+    {"$tensor": 3}          the tensor with the name 3; each is named once
+    {"$tuple": […]}         a tuple
+    {"$pairs": [[k, v], …]} a dictionary with other keys: words or whole numbers
+    {"$bytes": "…"}         bytes, in Base64
+
+A checkpoint may come from a stranger, so nothing in it may cost more memory or time than its size allows. Sizes are
+checked first. safetensors checks that tensors fill the file without sharing any of it.
 """
 
 from __future__ import annotations
 
+import base64
 import errno
 import hashlib
-import io
 import json
 import os
-import pickle
-import pickletools
-import re
-import struct
-import zipfile
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from a3c_zoo.errors import type_and_message
 from a3c_zoo.files import MAX_CHECKPOINT, MAX_TABLE, open_file
 from a3c_zoo.hardware import available_memory
-from a3c_zoo.saved_state import UNPICKLABLE, tensors_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 #: The one file with numbers in a trained agent's folder. Names of tensors: each parameter's begins with `PART`.
 PARAMETERS, PART, STATISTICS = "parameters.safetensors", "parameters.", "observation statistics"
-_MARK = b"sha256:"
-_DIGEST_SIZE = 64
-#: What torch's pickles of tensors, numbers, strings, bytes, lists, dictionaries and sets name, beside the types of
-#: storages and numbers. No `bytearray`: with a number in place of bytes it takes any amount of memory.
-_KNOWN_NAMES = {
-    "__builtin__ complex",
-    "__builtin__ set",
-    "_codecs encode",
-    "collections OrderedDict",
-    "torch Size",
-    "torch._utils _rebuild_parameter",
-    "torch._utils _rebuild_tensor_v2",
-    "torch._utils _rebuild_tensor_v3",
-    "torch device",
-    "torch.storage UntypedStorage",
-}
-#: It finds all names in a pickle of torch, and in rare cases other bytes that look like one. It is fast.
-_MAYBE_NAMES = re.compile(rb"c([\w.]+)\n([\w.]+)\n")
-#: Tensors may share their numbers. Together they have at most so many times the bytes of their file.
-_MOST_SHARED = 16
+#: The name of this project's metadata in a file.
+METADATA: Final = "a3c_zoo"
+#: The most bytes of a file's header: names and places of tensors, and the JSON. Python's objects take 25 times as much.
+MAX_HEADER: Final = 8 << 20
+#: The deepest nesting of what is written.
+MAX_DEPTH: Final = 50
+#: Whole numbers as keys of dictionaries lie below it: Python hashes them to themselves, so no two collide.
+MOST_KEY: Final = 1 << 53
+#: How the files begin that torch's `save` writes, which formats 1 and 2 were.
+_ARCHIVE: Final = b"PK\x03\x04"
 
 
-class _Pickler(pickle.Pickler):
-    """Writes a tensor that claims more numbers than it holds, as `expand` makes them, with all its numbers."""
+def to_bytes(content: Mapping[str, Any]) -> bytes:
+    """A file with this content. Raises ValueError if a file cannot hold it, or if `from_bytes` would refuse it."""
+    from safetensors.torch import save
 
-    def reducer_override(self, value: Any) -> Any:
-        import torch
-
-        if isinstance(value, torch.Tensor) and value.layout is torch.strided and _claims_more(value):
-            return value.detach().contiguous().__reduce_ex__(2)  # type: ignore[no-untyped-call]
-        return NotImplemented
-
-
-def to_bytes(content: Mapping[str, Any]) -> memoryview:
-    """A file with a digest. Raises ValueError if it cannot be pickled, or if `read_content` would refuse it."""
-    import torch
-
-    file = io.BytesIO()  # torch would turn the OSError of a full disk into a RuntimeError
+    writer = _Writer()
     try:
-        torch.save(dict(content), file, pickle_module=SimpleNamespace(__name__="pickle", Pickler=_Pickler))
-    except UNPICKLABLE as error:
+        text = json.dumps(writer.to_json(dict(content)))
+        data = save(writer.tensors, {METADATA: f"{_digest(text, writer.tensors)}\n{text}"})
+    except (RecursionError, RuntimeError, TypeError, KeyError) as error:
         raise ValueError(type_and_message(error)) from error
-    with zipfile.ZipFile(file) as archive:
-        code = archive.read(next(name for name in archive.namelist() if name.endswith("data.pkl")))
-    if not all(_is_known(b" ".join(name).decode()) for name in _MAYBE_NAMES.findall(code)):
-        _check_names(code)
-    _check_shared(content, len(file.getbuffer()))
-    data = with_digest(file)
+    header = int.from_bytes(data[:8], "little")
+    if header > MAX_HEADER:
+        raise ValueError(
+            f"its values that are no tensors would take {header:,} bytes, and at most {MAX_HEADER:,} are read"
+        )
     if len(data) > MAX_CHECKPOINT:
         raise ValueError(f"it would have {len(data):,} bytes, and at most {MAX_CHECKPOINT:,} are read")
-    return data
+    return bytes(data)
 
 
-def with_digest(file: io.BytesIO) -> memoryview:
-    """What torch has written, and its digest."""
-    file.seek(-2, io.SEEK_END)  # the length of the ZIP file's comment
-    file.write(struct.pack("<H", len(_MARK) + _DIGEST_SIZE) + _MARK)
-    file.write(hashlib.sha256(file.getvalue()).hexdigest().encode())
-    return file.getbuffer()
+def from_bytes(data: bytes) -> Any:
+    """The content of a file.
+
+    Raises:
+        ValueError: the file is damaged.
+        Exception: safetensors has errors of its own.
+    """
+    text, tensors = _read_safetensors(data)
+    digest, _, plain = text.partition("\n")
+    if digest != _digest(plain, tensors):
+        raise ValueError("it has changed since it was written (SHA-256)")
+    content = _from_json(json.loads(plain), tensors)
+    if tensors:
+        raise ValueError(f"nothing names its tensor {min(tensors)}")
+    return content
 
 
-def read_content(path: Path) -> tuple[Any, bool]:
-    """Reads a file: what it holds, and whether it has a digest, which is right.
+def read_content(path: Path) -> Any:
+    """Reads a file: what it holds.
 
     Raises:
         OSError: as `open_file`.
-        ValueError: the file is damaged, or holds what a checkpoint never holds.
+        ValueError: the file is damaged, or of an older format.
         MemoryError: there is too little memory for it.
-        Exception: torch raises many kinds for a damaged file.
+        Exception: safetensors has errors of its own.
     """
-    import torch
-
     is_trained = path.name == PARAMETERS
     with open_file(path, limit=MAX_TABLE if is_trained else MAX_CHECKPOINT) as file:
         size = os.fstat(file.fileno()).st_size
         if 2 * size > (free := available_memory()):  # the bytes, and the tensors that are made of them
             raise MemoryError(f"it has {size:,} bytes, and {free:,} bytes of memory are free")
         data = file.read(size)
-    if is_trained:
-        return read_parameters(data), True
-    has_digest = data[-_DIGEST_SIZE - len(_MARK) : -_DIGEST_SIZE] == _MARK
-    whole = memoryview(data)
-    if has_digest and hashlib.sha256(whole[:-_DIGEST_SIZE]).hexdigest().encode() != whole[-_DIGEST_SIZE:]:
-        raise ValueError("its bytes have changed since it was written (SHA-256)")
-    _check_archive(data, has_digest)
-    try:
-        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:  # its message tells how to switch the check off
-        raise ValueError("its pickle holds more than tensors, numbers, strings, lists and dictionaries") from None
-    _check_tensors(content, len(data))
-    return content, has_digest
+    return read_parameters(data) if is_trained else from_bytes(data)
 
 
 def read_parameters(data: bytes) -> dict[str, Any]:
@@ -131,10 +107,9 @@ def read_parameters(data: bytes) -> dict[str, Any]:
     Parameters in bfloat16 become float32, as every network begins with.
     """
     import torch
-    from safetensors.torch import load
 
-    tensors = load(data)
-    told = json.loads(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["a3c_zoo"])
+    text, tensors = _read_safetensors(data)
+    told = json.loads(text)
     parts = {name: tensors.pop(PART + name) for name in told["order"]}
     parts = {name: part.float() if part.dtype == torch.bfloat16 else part for name, part in parts.items()}
     model = {
@@ -157,54 +132,113 @@ def may_be_whole(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error))
 
 
-def _check_archive(data: bytes, has_digest: bool) -> None:
-    """Refuses an archive that unpacks to more than its size, and a pickle that names what no checkpoint needs."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = archive.infolist()
-        if sum(member.file_size for member in members) > len(data):
-            raise ValueError(f"its parts say that they hold more than its {len(data):,} bytes")
-        if not has_digest and (damaged := archive.testzip()):
-            raise ValueError(f"its part {damaged} has changed since it was written (CRC-32)")
-        for member in members:
-            if member.filename.endswith(".pkl"):
-                _check_names(archive.read(member))
+def _read_safetensors(data: bytes) -> tuple[str, dict[str, Tensor]]:
+    """This project's metadata, and the tensors by name. Raises ValueError, and errors of safetensors."""
+    from safetensors.torch import load
+
+    if data[:4] == _ARCHIVE:
+        raise ValueError("it is of format 1 or 2, a pickle, which this version does not read")
+    length = int.from_bytes(data[:8], "little")
+    if length > min(MAX_HEADER, len(data) - 8):
+        raise ValueError(f"its header would have {length:,} bytes")
+    try:
+        text = json.loads(data[8 : 8 + length])["__metadata__"][METADATA]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise ValueError("it has no header of a3c-zoo") from None
+    if not isinstance(text, str):
+        raise ValueError("it has no header of a3c-zoo")
+    return text, load(data)
 
 
-def _check_names(code: bytes) -> None:
-    for operation, name, _ in pickletools.genops(code):
-        if operation.name in ("GLOBAL", "INST", "STACK_GLOBAL"):
-            named = str(name or operation.name)
-            if not _is_known(named):
-                raise ValueError(f"it names {named.replace(' ', '.')!a}: nothing of it is loaded")
-
-
-def _is_known(name: str) -> bool:
+def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
     import torch
 
-    module, _, rest = name.partition(" ")
-    is_type = rest.endswith("Storage") or isinstance(vars(torch).get(rest), torch.dtype)
-    return (module == "torch" and is_type) or name in _KNOWN_NAMES
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        if tensor.numel():
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
-def _check_tensors(content: Any, size: int) -> None:
-    """Refuses tensors that claim more numbers than they hold: a copy of them would fill the memory."""
-    import torch
+class _Writer:
+    """Turns values into what JSON has; their tensors go to `tensors`, by name."""
 
-    for where, tensor in tensors_of(content, size):
-        if tensor.layout is not torch.strided or tensor.device.type != "cpu":
-            raise ValueError(f"{where} is no plain tensor")
-        if _claims_more(tensor):
-            raise ValueError(f"{where} claims more numbers than it holds")
-    _check_shared(content, size)
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self._storages: set[int] = set()
+        self._values = 0
+
+    def to_json(self, value: Any, place: str = "", depth: int = 0) -> Any:
+        """place: where the value lies, for messages. Raises ValueError for what a file cannot hold."""
+        import torch
+
+        self._values += 1
+        if depth > MAX_DEPTH or self._values > MAX_HEADER:  # each takes a byte or more
+            raise ValueError(f"{place[:60]} is nested too deeply, or has too many values")
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if isinstance(value, torch.Tensor):
+            name = str(len(self.tensors))
+            self.tensors[name] = self._plain(value, place)
+            return {"$tensor": int(name)}
+        if type(value) is bytes:
+            return {"$bytes": base64.b64encode(value).decode()}
+        if type(value) in (dict, OrderedDict):
+            pairs = [(key, self.to_json(each, f"{place}.{key}".lstrip("."), depth + 1)) for key, each in value.items()]
+            if all(type(key) is str and not key.startswith("$") for key, _ in pairs):
+                return dict(pairs)
+            for key, _ in pairs:
+                _check_key(key)
+            return {"$pairs": pairs}
+        if type(value) in (list, tuple, torch.Size):
+            items = [self.to_json(each, f"{place}.{number}", depth + 1) for number, each in enumerate(value)]
+            return items if type(value) is list else {"$tuple": items}
+        kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+        raise ValueError(f"{place[:60] or 'it'} is of type {kind}")
+
+    def _plain(self, tensor: Tensor, place: str) -> Tensor:
+        """A tensor with numbers of its own, in the CPU's memory: safetensors writes no number for two tensors."""
+        import torch
+
+        if tensor.layout is not torch.strided or tensor.is_quantized:
+            raise ValueError(f"{place[:60]} is no plain tensor")
+        plain = tensor.detach().cpu()
+        storage = plain.untyped_storage()
+        is_whole = plain.is_contiguous() and storage.nbytes() == plain.numel() * plain.element_size()
+        if not is_whole or storage.data_ptr() in self._storages:
+            return plain.clone(memory_format=torch.contiguous_format)
+        self._storages.add(storage.data_ptr())
+        return plain
 
 
-def _claims_more(tensor: Tensor) -> bool:
-    return tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
+def _check_key(key: Any) -> None:
+    if not (type(key) is str or (type(key) is int and abs(key) < MOST_KEY)):
+        raise ValueError(f"a dictionary has the key {key!a:.40}; words and whole numbers may be keys")
 
 
-def _check_shared(content: Any, size: int) -> None:
-    total = 0
-    for where, tensor in tensors_of(content, size):
-        total += tensor.numel() * tensor.element_size()
-        if total > _MOST_SHARED * size:
-            raise ValueError(f"{where} claims more numbers than it holds")
+def _from_json(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """The value that `_Writer.to_json` was given. Takes its tensors out of `tensors`. Raises ValueError."""
+    if isinstance(value, list):
+        return [_from_json(each, tensors) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kind = next(iter(value), "")
+    if not kind.startswith("$"):
+        return {key: _from_json(each, tensors) for key, each in value.items()}
+    inner = value[kind]
+    if kind == "$tensor" and (tensor := tensors.pop(str(inner), None)) is not None:
+        return tensor
+    if kind == "$tuple" and isinstance(inner, list):
+        return tuple(_from_json(each, tensors) for each in inner)
+    if kind == "$bytes" and isinstance(inner, str):
+        return base64.b64decode(inner)
+    if (
+        kind == "$pairs"
+        and isinstance(inner, list)
+        and all(isinstance(each, list) and len(each) == 2 for each in inner)
+    ):
+        for key, _ in inner:
+            _check_key(key)
+        return {key: _from_json(each, tensors) for key, each in inner}
+    raise ValueError(f"it has {kind[:20]} in a wrong form, or a tensor twice")

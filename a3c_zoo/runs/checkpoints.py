@@ -1,8 +1,8 @@
 """What a checkpoint holds, and its files. Nothing else knows its keys. No torch before a file is opened.
 
 A file is a dictionary with three keys: `format`; `agent`, which the agent writes and `AgentEntry.load` gets back;
-`session`, the run's part. A file is whole or not there, has a digest (`checkpoint_bytes.py`), and loads with
-`torch.load(weights_only=True)`.
+`session`, the run's part. A file is whole or not there, has a digest, and is in safetensors' format
+(`checkpoint_bytes.py`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pydantic import Field
 from a3c_zoo.errors import DivergedError, RunDirectoryError, printable
 from a3c_zoo.files import shown, why_closed
 from a3c_zoo.records import Evaluation
-from a3c_zoo.runs.checkpoint_bytes import may_be_whole, read_content, to_bytes
+from a3c_zoo.runs.checkpoint_bytes import PARAMETERS, may_be_whole, read_content, to_bytes
 from a3c_zoo.runs.directory import RunDirectory, disk_errors, write_atomically
 from a3c_zoo.saved_state import State, from_plain, not_finite, to_plain
 
-#: Files of format 2 have a digest. Those of format 1 are read as well.
-CHECKPOINT_FORMAT, FORMAT_WITHOUT_DIGEST = 2, 1
-#: The best policy that the evaluator beside training has found. Training goes on from it with fresh moments.
+#: Files of formats 1 and 2 were pickles, and are not read. A trained agent's file says the same in each format.
+CHECKPOINT_FORMAT, FORMATS_OF_TRAINED = 3, (1, 2, 3)
+#: The best policy of the run (`PolicyState`). Training goes on from it with fresh moments.
 BEST = "best"
 #: The newest checkpoint.
 FINAL = "final"
@@ -97,12 +97,14 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """What a file for acting tells of the run: all that is known of a policy that the evaluator has played.
+    """What a file for acting tells of the run. That of the best policy has the mean return for which it was kept.
 
     Attributes:
         steps: agent steps before the policy was saved. seconds: as in `RunState`, empty where the file does not say.
-        greedy_return, sampled_return: mean returns that the evaluator has found.
+        greedy_return, sampled_return: mean returns that the evaluator beside training has found.
         run: where the run stood when the parameters were copied, to go on from them; None where the file does not say.
+        training_return: mean return of the last training episodes before the parameters were copied.
+        return_episodes: over how many episodes `sampled_return`, or else `training_return`, is the mean.
     """
 
     steps: Count
@@ -110,6 +112,13 @@ class PolicyState:
     greedy_return: Finite | None = None
     sampled_return: Finite | None = None
     run: RunState | None = None
+    training_return: Finite | None = None
+    return_episodes: Count | None = None
+
+    @property
+    def best_return(self) -> float | None:
+        """The mean return for which the policy was kept as the best; None where the file does not say."""
+        return self.training_return if self.sampled_return is None else self.sampled_return
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +183,7 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
     if which.isdecimal() and len(which) < 20 and int(which) in known:
         return step_file(directory, int(which))
     names = [FINAL, *([BEST] if best.exists() else []), *(str(step) for step in known[-8:])]
-    hint = " (best: of a run with run.evaluation_every_s or _steps)" if which == BEST else ""
+    hint = " (best: from the 20th training episode on, written with the next checkpoint)" if which == BEST else ""
     raise RunDirectoryError(f"run {directory.home.name} has no checkpoint '{which}'; it has: {', '.join(names)}{hint}")
 
 
@@ -237,22 +246,21 @@ def read_policy(path: Path) -> Checkpoint[PolicyState]:
 def _read(path: Path, kind: type[State]) -> Checkpoint[State]:
     """Reads a file. kind: of the run's part."""
     try:
-        content, has_digest = read_content(path)
+        content = read_content(path)
         found = content["format"]
-        if found in (CHECKPOINT_FORMAT, FORMAT_WITHOUT_DIGEST):
-            return _checked(content, kind, has_digest)
+        if found in (FORMATS_OF_TRAINED if path.name == PARAMETERS else (CHECKPOINT_FORMAT,)):
+            return _checked(content, kind)
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = printable((str(error).splitlines() or [type(error).__name__])[0][:300])
         kind_of_error = RunDirectoryError if may_be_whole(error) else DamagedCheckpointError
         raise kind_of_error(f"checkpoint {shown(path)} cannot be read: {reason}") from error
-    known = f"{FORMAT_WITHOUT_DIGEST} and {CHECKPOINT_FORMAT}"
-    raise RunDirectoryError(f"checkpoint {shown(path)} has format {ascii(found)[:20]}; this version reads {known}")
+    raise RunDirectoryError(
+        f"checkpoint {shown(path)} has format {ascii(found)[:20]}; this version reads {CHECKPOINT_FORMAT}"
+    )
 
 
-def _checked(content: Mapping[str, Any], kind: type[State], has_digest: bool) -> Checkpoint[State]:
+def _checked(content: Mapping[str, Any], kind: type[State]) -> Checkpoint[State]:
     """The parts of a file. Raises ValueError if one is missing or wrong."""
-    if not has_digest and content["format"] != FORMAT_WITHOUT_DIGEST:
-        raise ValueError("it has no digest (SHA-256): its end is missing")
     if missing := [key for key in ("agent", "session") if not isinstance(content.get(key), dict)]:
         raise ValueError(f"it has no {missing[0]}")
     if place := not_finite(content["agent"]):

@@ -39,6 +39,7 @@ PULLED: Final = "pulled.json"
 LOCK_PATIENCE_S = 0.1
 #: Keys of meta.json, and the type of their values.
 _META_TYPES = {"env": str, "agent": str, "serial": bool, "seed": int, "started": str, "init_from": dict}
+_META_TYPES |= {"checkpoint": str}
 _META_TYPES |= {"command": list, "plugin_files": list, "plugins": dict, "versions": dict, "host": dict, "sources": dict}
 
 

@@ -5,6 +5,7 @@ Episodes to watch are an evaluation of one environment, with a picture of every 
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -15,19 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from a3c_zoo.config import Config, EnvConfig
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import EnvironmentContractError, PluginError, ZooError, one_line
 from a3c_zoo.files import same_folder
 from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import is_finite, naming_misfits
-from a3c_zoo.learning.environments import make_vector_env, restore_threads
+from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.generators import lent_generator, seed_process
 from a3c_zoo.learning.model import one_torch_thread
+from a3c_zoo.learning.mujoco import drawing_cure, drawing_variables
 from a3c_zoo.learning.space_check import check_policy
+from a3c_zoo.learning.wrappers import has_time_limit
+from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
 from a3c_zoo.processes.start import environment
 from a3c_zoo.records import Evaluation, Policy
@@ -55,6 +59,7 @@ class EpisodesToPlay:
         entry, config: the environment and its configuration.
         count: how many episodes. num_envs: environments side by side; no more than `count` are made.
         seed, number: the run's seed and the evaluation's number, which together seed the environments.
+        patience_s: for how long no episode may end, in an environment without a time limit.
     """
 
     entry: EnvEntry
@@ -63,6 +68,7 @@ class EpisodesToPlay:
     seed: int
     number: int
     num_envs: int = 1
+    patience_s: float = math.inf
 
     @property
     def env_seed(self) -> int:
@@ -163,7 +169,8 @@ def play_task(task: EvaluationTask, on_step: Callable[[int], None], owns_process
     saved = read_policy(task.checkpoint)
     policy = load_policy(task.load, task.entry, task.network, task.config, saved.agent)
     run, env = task.config.run, task.config.env
-    to_play = EpisodesToPlay(task.entry, env, task.episodes, run.seed, task.number, task.num_envs)
+    patience_s = run.evaluation_patience_s
+    to_play = EpisodesToPlay(task.entry, env, task.episodes, run.seed, task.number, task.num_envs, patience_s)
     film = EpisodeFilm(task.film, task.film_limits) if task.film else None
     of_mode = {"greedy": (True, on_step, None), "sampled": (False, on_step, film)}
     by_mode = {}
@@ -210,7 +217,7 @@ def evaluate_policy(
     mode = "rgb_array" if film else None
     with (
         same_folder(),
-        _silent_sdl(),
+        _without_devices(),
         closing(film or ExitStack()),
         one_torch_thread(),
         _closed(to_play.make_env(mode)) as env,
@@ -247,15 +254,17 @@ def play_episodes(
         EnvironmentContractError: an observation or a reward does not fit, or is not finite.
     """
     check_policy(policy, env, to_play.entry.name)
-    autoreset, is_over, threads = autoreset_of(env), episode_over(env), torch.get_num_threads()
+    autoreset, is_over, settings = autoreset_of(env), episode_over(env), LibrarySettings.now()
     state, starts = None, np.ones(env.num_envs, np.bool_)
     left, running = np.full(env.num_envs, to_play.count // env.num_envs), np.zeros(env.num_envs, np.float64)
     left[: to_play.count % env.num_envs] += 1
     length, ignored = np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs, np.bool_)
+    patience_s = math.inf if _has_limit(env, to_play.config) else to_play.patience_s
+    last_end_s = time.monotonic()
     with naming_misfits(to_play.entry.name):
         observation = _finite(env.reset(seed=to_play.env_seed)[0], "an observation", to_play)
         while left.any():
-            restore_threads(threads)  # if the environment has set their number
+            settings.restore()
             actions, state = policy.predict(observation, state, starts, deterministic)
             observation, reward, terminated, truncated, info = env.step(actions)
             _finite(observation, "an observation", to_play)
@@ -265,6 +274,10 @@ def play_episodes(
             played = [PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))]
             left -= ended & (left > 0)
             yield played, ended, running
+            if ended.any():
+                last_end_s = time.monotonic()
+            elif time.monotonic() - last_end_s > patience_s:
+                raise _endless(to_play, int(length.max()))
             running[ended], length[ended] = 0, 0
             if ended.any():
                 observation = _finite(autoreset.restart(observation, ended), "an observation", to_play)
@@ -272,10 +285,29 @@ def play_episodes(
             starts, ignored = (ignored, ended) if autoreset.ignores_a_step else (ended, ignored)
 
 
+def _has_limit(env: VectorEnv[Any, Any, Any], config: EnvConfig) -> bool:
+    """Whether a number of steps is known after which each episode ends."""
+    return config.factory_kwargs().get("max_episode_steps") is not None or has_time_limit(env)
+
+
+def _endless(to_play: EpisodesToPlay, steps: int) -> EnvironmentContractError:
+    if hasattr(to_play.config, "max_episode_steps"):
+        cure = "train with -o env.max_episode_steps=N"
+    else:
+        cure = "give it a time limit: gymnasium.wrappers:TimeLimit in env.wrappers, or one of its own"
+    return EnvironmentContractError(
+        f"environment '{to_play.entry.name}': no episode of the evaluation ended within {to_play.patience_s:g} s; the "
+        f"longest has {steps:,} steps. If episodes have no end, {cure}. If they are long: run.evaluation_patience_s"
+    )
+
+
 def _finite(found: Any, what: str, to_play: EpisodesToPlay) -> Any:
-    """Returns what an environment gave. Raises EnvironmentContractError if it is not finite."""
+    """Returns what an environment gave. Raises EnvironmentContractError if it is not finite in float32."""
     if not is_finite(found):
-        raise EnvironmentContractError(f"environment '{to_play.entry.name}' returned {what} that is not finite")
+        shown = f" ({found})" if np.size(found) == 1 else ""
+        raise EnvironmentContractError(
+            f"environment '{to_play.entry.name}' returned {what} that is not finite in float32{shown}"
+        )
     return found
 
 
@@ -300,7 +332,8 @@ def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) ->
     Raises:
         ZooError: the environment cannot be drawn.
     """
-    with _silent_sdl(), one_torch_thread(), closing(replace(to_play, num_envs=1).make_env("rgb_array")) as env:
+    with _without_devices(), one_torch_thread(), closing(replace(to_play, num_envs=1).make_env("rgb_array")) as env:
+        to_play = replace(to_play, patience_s=math.inf)  # somebody watches
         for episodes, _, returns in play_episodes(policy, env, to_play, deterministic):
             yield Scene(_picture(env, to_play.entry.name), _fps(env), episodes, float(returns[0]))
 
@@ -308,7 +341,7 @@ def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) ->
 def draw_once(entry: EnvEntry, config: EnvConfig) -> None:
     """Raises ZooError if an environment cannot be made, begun, drawn or closed."""
     try:
-        with same_folder(), _silent_sdl(), closing(make_vector_env(entry, config, 1, 0, "rgb_array")) as env:
+        with same_folder(), _without_devices(), closing(make_vector_env(entry, config, 1, 0, "rgb_array")) as env:
             env.reset(seed=0)
             _picture(env, entry.name)
     except ZooError:
@@ -325,10 +358,12 @@ def _fps(env: VectorEnv[Any, Any, Any]) -> float:
     return DEFAULT_FPS
 
 
-def _silent_sdl() -> AbstractContextManager[None]:
-    """Keeps SDL, with which many environments draw, from looking for devices and complaining that there are none."""
-    dummies = {"SDL_AUDIODRIVER": "dummy"} | ({} if has_display() else {"SDL_VIDEODRIVER": "dummy"})
-    return environment({name: value for name, value in dummies.items() if name not in os.environ})
+def _without_devices() -> AbstractContextManager[None]:
+    """Keeps SDL and MuJoCo, with which many environments draw, from looking for devices that are not there."""
+    variables = {"SDL_AUDIODRIVER": "dummy"} | drawing_variables()
+    if not has_display():
+        variables["SDL_VIDEODRIVER"] = "dummy"
+    return environment({name: value for name, value in variables.items() if name not in os.environ})
 
 
 def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
@@ -340,8 +375,10 @@ def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
         pictures: Any = [env.envs[0].render()] if isinstance(env, SyncVectorEnv) else env.render()
         picture: Any = pictures[0] if pictures is not None and len(pictures) and np.size(pictures[0]) else None
     except DependencyNotInstalled as error:
-        raise ZooError(f"environment '{name}' cannot be drawn: {error}. Or: pip install 'a3c-zoo[play]'") from error
+        raise ZooError(f"environment '{name}' cannot be drawn: {error}. Or: {install_extra('play')}") from error
     except Exception as error:
+        if cure := drawing_cure(error):
+            raise ZooError(f"environment '{name}' cannot be drawn: {cure}") from error
         raise PluginError(f"environment '{name}' cannot be drawn: {one_line(error)}") from error
     if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.shape[2:] != (3,):
         raise ZooError(f"environment '{name}' cannot be drawn: its render() returns no pictures (rgb_array)")

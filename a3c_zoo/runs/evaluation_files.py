@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import time
+from array import array
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.files import MAX_TABLE, read_bytes
+from a3c_zoo.files import MAX_TABLE, open_file, read_lines
 from a3c_zoo.runs.directory import disk_errors, write_atomically
 from a3c_zoo.runs.rows import RowFile
 
@@ -26,18 +27,19 @@ PREFIXES: Final = {"greedy": "", "sampled": "sampled_"}
 #: Writing evaluations.npz takes at most one part in so many of the time.
 MOST_SHARE: Final = 100
 
-#: Step and training seconds of an evaluated policy → return and length of each episode, in the order of the file.
-Played = dict[tuple[float, float], list[tuple[float, float]]]
+#: Step and training seconds of an evaluated policy → return and length of one episode after the other, in the order of
+#: the file.
+Played = dict[tuple[float, float], "array[float]"]
 
 
 def read_played(file: Path) -> dict[str, Played]:
     """Reads an evaluations.csv, which may be growing: mode → what was played. Raises RunDirectoryError if damaged."""
     played: dict[str, Played] = {mode: {} for mode in PREFIXES}
     try:
-        whole, _, _ = read_bytes(file, MAX_TABLE).decode(errors="replace").rpartition("\n")
-        for row in csv.DictReader(whole.splitlines()):
+        whole = (line for line in read_lines(file, errors="replace") if line.endswith("\n"))
+        for row in csv.DictReader(whole):
             at = float(row["step"]), float(row["seconds"])
-            played[row["mode"]].setdefault(at, []).append((float(row["return"]), float(row["length"])))
+            played[row["mode"]].setdefault(at, array("d")).extend((float(row["return"]), float(row["length"])))
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         raise RunDirectoryError(f"{file.name} is damaged: {error}") from error
     return played
@@ -56,7 +58,7 @@ def write_npz(folder: Path) -> None:
     for mode, played in read_played(folder / EVALUATIONS_CSV).items():
         episodes = len(next(reversed(played.values()), ()))
         kept = {at: each for at, each in played.items() if len(each) == episodes}
-        table = np.array(list(kept.values()), np.float64).reshape(len(kept), -1, 2)
+        table = np.array(list(kept.values()), np.float64).reshape(len(kept), -1, 2)  # of each episode two numbers
         arrays["timesteps"] = np.array([step for step, _ in kept], np.int64)
         arrays[f"{PREFIXES[mode]}results"] = table[..., 0]
         arrays[f"{PREFIXES[mode]}ep_lengths"] = table[..., 1].astype(np.int64)
@@ -68,8 +70,12 @@ def write_npz(folder: Path) -> None:
 def bytes_until(folder: Path, step: int) -> int:
     """The bytes of a run's evaluations.csv up to its last row of at most so many steps; 0 if there is none."""
     found = size = 0
-    with disk_errors(folder / EVALUATIONS_CSV, "read"), suppress(FileNotFoundError):
-        for row in read_bytes(folder / EVALUATIONS_CSV, MAX_TABLE).splitlines(keepends=True):
+    with (
+        disk_errors(folder / EVALUATIONS_CSV, "read"),
+        suppress(FileNotFoundError),
+        open_file(folder / EVALUATIONS_CSV, limit=MAX_TABLE) as file,
+    ):
+        for row in file:
             size, steps = size + len(row), row.partition(b",")[0]
             found = size if row.endswith(b"\n") and steps.isdigit() and int(steps) <= step else found
     return found

@@ -72,6 +72,7 @@ class Evaluator:
 
     Attributes:
         result: the newest, None before the first. fault: why the evaluator has ended, None while it has not.
+        kept: what `checkpoints/best.pt` tells of its policy; None if there is none. It may be of an earlier session.
     """
 
     def __init__(
@@ -88,10 +89,9 @@ class Evaluator:
         self._task = EvaluationTask.of(setup, directory.evaluated_file, EVALUATOR_EVALUATIONS, episodes)
         self._file = EvaluationRows(directory.home, saved.position if saved else None)
         self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
-        self._best: tuple[float, int] | None = None  # mean return and step
+        self.kept: PolicyState | None = None
         if (path := directory.best_file).exists():  # from before a resume; it may be newer than the checkpoint
-            best = read_policy(path).state
-            self._best = None if best.sampled_return is None else (best.sampled_return, best.steps)
+            self.kept = read_policy(path).state
         self._evaluated: tuple[int, float] | None = None  # steps and seconds of what is being evaluated
         self._run_state: RunState | None = None  # when its parameters were copied
         self._played: PlayedTask | None = None  # of it, until the disk takes the best policy
@@ -161,18 +161,21 @@ class Evaluator:
             for e in played.by_mode[mode].episodes
         ]
         greedy, sampled = (statistics.fmean(e.episode_return for e in played.by_mode[mode].episodes) for mode in MODES)
-        if self._best is None or sampled > self._best[0]:
+        if self.kept is None or self.kept.best_return is None or sampled > self.kept.best_return:
             run, agent = self._run_state, read_policy(self._task.checkpoint).agent
             seconds = run.seconds if run else {}
-            write_checkpoint(self._directory.best_file, agent, PolicyState(step, seconds, greedy, sampled, run))
-            self._best = sampled, step
+            episodes = len(played.by_mode["sampled"].episodes)
+            best = PolicyState(step, seconds, greedy, sampled, run, return_episodes=episodes)
+            write_checkpoint(self._directory.best_file, agent, best)
+            self.kept = best
         self._evaluated = self._played = None
         self._file.append(("" if self._file.position else HEADER).encode() + "".join(rows).encode())
         self._state = EvaluatorState(self._state.number + 1, step, at_s, self._file.position)
         self._not_before_s = self._started_s + played.cpu_s / (self._run.evaluation_cpu_share * available_cores())
         if self._task.film:
             self._keep_film(step, played.film_fault)
-        self.result = EvaluatorResult(step, greedy, sampled, *self._best)
+        assert self.kept.best_return is not None
+        self.result = EvaluatorResult(step, greedy, sampled, self.kept.best_return, self.kept.steps)
 
     def _keep_film(self, step: int, fault: str | None) -> None:
         """Keeps a film, or tells of the first of several that are lost. fault: why there is none."""

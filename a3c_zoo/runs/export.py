@@ -130,8 +130,11 @@ class ComparedPolicy:
         self.difference = max(self.difference, float(difference))
 
 
-def export(directory: RunDirectory, out: Path, checkpoint: str = "final", force: bool = False) -> ComparedPolicy:
+def export(directory: RunDirectory, out: Path, checkpoint: str, force: bool = False) -> ComparedPolicy:
     """Writes the policy of a run's checkpoint as an ONNX file, after it was compared with the policy.
+
+    Args:
+        checkpoint: "final", "best" or a number of steps.
 
     Raises:
         ZooError: the agent cannot be exported, or the file cannot be written.
@@ -156,6 +159,7 @@ def export(directory: RunDirectory, out: Path, checkpoint: str = "final", force:
             **({} if is_last else {"training_s": saved.state.seconds.get("training")}),
             **{"evaluation": evaluation and asdict(evaluation)},
             **{"network": config.network.name, "run": directory.home.name, "steps": saved.state.steps},
+            **{"checkpoint": checkpoint},
             **{"squash_actions": config.agent.squashes_actions},
             **{"observation_space": str(env.single_observation_space), "action_space": str(env.single_action_space)},
         }

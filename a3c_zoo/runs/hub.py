@@ -11,8 +11,8 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +34,13 @@ from a3c_zoo.runs.trained import entry_of
 
 #: The longest wait for the next bytes of an answer, and for a whole file, in seconds.
 ANSWER_S, FILE_S = 30.0, 1800.0
+#: For how long a whole answer may come that is no file, in seconds; and the most bytes that it may have.
+WHOLE_ANSWER_S, MAX_ANSWER = 120.0, 8 << 20
+#: Headers that tell how an answer was sent, and not what it is.
+_OF_THE_TRANSFER: Final = {"content-encoding", "content-length", "transfer-encoding"}
 CARD, FILM = "README.md", "replay.mp4"
+#: Episodes that a run plays for its card.
+EPISODES: Final = 100
 #: Files of an agent, and all that are fetched → the most bytes of each.
 AGENT: Final = dict.fromkeys(("config.yml", "meta.json", "outcome.json"), MAX_TEXT) | {PARAMETERS: MAX_TABLE}
 LIMITS: Final = AGENT | {CARD: MAX_TEXT, FILM: 64 << 20}
@@ -45,13 +51,34 @@ _utils: Any = hf.utils  # mypy does not see what it exports
 class _Client(httpx2.Client):
     """Asks once, and waits for a stated time; huggingface_hub would ask six times, and sometimes wait without end."""
 
-    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+    def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        """An answer has at most `MAX_ANSWER` bytes, and comes whole within `WHOLE_ANSWER_S`, unless it is streamed."""
         request.extensions["timeout"] = httpx2.Timeout(ANSWER_S).as_dict()
         with _one_line(f"the hub ({request.url.host})"):
-            answer = super().send(request, **options)
+            answer = super().send(request, stream=True, **options)
+            if not stream:
+                answer = _whole(answer)
         if answer.status_code >= 500 or answer.status_code in (408, 429):
             raise HubError(f"the hub ({request.url.host}) answers with status {answer.status_code}; try again later")
         return answer
+
+
+def _whole(answer: httpx2.Response) -> httpx2.Response:
+    """An answer with its content. Raises HubError as soon as it is too large or takes too long."""
+    content, end_s, host = bytearray(), time.monotonic() + WHOLE_ANSWER_S, answer.request.url.host
+    with closing(answer):
+        for chunk in answer.iter_bytes(1 << 16):
+            content += chunk
+            if len(content) > MAX_ANSWER:
+                raise HubError(f"the hub ({host}) sends an answer of more than {MAX_ANSWER:,} bytes; it is not read")
+            if time.monotonic() > end_s:
+                raise HubError(
+                    f"the hub ({host}) sends its answer for longer than {WHOLE_ANSWER_S:g} s; it is not read"
+                )
+    headers = [(name, value) for name, value in answer.headers.multi_items() if name.lower() not in _OF_THE_TRANSFER]
+    return httpx2.Response(
+        answer.status_code, headers=headers, content=bytes(content), request=answer.request, history=answer.history
+    )
 
 
 @contextmanager
@@ -115,8 +142,17 @@ def check_repo(repo: str, sends: bool) -> None:
         raise ZooError("push needs a token that may write: hf auth login, or HF_TOKEN=…; --dry-run DIR needs none")
 
 
-def write_folder(directory: RunDirectory, folder: Path, with_film: bool) -> RunDirectory:
+def write_folder(
+    directory: RunDirectory,
+    folder: Path,
+    with_film: bool,
+    checkpoint: str,
+    on_step: Callable[[int], None] = lambda played: None,
+) -> RunDirectory:
     """Writes the files of an agent into a new folder, and checks them as `pull` does. Raises ZooError.
+
+    checkpoint: of a run, "final" or "best". A run plays `EPISODES` for its card. on_step: called after each step with
+    the number of episodes played so far.
 
     An agent of the user's own, as `push --dry-run` writes it, keeps its card and, if that is wanted, its film. Without
     the film the card does not name it.
@@ -135,7 +171,7 @@ def write_folder(directory: RunDirectory, folder: Path, with_film: bool) -> RunD
             except OSError as error:
                 raise ZooError(f"{directory.path / name} cannot be sent: {error.strerror or error}") from error
     else:
-        save_folder(directory, folder, place="TMPDIR=DIR")
+        save_folder(directory, folder, checkpoint, EPISODES, "TMPDIR=DIR", on_step)
     try:
         check_agent(made := RunDirectory(folder, directory.is_trusted, directory.doubt))
     except ZooError as error:  # the user knows the folder that was copied

@@ -10,6 +10,7 @@ from pathlib import Path
 from a3c_zoo.config import NetworkConfig
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import ConfigError, ZooError, printable
+from a3c_zoo.runs.recommended import RECOMMENDED, choose
 from a3c_zoo.runs.setup import Initial, RunSetup
 from a3c_zoo.runs.trained import find_policy, policy_state
 from a3c_zoo.saved_state import NOT_INITIAL, from_plain, loading
@@ -37,12 +38,14 @@ def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust
     from a3c_zoo.learning.space_check import check_spaces
     from a3c_zoo.processes.probe import read_spaces
 
-    saved = policy_state(directory)
+    choice = choose(directory, RECOMMENDED)
+    saved = policy_state(directory, choice.which)
     model = from_plain(SavedModel, saved.agent.get("model"), f"--init-from {name}: agent.model")
     spaces = read_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces, setup.serial)
     with loading(NOT_INITIAL):
         check_spaces(Spaces.from_state_dict(model.spaces), spaces, setup.entry.name)
     numbers = model.parameters.flatten().contiguous().view(torch.uint8).numpy().tobytes()
+    choice.tell()
     told = {"name": directory.home.name, "env": directory.meta()["env"], "steps": saved.state.steps}
     told["parameters_sha256"] = hashlib.sha256(numbers).hexdigest()
     return replace(setup, initial=Initial({"model": saved.agent["model"]}, told))

@@ -18,10 +18,13 @@ class LoadedAgent:
         policy: acts, and is of the agent's own kind.
         run: its folder. env_name, agent_name: names. steps: agent steps of its training.
         returns: the mean return that is known of it, in words.
+        checkpoint: "final" if it is the newest of its run, "best", or the number of steps of another.
     """
 
-    def __init__(self, policy: Policy, run: Path, env_name: str, agent_name: str, steps: int, returns: str) -> None:
-        self.policy = policy
+    def __init__(
+        self, policy: Policy, run: Path, env_name: str, agent_name: str, steps: int, returns: str, checkpoint: str
+    ) -> None:
+        self.policy, self.checkpoint = policy, checkpoint
         self.run, self.env_name, self.agent_name, self.steps, self.returns = run, env_name, agent_name, steps, returns
 
     def predict(

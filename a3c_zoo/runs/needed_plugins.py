@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from a3c_zoo.cures import install_plugin
 from a3c_zoo.errors import PluginError
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import place_of
@@ -61,7 +62,7 @@ def _missing_plugin(plugins: Mapping[str, object], registry: Registry) -> str | 
         name, distribution, version = found.groups()
         infos = [info for info in registry.plugins if (info.name, info.distribution) == (name, distribution)]
         if not infos:
-            return f"{text}, which is not installed: pip install {distribution}=={version}"
+            return f"{text}, which is not installed: {install_plugin(distribution, version)}"
         if infos[0].status == "blocked":
             return f"{text}, which is blocked by {Selection.from_environ().blocked_by(infos[0])}"
         if infos[0].status == "faulty":

@@ -274,15 +274,19 @@ class Publisher:
         """Records the configuration and the final figures for TensorBoard's page HPARAMS."""
         self._tensorboard.write(final_values(self.run.config, outcome), outcome.steps)
 
-    def sync(self) -> int:
-        """Brings all rows to the disk itself, before a checkpoint; returns the length of monitor.csv in bytes.
+    @property
+    def position(self) -> int:
+        """The length of monitor.csv in bytes, with rows that wait in memory."""
+        return self._monitor.position
+
+    def sync(self) -> None:
+        """Brings all rows to the disk itself, before a checkpoint.
 
         Raises:
             RunDirectoryError: the disk refuses some.
         """
         self._tensorboard.sync()
         self._monitor.sync()
-        return self._monitor.position
 
     def close(self) -> None:
         """Closes the files."""

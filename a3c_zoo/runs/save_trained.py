@@ -1,7 +1,7 @@
 """Writes a trained agent's folder from a run: `python -m a3c_zoo.runs.save_trained RUN FOLDER`.
 
-The folder gets the parameters of the newest checkpoint, `config.yml`, `meta.json` with the digest of the parameters,
-and `outcome.json` with an evaluation of 100 episodes. There is no optimizer and no pickle in it.
+The folder gets the parameters that the run recommends, `config.yml`, `meta.json` with the digest of the parameters, and
+`outcome.json` with an evaluation of 100 episodes. There is no optimizer and no pickle in it.
 
 Parameters of a network that computes in bfloat16 are written in bfloat16: it acts with these, in half the size.
 """
@@ -13,10 +13,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from a3c_zoo.errors import ZooError
@@ -26,9 +27,10 @@ from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.card import for_others
 from a3c_zoo.runs.checkpoint_bytes import PARAMETERS, PART, STATISTICS
-from a3c_zoo.runs.checkpoints import CHECKPOINT_FORMAT, load_policy_state
+from a3c_zoo.runs.checkpoints import CHECKPOINT_FORMAT, FINAL, PolicyState, load_policy_state
 from a3c_zoo.runs.commands import without_home
 from a3c_zoo.runs.directory import RunDirectory, disk_errors, find_run, run_argument
+from a3c_zoo.runs.recommended import RECOMMENDED, choose, return_of
 from a3c_zoo.saved_state import to_plain
 
 
@@ -43,35 +45,47 @@ def save(run: str | Path, folder: Path, episodes: int = 100) -> None:
         ZooError: there is no such run, it has not ended, its agent keeps no model as the zoo's own agents do, or the
             folder exists already or cannot be written.
     """
-    save_folder(find_run(run), folder, episodes)
+    directory = find_run(run)
+    choice = choose(directory, RECOMMENDED)
+    save_folder(directory, folder, choice.which, episodes)
+    choice.tell()
 
 
-def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100, place: str = "FOLDER") -> None:
+def save_folder(
+    directory: RunDirectory,
+    folder: Path,
+    checkpoint: str,
+    episodes: int = 100,
+    place: str = "FOLDER",
+    on_step: Callable[[int], None] = lambda played: None,
+) -> None:
     """As `save`, of a run directory. What the folder tells of the machine is fit for others to read.
 
     Args:
+        checkpoint: "final" or "best".
         place: how a user names another place, if the folder cannot be written.
+        on_step: called after each step with the number of episodes played so far.
     """
     if os.path.lexists(folder):
         raise ZooError(f"{folder} exists already; name a new folder")
     if (outcome := directory.outcome()) is None:
         again = f"a3c-zoo train --resume {run_argument(directory.path)}"
         raise ZooError(f"run {directory.path} has not ended; go on with it: {again}")
-    saved = load_policy_state(directory)
-    session = to_plain(replace(saved.state, run=None))
+    saved = load_policy_state(directory, checkpoint)
+    session = to_plain(PolicyState(saved.state.steps, saved.state.seconds))
     network = directory.config(get_registry()).network
     is_narrow = network is not None and network.computes_in == "bfloat16"
     content = {"format": CHECKPOINT_FORMAT, "agent": saved.agent, "session": session}
     data = parameters_to_bytes(content, is_narrow)
-    policy, to_play = load_from(directory, episodes=episodes)
+    policy, to_play = load_from(directory, checkpoint, episodes)
     from a3c_zoo.runs.evaluation import evaluate_policy  # imports torch, as load_from does
 
-    played = evaluate_policy(policy, to_play).evaluation()
+    played = evaluate_policy(policy, to_play, on_step=on_step).evaluation()
     meta = for_others(directory.meta())
     meta["sha256"] = hashlib.sha256(data).hexdigest()
-    if outcome.steps != (steps := saved.state.steps):  # it went on after its last checkpoint, and failed
-        training_s = saved.state.seconds.get("training", outcome.training_s)
-        outcome = replace(outcome, steps=steps, training_s=training_s, steps_per_s=steps / max(training_s, 1e-9))
+    if saved.state.best_return is not None:
+        meta["checkpoint"] = f"the best of {outcome.steps:,} steps: {return_of(saved.state)}"
+    outcome = _of_checkpoint(outcome, saved.state)
     config = read_bytes(directory.config_file, MAX_TEXT)
     texts = {"config.yml": config, "meta.json": (json.dumps(meta, indent=2) + "\n").encode()}
     with disk_errors(folder, "make", place):
@@ -80,10 +94,32 @@ def save_folder(directory: RunDirectory, folder: Path, episodes: int = 100, plac
         for name, each in {PARAMETERS: data, **texts}.items():
             with disk_errors(folder / name, "write", place):
                 replace_file(folder / name, each)
-        RunDirectory(folder).write_outcome(replace(_without_errors(outcome), evaluation=played, evaluation_step=steps))
+        RunDirectory(folder).write_outcome(
+            replace(_without_errors(outcome), evaluation=played, evaluation_step=outcome.steps)
+        )
     except BaseException:  # half a folder would be a damaged agent
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _of_checkpoint(outcome: Outcome, state: PolicyState) -> Outcome:
+    """The outcome of a run that ends with a checkpoint: it may have gone on after that. The folder has no other one."""
+    outcome = replace(outcome, best_return=None, best_step=None, best_by=None, best_episodes=None, recommended=FINAL)
+    if outcome.steps == state.steps:
+        return outcome
+    training_s = state.seconds.get("training", outcome.training_s)
+    outcome = replace(
+        outcome,
+        steps=state.steps,
+        training_s=training_s,
+        steps_per_s=state.steps / max(training_s, 1e-9),
+        solved=outcome.solved and (outcome.solved_step or 0) <= state.steps,
+    )
+    if state.run is None:
+        return outcome
+    returns = state.run.window.returns
+    mean = fmean(returns) if returns else None
+    return replace(outcome, episodes=state.run.episodes, updates=state.run.updates, mean_return_100=mean)
 
 
 def _without_errors(outcome: Outcome) -> Outcome:

@@ -14,9 +14,13 @@ from a3c_zoo.hardware import available_cores
 from a3c_zoo.processes.crew import REPORT_EVERY_S
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Episode, Outcome, Reason, Report, Snapshot
+from a3c_zoo.runs.best import BestPolicy
 from a3c_zoo.runs.checkpoints import (
+    BEST,
+    FINAL,
     Checkpoint,
     EvaluatorState,
+    ResourceState,
     RunState,
     WindowState,
     checkpoint_steps,
@@ -31,6 +35,7 @@ from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
 from a3c_zoo.runs.full_disk import FullDisk, lacks_room
 from a3c_zoo.runs.progress import RunProgress, Stopping
+from a3c_zoo.runs.recommended import is_better, was_checked
 from a3c_zoo.runs.recorder import Publisher
 from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.runs.solved_check import SolvedCheck
@@ -74,6 +79,7 @@ class Session:
             if state and not self._evaluations:  # rows of later steps are of a session that was killed
                 self._evaluations = EvaluatorState(0, 0, 0.0, bytes_until(directory.home, state.steps))
             self._evaluator = Evaluator(directory, setup, player, self._evaluations, self.event)
+        self._best = BestPolicy(directory, self._progress)  # not asked where there is an evaluator
         self._checks = Allowance(self.config.run.worker_restarts)
         self._disk = FullDisk(self.config.run.disk_patience_s, self.event)
         self._snapshot: Snapshot | None = None
@@ -109,6 +115,8 @@ class Session:
         self._publisher.announce(self._take_in(reports))
         self._tell_skipped()
         self._look_at_evaluator()
+        if self._snapshot and not self._evaluator:
+            self._best.look(self._snapshot, self._run_state)
         self._publish(force=False)
         self._disk.note(self._publisher.fault)
 
@@ -165,6 +173,7 @@ class Session:
         except ZooError as second:
             error.add_note(f"(and the last reports of the workers are lost: {second})")
         if isinstance(error, DivergedError):
+            self._save_best()
             known = checkpoint_steps(self.directory)
             last = f"--resume {run_argument(self.directory.path)} --checkpoint {known[-1]}" if known else "none"
             raise DivergedError(f"{error}. The last good checkpoint: {last}") from error
@@ -235,12 +244,19 @@ class Session:
     def _save(self, snapshot: Snapshot) -> None:
         with self._clock.during("checkpoint"):
             self._watch.meter.sample()
-            agent_state = snapshot.state()
-            write_checkpoint(step_file(self.directory, self._progress.steps), agent_state, self._state())
+            agent_state, state = snapshot.state(), self._state()
+            self._best.write(state.resources)
+            write_checkpoint(step_file(self.directory, self._progress.steps), agent_state, state)
         self._prune(self.config.run.keep_checkpoints)
         self._saved_steps = self._progress.steps
         self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
         self._next_pause = self.config.run.next_pause(self._progress.steps)
+
+    def _save_best(self) -> None:
+        """Writes the best policy though no checkpoint follows. What the disk refuses is lost: the run has failed."""
+        with suppress(RunDirectoryError):
+            self._publisher.sync()
+            self._best.write(self._watch.meter.state())
 
     def _save_making_room(self, snapshot: Snapshot) -> None:
         """Saves; if there is no room for the checkpoint, once more without older ones."""
@@ -260,6 +276,12 @@ class Session:
 
     def _state(self) -> RunState:
         """The run's part of a checkpoint. The rows that it counts are on the disk."""
+        self._publisher.sync()
+        evaluations = self._evaluator.state() if self._evaluator else self._evaluations
+        return replace(self._run_state(), evaluator=evaluations, resources=self._watch.meter.state())
+
+    def _run_state(self) -> RunState:
+        """Where the run stands, in microseconds: without its resources, and rows may still wait in memory."""
         progress, stopping = self._progress, self._stopping
         return RunState(
             steps=progress.steps,
@@ -270,10 +292,10 @@ class Session:
             evaluation=stopping.evaluation,
             evaluation_step=stopping.evaluation_step,
             window=WindowState([*progress.returns], [*progress.lengths]),
-            monitor_position=self._publisher.sync(),
+            monitor_position=self._publisher.position,
             seconds=self._clock.of_all(),
-            evaluator=self._evaluator.state() if self._evaluator else self._evaluations,
-            resources=self._watch.meter.state(),
+            evaluator=self._evaluations,
+            resources=ResourceState(None, None),
         )
 
     # Begin and end, for `train`
@@ -312,6 +334,7 @@ class Session:
             solved_step=solved_step,
             evaluation_step=self._stopping.evaluation_step,
         )
+        outcome = self._with_best(outcome)
         self._publisher.finished(outcome)
         if reason == "error":
             self.directory.write_outcome(outcome)
@@ -319,6 +342,21 @@ class Session:
             self._disk.insist(partial(self.directory.write_outcome, outcome), self._watch.stop)
         self._publisher.hooks.run_end(self._publisher.run, replace(outcome, run=self.directory.home))
         return outcome
+
+    def _with_best(self, outcome: Outcome) -> Outcome:
+        """The outcome with what is known of the best policy, and what the run recommends."""
+        best = (self._evaluator or self._best).kept
+        if best is None or best.best_return is None:
+            return outcome
+        takes_best = not was_checked(outcome) and is_better(best, self._progress.returns)
+        return replace(
+            outcome,
+            best_return=best.best_return,
+            best_step=best.steps,
+            best_by="training" if best.sampled_return is None else "evaluation",
+            best_episodes=best.return_episodes,
+            recommended=BEST if takes_best else FINAL,
+        )
 
     def close(self) -> None:
         """Closes the files, and ends the evaluator."""

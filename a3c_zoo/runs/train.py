@@ -53,6 +53,7 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
         text = told and f"begins with the parameters of {told['name']}, {told['steps']:,} steps on {told['env']}"
         events = [("init_from", text, "")] if text else []
         events += [] if setup.serial else _many_workers(setup.config)  # in turn, little is stale
+        events += _early_schedule(setup.config)
         return _train(setup, directory, None, events, watch)
 
 
@@ -64,6 +65,36 @@ def _many_workers(config: Config) -> list[tuple[str, str, str]]:
     source, rate = config.sources["optimizer.learning_rate"], optimizer.learning_rate
     text = f"{source} has a learning rate for {few} workers, {rate:g}. It may be too high for {many}: if the return"
     return [("many_workers", f"{text} does not rise, lower optimizer.learning_rate", "")]
+
+
+def _early_schedule(config: Config) -> list[tuple[str, str, str]]:
+    """An event if the learning rate falls to 0 before the run ends: what comes after that teaches nothing."""
+    optimizer, run = config.optimizer, config.run
+    if optimizer is None or optimizer.schedule == "constant" or optimizer.final_learning_rate > 0:
+        return []
+    length = optimizer.schedule_steps
+    if length is None or (run.steps is not None and run.steps <= length):
+        return []
+    if run.steps is None and (run.time_limit_s, run.episodes) != (None, None):  # nobody knows its end in steps
+        return []
+    text = f"optimizer.schedule_steps is {length:,}: after so many steps the learning rate is 0, and nothing is learned"
+    return [("early_schedule", f"{text}. Leave it out, and give a budget: --steps N", "")]
+
+
+def _budget_told(config: Config) -> str | None:
+    """A line about the budgets of a new run that no option gives: what they are, and who gives them. None without."""
+    sources = config.sources
+    limits = {
+        "steps": ("--steps", f"{config.run.steps or 0:,} steps"),
+        "episodes": ("--episodes", f"{config.run.episodes or 0:,} episodes"),
+        "time_limit_s": ("--time-limit", f"{config.run.time_limit_s or 0:,.10g} s of training"),
+    }
+    told = []
+    for key, (option, amount) in limits.items():
+        source = sources.get(f"run.{key}", "")
+        if getattr(config.run, key) is not None and source not in (option, "-o"):
+            told.append(f"up to {amount}, the budget of {source.rpartition(':')[0]} ({option} changes it)")
+    return "; ".join(told) or None
 
 
 def train_on(
@@ -199,6 +230,8 @@ def _train(
         saved: the checkpoint to go on from. events: what happened before the first session; see `go_on_from`.
     """
     watch.observer.starting(setup.title, setup.target, setup.config.run, directory.path)
+    if saved is None and (told := _budget_told(setup.config)):
+        watch.observer.message(told)
     allowance = Allowance(setup.config.run.restarts)
     while True:
         try:

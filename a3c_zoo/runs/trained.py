@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from a3c_zoo.cures import install_plugin
 from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, one_line, printable
 from a3c_zoo.files import MAX_TABLE, read_bytes, why_closed
 from a3c_zoo.plugins.entries import TrainedEntry
@@ -74,8 +75,7 @@ def _others(registry: Registry) -> str:
 def where_from(registry: Registry) -> str:
     """`" …"`: how to get the trained agents of this project, or `""` if they are installed."""
     is_there = any(each.package == PACKAGE for each in registry.trained.values())
-    command = f"pip install {DISTRIBUTION}, in a checkout ./plugins/{DISTRIBUTION}"
-    return "" if is_there else f" {DISTRIBUTION} brings some: {command}"
+    return "" if is_there else f" {DISTRIBUTION} brings some: {install_plugin(DISTRIBUTION)}"
 
 
 def _unknown(name: str, runs_dir: Path, registry: Registry) -> str:

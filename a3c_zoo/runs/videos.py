@@ -19,6 +19,7 @@ from typing import IO, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError, first_line
 from a3c_zoo.files import absolute
 
@@ -78,7 +79,7 @@ def ffmpeg_program(option: str) -> str:
 
         program: str = imageio_ffmpeg.get_ffmpeg_exe()
     except (ImportError, RuntimeError) as error:  # RuntimeError: it has no ffmpeg for this kind of machine
-        raise ZooError(f"{option} needs imageio-ffmpeg ({error}): pip install 'a3c-zoo[play]'") from error
+        raise ZooError(f"{option} needs imageio-ffmpeg ({error}): {install_extra('play')}") from error
     return program
 
 

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
 from multiprocessing import util
@@ -188,6 +188,8 @@ class _SentFindings(Findings):
         with super().during(check, cure):
             yield
 
-    def _add(self, check: str, status: Status, message: str, cure: str) -> None:
-        super()._add(check, status, message, cure)
+    def _add(
+        self, check: str, status: Status, message: str, cure: str, figures: Mapping[str, float] | None = None
+    ) -> None:
+        super()._add(check, status, message, cure, figures)
         self._pipe.send_bytes(json.dumps(["finding", *astuple(self.found[-1])]).encode())

@@ -7,7 +7,6 @@ them; that the seed decides everything; the steps after the end of an episode, a
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -333,16 +332,13 @@ def _through_a_file(subject: Subject, state: Any) -> Any:
     """Returns the state as a checkpoint gives it back."""
     try:
         return through_a_file(state)
-    except Exception as error:  # torch's message is a page long
+    except Exception as error:
         message = "get_state() must return a dict of tensors, numbers, strings and lists; checkpoints hold no other"
         subject.fail("state", message, "turn arrays into lists or tensors", error)
 
 
 def through_a_file(state: Any) -> Any:
-    """Returns a state as a checkpoint gives it back. Raises what torch raises for other things than it may hold."""
-    import torch
+    """Returns a state as a checkpoint gives it back. Raises ValueError for what a checkpoint cannot hold."""
+    from a3c_zoo.runs.checkpoint_bytes import from_bytes, to_bytes  # torch
 
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)
+    return from_bytes(to_bytes({"state": state}))["state"]

@@ -23,6 +23,7 @@ from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.runs.evaluation import EpisodesToPlay, play_scenes
 from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.testing import random_play
 from a3c_zoo.testing.conformance import check_contract, check_env_entry
 from a3c_zoo.testing.findings import LIMIT_S, Findings
 from a3c_zoo.testing.short_run import ShortRun
@@ -32,6 +33,8 @@ from a3c_zoo.testing.subject import Subject
 NUM_ENVS, STEPS = (1, 3), 500
 #: Seconds for which the speed is measured: of the environment alone, and in a worker.
 ALONE_S, WORKER_S = 0.5, 1.0
+#: Seconds for which random actions are played at most.
+RANDOM_S = 2.0
 #: Colours and the prefix of Gymnasium's warnings.
 DECORATION = re.compile(r"\x1b\[\d+m|WARN: ")
 
@@ -67,6 +70,8 @@ def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings)
             message = f"no episode ended within {STEPS} steps of random actions, so no end was checked"
             findings.warn("episodes", message, CURE_ENDLESS)
         _look_for_masks(setup, findings)
+        with findings.during("random actions", "correct the environment"):
+            _play_randomly(setup, findings)
         cure = CURE_RENDER if entry.factory else CURE_RENDER_ONE
         with findings.during("render", cure):
             _check_render(setup, findings, cure)
@@ -79,6 +84,14 @@ def _look_for_masks(setup: RunSetup, findings: Findings) -> None:
     with closing(make_vector_env(setup.entry, setup.config.env, 1, seed=0)) as env:
         if "action_mask" in env.reset(seed=0)[1]:
             findings.warn("action mask", "info has an 'action_mask', which no agent of a3c-zoo reads", CURE_MASK)
+
+
+def _play_randomly(setup: RunSetup, findings: Findings) -> None:
+    """Measures what random actions meet, and compares it with the settings."""
+    env_config, gamma = setup.config.env, getattr(setup.config.agent, "gamma", random_play.USUAL_GAMMA)
+    with closing(make_vector_env(setup.entry, env_config, env_config.num_envs, seed=0)) as env:
+        play = random_play.measure(env, gamma, limit_s=RANDOM_S, give_sign=findings.give_sign)
+    random_play.judge(play, setup.config, findings)
 
 
 def _check_render(setup: RunSetup, findings: Findings, cure: str) -> None:

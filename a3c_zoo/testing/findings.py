@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from a3c_zoo.errors import ConfigError, ZooError, one_line, printable
@@ -24,6 +24,7 @@ class Finding:
         check: the name of the check, a word or two.
         status: "ok"; "warning": it works, but something is better changed; "problem": it does not work.
         text: what was found, one line. cure: what to do, one line; empty if nothing is to be done.
+        figures: name → number that was measured, for scripts.
     """
 
     subject: str
@@ -31,6 +32,7 @@ class Finding:
     status: Status
     text: str
     cure: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 class CheckFailedError(AssertionError):
@@ -57,13 +59,13 @@ class Findings:
         """Whether there is no problem so far."""
         return all(finding.status != "problem" for finding in self.found)
 
-    def ok(self, check: str, message: str) -> None:
+    def ok(self, check: str, message: str, figures: Mapping[str, float] | None = None) -> None:
         """Notes a result with which nothing is wrong."""
-        self._add(check, "ok", message, "")
+        self._add(check, "ok", message, "", figures)
 
-    def warn(self, check: str, message: str, cure: str) -> None:
+    def warn(self, check: str, message: str, cure: str, figures: Mapping[str, float] | None = None) -> None:
         """Notes something that is better changed."""
-        self._add(check, "warning", message, cure)
+        self._add(check, "warning", message, cure, figures)
 
     def problem(self, check: str, message: str, cure: str, cause: BaseException | None = None) -> None:
         """Notes a fault; the check goes on.
@@ -105,5 +107,8 @@ class Findings:
         except (Exception, SystemExit) as error:
             self.problem(check, one_line(error), cure, error)
 
-    def _add(self, check: str, status: Status, message: str, cure: str) -> None:
-        self.found.append(Finding(self.subject, check, status, printable(" ".join(message.split())), cure))
+    def _add(
+        self, check: str, status: Status, message: str, cure: str, figures: Mapping[str, float] | None = None
+    ) -> None:
+        text = printable(" ".join(message.split()))
+        self.found.append(Finding(self.subject, check, status, text, cure, dict(figures or {})))

@@ -10,7 +10,6 @@ from a3c_zoo.errors import one_line
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.records import Report, Snapshot
-from a3c_zoo.runs.checkpoint_bytes import to_bytes
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.testing.conformance import through_a_file
 from a3c_zoo.testing.findings import Findings
@@ -139,7 +138,6 @@ class ShortRun:
 
     def _saved(self, what: str, state: dict[str, Any]) -> dict[str, Any]:
         try:
-            to_bytes(state)
             restored: dict[str, Any] = through_a_file(state)
         except Exception as error:
             cure = "return tensors, numbers, strings, and lists and dictionaries of them"

@@ -152,9 +152,10 @@ class Subject:
         except Exception as error:
             check = what.partition("(")[0]
             if found := misfit(error):
-                self.fail(check, f"{what} returned {found}", f"{CURE_SPACES}; {CURE_STEP}", error)
-            takes_less = "reset() got an unexpected keyword argument" in str(error)
-            self.fail(check, f"{what} raised {one_line(error)}", CURE_RESET if takes_less else CURE_RAISES, error)
+                if found.startswith("has "):
+                    self.fail(check, f"it {found}", CURE_RESET, error)
+                self.fail(check, f"{what} {found}", f"{CURE_SPACES}; {CURE_STEP}", error)
+            self.fail(check, f"{what} raised {one_line(error)}", CURE_RAISES, error)
 
     @contextmanager
     def made(self) -> Iterator[VectorEnv[Any, Any, Any]]:

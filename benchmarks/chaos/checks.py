@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from a3c_zoo.runs.checkpoint_bytes import read_content
 from benchmarks.chaos.trial import DamageError, Trial
 
 STEPS, EPISODES = 0, 3  # columns of the counters
@@ -27,7 +28,7 @@ def check_files(trial: Trial) -> None:
         DamageError: a file is torn, or two files disagree.
     """
     run = trial.run
-    contents = {path: torch.load(path, weights_only=True) for path in trial.checkpoints()}
+    contents = {path: read_content(path) for path in trial.checkpoints()}
     require(bool(contents), "no checkpoint")
     for path, content in contents.items():
         check_checkpoint(path, content)

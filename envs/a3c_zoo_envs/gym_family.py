@@ -16,6 +16,7 @@ from typing import Any
 from a3c_zoo import EnvEntry, ZooError, variant_of
 from a3c_zoo.errors import UnknownNameError, did_you_mean, type_and_message
 from a3c_zoo.files import same_folder
+from a3c_zoo.library_settings import kept_settings
 from a3c_zoo_envs.atari_family import game_of
 
 #: How long an environment may take to be made, in seconds; the default of `run.worker_timeout_s`.
@@ -75,9 +76,10 @@ def _import(module: str) -> set[str]:
     import gymnasium
 
     before = set(gymnasium.registry)
-    imported = importlib.import_module(module)
-    if module not in _registered and gymnasium.registry.keys() == before and hasattr(imported, "register_envs"):
-        imported.register_envs()
+    with kept_settings():
+        imported = importlib.import_module(module)
+        if module not in _registered and gymnasium.registry.keys() == before and hasattr(imported, "register_envs"):
+            imported.register_envs()
     _registered.setdefault(module, set()).update(gymnasium.registry.keys() - before)
     return _registered[module]
 
@@ -94,7 +96,7 @@ def _variant(name: str) -> str:
     is not safe; then this process reads the variant.
     """
     if not hasattr(os, "fork") or threading.active_count() > 1 or "torch" in sys.modules:
-        with same_folder():
+        with same_folder(), kept_settings():
             return _read_variant(name)
     reading, writing = os.pipe()
     child = os.fork()

@@ -136,7 +136,7 @@ def _structure(path: Path, outside: Path, picks: Sequence[int], action: str, val
                 _change(content, picks, action, value)
                 path.write_bytes(yaml.safe_dump(content, allow_unicode=True).encode(errors="surrogatepass"))
             case ".pt":
-                content = read_content(path)[0]
+                content = read_content(path)
                 _change(content, picks, action, value)
                 path.write_bytes(unchecked_bytes(content))
     except Exception:  # an earlier change has damaged it

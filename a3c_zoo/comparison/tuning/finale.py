@@ -55,7 +55,7 @@ def play_finale(
     chosen = max(choice, key=lambda number: choice[number])
     watcher.message(f"trial {chosen} is chosen; comparing it with the start, on fresh seeds")
     methods, found = _compared(study, chosen, contenders[chosen].texts, engine)
-    plan, cost = _plan(study, methods, REPORT_SEEDS[:seeds], engine), _cost(settings, contenders)
+    plan, cost = plan_of(study, methods, REPORT_SEEDS[:seeds], engine), _cost(settings, contenders)
     runs = (replace(run, tuning=cost) if run.method == TUNED else run for run in plan.runs)
     plan = replace(plan, runs=tuple(runs))
     told = [
@@ -91,11 +91,11 @@ def _compared(
     """
     settings, found, seed = study.settings, list[str](), REPORT_SEEDS[:1]
     methods = [method_of(settings, TUNED, texts), method_of(settings, START)]
-    tuned, start = (run.config.to_dict() for run in _plan(study, methods, seed, engine).runs)
+    tuned, start = (run.config.to_dict() for run in plan_of(study, methods, seed, engine).runs)
     has = f"Trial {chosen} has the values of the"
     try:
         usual = default_of(settings)
-        default = _plan(study, [usual], seed, engine).runs[0].config.to_dict()
+        default = plan_of(study, [usual], seed, engine).runs[0].config.to_dict()
     except ConfigError as error:
         found.append(f"The default set is not compared, as it does not take the same options: {first_line(error)}")
     else:
@@ -109,12 +109,12 @@ def _compared(
     return methods, found
 
 
-def default_of(settings: StudySettings) -> Method:
+def default_of(settings: StudySettings, label: str = DEFAULT) -> Method:
     """The default set of the environment, with the same `-o`."""
     registry = get_registry()
     entries = registry.env(settings.env), registry.agent(settings.agent)
     config = resolve_config(registry, *entries, overrides=settings.overrides)
-    return method_of(replace(settings, hyperparams=None, config=config.to_dict()), DEFAULT)
+    return method_of(replace(settings, hyperparams=None, config=config.to_dict()), label)
 
 
 def _choose(
@@ -127,7 +127,7 @@ def _choose(
     made = study.settings
     methods = {each.number: method_of(made, f"trial {each.number}", each.texts) for each in finalists(contenders)}
     watcher.message(f"choosing among {listed(method.label for method in methods.values())}, on fresh seeds")
-    plan = _plan(study, list(methods.values()), CHOICE_SEEDS[:CHOICE_RUNS], engine)
+    plan = plan_of(study, list(methods.values()), CHOICE_SEEDS[:CHOICE_RUNS], engine)
     returns = final_returns_of(plan, made.episodes, watcher, engine)
     if not returns:
         raise ZooError("no finalist could be trained and evaluated on the choice seeds; see the lines above")
@@ -140,7 +140,7 @@ def _choose(
     return {number: fmean(judged[each.label]) for number, each in methods.items() if each.label in judged}
 
 
-def _plan(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int], engine: Engine) -> Plan:
+def plan_of(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int], engine: Engine) -> Plan:
     """Runs of methods, seed by seed; finished ones are used again."""
     registry, host = get_registry(), engine.host()
     known, entry = KnownRuns(registry, study.runs_dir, True, host), registry.env(study.settings.env)
@@ -156,7 +156,10 @@ def finalists(contenders: Sequence[Contender]) -> list[Contender]:
 
 
 def set_of(config: Config) -> dict[str, dict[str, Any]]:
-    """A configuration as a set: its values but for those that a machine, a budget or the command line decides."""
+    """A configuration as a set: its values but for those that a machine or the command line decides.
+
+    The budget of the set is the length of the configuration's schedules, which then end with any other budget, too.
+    """
     found: dict[str, dict[str, Any]] = {}
     for row in describe(config):
         section, _, key = row.key.rpartition(".")
@@ -164,6 +167,10 @@ def set_of(config: Config) -> dict[str, dict[str, Any]]:
         is_others = section == "run" or section.startswith("plugins.") or row.key in ("env.stack", "env.wrappers")
         if row.key == "run.workers" or not (is_settled or is_others):
             found.setdefault(section, {})[key] = row.value
+    for values in [*found.values()]:
+        if (length := values.get("schedule_steps")) is not None:
+            found.setdefault("run", {})["steps"] = length
+            values["schedule_steps"] = None
     return found
 
 

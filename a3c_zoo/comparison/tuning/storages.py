@@ -18,7 +18,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from a3c_zoo.errors import ZooError, printable
-from a3c_zoo.files import read_json, replace_file
+from a3c_zoo.files import open_file, read_json, replace_file
 from a3c_zoo.runs.directory import disk_errors
 
 #: The folder of studies: each has a folder with its journal, its reports and its set.
@@ -34,16 +34,30 @@ PATIENCE_S: Final = 20.0
 optuna.logging.set_verbosity(optuna.logging.ERROR)  # the board tells what happens
 
 
+class Lock(filelock.FileLock):
+    """A lock file, which may be no link. Raises ZooError if it cannot be used, and `filelock.Timeout`."""
+
+    def acquire(self, *arguments: Any, **options: Any) -> Any:
+        """As `filelock.FileLock.acquire`."""
+        try:
+            return super().acquire(*arguments, **options)
+        except filelock.Timeout:
+            raise
+        except OSError as error:
+            raise ZooError(f"{self.lock_file} cannot be used: {error.strerror or error}; delete it") from error
+
+
 class _JournalLock(BaseJournalFileLock):
     """A lock that the kernel takes from a process that ends. Optuna's own one would keep others waiting."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._lock = path, filelock.FileLock(f"{path}.lock", timeout=PATIENCE_S)
+    def __init__(self, path: Path, follow: bool) -> None:
+        self._path, self._follow = path, follow
+        self._lock = Lock(f"{path}.lock", timeout=PATIENCE_S)
 
     def acquire(self) -> bool:
         """Waits for the lock. Cuts off half a record, which a full disk or a power cut has left."""
         self._lock.acquire()
-        with self._path.open("rb+") as file:
+        with open_file(self._path, "r+b", follow=self._follow) as file:
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)
         return True
@@ -52,9 +66,9 @@ class _JournalLock(BaseJournalFileLock):
         self._lock.release()
 
 
-def _refuse_others(path: Path) -> None:
+def _refuse_others(path: Path, follow: bool) -> None:
     """Raises ValueError for a file that is no journal: `_JournalLock` would cut off its last line, or all of it."""
-    with path.open("rb") as file:
+    with open_file(path, follow=follow) as file:
         head = file.read(len(HEAD))
     if head != HEAD[: len(head)]:
         raise ValueError(f"{path} does not begin as a journal")
@@ -67,6 +81,8 @@ def storage_errors(where: str) -> Iterator[None]:
         yield
     except filelock.Timeout:
         raise ZooError(f"{where} is locked: another process has held it for {PATIENCE_S:g} s; stop that one") from None
+    except OSError as error:
+        raise ZooError(printable(f"{where} cannot be used: {error.strerror or error}: {error.filename}")) from error
     except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
         cause = error.__cause__ or error
         text = str(getattr(cause, "orig", None) or cause).strip().partition("\n")[0]
@@ -113,14 +129,14 @@ def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
                 if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
                     raise ZooError(f"--storage {where} keeps nothing: name a file, such as sqlite:///tuning.db")
                 return optuna.storages.get_storage(RDBStorage(storage))
-            path = Path(where)
+            path, follow = Path(where), storage is not None  # a link that the user names is theirs
             if not is_new and not os.path.exists(path):
                 raise ZooError(f"there is no study {where}. See: a3c-zoo list studies")
             with disk_errors(path, "write", "--storage FILE"):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.open("ab").close()
-                _refuse_others(path)
-                return JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path)))
+                open_file(path, "ab", follow=follow).close()
+                _refuse_others(path, follow)
+                return JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path, follow)))
     except ImportError as error:
         raise ZooError(f"--storage {where} needs a driver: {error}") from error
     except (ValueError, LookupError, TypeError, AssertionError) as error:

@@ -26,6 +26,7 @@ from a3c_zoo.comparison.tuning.storages import (
     JOURNAL,
     PATIENCE_S,
     STUDIES_DIR,
+    Lock,
     elsewhere,
     keep_elsewhere,
     open_storage,
@@ -140,7 +141,7 @@ class TuningStudy:
         folder = self.runs_dir / TURNS_DIR
         with disk_errors(folder, "make"):
             folder.mkdir(parents=True, exist_ok=True)
-        return filelock.FileLock(folder / f"{self.name}-{what}.lock", timeout=PATIENCE_S)
+        return Lock(folder / f"{self.name}-{what}.lock", timeout=PATIENCE_S)
 
     def take(self, number: int) -> filelock.BaseFileLock | None:
         """Takes a trial, until the lock is released or this process ends; None if another process has it."""
@@ -230,7 +231,7 @@ def list_studies() -> list[dict[str, Any]]:
     """A row for each study that this folder knows; one that is damaged has its fault. No database is asked."""
     rows = []
     for folder in sorted(path for path in STUDIES_DIR.glob("*") if path.is_dir()):
-        if os.path.exists(folder / JOURNAL):
+        if os.path.lexists(folder / JOURNAL):
             rows.append(_row(folder.name))
         try:
             rows += [_row(folder.name, place, about) for place, about in elsewhere(folder.name).items()]

@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from a3c_zoo.comparison.estimates import rough_duration
 from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.plan import Budget, Method, plan_run
-from a3c_zoo.comparison.tuning.finale import play_finale
-from a3c_zoo.comparison.tuning.racing import TUNING_SEEDS, Race, TuningWatcher, rungs_of
+from a3c_zoo.comparison.rehearsal import rehearse
+from a3c_zoo.comparison.tuning.finale import CHOICE_RUNS, FINALISTS, default_of, plan_of, play_finale
+from a3c_zoo.comparison.tuning.racing import REDUCTION, TUNING_SEEDS, Race, TuningWatcher, method_of, rungs_of
 from a3c_zoo.comparison.tuning.storages import storage_errors
 from a3c_zoo.comparison.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
 from a3c_zoo.config.search import search_space
 from a3c_zoo.engines import Engine
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.files import refuse_place
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.runs.signals import stop_on_signals
@@ -77,6 +81,9 @@ def tune(
         if isinstance(searched, int):  # of an older version
             searched = {"trials": searched}
         if not has_searched(searched, trials, timeout_s):
+            with stop_on_signals() as stop:
+                stop.allow_interrupts()
+                _rehearse(study, trials, final_seeds, engine, watcher)
             began_s = time.monotonic()
             deadline_s = began_s + (timeout_s or math.inf)
             registry, made = get_registry(), study.settings
@@ -93,6 +100,35 @@ def tune(
             study.attribute(SEARCHED, searched)
         ended = play_finale(study, final_seeds, out, timeout_s, watcher, engine)
         return study.attribute(RESULT, ended | searched | {"final_seeds": final_seeds})  # type: ignore[no-any-return]
+
+
+def _rehearse(study: TuningStudy, trials: int, final_seeds: int, engine: Engine, watcher: TuningWatcher) -> None:
+    """Tries the set of the start and the default one, and tells how long all will take. Raises what `rehearse` does."""
+    settings = study.settings
+    methods = [method_of(settings, settings.agent)]
+    with suppress(ConfigError):  # the finale says why it is not compared
+        methods.append(default_of(settings, f"{settings.agent} with the default set"))
+    start, *others = plan_of(study, methods, TUNING_SEEDS[:1], engine).runs
+    runs = [start, *(run for run in others if run.config.to_dict() != start.config.to_dict())]
+    found = rehearse(runs, study.runs_dir, watcher.message)
+    if (rehearsal := found.get((start.env, start.method))) and rehearsal.steps_per_s is not None:
+        jobs = all_jobs(settings.rungs, trials, settings.seeds, final_seeds, 1 + len(runs))
+        whole_s = sum(number * (rehearsal.guess_s(steps, None) or 0.0) for steps, number in jobs.items())
+        watcher.message(f"all trials, the choice and the comparison: about {rough_duration(whole_s / engine.slots)}")
+
+
+def all_jobs(rungs: Sequence[int], trials: int, seeds: int, final_seeds: int, methods: int) -> dict[int, int]:
+    """Agent steps → how many trainings have about so many steps, in a whole tuning.
+
+    A trial that goes on to a rung trains the steps that it lacks. methods: of the last comparison.
+    """
+    jobs = Counter[int]()
+    before = 0
+    for number, rung in enumerate(rungs):
+        jobs[rung - before] += -(-trials // REDUCTION**number) * seeds
+        before = rung
+    jobs[rungs[-1]] += min(FINALISTS, trials) * CHOICE_RUNS + methods * final_seeds
+    return dict(jobs)
 
 
 def has_searched(kept: Mapping[str, Any], trials: int, timeout_s: float | None) -> bool:

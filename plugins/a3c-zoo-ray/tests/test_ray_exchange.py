@@ -120,10 +120,9 @@ def test_shards_hold_slices_of_nearly_equal_length() -> None:
 
 def test_the_first_shard_passes_on_what_workers_count() -> None:
     counters, statistics = np.zeros((2, 5), np.int64), np.zeros((2, 7))
-    shard = Shard(floats(0), Rows(0, counters, statistics))
-    shard.exchange(Message(floats(0), 0, Seen(), Rows(1, counters[:1] + 4, statistics[:1] + 2)))
-    answer = shard.exchange(Message(floats(0), 0, Seen(), Rows(0, counters[:1] + 3, statistics[:1] + 1)))
+    shard = Shard(floats(0), Rows(0, counters, {"rewards": statistics}))
+    shard.exchange(Message(floats(0), 0, Seen(), Rows(1, counters[:1] + 4, {"rewards": statistics[:1] + 2})))
+    answer = shard.exchange(Message(floats(0), 0, Seen(), Rows(0, counters[:1] + 3, {"rewards": statistics[:1] + 1})))
     assert answer.rows is not None
     assert answer.rows.counters[:, 0].tolist() == [3, 4]
-    assert answer.rows.statistics is not None
-    assert answer.rows.statistics[:, 0].tolist() == [1, 2]
+    assert answer.rows.statistics["rewards"][:, 0].tolist() == [1, 2]

@@ -44,7 +44,7 @@ def train(env="cartpole", agent="a3c-ray", steps=4000, resume=None, run={}, **ke
         own = {} if env == "cartpole" else {"network.normalize_observations": True}
         options = BASE | keys | own | run | {"run.workers": 3 if own else 2}
         outcome = a3c_zoo.train(env, agent=agent, seed=3, steps=steps, serial=True, overrides=options)
-    state = torch.load(sorted(outcome.run.glob("checkpoints/*.pt"))[-1], weights_only=True)["agent"]
+    state = read_content(sorted(outcome.run.glob("checkpoints/*.pt"))[-1])["agent"]
     with open(outcome.run / "monitor.csv") as rows:
         episodes = [row.split(",")[:2] for row in rows.readlines()[2:]]
     return outcome, state, episodes
@@ -173,7 +173,7 @@ def failed(agent, name=None, **keys):
     except Exception as error:
         assert "it broke" in str(error), error
     newest = sorted(Path("runs", name, "checkpoints").glob("*.pt"))[-1]
-    return torch.load(newest, weights_only=True)["agent"]
+    return read_content(newest)["agent"]
 
 local, node = failed("a3c"), failed("a3c-ray", **{"agent.exchange_updates": 1})
 same(local["optimizer"], node["optimizer"])

@@ -28,7 +28,7 @@ def run(context: RunContext) -> None:
         return
     if find_spec("ray") is None:
         raise ConfigError(
-            "agent 'a3c-ray' needs Ray, which is not installed: pip install 'a3c-zoo[ray]', or use --serial"
+            "agent 'a3c-ray' needs Ray, which is not installed: pip install 'ray>=2.50,<3', or use --serial"
         )
     from a3c_zoo_ray.cluster import joined_cluster
     from a3c_zoo_ray.crew import RayNodes

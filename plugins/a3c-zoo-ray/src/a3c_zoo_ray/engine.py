@@ -44,7 +44,7 @@ class RayEngine(Engine):
 
     def __init__(self, settings: RayEngineConfig) -> None:
         if find_spec("ray") is None:
-            raise ConfigError("engine 'ray' needs Ray, which is not installed: pip install 'a3c-zoo[ray]'")
+            raise ConfigError("engine 'ray' needs Ray, which is not installed: pip install 'ray>=2.50,<3'")
         from a3c_zoo_ray.cluster import joined_cluster
 
         self._settings, self._stack = settings, ExitStack()

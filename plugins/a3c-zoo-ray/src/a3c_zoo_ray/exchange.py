@@ -10,7 +10,7 @@ A shard is one server's slice of the parameters `[P]`, all float32.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,12 +32,12 @@ class Rows:
 
     Attributes:
         first: the rank of the first row. counters: `[n, 5]`, int64.
-        statistics: of observations, `[n, …]`, float64, or None.
+        statistics: of observations and of rewards, by name, `[n, …]`, float64 (`WorkerContext.running_statistics`).
     """
 
     first: int
     counters: NDArray[np.int64]
-    statistics: NDArray[np.float64] | None = None
+    statistics: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Shard:
     def __init__(self, values: Floats, rows: Rows | None = None, max_staleness: int | None = None) -> None:
         self._values, self._max_staleness, self._seen = values.copy(), max_staleness, Seen(0, 0)
         self._counters = None if rows is None else rows.counters.copy()
-        self._statistics = None if rows is None or rows.statistics is None else rows.statistics.copy()
+        self._statistics = {} if rows is None else _copied(rows.statistics)
 
     def exchange(self, message: Message) -> Answer:
         """Adds a node's change, unless it is too stale; returns what the node has not seen."""
@@ -129,9 +129,13 @@ class Shard:
             return None
         own = slice(rows.first, rows.first + len(rows.counters))
         self._counters[own] = rows.counters
-        if self._statistics is not None and rows.statistics is not None:
-            self._statistics[own] = rows.statistics
-        return Rows(0, self._counters.copy(), None if self._statistics is None else self._statistics.copy())
+        for name, mine in self._statistics.items():
+            mine[own] = rows.statistics[name]
+        return Rows(0, self._counters.copy(), _copied(self._statistics))
+
+
+def _copied(arrays: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    return {name: array.copy() for name, array in arrays.items()}
 
 
 @dataclass(slots=True)

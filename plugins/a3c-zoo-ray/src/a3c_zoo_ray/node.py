@@ -20,7 +20,7 @@ from a3c_zoo.agents import (
     WorkerPool,
     check_room,
 )
-from a3c_zoo.learning import Counters, ObservationStatistics
+from a3c_zoo.learning import Counters, RunningStatistics
 from a3c_zoo.records import Report
 from torch import Tensor
 
@@ -212,23 +212,23 @@ class Node:
     # What all workers have counted
 
     def _rows(self) -> Rows:
-        statistics, ranks = self.context.observation_statistics, self._plan.ranks
-        seen = None
-        if statistics is not None:
-            seen = ObservationStatistics(statistics[ranks.start : ranks.stop]).copy().numpy()
+        ranks = self._plan.ranks
+        seen = {
+            name: RunningStatistics(tensor[ranks.start : ranks.stop]).copy().numpy()
+            for name, tensor in self.context.running_statistics.items()
+        }
         return Rows(ranks.start, self._own.tensor.numpy().copy(), seen)
 
     def _take_rows(self, rows: Rows | None) -> None:
         """Takes over what the workers of other nodes have counted."""
         if rows is None:
             return
-        statistics = self.context.observation_statistics
         for rank in range(len(rows.counters)):
             if rank in self._plan.ranks:
                 continue
             self._counters.row(rank)[:] = rows.counters[rank]
-            if statistics is not None and rows.statistics is not None:
-                ObservationStatistics(statistics).take_over(rank, rows.statistics[rank])
+            for name, tensor in self.context.running_statistics.items():
+                RunningStatistics(tensor).take_over(rank, rows.statistics[name][rank])
 
     def _report(self, reports: list[Report]) -> NodeReport:
         events, self._events = self._events, []
@@ -248,12 +248,16 @@ def _own_memory(context: WorkerContext, is_shared: bool) -> WorkerContext:
         copied = tensor.clone()
         return copied.share_memory_() if is_shared else copied  # type: ignore[no-untyped-call]
 
-    statistics, moments = context.observation_statistics, context.moments
+    def own_if_any(tensor: Tensor | None) -> Tensor | None:
+        return None if tensor is None else own(tensor)
+
+    moments = context.moments
     return replace(
         context,
         parameters=own(context.parameters),
         counters=own(context.counters),
         moments=None if moments is None else {name: own(tensor) for name, tensor in moments.items()},
         buffers={name: own(buffer) for name, buffer in context.buffers.items()},
-        observation_statistics=None if statistics is None else own(statistics),
+        observation_statistics=own_if_any(context.observation_statistics),
+        reward_statistics=own_if_any(context.reward_statistics),
     )

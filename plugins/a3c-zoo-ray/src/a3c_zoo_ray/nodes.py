@@ -12,7 +12,7 @@ import torch
 from a3c_zoo.agents import State, WorkerContext, WorkerFactory
 from a3c_zoo.config import NEVER
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning import Counters, ObservationStatistics
+from a3c_zoo.learning import Counters, RunningStatistics
 from a3c_zoo.records import Report, RunContext
 
 from a3c_zoo_ray.config import A3CRayConfig
@@ -66,8 +66,8 @@ class Mirror:
 
     def first_rows(self) -> Rows:
         """The rows of all workers, for the first shard."""
-        statistics = self.shared.observation_statistics
-        copied = None if statistics is None else ObservationStatistics(statistics).copy().numpy()
+        statistics = self.shared.running_statistics
+        copied = {name: RunningStatistics(tensor).copy().numpy() for name, tensor in statistics.items()}
         return Rows(0, self.shared.counters.numpy().copy(), copied)
 
     def take(self, told: NodeReport, clock_offset_s: float = 0.0) -> list[Report]:
@@ -75,11 +75,11 @@ class Mirror:
 
         clock_offset_s: what to add to the node's times.
         """
-        rows, statistics = told.rows, self.shared.observation_statistics
+        rows = told.rows
         self.shared.counters[rows.first : rows.first + len(rows.counters)] = torch.from_numpy(rows.counters.copy())
-        if statistics is not None and rows.statistics is not None:
-            for number, row in enumerate(rows.statistics):
-                ObservationStatistics(statistics).take_over(rows.first + number, row)
+        for statistic, tensor in self.shared.running_statistics.items():
+            for number, row in enumerate(rows.statistics[statistic]):
+                RunningStatistics(tensor).take_over(rows.first + number, row)
         for name, buffer in told.buffers.items():
             self.shared.buffers[name].copy_(buffer)
         for kind, text, facts in told.events:

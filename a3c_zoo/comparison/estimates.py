@@ -1,0 +1,86 @@
+"""How long a comparison will train, and what would take less, in words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from a3c_zoo.comparison.known_runs import counted, listed
+from a3c_zoo.comparison.plan import Plan, PlannedRun, side_by_side_s
+from a3c_zoo.comparison.rehearsal import Rehearsals
+
+#: Above this estimate, shorter comparisons are proposed, in seconds.
+LONG_S: Final = 3600.0
+#: The seeds of a proposal, unless the comparison has more: with them a claim is easier to show than with five.
+SEEDS: Final = 6
+#: A proposal's share of the steps, and its time limits in seconds, the longest first.
+SHARE: Final = 10
+TIME_LIMITS: Final = {"1h": 3600.0, "10m": 600.0, "1m": 60.0}
+
+
+def estimate(plan: Plan, found: Rehearsals, slots: int = 1, is_most: bool = False) -> str:
+    """How long the missing runs train, `slots` of them at once, and options with which they would take less.
+
+    Args:
+        found: the rehearsal of each method.
+        is_most: whether fewer runs may do, as with `--until-decided`.
+    """
+    missing = plan.missing
+    guess_s = plan.guess_s(slots)
+    about = "more than" if plan.unknown else "about"
+    text = (
+        f"{counted(len(missing), 'runs')}{' at most' if is_most else ''}, {about} {rough_duration(guess_s)} of training"
+    )
+    if plan.unknown:
+        text += f" (the speed of {listed(plan.unknown)} is not known)"
+    elif guess_s > LONG_S:
+        text = "; ".join([text, *_proposals(plan, found, slots, guess_s)])
+    return text
+
+
+def rough_duration(seconds: float) -> str:
+    """A duration with as many digits as an estimate has: `40 s`, `12 min`, `2 h 50 min`, `27 h`."""
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    tens = round(seconds / 600)
+    if tens >= 60:
+        return f"{round(seconds / 3600):,} h"
+    hours, rest = divmod(tens, 6)
+    return f"{hours} h {rest * 10} min" if rest else f"{hours} h"
+
+
+def _proposals(plan: Plan, found: Rehearsals, slots: int, guess_s: float) -> list[str]:
+    """Shorter comparisons of the same methods, with their estimates: fewer steps, and a limit of time."""
+    seeds = len({run.seed for run in plan.runs})
+    methods = list({(run.env, run.method): run for run in plan.runs}.values())
+    proposals: dict[str, float] = {}
+    if steps := _fewer_steps(methods):
+        more = max(seeds, SEEDS)
+        options = f"--steps {steps}" + (f" --seeds {more}" if more != seeds else "")
+        proposals[options] = _total_s(methods, found, steps, None, more, slots)
+    for text, limit_s in TIME_LIMITS.items():
+        total_s = _total_s(methods, found, None, limit_s, seeds, slots)
+        if total_s < guess_s / 2:
+            proposals[f"--time-limit {text}"] = total_s
+            break
+    return [f"`{options}`: {rough_duration(total)}" for options, total in proposals.items() if total < guess_s]
+
+
+def _fewer_steps(methods: list[PlannedRun]) -> int | None:
+    """A tenth of the smallest budget, with one digit; None if a budget is in seconds, or a method needs more."""
+    budgets = [run.budget.steps for run in methods]
+    if None in budgets:
+        return None
+    steps = int(float(f"{min(each for each in budgets if each) / SHARE:.1g}"))
+    return steps if steps >= SHARE * max(run.least_steps for run in methods) else None
+
+
+def _total_s(
+    methods: list[PlannedRun], found: Rehearsals, steps: int | None, limit_s: float | None, seeds: int, slots: int
+) -> float:
+    """How long the runs of the rehearsed methods would take with another budget."""
+    times_s = [found[run.env, run.method].guess_s(steps, limit_s) for run in methods if (run.env, run.method) in found]
+    known_s = [time_s for time_s in times_s if time_s is not None]
+    return side_by_side_s(known_s * seeds, slots)

@@ -1,0 +1,235 @@
+"""Before a comparison trains, each method trains for a few seconds: does it work here, and how fast is it?
+
+All methods train one after the other in one child process (`rehearsal_process`), in a folder that is deleted. So the
+first fault is known before a run directory is made, and the speeds are those of real trainings on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO, Any, Final
+
+from a3c_zoo.comparison.evaluations import CHECKPOINTS
+from a3c_zoo.comparison.local_engine import end_with_parent, training_environment
+from a3c_zoo.comparison.plan import Plan, PlannedRun
+from a3c_zoo.comparison.reading import REHEARSAL
+from a3c_zoo.config.sets import dump_config
+from a3c_zoo.errors import ZooError
+from a3c_zoo.files import read_json
+from a3c_zoo.hardware import giga
+from a3c_zoo.processes.start import handlers_wait
+from a3c_zoo.runs.directory import disk_errors
+
+#: How long all methods together train, and each of them at least and at most, in seconds.
+ALL_S, LEAST_S, MOST_S = 4.0, 1.0, 2.0
+#: A method whose first rollout takes longer than this has no speed, in seconds.
+LIMIT_S: Final = 15.0
+#: What a fresh process of a run takes longer than this one, in which Python and torch are there already, in seconds.
+PROCESS_S: Final = 2.0
+#: How long the child may take to end, and how long a method may do nothing beyond its own limits, in seconds.
+GRACE_S, HANG_S = 3.0, 60.0
+LOOK_EVERY_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What the short training of a method has shown.
+
+    Attributes:
+        steps_per_s: agent steps a second; None if its first rollout took too long.
+        other_s: seconds of a run beside those of training.
+        checkpoint_bytes: the size of a checkpoint.
+    """
+
+    steps_per_s: float | None
+    other_s: float
+    checkpoint_bytes: int
+
+    def guess_s(self, steps: int | None, time_limit_s: float | None) -> float | None:
+        """How long a run with this budget takes, in seconds; None if the speed is not known."""
+        if steps is None:
+            return self.other_s + (time_limit_s or 0.0)
+        return None if self.steps_per_s is None else self.other_s + steps / self.steps_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalJob:
+    """What the child gets for a method, as JSON.
+
+    Attributes:
+        env: its environment's name. config: the path of its config.yml. result: where the child writes what it found.
+        least: agent steps of one rollout of every worker. seconds: how long it trains, if a rollout is not longer.
+    """
+
+    env: str
+    config: str
+    result: str
+    least: int
+    seconds: float
+    limit_s: float = LIMIT_S
+
+
+#: Environment and method → its rehearsal.
+Rehearsals = dict[tuple[str, str], Rehearsal]
+
+
+def rehearse(runs: Sequence[PlannedRun], runs_dir: Path, tell: Callable[[str], None]) -> Rehearsals:
+    """Lets each method among these runs train for a few seconds on each of its environments, and act once.
+
+    Args:
+        runs_dir: where the runs will lie. It is left as it was.
+        tell: gets a line when it begins, and one for each method.
+
+    Raises:
+        ZooError: a method cannot be trained here, or the disk has no room for its runs. The message names the cure.
+        KeyboardInterrupt: on Ctrl-C; nothing is left.
+    """
+    first = {(run.env, run.method): run for run in reversed(runs)}
+    methods = dict(reversed(first.items()))
+    if not methods:
+        return {}
+    tell("first, each method trains for a few seconds: does it work here, and how fast is it?")
+    found: Rehearsals = {}
+    with _folder_in(runs_dir) as folder:
+        jobs = [_job(run, folder / str(number), len(methods)) for number, run in enumerate(methods.values())]
+        with _child(folder, jobs) as (process, output):
+            for job, run in zip(jobs, methods.values(), strict=True):
+                found[run.env, run.method] = rehearsal = _result(process, output, job, run)
+                speed = "its first rollout takes longer" if rehearsal.steps_per_s is None else _speed(rehearsal)
+                tell(f"  {run.method} on {run.env}: {speed}")
+    _refuse_full_disk(runs, found, runs_dir)
+    return found
+
+
+def with_guesses(plan: Plan, found: Rehearsals) -> Plan:
+    """The plan with the length of each run as the rehearsals tell it."""
+    runs = []
+    for run in plan.runs:
+        rehearsal = found.get((run.env, run.method))
+        if rehearsal is not None and run.done is None:
+            run = replace(run, guess_s=rehearsal.guess_s(run.budget.steps, run.budget.time_limit_s))
+        runs.append(run)
+    return replace(plan, runs=tuple(runs))
+
+
+def _speed(rehearsal: Rehearsal) -> str:
+    return f"{rehearsal.steps_per_s:,.0f} steps/s"
+
+
+def _job(run: PlannedRun, place: Path, methods: int) -> RehearsalJob:
+    """Writes the configuration of a run below `place`, for the child."""
+    with disk_errors(place, "write"):
+        place.mkdir()
+        (place / "config.yml").write_text(dump_config(run.config), encoding="utf-8")
+    seconds = min(max(ALL_S / methods, LEAST_S), MOST_S)
+    return RehearsalJob(run.env, str(place / "config.yml"), str(place / "result.json"), run.least_steps, seconds)
+
+
+@contextmanager
+def _folder_in(runs_dir: Path) -> Iterator[Path]:
+    """A folder on the disk of the runs. It is deleted in the end, with the folders above it that were not there."""
+    missing = [path for path in (runs_dir, *runs_dir.parents) if not os.path.exists(path)]
+    folder = None
+    try:
+        with disk_errors(runs_dir, "write in"):
+            runs_dir.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(prefix=REHEARSAL, dir=runs_dir)).absolute()
+        yield folder
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        for path in missing:
+            with suppress(OSError):  # somebody else has put something there
+                path.rmdir()
+
+
+@contextmanager
+def _child(folder: Path, jobs: Sequence[RehearsalJob]) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    """The process that trains, and the file with what it prints. It has ended when the body has."""
+    with tempfile.TemporaryFile() as output:
+        with handlers_wait():  # a Ctrl-C meanwhile would leave it without an owner
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "a3c_zoo.comparison.rehearsal_process", json.dumps([*map(asdict, jobs)])],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=training_environment(),
+                start_new_session=True,
+                preexec_fn=end_with_parent if sys.platform == "linux" else None,
+            )
+        try:
+            yield process, output
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends the child; its workers end with it."""
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:  # also on a second Ctrl-C
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _result(process: subprocess.Popen[bytes], output: IO[bytes], job: RehearsalJob, run: PlannedRun) -> Rehearsal:
+    """Waits for the result of a job. Raises ZooError for a method that cannot be trained."""
+    path = Path(job.result)
+    limit_s = job.limit_s + run.config.run.worker_timeout_s + HANG_S
+    end_s = time.monotonic() + limit_s
+    while not path.exists() and process.poll() is None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(LOOK_EVERY_S)
+        if time.monotonic() > end_s:
+            raise _refusal(run, f"it has not ended after {limit_s:.0f} s; does it hang?", is_users=False)
+    if not path.exists():
+        raise _refusal(run, _how_it_ended(process, output), is_users=False)
+    content: dict[str, Any] = read_json(path)
+    if "fault" in content:
+        raise _refusal(run, content["fault"], content["is_users"])
+    return Rehearsal(**content)
+
+
+def _how_it_ended(process: subprocess.Popen[bytes], output: IO[bytes]) -> str:
+    """Why there is no result: the signal that ended the process, or the last line that it printed."""
+    if process.returncode < 0:
+        name = signal.Signals(-process.returncode).name
+        return f"its process was ended by signal {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+    output.seek(0)
+    lines = output.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"its process ended with exit status {process.returncode}"
+
+
+def _refusal(run: PlannedRun, fault: str, is_users: bool) -> ZooError:
+    """is_users: whether the fault names its cure."""
+    text = f"{run.method} on {run.env} cannot be trained: {fault}"
+    alone = f"a3c-zoo train {run.env} --agent {run.config.agent_name} --debug"
+    return ZooError(text if is_users else f"{text.rstrip('.')}. To see more: {alone}")
+
+
+def _refuse_full_disk(runs: Sequence[PlannedRun], found: Rehearsals, runs_dir: Path) -> None:
+    """Raises ZooError if the checkpoints of all runs have no room. All other files of a run are small beside them."""
+    needed = sum(found[run.env, run.method].checkpoint_bytes * (CHECKPOINTS + 1) for run in runs)
+    there = next(path for path in (runs_dir, *runs_dir.absolute().parents) if os.path.exists(path))
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise ZooError(
+            f"{len(runs)} runs need {giga(needed)} for their checkpoints, and {giga(free)} are free in {there}. "
+            "Free space, or choose another folder: --runs-dir DIR"
+        )

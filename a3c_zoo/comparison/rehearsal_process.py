@@ -1,0 +1,114 @@
+"""The child process of `rehearsal`: trains one method after the other for a few seconds, and lets each one act.
+
+`python -m a3c_zoo.comparison.rehearsal_process JOBS`, with a list of `RehearsalJob` as JSON. It ends with the first
+method that has a fault.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from a3c_zoo.baselines.baseline_configs import SB3DQNConfig
+from a3c_zoo.comparison.evaluations import write_json
+from a3c_zoo.comparison.rehearsal import PROCESS_S, RehearsalJob
+from a3c_zoo.config import Config
+from a3c_zoo.config.sets import load_config
+from a3c_zoo.errors import WorkerError, ZooError, first_line, one_line
+from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.records import Progress
+from a3c_zoo.runs.api import load_from
+from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.setup import Observer, RunSetup
+from a3c_zoo.runs.signals import StopEvaluationError
+from a3c_zoo.runs.train import train_new
+
+#: How many steps a policy acts.
+ACTS = 5
+#: `sb3-dqn` begins to learn after so many agent steps here. Without learning it would seem faster than it is.
+LEARNING_STARTS = 100
+
+
+class Stopwatch(Observer):
+    """Ends the run at its next rollout boundary when it has trained for some seconds, and for one rollout."""
+
+    def __init__(self, job: RehearsalJob) -> None:
+        self._job, self.is_over = job, False
+
+    def progress(self, progress: Progress) -> None:
+        """Called several times a second."""
+        if self.is_over or progress.steps < self._job.least or progress.training_s < self._job.seconds:
+            return
+        self.is_over = True
+        signal.raise_signal(signal.SIGTERM)  # as a user ends a run
+
+
+def shortened(config: Config, limit_s: float) -> Config:
+    """The configuration without run hooks, which may tell others of the run, and with which a fault ends it at once."""
+    run, agent = config.run, config.agent
+    none = dict.fromkeys(("worker_restarts", "restarts"), 0)
+    limits = {"time_limit_s": min(run.time_limit_s or limit_s, limit_s), "keep_checkpoints": 1, "disk_patience_s": 0.0}
+    if isinstance(agent, SB3DQNConfig):
+        agent = agent.model_copy(update={"learning_starts": min(agent.learning_starts, LEARNING_STARTS)})
+    return replace(config, run=run.model_copy(update=none | limits), agent=agent, plugins={})
+
+
+def rehearse_one(job: RehearsalJob) -> dict[str, Any]:
+    """Trains, and acts with the last checkpoint. Returns the fields of `Rehearsal`."""
+    registry, path = get_registry(), Path(job.config)
+    find_typed_module(job.env)  # the user has typed it
+    whole = load_config(path, registry)
+    RunSetup.of(registry, whole, serial=False).run_hooks()  # raises if some cannot be made
+    setup = RunSetup.of(registry, shortened(whole, job.limit_s), serial=False)
+    watch = Stopwatch(job)
+    outcome = train_new(setup, path.parent, "run", watch)
+    if outcome.reason == "interrupted" and not watch.is_over:
+        raise KeyboardInterrupt  # the parent has ended, or wants this process to end
+    directory = RunDirectory(outcome.run, is_trusted=True)
+    act(directory)
+    sizes = [file.stat().st_size for file in directory.checkpoints.iterdir()]
+    return {
+        "steps_per_s": outcome.steps_per_s if outcome.steps else None,
+        "other_s": outcome.total_s - outcome.training_s + PROCESS_S,
+        "checkpoint_bytes": max(sizes, default=0),
+    }
+
+
+def act(directory: RunDirectory) -> None:
+    """Plays a few steps on the zoo's environment, as an evaluation does, and closes it."""
+    from a3c_zoo.runs.evaluation import evaluate_policy
+
+    policy, to_play = load_from(directory)
+    steps = iter(range(ACTS - 1))
+
+    def stop(played: int) -> None:
+        if next(steps, None) is None:
+            raise StopEvaluationError
+
+    try:
+        evaluate_policy(policy, to_play, on_step=stop)
+    except StopEvaluationError:
+        return
+
+
+def main(jobs: list[RehearsalJob]) -> int:
+    """Returns the exit status."""
+    for job in jobs:
+        try:
+            result = rehearse_one(job)
+        except (Exception, SystemExit) as error:
+            is_users = isinstance(error, ZooError) and not isinstance(error, WorkerError)
+            fault = first_line(error) if isinstance(error, ZooError) else one_line(error)
+            result = {"fault": " ".join([fault, *getattr(error, "__notes__", ())]), "is_users": is_users}
+        write_json(Path(job.result), result)
+        if "fault" in result:
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main([RehearsalJob(**each) for each in json.loads(sys.argv[1])]))

@@ -1,0 +1,88 @@
+"""The best policy of a run without an evaluator: the parameters behind its best 100 training episodes.
+
+The mean of the best 100 of many is greater than what the policy reaches in other episodes: the pick is optimistic.
+What follows from it, and which parameters a run recommends, is in `recommended.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from a3c_zoo.errors import DivergedError
+from a3c_zoo.records import Snapshot
+from a3c_zoo.runs.checkpoints import PolicyState, ResourceState, RunState, read_policy, write_checkpoint
+from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.progress import RunProgress
+
+#: No policy counts as the best before so many episodes of the run. Up to 100 episodes their mean is that of all.
+FEWEST_EPISODES: Final = 20
+#: Parameters are copied at most once in so many episodes: a run that learns fast has a new best at almost every report.
+EVERY_EPISODES: Final = 10
+
+
+class BestPolicy:
+    """Copies the parameters when the mean return of the last 100 training episodes is greater than ever before.
+
+    What decides are episodes alone, and no clock. So a serial run keeps the same policy each time. A copy waits in
+    memory, and is written before the next checkpoint: the file is never older than the newest checkpoint.
+
+    Attributes:
+        kept: what `checkpoints/best.pt` tells of its policy; None if there is none. It may be of an earlier session.
+    """
+
+    def __init__(self, directory: RunDirectory, progress: RunProgress) -> None:
+        self._file, self._progress = directory.best_file, progress
+        self.kept: PolicyState | None = read_policy(self._file).state if self._file.exists() else None
+        self._copy: tuple[dict[str, Any], PolicyState] | None = None
+        self._next_look = FEWEST_EPISODES
+        if self.kept is not None and self.kept.run is not None:
+            self._next_look = self.kept.run.episodes + EVERY_EPISODES
+
+    def look(self, snapshot: Snapshot, run_state: Callable[[], RunState]) -> None:
+        """Copies the parameters if they are the best so far. Called after each report, while workers work.
+
+        Args:
+            run_state: returns where the run stands. Its resources are filled in when the copy is written.
+        """
+        progress, mean = self._progress, self._progress.mean_return
+        if mean is None or progress.episodes < self._next_look:
+            return
+        best = self._copy[1] if self._copy else self.kept
+        if best is not None and best.best_return is not None and mean <= best.best_return:
+            return
+        agent = snapshot.acting() if snapshot.acting else copied(snapshot.state())
+        run = run_state()
+        state = PolicyState(run.steps, run.seconds, run=run, training_return=mean)
+        self._copy = agent, replace(state, return_episodes=len(progress.returns))
+        self._next_look = progress.episodes + EVERY_EPISODES
+
+    def write(self, resources: ResourceState) -> None:
+        """Writes a copy that waits. The rows that it counts are on the disk.
+
+        Raises:
+            RunDirectoryError: the disk refuses it. A later call tries again.
+        """
+        if self._copy is None:
+            return
+        agent, state = self._copy
+        assert state.run is not None
+        with suppress(DivergedError):  # a copy with numbers that are not finite is no policy
+            write_checkpoint(self._file, agent, replace(state, run=replace(state.run, resources=resources)))
+            self.kept = state
+        self._copy = None
+
+
+def copied(value: Any) -> Any:
+    """A copy of an agent's state, with copies of its tensors."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: copied(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [copied(each) for each in value]
+    return value

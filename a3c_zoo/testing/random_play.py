@@ -1,0 +1,312 @@
+"""What random actions meet in an environment: the figures by which it is seen beforehand why an agent would not learn.
+
+`measure` plays, and `judge` compares the figures with the settings of the environment's hyperparameter set.
+docs/how-to/when-it-does-not-learn.md explains them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from a3c_zoo.config import Config
+from a3c_zoo.learning.autoreset import autoreset_of, episode_over
+from a3c_zoo.learning.running_statistics import Doubles, merged
+from a3c_zoo.learning.spaces import Part, is_image, parts_of
+from a3c_zoo.testing.findings import Findings
+
+#: Steps of random actions, of all environments together.
+STEPS = 10_000
+#: A sign of life comes every so many steps of the vector environment.
+SIGN_EVERY = 50
+#: In the loss the discounted return should deviate by a number within these limits.
+GOOD_RETURNS: Final = (0.05, 50.0)
+#: So should each number that a network gets and that is not normalized.
+GOOD_OBSERVATIONS: Final = (0.02, 10.0)
+#: A smaller share of steps with a reward is rare; with a smaller share than the second one rewards are late.
+RARE, LATE = 0.01, 0.05
+#: A reward at the end of an episode should be worth so much at its start.
+LEAST_WORTH = 0.05
+#: Of fewer steps nothing is concluded about rare rewards and long episodes: a simulator may be slow.
+FEW_STEPS = 1_000
+#: So many episodes with one return say that random actions make no difference.
+MANY_EPISODES = 10
+#: The discount where an agent has none.
+USUAL_GAMMA = 0.99
+
+PAGE = "docs/how-to/when-it-does-not-learn.md"
+CURE_EXPLORE = f"reward parts of the way, raise agent.entropy_coefficient, or train longer: {PAGE}"
+CURE_RANGE = "scale them to about -1 to 1, in the environment or a wrapper"
+CURE_ENDLESS = "end episodes after a number of steps: return truncated=True, or register max_episode_steps"
+
+
+@dataclass(slots=True)
+class Spread:
+    """Mean, deviation and range of F numbers, over B samples that come one batch after the other.
+
+    Attributes:
+        sample: count, mean `[F]` and sum of squared deviations `[F]`, `[1 + 2F]`. low, high: `[F]`.
+    """
+
+    sample: Doubles
+    low: Doubles
+    high: Doubles
+
+    @classmethod
+    def of(cls, features: int) -> Spread:
+        """Before the first sample."""
+        return cls(np.zeros(1 + 2 * features), np.full(features, np.inf), np.full(features, -np.inf))
+
+    def add(self, batch: NDArray[Any]) -> None:
+        """Adds samples `[B, F]`."""
+        wide = batch.astype(np.float64)
+        if not len(wide):
+            return
+        mean = wide.mean(axis=0)
+        squares = np.square(wide - mean).sum(axis=0)
+        self.sample = merged(self.sample, np.concatenate(([len(wide)], mean, squares)))
+        self.low = np.minimum(self.low, wide.min(axis=0))
+        self.high = np.maximum(self.high, wide.max(axis=0))
+
+    @property
+    def count(self) -> int:
+        """B."""
+        return int(self.sample[0])
+
+    @property
+    def mean(self) -> Doubles:
+        """`[F]`."""
+        return self.sample[1 : 1 + len(self.low)]
+
+    @property
+    def deviation(self) -> Doubles:
+        """The standard deviation, `[F]`."""
+        deviation: Doubles = np.sqrt(self.sample[1 + len(self.low) :] / max(1, self.count))
+        return deviation
+
+
+@dataclass(slots=True)
+class RandomPlay:
+    """What random actions met.
+
+    Attributes:
+        gamma: discount per step of `discounted`.
+        rewards: of each step, F = 1. discounted: the discounted return so far after each step, F = 1.
+        rewarded: steps whose reward is not 0.
+        observations: all numbers that are no classes and no images, F of them.
+        returns, lengths, truncated: of each episode that ended; whether its time limit ended it.
+        longest: steps of the longest episode, also of one that had not ended.
+    """
+
+    gamma: float
+    observations: Spread
+    rewards: Spread = field(default_factory=lambda: Spread.of(1))
+    discounted: Spread = field(default_factory=lambda: Spread.of(1))
+    rewarded: int = 0
+    returns: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    truncated: list[bool] = field(default_factory=list)
+    longest: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Agent steps."""
+        return self.rewards.count
+
+    @property
+    def rewarded_share(self) -> float:
+        """The share of steps with a reward."""
+        return self.rewarded / max(1, self.steps)
+
+
+def measure(
+    env: VectorEnv[Any, Any, Any],
+    gamma: float,
+    steps: int = STEPS,
+    limit_s: float = float("inf"),
+    give_sign: Callable[[], None] = lambda: None,
+) -> RandomPlay:
+    """Takes random actions in N environments; the caller closes them.
+
+    Args:
+        gamma: discount per step. steps: at least so many of all environments together, unless `limit_s` seconds are
+            over before.
+    """
+    parts = [part for part in parts_of(env.single_observation_space) if is_number(part)]
+    features = sum(int(np.prod(part.space.shape or ())) for part in parts)
+    play = RandomPlay(gamma, Spread.of(features))
+    env.action_space.seed(0)
+    autoreset, is_over = autoreset_of(env), episode_over(env)
+    observation, _ = env.reset(seed=0)
+    play.observations.add(numbers_of(parts, observation, env.num_envs))
+    returns, discounted = np.zeros(env.num_envs), np.zeros(env.num_envs)
+    lengths, is_ignored = np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs, np.bool_)
+    start_s, calls = time.monotonic(), 0
+    while play.steps < steps and time.monotonic() - start_s < limit_s:
+        if calls % SIGN_EVERY == 0:
+            give_sign()
+        calls += 1
+        observation, rewards, terminated, truncated, info = env.step(env.action_space.sample())
+        ended = is_over(terminated, truncated, info)
+        is_real = ~is_ignored
+        paid = np.where(is_real, rewards, 0.0)
+        returns += paid
+        lengths += is_real
+        discounted = gamma * discounted + paid
+        play.rewards.add(paid[is_real, None])
+        play.discounted.add(discounted[is_real, None])
+        play.rewarded += int(np.count_nonzero(paid))
+        play.longest = max(play.longest, int(lengths.max()))
+        for n in np.flatnonzero(ended):
+            play.returns.append(float(returns[n]))
+            play.lengths.append(int(lengths[n]))
+            play.truncated.append(bool(truncated[n]))
+        returns[ended] = lengths[ended] = 0
+        discounted[terminated | truncated] = 0.0
+        is_ignored = ended if autoreset.ignores_a_step else np.zeros_like(ended)
+        observation = autoreset.restart(observation, ended)
+        play.observations.add(numbers_of(parts, observation, env.num_envs))
+    return play
+
+
+def is_number(part: Part) -> bool:
+    """Whether a part of the observations holds plain numbers: no classes, bits or images."""
+    return isinstance(part.space, spaces.Box) and not is_image(part.space)
+
+
+def numbers_of(parts: list[Part], observation: Any, num_envs: int) -> NDArray[Any]:
+    """The numbers of these parts side by side, `[N, F]`."""
+    columns = [np.reshape(part.of(observation), (num_envs, -1)) for part in parts]
+    return np.concatenate(columns, axis=1) if columns else np.zeros((num_envs, 0))
+
+
+def judge(play: RandomPlay, config: Config, findings: Findings) -> None:
+    """Says what was measured, and which settings of the configuration do not fit it."""
+    _judge_rewards(play, config, findings)
+    _judge_rewarded_steps(play, findings)
+    _judge_lengths(play, config, findings)
+    _judge_observations(play, config, findings)
+
+
+def _judge_rewards(play: RandomPlay, config: Config, findings: Findings) -> None:
+    check, scale = "reward scale", getattr(config.agent, "reward_scale", None)
+    rewards, deviation = play.rewards, float(play.discounted.deviation[0])
+    text = (
+        f"rewards from {rewards.low[0]:.3g} to {rewards.high[0]:.3g}, deviation {rewards.deviation[0]:.3g}; the "
+        f"discounted return deviates by {deviation:.3g}"
+    )
+    figures = {
+        "steps": play.steps,
+        "reward_mean": float(rewards.mean[0]),
+        "reward_deviation": float(rewards.deviation[0]),
+        "reward_min": float(rewards.low[0]),
+        "reward_max": float(rewards.high[0]),
+        "discounted_return_deviation": deviation,
+        "gamma": play.gamma,
+    }
+    if scale == "auto":
+        findings.ok(check, f"{text}, by which agent.reward_scale=auto divides", figures)
+    elif scale is None or not deviation:
+        findings.ok(check, text, figures)
+    elif is_within(scale * deviation, GOOD_RETURNS):
+        findings.ok(check, f"{text}, in the loss by {scale * deviation:.3g}", figures)
+    else:
+        text += f", in the loss by {scale * deviation:.3g} (agent.reward_scale={scale:g})"
+        findings.warn(check, text, "-o agent.reward_scale=auto", figures)
+
+
+def is_within(value: float, limits: tuple[float, float]) -> bool:
+    """Whether a number lies within limits."""
+    return limits[0] <= value <= limits[1]
+
+
+def _judge_rewarded_steps(play: RandomPlay, findings: Findings) -> None:
+    check = "rewarded steps"
+    text = f"{play.rewarded_share:.2%} of {play.steps:,} steps of random actions have a reward"
+    figures: dict[str, float] = {"steps": play.steps, "rewarded_share": play.rewarded_share}
+    if play.returns:
+        low, high = min(play.returns), max(play.returns)
+        text += f"; episodes return {low:.4g} to {high:.4g}"
+        figures |= {"return_mean": float(np.mean(play.returns)), "return_min": low, "return_max": high}
+    is_flat = len(play.returns) >= MANY_EPISODES and min(play.returns) == max(play.returns)
+    is_rare = play.rewarded_share < RARE and play.steps >= FEW_STEPS
+    if is_rare or is_flat:
+        findings.warn(check, text, CURE_EXPLORE, figures)
+    else:
+        findings.ok(check, text, figures)
+
+
+def _judge_lengths(play: RandomPlay, config: Config, findings: Findings) -> None:
+    check, gamma = "episode length", play.gamma
+    if not play.lengths:
+        text = f"no episode of random actions ended within {play.longest:,} steps"
+        figures: dict[str, float] = {"episodes": 0, "length_max": play.longest, "gamma": gamma}
+        if play.longest < FEW_STEPS:
+            findings.ok(check, text, figures)
+            return
+        has_key = hasattr(config.env, "max_episode_steps")
+        cure = "-o env.max_episode_steps=1000, or another number" if has_key else CURE_ENDLESS
+        findings.warn(check, text, cure, figures)
+        return
+    mean, by_limit = float(np.mean(play.lengths)), float(np.mean(play.truncated))
+    horizon = "all steps" if gamma == 1 else f"{1 / (1 - gamma):,.0f} steps"
+    text = (
+        f"{min(play.lengths):,} to {max(play.lengths):,} steps, {mean:,.0f} on average of {len(play.lengths):,} "
+        f"episodes; {by_limit:.0%} end by their time limit; agent.gamma={gamma:g} looks {horizon} ahead"
+    )
+    figures = {
+        "episodes": len(play.lengths),
+        "length_mean": mean,
+        "length_min": min(play.lengths),
+        "length_max": max(play.lengths),
+        "truncated_share": by_limit,
+        "gamma": gamma,
+    }
+    worth = gamma**mean
+    if play.rewarded_share < LATE and worth < LEAST_WORTH:
+        text += f", and a reward at the end is worth {worth:.2g} of itself at the start"
+        findings.warn(check, text, f"-o agent.gamma={far_gamma(mean)}", figures)
+    else:
+        findings.ok(check, text, figures)
+
+
+def far_gamma(length: float) -> str:
+    """The discount that looks as far ahead as an episode is long: 1 − 1/length, with two digits behind the nines."""
+    return f"{1 - float(f'{1 / length:.2g}'):.10g}"
+
+
+def _judge_observations(play: RandomPlay, config: Config, findings: Findings) -> None:
+    check, observed = "observed range", play.observations
+    if not len(observed.low):
+        findings.ok(check, "classes and images alone: there is nothing to scale")
+        return
+    varying = observed.deviation[observed.low < observed.high]
+    low, high, constant = float(observed.low.min()), float(observed.high.max()), len(observed.low) - len(varying)
+    least, most = (float(varying.min()), float(varying.max())) if len(varying) else (0.0, 0.0)
+    text = f"{len(observed.low):,} numbers from {low:.3g} to {high:.3g}, deviations from {least:.3g} to {most:.3g}"
+    if constant:
+        text += f"; {constant:,} never change"
+    figures = {
+        "steps": play.steps,
+        "numbers": len(observed.low),
+        "constant_numbers": constant,
+        "observation_min": low,
+        "observation_max": high,
+        "observation_deviation_min": least,
+        "observation_deviation_max": most,
+    }
+    normalizes = getattr(config.network, "normalize_observations", None)
+    if normalizes:
+        findings.ok(check, f"{text}; network.normalize_observations scales them", figures)
+    elif not len(varying) or (is_within(least, GOOD_OBSERVATIONS) and is_within(most, GOOD_OBSERVATIONS)):
+        findings.ok(check, text, figures)
+    else:
+        cure = CURE_RANGE if normalizes is None else "-o network.normalize_observations=true"
+        findings.warn(check, text, cure, figures)

@@ -1,0 +1,124 @@
+"""Commands that install what is missing, in a checkout, beside one, and with a wheel from anywhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from a3c_zoo import cures
+from tests.wheels import ROOT
+
+REQUIRES = metadata.requires("a3c-zoo")
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The code lies in a folder of packages, as if it came from an index. Returns an empty current folder."""
+    monkeypatch.setattr(cures, "__file__", str(tmp_path / "site-packages/a3c_zoo/cures.py"))
+    says(monkeypatch, None)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def says(monkeypatch: pytest.MonkeyPatch, origin: object) -> None:
+    """What pip noted of the place from which a3c-zoo was installed; None for an index."""
+    text = origin if isinstance(origin, str) else None if origin is None else json.dumps(origin)
+    found = SimpleNamespace(read_text=lambda file: text, requires=REQUIRES)
+    monkeypatch.setattr(metadata, "distribution", lambda name: found)
+
+
+def checkout(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for name in ("pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "plugins/a3c-zoo-ray").mkdir(parents=True)
+    return folder
+
+
+def test_in_the_folder_of_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert cures.install_extra("play") == "pip install -c constraints.txt -e '.[play]'"
+    assert cures.install_extra("ray") == "pip install -c constraints.txt ./plugins/a3c-zoo-ray"
+    assert cures.install_plugin("a3c-zoo-trained") == "pip install -c constraints.txt ./plugins/a3c-zoo-trained"
+    assert cures.install_needed() == "pip install -c constraints.txt -e ."
+    assert cures.upgrade("zoo-maze") == f"git pull && {cures.install_needed()} && pip install --upgrade zoo-maze"
+
+
+def test_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cures.install_extra("play") == f"pip install -c {ROOT}/constraints.txt -e '{ROOT}[play]'"
+    assert cures.upgrade() == f"git -C {ROOT} pull && pip install -c {ROOT}/constraints.txt -e {ROOT}"
+
+
+def test_a_copy_from_a_checkout_stays_a_copy(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """README's `pip install -c constraints.txt .`"""
+    place = checkout(installed / "a3c zoo")
+    says(monkeypatch, {"url": f"file://{installed}/a3c%20zoo", "dir_info": {}})
+    assert cures.install_extra("play") == f"pip install -c 'a3c zoo/constraints.txt' '{place}[play]'"
+    monkeypatch.chdir(place)
+    assert cures.install_extra("play") == "pip install -c constraints.txt '.[play]'"
+    assert cures.install_extra("ray") == "pip install -c constraints.txt ./plugins/a3c-zoo-ray"
+    says(monkeypatch, {"url": f"file://{installed}/a3c%20zoo", "dir_info": {"editable": True}})
+    assert cures.install_extra("play") == "pip install -c constraints.txt -e '.[play]'"
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        None,
+        {"url": "file:///somewhere/a3c_zoo-0.1.0-py3-none-any.whl", "archive_info": {}},
+        {"url": "file:///gone/a3c-zoo", "dir_info": {}},
+        {"url": "https://example.org/a3c-zoo", "dir_info": {}},
+        {"url": "https://example.org/a3c-zoo.git", "vcs_info": {"vcs": "git"}},
+        {"url": 3},
+        [],
+        "{",
+    ],
+)
+def test_a_wheel_names_the_packages(origin: object, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says(monkeypatch, origin)
+    assert cures.install_extra("play") == "pip install 'imageio-ffmpeg<1,>=0.5' 'pygame-ce<3,>=2.5'"
+    assert cures.install_extra("ray") == "pip install 'a3c-zoo-ray<2,>=1'"
+    assert cures.install_needed("stable-baselines3") == "pip install 'stable-baselines3<3,>=2.7'"
+    assert cures.install_needed("gymnasium[mujoco]") == "pip install 'gymnasium[mujoco]'"
+    assert cures.install_plugin("a3c-zoo-trained") == "pip install a3c-zoo-trained"
+    assert cures.install_plugin("zoo-maze", "2.1") == "pip install zoo-maze==2.1"
+    assert cures.upgrade("zoo-maze") == "pip install --upgrade a3c-zoo zoo-maze"
+
+
+def test_without_metadata(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", missing)
+    monkeypatch.setattr(metadata, "requires", missing)
+    assert cures.install_extra("play") == "pip install 'a3c-zoo[play]'"
+
+
+def test_the_pip_of_this_interpreter(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pip on the path may be that of another one."""
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert cures.install_plugin("zoo-maze") == f"{sys.executable} -m pip install zoo-maze"
+    program = installed / "a venv/bin/python"
+    monkeypatch.setattr(sys, "executable", str(program))
+    assert cures.install_plugin("zoo-maze") == "'a venv/bin/python' -m pip install zoo-maze"
+    program.parent.mkdir(parents=True)
+    (program.parent / "pip").touch(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert cures.install_plugin("zoo-maze") == "pip install zoo-maze"
+
+
+def test_an_environment_of_uv_has_no_pip(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (installed / "bin").mkdir()
+    (installed / "bin/uv").touch(0o755)
+    monkeypatch.setenv("PATH", str(installed / "bin"))
+    monkeypatch.setattr(cures, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "prefix", str(installed / "venv"))
+    assert cures.install_plugin("zoo-maze") == f"VIRTUAL_ENV={installed}/venv uv pip install zoo-maze"

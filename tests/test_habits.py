@@ -1,0 +1,298 @@
+"""Environments with habits: the old API of Gym, rewards that are none, settings of torch and NumPy that they change."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from a3c_zoo import EnvEntry
+from a3c_zoo.cli.common import playing_sign
+from a3c_zoo.config import EnvConfig
+from a3c_zoo.errors import EnvironmentContractError
+from a3c_zoo.learning.contract import misfit
+from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.library_settings import LibrarySettings, kept_settings
+from a3c_zoo.runs import evaluation
+from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
+from tests.toys_runs import command_line, environ
+from tests.waits import LIMIT_S
+
+Captured = pytest.CaptureFixture[str]
+
+#: Environments by name; those of `Bare` without Gymnasium's wrappers and checker around them.
+ROOMS = """
+import gymnasium as gym, numpy as np
+from gymnasium.envs.registration import register
+
+class Room(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        self.t += 1
+        return np.zeros(2, np.float32), self.reward(), self.t == 5, False, {}
+    def reward(self):
+        return 1.0
+
+class Four(Room):
+    def step(self, action):
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, info
+
+class NoOptions(Room):
+    def reset(self, seed=None):
+        return super().reset(seed=seed)
+
+class NoSeed(Room):
+    def reset(self):
+        return super().reset()
+
+class Alone(Room):
+    def reset(self, *, seed=None, options=None):
+        return super().reset()[0]
+
+class NoInfo(Room):
+    def step(self, action):
+        return *super().step(action)[:4], None
+
+class NoReward(Room):
+    def reward(self):
+        return None
+
+class Huge(Room):
+    def reward(self):
+        return np.float64(1e39)
+
+class Broken(Room):
+    def step(self, action):
+        first, second, third = 1, 2
+
+class Wrapped(gym.Wrapper):
+    def step(self, action):
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, reward, terminated, truncated, info
+
+for each in (Four, NoOptions, NoSeed, Alone, NoInfo, NoReward, Huge, Broken):
+    register(f"{each.__name__}-v0", entry_point=each, max_episode_steps=100)
+    register(f"{each.__name__}Bare-v0", entry_point=each, order_enforce=False, disable_env_checker=True)
+"""
+OLD = "this is the API of Gym before 0.26. It must"
+STEP = (
+    "which must be (observation, reward, terminated, truncated, info), reward a number, flags bools, info a dictionary"
+)
+MESSAGES = {
+    "Four": f"returned four values of step(): {OLD} return (observation, reward, terminated, truncated, info)",
+    "NoOptions": f"has a reset() that does not take 'options': {OLD} be reset(*, seed=None, options=None)",
+    "NoSeed": f"has a reset() that does not take 'seed': {OLD} be reset(*, seed=None, options=None)",
+    "Alone": "returned a wrong result of reset(), which must be (observation, info): ",
+    "NoInfo": f"returned a wrong result of step(), {STEP}: ",
+    "NoReward": "returned the reward None: does its step() forget to return a number?",
+    "Huge": "returned a reward that is not finite in float32 (1e+39; environment ",
+}
+
+
+@pytest.fixture
+def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "rooms.py").write_text(ROOMS)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for name in [
+        name for name, spec in gymnasium.registry.items() if str(spec.entry_point).startswith("<class 'rooms")
+    ]:
+        del gymnasium.registry[name]
+
+
+def one_line(rooms: Path, *arguments: str) -> str:
+    """What a command says in a process of its own: its only line that is no warning of Gymnasium."""
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-m", "a3c_zoo", *arguments]
+    done = subprocess.run(command, cwd=rooms, env=environ(), capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.parametrize("bare", ["", "Bare"])
+def test_a_broken_promise_is_one_line(name: str, bare: str, rooms: Path) -> None:
+    line = one_line(rooms, "train", f"gym:rooms:{name}{bare}-v0", "--serial", "--steps", "200", "--quiet")
+    assert line.startswith(f"Error: environment 'gym:rooms:{name}{bare}-v0' {MESSAGES[name]}")
+
+
+@pytest.mark.parametrize(
+    "options", [("--agent", "a3c"), ("--agent", "sb3-a2c"), ("-o", "env.wrappers=[rooms:Wrapped]")]
+)
+def test_it_is_one_line_wherever_wrappers_stand(options: tuple[str, ...], rooms: Path) -> None:
+    for name in ("Four", "FourBare"):
+        line = one_line(rooms, "train", f"gym:rooms:{name}-v0", "--steps", "200", *options)
+        assert line.startswith(f"Error: environment 'gym:rooms:{name}-v0' {MESSAGES['Four']}")
+
+
+@pytest.mark.parametrize("name", ["NoInfoBare", "NoInfo", "NoReward", "NoSeed"])
+def test_it_is_one_line_with_stable_baselines3(name: str, rooms: Path) -> None:
+    line = one_line(rooms, "train", f"gym:rooms:{name}-v0", "--steps", "200", "--agent", "sb3-a2c")
+    assert line.startswith(f"Error: environment 'gym:rooms:{name}-v0' {MESSAGES[name.removesuffix('Bare')]}")
+
+
+def test_check_tells_the_version_of_the_api(rooms: Path, capsys: Captured) -> None:
+    for name in ("Four", "NoOptions"):
+        assert command_line("check", f"gym:rooms:{name}-v0") == 1
+        assert MESSAGES[name].partition(". ")[0] in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_error_of_the_environment_itself_is_no_broken_promise(rooms: Path) -> None:
+    sys.path.insert(0, str(rooms))
+    try:
+        env = make_vector_env(EnvEntry("room", env_id="rooms:Broken-v0"), EnvConfig(), 1, 0)
+        env.reset()
+        with pytest.raises(ValueError, match=r"expected 3, got 2") as caught:
+            env.step(np.zeros(1, np.int64))
+        assert misfit(caught.value) is None
+    finally:
+        sys.path.remove(str(rooms))
+
+
+def test_a_vector_environment_of_four_values() -> None:
+    from tests.test_rollout import TinyNetwork, collector
+    from tests.toys_env import ToyVectorEnv
+
+    class Four(ToyVectorEnv):
+        def step(self, actions: Any) -> Any:
+            return super().step(actions)[:4]
+
+    with pytest.raises(EnvironmentContractError, match=re.escape("'toy' returned four values of step()")):
+        collector(Four(1), 2).collect(TinyNetwork())
+
+
+HABITS = """
+import gymnasium as gym, numpy as np, torch
+from rooms import Room
+from gymnasium.envs.registration import register
+
+def change():
+    torch.set_grad_enabled(False)
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    np.seterr(all="raise")
+
+change()
+
+class Quiet(Room):
+    def __init__(self):
+        change()
+    def reset(self, **arguments):
+        change()
+        return super().reset(**arguments)
+    def step(self, action):
+        change()
+        return super().step(action)
+
+register("Quiet-v0", entry_point=Quiet)
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--serial",), ("--agent", "sb3-a2c")])
+def test_settings_that_an_environment_changes(options: tuple[str, ...], rooms: Path) -> None:
+    """Each of them alone ended training in a traceback of torch, or made it slow."""
+    (rooms / "habits.py").write_text(ROOMS.partition("class Four")[0] + HABITS.replace("from rooms import Room", ""))
+    command = [sys.executable, "-m", "a3c_zoo", "train", "gym:habits:Quiet-v0", "--steps", "400", *options]
+    done = subprocess.run(command, cwd=rooms, env=environ(), capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    run = next((rooms / "runs").iterdir())
+    command = [sys.executable, "-m", "a3c_zoo", "evaluate", str(run), "--episodes", "3"]
+    done = subprocess.run(command, cwd=rooms, env=environ(), capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_setting_is_set_back() -> None:
+    before = LibrarySettings.now()
+    with kept_settings():
+        torch.set_num_threads(before.threads + 1 if before.threads else 2)
+        torch.set_grad_enabled(False)
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        np.seterr(all="raise")
+        assert LibrarySettings.now() != before
+    assert LibrarySettings.now() == before
+    assert torch.zeros(1).device.type == "cpu"
+
+
+def test_settings_import_neither_library() -> None:
+    program = """
+        import sys
+        from a3c_zoo.library_settings import LibrarySettings, kept_settings
+        with kept_settings():
+            pass
+        assert not {"torch", "numpy"} & sys.modules.keys()
+        with kept_settings():
+            import torch
+            torch.set_default_dtype(torch.float64)
+            torch.set_grad_enabled(False)
+        assert torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+class Endless(gymnasium.Env[Any, Any]):
+    """No episode ends."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
+class FirstAction:
+    """Always acts alike."""
+
+    def predict(self, observation: Any, state: Any = None, starts: Any = None, deterministic: bool = False) -> Any:
+        return np.zeros(len(observation), np.int64), state
+
+
+def endless(num_envs: int, seed: int, max_episode_steps: int | None = None) -> Any:
+    def single() -> Any:
+        return Endless() if max_episode_steps is None else gymnasium.wrappers.TimeLimit(Endless(), max_episode_steps)
+
+    return gymnasium.vector.SyncVectorEnv([single] * num_envs)
+
+
+def test_an_evaluation_without_an_end_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "check_policy", lambda *args: None)
+    seconds = iter(range(1000))
+    monkeypatch.setattr("a3c_zoo.runs.evaluation.time.monotonic", lambda: float(next(seconds)))
+    entry = EnvEntry("hall", factory=f"{__name__}:endless")
+    with pytest.raises(EnvironmentContractError, match=r"'hall': no episode of the evaluation ended within 20 s; the "
+                       r"longest has 21 steps. If episodes have no end, give it a time limit"):  # fmt: skip
+        evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 2, 0, 0, patience_s=20))
+    limited = replace(entry, kwargs={"max_episode_steps": 100})
+    played = evaluate_policy(FirstAction(), EpisodesToPlay(limited, EnvConfig(), 2, 0, 0, patience_s=20))
+    assert played.evaluation().mean_length == 100  # a limit is known: it is only slow
+
+
+def test_lines_tell_that_episodes_are_played(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    seconds = iter([0.0, 1.9, 2.1, 3.0, 4.1, 4.3, 8.5])
+    monkeypatch.setattr("a3c_zoo.cli.common.time.monotonic", lambda: next(seconds))
+    with playing_sign(1000) as on_step:
+        for played in range(6):
+            on_step(played)
+    assert capsys.readouterr().err.splitlines() == [
+        "1 of 1,000 episodes after 2 s", "4 of 1,000 episodes after 4 s", "5 of 1,000 episodes after 8 s"
+    ]  # fmt: skip

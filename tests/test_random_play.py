@@ -1,0 +1,228 @@
+"""What `a3c-zoo check` measures with random actions: figures known by hand, and what it recommends."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from numpy.typing import NDArray
+
+from a3c_zoo.config import Config
+from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.plugins.registry import load_registry
+from a3c_zoo.testing.findings import Finding, Findings
+from a3c_zoo.testing.random_play import RandomPlay, Spread, far_gamma, judge, measure
+
+
+class Clock(gymnasium.Env[Any, Any]):
+    """Episodes of `length` steps, the last of which pays `reward`, the others `wage`. Shows its time, and -3."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, length: int = 4, reward: float = 10.0, wage: float = 0.0, truncates: bool = False) -> None:
+        self.length, self.reward, self.wage, self.truncates = length, reward, wage, truncates
+        self.observation_space = Box(-np.inf, np.inf, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time = 0
+        return self.seen(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        is_last = self.time == self.length
+        reward = self.reward if is_last else self.wage
+        return self.seen(), reward, is_last and not self.truncates, is_last and self.truncates, {}
+
+    def seen(self) -> Any:
+        return np.array([self.time, -3], np.float32)
+
+
+class House(Clock):
+    """Shows an image and a class beside the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        image = Box(0, 255, (8, 8, 3), np.uint8)
+        self.observation_space = Dict({"image": image, "room": Discrete(3), "time": Box(0, 9, (), np.float32)})
+
+    def seen(self) -> Any:
+        return {"image": np.full((8, 8, 3), 200, np.uint8), "room": 2, "time": np.float32(self.time)}
+
+
+MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
+
+
+def played(gamma: float = 0.5, steps: int = 40, mode: AutoresetMode = MODES[0], make: Any = Clock, **of: Any) -> Any:
+    with closing(SyncVectorEnv([lambda: make(**of)] * 2, autoreset_mode=mode)) as env:
+        return measure(env, gamma, steps)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_figures_by_hand(mode: AutoresetMode) -> None:
+    """Four steps pay 0, 0, 0, 10: mean 2.5, deviation √(0.25 · 100 − 6.25) = √18.75, and so of the returns so far."""
+    play = played(mode=mode)
+    assert play.steps == 40
+    assert play.rewards.mean == pytest.approx([2.5])
+    assert play.rewards.deviation == pytest.approx([18.75**0.5])
+    assert (play.rewards.low.tolist(), play.rewards.high.tolist()) == ([0], [10])
+    assert play.discounted.deviation == pytest.approx([18.75**0.5])
+    assert play.rewarded_share == 0.25
+    assert (play.returns, play.lengths, play.truncated) == ([10.0] * 10, [4] * 10, [False] * 10)
+
+
+def test_the_discounted_return_by_hand() -> None:
+    """With γ ½ and 1 a step the returns so far are 1, 1.5, 1.75, 1.875."""
+    play = played(gamma=0.5, reward=1.0, wage=1.0)
+    returns = [1, 1.5, 1.75, 1.875]
+    assert play.discounted.deviation == pytest.approx([np.std(returns)])
+    assert play.rewards.deviation.tolist() == [0]
+    assert play.rewarded_share == 1
+
+
+def test_observations_by_hand() -> None:
+    """With SAME_STEP the times are 0, 1, 2, 3: the final observation is not among what is acted on."""
+    play = played(mode=AutoresetMode.SAME_STEP, steps=38)  # and the first observations: 20 times four
+    assert play.observations.count == 40
+    assert play.observations.mean == pytest.approx([1.5, -3])
+    assert play.observations.deviation == pytest.approx([1.25**0.5, 0])
+    assert (play.observations.low.tolist(), play.observations.high.tolist()) == ([0, -3], [3, -3])
+
+
+def test_images_and_classes_are_left_out() -> None:
+    play = played(make=House, mode=AutoresetMode.SAME_STEP)
+    assert (len(play.observations.low), play.observations.high.tolist()) == (1, [3])
+
+
+def test_the_time_limit_and_episodes_that_do_not_end() -> None:
+    assert played(truncates=True).truncated == [True] * 10
+    endless = played(length=10**9)
+    assert (endless.lengths, endless.longest) == ([], 20)
+
+
+def test_seconds_end_it_and_signs_of_life_come() -> None:
+    signs: list[int] = []
+    with closing(SyncVectorEnv([Clock] * 2)) as env:
+        play = measure(env, 0.9, steps=10**12, limit_s=0.05, give_sign=lambda: signs.append(1))
+    assert 0 < play.steps < 10**6
+    assert signs
+
+
+def test_batches_of_any_size_give_the_same_spread() -> None:
+    numbers: NDArray[Any] = np.random.default_rng(1).normal(1e6, 3, (50, 2))
+    spread = Spread.of(2)
+    for batch in np.split(numbers, [0, 1, 7, 30]):
+        spread.add(batch)
+    assert spread.mean == pytest.approx(numbers.mean(axis=0))
+    assert spread.deviation == pytest.approx(numbers.std(axis=0))
+
+
+@pytest.mark.parametrize(("length", "gamma"), [(1000, "0.999"), (200, "0.995"), (30, "0.967"), (1234, "0.99919")])
+def test_the_discount_that_looks_as_far_as_an_episode_is_long(length: float, gamma: str) -> None:
+    assert far_gamma(length) == gamma
+
+
+# What it recommends
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    registry = load_registry()
+    overrides = ["agent.reward_scale=1.0", "network.normalize_observations=false", "agent.gamma=0.9"]
+    entry = registry.env("gym:Acrobot-v1")
+    return resolve_config(registry, entry, registry.agent("a3c"), overrides=overrides)
+
+
+def judged(config: Config, play: RandomPlay) -> dict[str, Finding]:
+    findings = Findings("environment")
+    judge(play, config, findings)
+    return {each.check: each for each in findings.found}
+
+
+def with_agent(config: Config, **values: Any) -> Config:
+    return replace(config, agent=config.agent.model_copy(update=values))
+
+
+def test_a_sound_environment_gets_no_advice(config: Config) -> None:
+    found = judged(config, played(0.9, 2000, length=20, reward=1.0, wage=1.0, make=Clock))
+    assert {each.check for each in found.values() if each.status == "warning"} == {"rewarded steps"}  # all return 20
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1e4, "warning"), (1.0, "ok"), (1e-3, "warning")])
+def test_the_scale_of_rewards(config: Config, factor: float, status: str) -> None:
+    play = played(0.9, 400, length=20, reward=factor, wage=factor)
+    found = judged(config, play)["reward scale"]
+    assert found.status == status
+    assert found.cure == ("-o agent.reward_scale=auto" if status == "warning" else "")
+    assert found.figures["discounted_return_deviation"] == pytest.approx(float(play.discounted.deviation[0]))
+    fitting = judged(with_agent(config, reward_scale=1 / factor), play)["reward scale"]
+    assert fitting.status == "ok"
+    assert judged(with_agent(config, reward_scale="auto"), play)["reward scale"].status == "ok"
+
+
+def test_no_reward_at_all_is_no_question_of_scale(config: Config) -> None:
+    found = judged(config, played(0.9, 2000, reward=0.0))
+    assert found["reward scale"].status == "ok"
+    assert found["rewarded steps"].status == "warning"
+    assert (
+        found["rewarded steps"].text == "0.00% of 2,000 steps of random actions have a reward; episodes return 0 to 0"
+    )
+    assert "raise agent.entropy_coefficient" in found["rewarded steps"].cure
+
+
+def test_rare_rewards_far_away(config: Config) -> None:
+    """γ 0.9 makes 0.9^150 of a reward at the end: 1.4e-7; 1 − 1/150 looks as far as the episode is long."""
+    play = played(0.9, 3000, length=150)
+    found = judged(config, play)
+    assert play.rewarded_share == pytest.approx(20 / 3000, rel=0.1)
+    assert found["rewarded steps"].status == "warning"
+    assert found["episode length"].status == "warning"
+    assert found["episode length"].cure == "-o agent.gamma=0.9933"
+    assert "is worth 1.4e-07 of itself at the start" in found["episode length"].text
+    assert judged(config, played(0.993, 3000, length=150))["episode length"].status == "ok"
+    assert judged(config, played(0.9, 3000, length=150, wage=1.0))["episode length"].status == "ok"  # not rare
+
+
+def test_few_steps_say_nothing_about_what_is_rare(config: Config) -> None:
+    found = judged(config, played(0.9, 300, length=10**9))
+    assert [found[check].status for check in ("rewarded steps", "episode length")] == ["ok", "ok"]
+
+
+def test_episodes_that_do_not_end(config: Config) -> None:
+    play = played(0.9, 4000, length=10**9, wage=1.0)
+    found = judged(config, play)["episode length"]
+    assert (found.status, found.text) == ("warning", "no episode of random actions ended within 2,000 steps")
+    assert found.cure == "-o env.max_episode_steps=1000, or another number"
+    bare = replace(config, env=EmptySection())  # type: ignore[arg-type]
+    assert judged(bare, play)["episode length"].cure.startswith("end episodes after a number of steps")
+    assert found.figures == {"episodes": 0, "length_max": 2000, "gamma": 0.9}
+
+
+def test_the_range_of_observations(config: Config) -> None:
+    long = played(0.9, 4000, length=200, wage=1.0)  # times from 0 to 200
+    found = judged(config, long)["observed range"]
+    assert (found.status, found.cure) == ("warning", "-o network.normalize_observations=true")
+    assert "2 numbers from -3 to 200" in found.text
+    assert found.text.endswith("; 1 never change")
+    assert found.figures["constant_numbers"] == 1
+    normal = replace(config, network=config.network.model_copy(update={"normalize_observations": True}))
+    assert judged(normal, long)["observed range"].status == "ok"
+    other = replace(config, network=EmptySection())  # type: ignore[arg-type]
+    assert judged(other, long)["observed range"].cure.startswith("scale them to about -1 to 1")
+    assert judged(config, played(0.9, 400, wage=1.0))["observed range"].status == "ok"  # times from 0 to 4
+
+
+class EmptySection:
+    """The settings of a network that does not normalize."""
+
+
+def test_an_agent_without_these_settings(config: Config) -> None:
+    bare = replace(config, agent=EmptySection())  # type: ignore[arg-type]
+    found = judged(bare, played(0.9, 400, reward=1e6))["reward scale"]
+    assert (found.status, found.cure) == ("ok", "")
