@@ -142,11 +142,13 @@ def test_methods_take_turns_seed_by_seed(compared: Compared) -> None:
 
 
 def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
-    first, schedules, third, tried, a3c, random, estimate, *_ = compared.stdout.splitlines()
+    first, schedules, third, few, tried, a3c, random, estimate, *_ = compared.stdout.splitlines()
     assert schedules.endswith("By the methods' sets they end elsewhere: a3c on cartpole after 250,000 steps.")
     assert first == f"a3c and random on cartpole ({STEPS:,} steps), 2 seeds: 4 runs"
     count = f"{4 * 10 * 2 * EPISODES:,}"  # runs, checkpoints, modes
     assert third == (f"checkpoints are evaluated, {EPISODES} episodes each, sampled and greedy: {count} at most")
+    needs = "one question needs 6 of each method, and three need 7"
+    assert few == f"so few seeds can show no difference on an environment: {needs}"
     assert tried == "first, each method trains for a few seconds: does it work here, and how fast is it?"
     for line, method in ((a3c, "a3c"), (random, "random")):
         assert re.fullmatch(rf"  {method} on cartpole: [\d,]+ steps/s", line)
