@@ -78,14 +78,14 @@ def test_what_the_seeds_at_hand_could_have_shown() -> None:
     assert six == nothing
     assert five == nothing.replace("With 6", "With 5").replace("3.1 %", "6.2 %")
     assert seven.startswith(
-        "What 7 seeds of each method could have shown: a run that is better with probability P = 0.8 in "
+        "With 7 seeds of each method, a method whose run is better with probability 0.8 is found in "
     )
-    assert "because the p of the first of 3 claims must be at most 1.7 %" in seven
-    assert "because the p of a claim must be at most 5 %" in needs(claims_of([question(0.5, 6)]))
+    assert ": the p of the first of 3 claims must be at most 1.7 % (simulated" in seven
+    assert ": the p of a claim must be at most 5 % (simulated" in needs(claims_of([question(0.5, 6)]))
     assert needs([]) == ""
     several = [question(0.5, 6), *[question(0.5, 6, measure="steps_to_threshold")] * 2]
     assert needs(claims_of(several)).endswith("It takes 7 seeds of each method, or fewer with --question.")
-    assert needs(claims_of(several, QUESTIONS["return"])).startswith("What 6 seeds of each method could have shown")
+    assert needs(claims_of(several, QUESTIONS["return"])).startswith("With 6 seeds of each method, a method whose ")
 
 
 def test_what_only_all_environments_together_can_show() -> None:
@@ -97,7 +97,7 @@ def test_what_only_all_environments_together_can_show() -> None:
 
 def test_the_power_is_that_of_the_claim_with_the_fewest_seeds() -> None:
     found = claims_of([question(0.5, seeds=10), *[question(0.5, seeds=10, others=8)] * 2])
-    assert needs(found).startswith("What 8 seeds against 10 could have shown")
+    assert needs(found).startswith("With 8 seeds against 10, a method whose run is better ")
 
 
 @pytest.mark.parametrize(

@@ -142,11 +142,13 @@ def test_methods_take_turns_seed_by_seed(compared: Compared) -> None:
 
 
 def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
-    first, schedules, third, tried, a3c, random, estimate, *_ = compared.stdout.splitlines()
+    first, schedules, third, few, tried, a3c, random, estimate, *_ = compared.stdout.splitlines()
     assert schedules.endswith("By the methods' sets they end elsewhere: a3c on cartpole after 250,000 steps.")
     assert first == f"a3c and random on cartpole ({STEPS:,} steps), 2 seeds: 4 runs"
     count = f"{4 * 10 * 2 * EPISODES:,}"  # runs, checkpoints, modes
     assert third == (f"checkpoints are evaluated, {EPISODES} episodes each, sampled and greedy: {count} at most")
+    needs = "one question needs 6 of each method, and three need 7"
+    assert few == f"so few seeds can show no difference on an environment: {needs}"
     assert tried == "first, each method trains for a few seconds: does it work here, and how fast is it?"
     for line, method in ((a3c, "a3c"), (random, "random")):
         assert re.fullmatch(rf"  {method} on cartpole: [\d,]+ steps/s", line)
@@ -405,7 +407,7 @@ def test_ctrl_c_names_the_command_that_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def stop(*arguments: object) -> None:
+    def stop(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
@@ -552,6 +554,18 @@ def test_a_report_at_a_place_that_may_not_be_looked_at(tmp_path: Path, monkeypat
         ([], "name an environment to compare on, or runs to read: --from."),
         (["cartpole", "--baseline", "random", "--seeds", "3,1,3"], "seed 3 is given twice"),
         (["cartpole", "cartpole", "--baseline", "random"], "environment cartpole is given twice"),
+        (
+            ["cartpole", "gym:CartPole-v1", "--baseline", "random", "--steps", "5000"],
+            "cartpole and gym:CartPole-v1 are one environment: name it once",
+        ),
+        (
+            ["cartpole", "--baseline", "random", "--question", "score"],
+            "Invalid value for '--question': 'score' is not one",
+        ),
+        (
+            ["cartpole", "--baseline", "random", "--until-decided", "--question", "return"],
+            "--question: --until-decided asks about final returns alone; leave one of the two out",
+        ),
         (["cartpole", "--baseline", "random", "--baseline", "random"], "method random is given twice"),
         (["cartpole", "--baseline", "sb3-a2c@mine"], "'sb3-a2c@mine': write zoo or own after the @"),
         (["cartpole", "--baseline", "random@own"], "env.stack: own — agent 'random' trains on: zoo"),

@@ -20,6 +20,7 @@ from a3c_zoo.comparison import statistics
 from a3c_zoo.comparison.curves import Curve, Line
 from a3c_zoo.comparison.drawing import Panel, draw_grid, group_of, on_grid, to_inline_svg
 from a3c_zoo.comparison.evaluations import CheckpointEvaluation, chosen_steps, evaluations_of
+from a3c_zoo.comparison.groups import on_envs, one_name
 from a3c_zoo.comparison.measures import labels_of, measure, settings_side_by_side
 from a3c_zoo.comparison.pages import (
     ReportPage,
@@ -505,7 +506,7 @@ def test_the_verdict_claims_only_what_runs_can_show(sixteen: Results, ten: Resul
     assert any("a3c ended" in line and "in 8 of 8 runs, half" in line for line in lines)
     assert lines[3] == "The probability that any of these 3 claims is wrong is at most 5 % (permutation tests, Holm)."
     assert lines[4].startswith(
-        "What 8 seeds of each method could have shown: a run that is better with probability P = 0.8 in"
+        "With 8 seeds of each method, a method whose run is better with probability 0.8 is found in"
     )
     assert verdict(ten)[0].endswith("; not shown (p = 19 % over all 3 claims; the limit is 5 %).")
     assert verdict(ten)[4].startswith(
@@ -558,6 +559,17 @@ def test_runs_without_a_final_return_are_lost() -> None:
     assert [claim.holds for claim in together(runs).claims if claim.question.measure == "final_return"] == [True]
 
 
+def test_one_environment_under_two_names_counts_once() -> None:
+    runs = [record("a3c", 1), record("ppo", 1, env="gym:CartPole-v1"), record("ppo", 2, env="gym:Acrobot-v1")]
+    assert [run.env for run in on_envs(runs, [], "--from")] == ["cartpole", "cartpole", "gym:Acrobot-v1"]
+    assert [run.env for run in on_envs(runs, ["gym:CartPole-v1", "cartpole"], "--from")] == ["cartpole", "cartpole"]
+    assert [one_name(env) for env in ("pong", "gym:Pendulum-v1", "file.py:CartPole-v1")] == [
+        "pong",
+        "gym:Pendulum-v1",
+        "file.py:CartPole-v1",
+    ]
+
+
 def test_figures_are_never_long() -> None:
     assert [ranged(value, None, None) for value in (999.4, 123456.0, 1e9, -1.5e35)] == [
         "999 (–)",
@@ -580,7 +592,7 @@ def test_a_difference_that_would_count_alone_says_why_it_does_not() -> None:
     assert chance.high is not None
     assert chance.high < 0.5
     (line,) = [line for line in verdict(found) if "higher return" in line]
-    assert "; not shown after correction for 3 claims (p = " in line
+    assert " alone, but not shown after correction for 3 claims (p = " in line
 
 
 def test_a_difference_must_not_depend_on_pairs_of_unknown_order() -> None:
@@ -694,7 +706,7 @@ def test_the_page_leads_to_its_parts_and_to_the_runs(page: Path) -> None:
     run = os.path.relpath("runs/a3c-1", page.parent)
     assert f'<td class="word"><a href="{run}">a3c-1</a></td>' in text
     parts = re.findall(r'<a href="#(part-\d+)">([^<]+)</a>', text)
-    titles = re.findall(r'<section id="(part-\d+)">\n<h2>([^<]+)</h2>', text)
+    titles = re.findall(r'<section id="(part-\d+)">\n(?:<details class="part"><summary>)?<h2>([^<]+)</h2>', text)
     assert parts == titles
     assert [title for _, title in parts][-3:] == ["Machine and versions", "Commands", "How it was measured"]
 

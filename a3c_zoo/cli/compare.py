@@ -215,6 +215,7 @@ def _refuse_options_of_training(context: click.Context) -> None:
 
 
 def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
+    from a3c_zoo.comparison.claims import seeds_needed
     from a3c_zoo.comparison.evaluations import CHECKPOINTS
     from a3c_zoo.comparison.known_runs import listed
 
@@ -238,6 +239,9 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
     most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,} at most"
     each = f"{episodes:,} episode{'s' * (episodes > 1)} each"
     lines.append(f"checkpoints are evaluated, {each}, sampled and greedy: {most}")
+    if rule is None and len(methods) > 1 and seeds < seeds_needed(1):  # type: ignore[operator]
+        needs = f"one question needs {seeds_needed(1)} of each method, and three need {seeds_needed(3)}"
+        lines.append(f"so few seeds can show no difference on an environment: {needs}")
     return "\n".join(lines)
 
 

@@ -133,9 +133,8 @@ def needs(claims: Sequence[Claim]) -> str:
     claim = min(alone, key=lambda claim: sorted(claim.question.seeds))
     seeds = claim.question.seeds
     return (
-        f"What {_seeds(seeds)} could have shown: a run that is better with probability "
-        f"{power_in_words(seeds, claim.level)}, because the p {_first_of(claim)} must be at most "
-        f"{percent(claim.level)} (simulated, normal distributions of equal spread)."
+        f"With {_seeds(seeds)}, a method whose run is better {power_in_words(seeds, claim.level)}: the p "
+        f"{_first_of(claim)} must be at most {percent(claim.level)} (simulated, normal distributions of equal spread)."
     )
 
 

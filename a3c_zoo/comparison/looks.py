@@ -65,7 +65,10 @@ def keep_looks(results: Results, report: Path) -> None:
     for look in _looks(results):
         for run in (each.record for each in (*look.runs, *look.others) if each.record.is_ours):
             keys.setdefault(run.path, []).append(look.key)
-    line = {"at": datetime.now().astimezone().isoformat(timespec="seconds"), "report": os.path.abspath(report)}
+    line: dict[str, Any] = {
+        "at": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "report": os.path.abspath(report),
+    }
     line["claims"] = _number_of_claims(results)
     for folder, found in keys.items():
         with suppress(OSError), open_file(folder / LOOKS_FILE, "ab") as file:
@@ -102,16 +105,18 @@ def _earlier_report(look: _Look, claims: int) -> str:
     A look at the same runs by the same rule is no second one: it has the same results. With fewer claims than it had it
     is one, because each of them would need less.
     """
-    known, others = _known_looks(look.runs), _known_looks(look.others)
-    for key in known.keys() & others.keys():
-        count, report = known[key]
-        if key != look.key or count > claims:
+    others = _known_looks(look.others)
+    for key, (count, report) in _known_looks(look.runs).items():
+        if key in others and (key != look.key or count > claims):
             return report
     return ""
 
 
 def _known_looks(runs: Runs) -> dict[str, tuple[int, str]]:
-    """Key → the number of claims and the report of each look at any of these runs. Damaged lines are left out."""
+    """Key → the greatest number of claims, and the first report, of all looks at any of these runs.
+
+    Damaged lines are left out.
+    """
     found: dict[str, tuple[int, str]] = {}
     for run in (each.record for each in runs if each.record.is_ours):
         with suppress(OSError):
@@ -119,5 +124,7 @@ def _known_looks(runs: Runs) -> dict[str, tuple[int, str]]:
                 with suppress(ValueError, KeyError, TypeError, RecursionError):
                     look: Mapping[str, Any] = json.loads(line)
                     count, report = int(look["claims"]), printable(str(look["report"]))
-                    found |= {str(key): (max(count, found.get(str(key), (0, ""))[0]), report) for key in look["pairs"]}
+                    for key in map(str, look["pairs"]):
+                        before, first = found.get(key, (count, report))
+                        found[key] = (max(before, count), first)
     return found

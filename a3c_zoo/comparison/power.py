@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Final
@@ -67,7 +66,8 @@ def power(seeds: tuple[int, int], chance: float, level: float) -> float:
     return float((p_values(scores, others) <= level + 1e-9).mean())
 
 
-def power_in_words(seeds: tuple[int, int], level: float, chances: Sequence[float] = CHANCES) -> str:
-    """`P = 0.8 in 39 % of comparisons, P = 0.95 in 91 %`."""
-    found = [f"P = {chance:g} in {100 * power(seeds, chance, level):.0f} %" for chance in chances]
-    return f"{found[0]} of comparisons, {', '.join(found[1:])}"
+def power_in_words(seeds: tuple[int, int], level: float) -> str:
+    """`with probability 0.8 is found in 39 % of comparisons, and one with 0.95 in 91 %`."""
+    first, second = CHANCES
+    often, oftener = (f"{100 * power(seeds, chance, level):.0f} %" for chance in CHANCES)
+    return f"with probability {first:g} is found in {often} of comparisons, and one with {second:g} in {oftener}"

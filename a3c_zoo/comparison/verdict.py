@@ -34,7 +34,7 @@ def verdict(results: Results) -> list[str]:
     """The conclusions, one sentence each. The answer comes first: what is shown, what is not, and why nothing is."""
     lines = decisions.sentences(results.decided) if results.decided else []
     ordered = sorted(results.claims, key=lambda claim: not claim.holds)
-    lines += [_about_claim(claim, len(ordered)) for claim in ordered]
+    lines += map(_about_claim, ordered)
     lines += [_about_second_look(*pair, report) for pair, report in results.seen.items()]
     lines += [results.caution] if results.caution else []
     lines += [*_why_nothing_is_claimed(results), *results.unasked]
@@ -167,7 +167,7 @@ def _about_second_look(env: str, method: str, other: str, report: str) -> str:
     )
 
 
-def _about_claim(claim: Claim, count: int) -> str:
+def _about_claim(claim: Claim) -> str:
     """One sentence on a question of the report: the figure, its interval, and what the report claims.
 
     The method that is ahead comes first, and the limit of p stands in the sentence.
@@ -190,15 +190,16 @@ def _about_claim(claim: Claim, count: int) -> str:
         text += (
             f"for {percent(chance.unknown)} of the pairs of runs the order is unknown, and each such pair counts half; "
         )
-    worth = f"p = {percent(claim.p_of_all)}{f' over all {count} claims' if count > 1 else ''}"
+    worth = f"p = {percent(claim.p_of_all)}{f' over all {claim.among} claims' if claim.among > 1 else ''}"
     if claim.holds:
         return f"{text}shown ({worth}; the limit is {percent(ERROR)})."
     if chance.p <= ERROR < question.p:
         return f"{text}not shown, because it depends on these pairs (the limit of p is {percent(ERROR)})."
     if question.p <= ERROR:
-        alone = f"p = {percent(question.p)} alone"
-        return f"{text}not shown after correction for {count} claims ({alone}, {worth}; the limit is {percent(ERROR)})."
-    return f"{text}not shown ({worth}; the limit is {percent(ERROR)})."
+        text += f"p = {percent(question.p)} alone, but not shown after correction for {claim.among} claims "
+    else:
+        text += "not shown "
+    return f"{text}({worth}; the limit is {percent(ERROR)})."
 
 
 def _about_claims(results: Results) -> list[str]:
