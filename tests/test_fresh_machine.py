@@ -163,7 +163,11 @@ def test_the_missions_command_is_tried_and_told(fresh: Path, tmp_path: Path) -> 
 
 def test_the_first_commands(fresh: Path, tmp_path: Path) -> None:
     """In one process, which imports torch once."""
-    lines = ("list envs", "show hyperparams cartpole -o n_steps=8", "train cartpole --seed 1 --steps 2000 --name one")
+    lines: tuple[str, ...] = (
+        "list envs",
+        "show hyperparams cartpole -o n_steps=8",
+        "train cartpole --seed 1 --steps 2000 --name one",
+    )
     lines += ("evaluate runs/one --episodes 2 --json", "plot runs/one --out curve.png", "list runs")
     shown = run(fresh / "venv/bin/python", *in_turn(*map(str.split, lines)), cwd=tmp_path)
     assert "one" in shown.splitlines()[-1]

@@ -104,7 +104,7 @@ def test_the_rule_is_that_of_vec_normalize() -> None:
     for _ in range(3000):
         _, _, done, _ = wrapped.step(np.zeros(1, np.int64))
         reward = wrapped.get_original_reward()
-        ended = rollout([[0]] * 2, [[0]], [reward], terminated=[done])
+        ended = rollout([[0]] * 2, [[0]], [reward.tolist()], terminated=[done])
         statistics.update(0, returns.add(ended))
     assert statistics.deviation() == pytest.approx(float(np.sqrt(wrapped.ret_rms.var)), rel=1e-5)
     assert 1 / statistics.deviation() == pytest.approx(float(wrapped.normalize_reward(np.ones(1))[0]), rel=1e-5)
@@ -166,7 +166,7 @@ class TestRuns:
             a3c_zoo.train(resume=outcome.run, steps=400)
 
 
-class Paid(gymnasium.Env[np.ndarray, int]):
+class Paid(gymnasium.Env[np.ndarray, Any]):
     """Episodes of ten steps; step k of the environment's life gives `pay(k)`."""
 
     observation_space = Box(0, 1, (1,), np.float32)
@@ -182,7 +182,7 @@ class Paid(gymnasium.Env[np.ndarray, int]):
         self.step_of_episode = 0
         return np.zeros(1, np.float32), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         self.life += 1
         self.step_of_episode += 1
         reward = self.rewards[self.life > self.change_after]

@@ -19,8 +19,9 @@ from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import Recurrent
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.segments import Segments, differentiate_segments, segments_of
-from tests.test_recurrent import KINDS, MODES, collector, network
+from tests.test_recurrent import KINDS, collector, network
 from tests.test_rollout import sync_env
+from tests.toys import MODES
 from tests.toys_runs import assert_same_training, checkpoint
 
 ACTIONS = Categorical(2)
