@@ -207,6 +207,7 @@ def test_evaluate_is_the_commands(outcome: Outcome) -> None:
         ]
         told = json.loads(CliRunner().invoke(cli, arguments, catch_exceptions=False).stdout)
         assert len({each.pop("seconds") for each in (found, named, told)}) == 3
+        assert (told.pop("checkpoint"), told.pop("step")) == ("final", outcome.steps)
         assert found == named == told
     with pytest.raises(a3c_zoo.ZooError, match="'two' is no run "):
         a3c_zoo.evaluate("two", runs_dir=outcome.run.parent)

@@ -360,7 +360,7 @@ def test_a_damaged_checkpoint_is_not_resumed(run: Path, capsys: Captured) -> Non
     content, rows = newest.read_bytes(), (run / "monitor.csv").read_bytes()
     damaged = content[:5000] + bytes([content[5000] ^ 1]) + content[5001:]
     newest.write_bytes(damaged)
-    assert "its bytes have changed since it was written (SHA-256)" in refused(
+    assert "it has changed since it was written (SHA-256)" in refused(
         capsys, "train", "--resume", run, "--checkpoint", damaged_step
     )
     assert refused(capsys, "evaluate", run).endswith(

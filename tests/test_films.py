@@ -37,7 +37,11 @@ from tests.toys import ToyVectorEnv
 from tests.toys_runs import Listener, command_line, signal_self, toy_installed
 from tests.waits import LIMIT_S
 
-SERIAL = {"run.evaluation_every_steps": 1000, "run.evaluator_episodes": 3}
+SERIAL = {
+    "run.evaluation_every_steps": 1000,
+    "run.evaluator_episodes": 3,
+    "optimizer.schedule": "constant",  # one that ends with the budget would be another one with another budget
+}
 
 
 def train(folder: Path, name: str, film_every: int | None, steps: int, **options: Any) -> Path:

@@ -152,7 +152,7 @@ def test_a_typed_gym_name_finds_its_module_here_and_nothing_else(tmp_path: Path)
     assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()
     assert ended.returncode == 0, ended.stderr
     assert f"next        PYTHONPATH={ROOT}:. a3c-zoo train --resume runs/one" in ended.stdout
-    resumed = ["train", name, "--resume", "one", "--steps", "900", "--quiet"]
+    resumed = ["train", name, "--resume", "one", "--steps", "4000", "--quiet"]
     ended = run(tmp_path, sys.executable, *in_turn(resumed, ["show", "hyperparams", name]))
     assert ended.returncode == 0, ended.stderr
     ended = run(tmp_path, sys.executable, "-P", "-c", REFUSED)  # here nobody types the name

@@ -167,7 +167,12 @@ class TestSamplesOf:
         assert torch.cat([batch.actions for batch in of.batches(4, generator)]).tolist() != order.tolist()
 
 
-CLIPPED = {"agent.clip_ratio": 0.2, "agent.epochs": 3, "agent.update_samples": 40}
+CLIPPED = {
+    "agent.clip_ratio": 0.2,
+    "agent.epochs": 3,
+    "agent.update_samples": 40,
+    "optimizer.schedule": "constant",  # one that ends with the budget would be another one after half of it
+}
 
 
 def train(folder: Path, **options: Any) -> a3c_zoo.Outcome:

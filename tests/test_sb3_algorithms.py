@@ -65,7 +65,7 @@ def test_dqn_is_sb3s_to_the_bit_with_its_exploration(tmp_path: Path) -> None:
     assert_same_policy(run, model)
     assert agent_state(run)["updates"] == 5 * 128
     assert rates[-1] == 0.04
-    actions, _ = a3c_zoo.load_agent(run).predict(OBSERVATIONS)
+    actions, _ = a3c_zoo.load_agent(run, checkpoint="final").predict(OBSERVATIONS)
     assert actions.tolist() == model.predict(OBSERVATIONS, deterministic=True)[0].tolist()  # it acts without noise
 
 

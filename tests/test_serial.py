@@ -177,7 +177,7 @@ def test_an_environment_that_cannot_tell_its_state_starts_anew(tmp_path: Path) -
     """Not exact, but nothing repeats: other episodes, other random numbers."""
     first = a3c_zoo.train("gym:Acrobot-v1", serial=True, steps=200, overrides={"env.num_envs": 1}, runs_dir=tmp_path)
     again = a3c_zoo.train(resume=first.run, steps=400)
-    assert 400 <= again.steps < 400 + 2 * 20
+    assert 400 <= again.steps < 400 + 2 * 128  # a rollout of each worker
 
 
 def test_a_failure_to_close_hides_nothing(tmp_path: Path) -> None:

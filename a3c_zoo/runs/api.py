@@ -21,7 +21,7 @@ from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, ref
 from a3c_zoo.runs.initial import with_initial
 from a3c_zoo.runs.loaded import LoadedAgent
 from a3c_zoo.runs.notebook import NotebookLine, watched
-from a3c_zoo.runs.recommended import RECOMMENDED, Choice, choose, return_of
+from a3c_zoo.runs.recommended import RECOMMENDED, Choice, choose_in_python, return_of
 from a3c_zoo.runs.setup import Observer, RunSetup
 from a3c_zoo.runs.train import train_new, train_on
 from a3c_zoo.runs.trained import find_policy, policy_state
@@ -168,7 +168,7 @@ def load_agent(
             else a trained agent that a plugin offers, which has a name of its own, too. stderr says which.
         agent: of an environment only policies of this agent.
         env: what was given to `train`, if it was no name and another program trained the run.
-        checkpoint: "recommended": the newest, or the best if it is better by more than noise; stderr says which. Or
+        checkpoint: "recommended": the newest, or the best if it is better by more than noise; stderr says so then. Or
             "final" for the newest, "best", or the number of steps of another.
         trust: as in `train`.
 
@@ -177,7 +177,7 @@ def load_agent(
     """
     _name_of(env)
     directory = find_policy(run, agent, Path(runs_dir), trust)
-    choice = choose(directory, checkpoint)
+    choice = choose_in_python(directory, checkpoint)
     policy, setup, state = _load(directory, choice.which)
     choice.tell()
     outcome = directory.outcome()
@@ -249,7 +249,7 @@ def evaluate(
     directory = find_policy(run, agent, Path(runs_dir), trust)
     with NotebookLine() as line:
         told = on_step or (lambda played: line.show(f"{run}: {played} of {episodes} episodes"))
-        return evaluate_from(directory, choose(directory, checkpoint), episodes, deterministic, seed, told)
+        return evaluate_from(directory, choose_in_python(directory, checkpoint), episodes, deterministic, seed, told)
 
 
 def evaluate_from(
@@ -289,7 +289,7 @@ def play(
         ZooError: the environment cannot be drawn.
     """
     directory = find_policy(run, agent, Path(runs_dir), trust)
-    choice = choose(directory, checkpoint)
+    choice = choose_in_python(directory, checkpoint)
     loaded = load_from(directory, choice.which, episodes, seed)
     choice.tell()
     from a3c_zoo.runs.evaluation import play_scenes

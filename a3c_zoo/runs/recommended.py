@@ -55,6 +55,12 @@ def choose(directory: RunDirectory, checkpoint: str | int) -> Choice:
     return replace(choice, text=f"{directory.home.name}: {choice.text}" if choice.text else "")
 
 
+def choose_in_python(directory: RunDirectory, checkpoint: str | int) -> Choice:
+    """As `choose`, for functions: a line tells of the best policy alone. Everybody expects the newest one."""
+    choice = choose(directory, checkpoint)
+    return choice if choice.which == BEST else Choice(choice.which)
+
+
 def recommended(directory: RunDirectory) -> Choice:
     """What a run recommends: "final" or "best". If a file cannot be read, "final", and who reads that says why."""
     if os.path.lexists(directory.home / PARAMETERS):
