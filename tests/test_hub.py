@@ -372,7 +372,8 @@ def hold_to_an_answer(part: str, fault: Callable[[Handler], None], monkeypatch: 
         is_silent = fault is silence and part in request.url.path
         is_slow = fault is dripping and part in request.url.path
         monkeypatch.setattr(module, "ANSWER_S", 2.0 if is_silent else LIMIT_S)
-        monkeypatch.setattr(module, "WHOLE_ANSWER_S", 1.0 if is_slow else LIMIT_S)
+        for name in ("WHOLE_ANSWER_S", "FILE_S"):
+            monkeypatch.setattr(module, name, 1.0 if is_slow else LIMIT_S)
         return send(client, request, **options)
 
     monkeypatch.setattr(module._Client, "send", held)
@@ -392,6 +393,7 @@ BAD_HUBS: dict[str, tuple[str, Callable[[Handler], None], int, str]] = {
         "sends an answer of more than 8,388,608 bytes; it is not read",
     ),
     "a byte now and then": ("/revision/", dripping, 1, "sends its answer for longer than 1 s; it is not read"),
+    "a byte of a file now and then": ("meta.json", dripping, 1, "meta.json has 952 bytes, says the hub; it sent "),
     "no JSON": ("/api/", nonsense, 1, "the hub's answer cannot be read: "),
     "a file that went": ("/resolve/", status(404), 2, "the hub refuses alice/swinger with status 404 broken"),
     "a file for others": ("/resolve/", status(403, "GatedRepo"), 2, "alice/swinger is gated: ask for access"),

@@ -67,7 +67,7 @@ def _whole(answer: httpx2.Response) -> httpx2.Response:
     """An answer with its content. Raises HubError as soon as it is too large or takes too long."""
     content, end_s, host = bytearray(), time.monotonic() + WHOLE_ANSWER_S, answer.request.url.host
     with closing(answer):
-        for chunk in answer.iter_bytes(1 << 16):
+        for chunk in answer.iter_bytes():  # a size of chunks would wait until one is full
             content += chunk
             if len(content) > MAX_ANSWER:
                 raise HubError(f"the hub ({host}) sends an answer of more than {MAX_ANSWER:,} bytes; it is not read")
@@ -272,7 +272,7 @@ def _fetch(repo: str, name: str, commit: str, size: int) -> bytes:
     headers = {**_utils.build_hf_headers(library_name="a3c-zoo"), "Accept-Encoding": "identity"}
     with hf.get_session().stream("GET", hf.hf_hub_url(repo, name, revision=commit), headers=headers) as answer:
         _utils.hf_raise_for_status(answer)
-        for chunk in answer.iter_bytes(1 << 16):
+        for chunk in answer.iter_bytes():
             content += chunk
             if len(content) > size or time.monotonic() > end_s:
                 break
