@@ -17,7 +17,7 @@ from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.plugins.registry import load_registry
 from a3c_zoo.testing.findings import Finding, Findings
-from a3c_zoo.testing.random_play import RandomPlay, Spread, far_gamma, judge, measure
+from a3c_zoo.testing.random_play import RandomPlay, ValueRange, far_gamma, judge, measure
 
 
 class Clock(gymnasium.Env[Any, Any]):
@@ -116,7 +116,7 @@ def test_seconds_end_it_and_signs_of_life_come() -> None:
 
 def test_batches_of_any_size_give_the_same_spread() -> None:
     numbers: NDArray[Any] = np.random.default_rng(1).normal(1e6, 3, (50, 2))
-    spread = Spread.of(2)
+    spread = ValueRange.of(2)
     for batch in np.split(numbers, [0, 1, 7, 30]):
         spread.add(batch)
     assert spread.mean == pytest.approx(numbers.mean(axis=0))

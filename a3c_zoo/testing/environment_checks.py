@@ -88,7 +88,9 @@ def _look_for_masks(setup: RunSetup, findings: Findings) -> None:
 
 def _play_randomly(setup: RunSetup, findings: Findings) -> None:
     """Measures what random actions meet, and compares it with the settings."""
-    env_config, gamma = setup.config.env, getattr(setup.config.agent, "gamma", random_play.USUAL_GAMMA)
+    env_config = setup.config.env
+    settings = setup.config.agent.model_dump()
+    gamma = settings.get("gamma", random_play.USUAL_GAMMA)  # an agent of a plugin may have none
     with closing(make_vector_env(setup.entry, env_config, env_config.num_envs, seed=0)) as env:
         play = random_play.measure(env, gamma, limit_s=RANDOM_S, give_sign=findings.give_sign)
     random_play.judge(play, setup.config, findings)

@@ -48,7 +48,7 @@ CURE_ENDLESS = "end episodes after a number of steps: return truncated=True, or 
 
 
 @dataclass(slots=True)
-class Spread:
+class ValueRange:
     """Mean, deviation and range of F numbers, over B samples that come one batch after the other.
 
     Attributes:
@@ -60,7 +60,7 @@ class Spread:
     high: Doubles
 
     @classmethod
-    def of(cls, features: int) -> Spread:
+    def of(cls, features: int) -> ValueRange:
         """Before the first sample."""
         return cls(np.zeros(1 + 2 * features), np.full(features, np.inf), np.full(features, -np.inf))
 
@@ -106,9 +106,9 @@ class RandomPlay:
     """
 
     gamma: float
-    observations: Spread
-    rewards: Spread = field(default_factory=lambda: Spread.of(1))
-    discounted: Spread = field(default_factory=lambda: Spread.of(1))
+    observations: ValueRange
+    rewards: ValueRange = field(default_factory=lambda: ValueRange.of(1))
+    discounted: ValueRange = field(default_factory=lambda: ValueRange.of(1))
     rewarded: int = 0
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
@@ -141,7 +141,7 @@ def measure(
     """
     parts = [part for part in parts_of(env.single_observation_space) if is_number(part)]
     features = sum(int(np.prod(part.space.shape or ())) for part in parts)
-    play = RandomPlay(gamma, Spread.of(features))
+    play = RandomPlay(gamma, ValueRange.of(features))
     env.action_space.seed(0)
     autoreset, is_over = autoreset_of(env), episode_over(env)
     observation, _ = env.reset(seed=0)
