@@ -12,6 +12,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -70,7 +71,7 @@ def upgrade(*others: str) -> str:
     place = find_checkout()
     if place is None:
         return " ".join([_pip(), "install --upgrade", DISTRIBUTION, *others])
-    pull = "git pull" if place.folder == Path.cwd() else f"git -C {shlex.quote(str(place.folder))} pull"
+    pull = "git pull" if place.folder == _here() else f"git -C {shlex.quote(str(place.folder))} pull"
     further = f" && {_pip()} install --upgrade {' '.join(others)}" if others else ""
     return f"{pull} && {install_needed()}{further}"
 
@@ -139,17 +140,25 @@ def _pip() -> str:
 
 def _shown(path: Path, place: Checkout | None) -> str:
     """A path in a checkout as it is typed in the current folder."""
-    if place is None or place.folder == Path.cwd():
+    if place is None or place.folder == _here():
         return shlex.quote(f"./{path}" if len(path.parts) > 1 else str(path))
     return shlex.quote(_near(place.folder / path))
 
 
 def _shown_project(place: Checkout, extra: str = "") -> str:
     """The project itself, with an extra: `'.[play]'`, or `-e '.[play]'` so that an editable installation stays one."""
-    folder = "." if place.folder == Path.cwd() else str(place.folder)
+    folder = "." if place.folder == _here() else str(place.folder)
     return ("-e " if place.is_editable else "") + shlex.quote(f"{folder}{extra}")
 
 
 def _near(path: Path) -> str:
     """A path below the current folder without that folder's name."""
-    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    here = _here()
+    return os.path.relpath(path) if here is not None and path.is_relative_to(here) else str(path)
+
+
+def _here() -> Path | None:
+    """The current folder; None if it has been deleted."""
+    with suppress(OSError):
+        return Path.cwd()
+    return None

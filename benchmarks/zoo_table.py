@@ -165,7 +165,11 @@ def write_figures(file: Path, found: Sequence[Figures], rows: Sequence[Row]) -> 
     text = io.StringIO()
     writer = csv.DictWriter(text, [each.name for each in fields(Figures)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(map(asdict, sorted(found, key=lambda each: (order[each.env], each.agent, each.set, each.seed))))
+
+    def place(each: Figures) -> tuple[int, str, str, int]:
+        return order.get(each.env, len(order)), each.agent, each.set, each.seed
+
+    writer.writerows(map(asdict, sorted(found, key=place)))
     file.parent.mkdir(exist_ok=True)
     file.write_text(text.getvalue(), encoding="utf-8")
 
@@ -519,6 +523,8 @@ def _own(found: Sequence[Figures], row: Row, own: Sequence[Method]) -> float | N
 
 def _counted(what: str, rows: Sequence[Row], values: Sequence[float | None]) -> str:
     pairs = [(row, value) for row, value in zip(rows, values, strict=True) if value is not None]
+    if not pairs:
+        return f"{what}: no row has all of its runs yet."
     with_a2c = [(row, value) for row, value in pairs if "a2c" in row.published]
     a2c = sum(value >= row.published["a2c"].mean for row, value in with_a2c)
     better = [row for row, value in pairs if value >= row.better]

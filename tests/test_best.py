@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -150,8 +151,9 @@ def test_better_by_more_than_noise() -> None:
     assert pstdev(noisy) == pstdev(last) == 10
     assert is_better(policy(5.66, noisy), last)
     assert not is_better(policy(5.65, noisy), last)
-    assert is_better(policy(20.5, noisy, 4), last)  # an evaluation of four episodes: √(25 + 1) = 5.099, times 4: 20.4
-    assert not is_better(policy(20.3, noisy, 4), last)
+    assert is_better(policy(18.4, noisy, 5), last)  # an evaluation of five episodes: √(20 + 1) = 4.583, times 4: 18.33
+    assert not is_better(policy(18.3, noisy, 5), last)
+    assert not is_better(policy(99.0, noisy, 4), last)  # so few show nothing
     assert not is_better(policy(5.65, None), last)  # as noisy as the last ones
     assert is_better(policy(5.66, None), last)
     evaluated = policy(0.0, noisy, 100, sampled_return=5.66)
@@ -161,6 +163,13 @@ def test_better_by_more_than_noise() -> None:
     for unknown in (policy(9.0, noisy, None), policy(9.0, noisy, 0), PolicyState(5)):
         assert not is_better(unknown, last)
     assert not is_better(policy(9.0, noisy), [])
+
+
+def test_two_lucky_episodes_of_ten_are_noise() -> None:
+    """Training had no reward before. The ten episodes deviate by 0.4: an error of 0.4 / √10 = 0.126, four are 0.51."""
+    lucky = PolicyState(5, sampled_return=0.2, return_episodes=10, return_deviation=0.4)
+    assert not is_better(lucky, [0.0] * 97 + [1.0] * 3)
+    assert is_better(replace(lucky, sampled_return=0.6), [0.0] * 97 + [1.0] * 3)
 
 
 @pytest.fixture
@@ -354,13 +363,13 @@ def test_files_that_cannot_be_read_are_left_to_who_plays_the_newest(tmp_path: Pa
 
 @pytest.mark.usefixtures("_toy")
 def test_a_run_with_an_evaluator_keeps_what_that_has_found(tmp_path: Path) -> None:
-    overrides = {"run.evaluator_episodes": 4, "run.stop_when_solved": False, "env.evaluation_reward": 7.0}
+    overrides = {"run.evaluator_episodes": 5, "run.stop_when_solved": False, "env.evaluation_reward": 7.0}
     outcome = train(tmp_path, env="toy", steps=600, overrides=overrides | {"run.evaluation_every_steps": 150})
     told = outcome.best_by, outcome.best_return, outcome.best_episodes
-    assert told == ("evaluation", 7.0, 4)
+    assert told == ("evaluation", 7.0, 5)
     assert outcome.recommended == "best"  # training episodes are worth 1, always
     session = checkpoint(outcome.run, "best")["session"]
-    assert (session["training_return"], session["return_episodes"]) == (None, 4)
+    assert (session["training_return"], session["return_episodes"]) == (None, 5)
     plain = train(tmp_path, env="toy", steps=600, overrides=overrides)
     assert (plain.best_by, plain.best_return, plain.recommended) == ("training", 1.0, "final")
 

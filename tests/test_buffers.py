@@ -300,7 +300,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def train(runs: Path, network: str, steps: int, agent: str = "a3c", **options: Any) -> Path:
-    overrides = {"network.name": network, "env.num_envs": 4}
+    # A schedule that ends with the budget would be another one after half of it.
+    overrides = {"network.name": network, "env.num_envs": 4, "optimizer.schedule": "constant"}
     return a3c_zoo.train(
         "cartpole", agent=agent, steps=steps, overrides=overrides, seed=1, runs_dir=runs, **options
     ).run

@@ -184,7 +184,7 @@ def test_the_entry_of_a_function() -> None:
 
 def test_the_sets_of_gym_apply_and_the_registry_knows_it(tmp_path: Path) -> None:
     outcome = a3c_zoo.train(make_cart, serial=True, steps=200, overrides=QUICK, runs_dir=tmp_path)
-    assert "reward_scale: 0.1" in (outcome.run / "config.yml").read_text()
+    assert "reward_scale: auto" in (outcome.run / "config.yml").read_text()
     assert get_registry().envs["make_cart"].kwargs == {"function": f"{__name__}:make_cart"}
     again = a3c_zoo.train(make_cart, resume=outcome.run, steps=400, runs_dir=tmp_path)
     assert again.steps >= 400

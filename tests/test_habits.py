@@ -112,6 +112,7 @@ def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "rooms.py").write_text(ROOMS)
     monkeypatch.chdir(tmp_path)
     yield tmp_path
+    sys.modules.pop("rooms", None)  # the next import registers them again
     for name in [
         name for name, spec in gymnasium.registry.items() if str(spec.entry_point).startswith("<class 'rooms")
     ]:
@@ -212,6 +213,34 @@ def test_settings_that_an_environment_changes(options: tuple[str, ...], rooms: P
     assert done.returncode == 0, done.stderr
     run = next((rooms / "runs").iterdir())
     command = [sys.executable, "-m", "a3c_zoo", "evaluate", str(run), "--episodes", "3"]
+    done = subprocess.run(command, cwd=rooms, env=environ(rooms), capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+
+
+TURNS_ON = """
+import gymnasium, torch
+from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
+
+class Pole(CartPoleEnv):
+    def step(self, action):
+        torch.set_grad_enabled(True)
+        return super().step(action)
+
+class Swing(PendulumEnv):
+    def step(self, action):
+        torch.set_grad_enabled(True)
+        return super().step(action)
+
+gymnasium.register("Pole-v0", entry_point=Pole, max_episode_steps=50)
+gymnasium.register("Swing-v0", entry_point=Swing, max_episode_steps=50)
+"""
+
+
+@pytest.mark.parametrize("name", ["Pole", "Swing"])
+def test_an_environment_that_turns_gradients_on(name: str, rooms: Path) -> None:
+    """A rollout is collected without them, also after the first step."""
+    (rooms / "grads.py").write_text(TURNS_ON)
+    command = [sys.executable, "-m", "a3c_zoo", "train", f"gym:grads:{name}-v0", "--serial", "--steps", "3000"]
     done = subprocess.run(command, cwd=rooms, env=environ(), capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
 
@@ -287,11 +316,11 @@ def test_an_evaluation_without_an_end_fails(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_lines_tell_that_episodes_are_played(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    seconds = iter([0.0, 1.9, 2.1, 3.0, 4.1, 4.3, 8.5])
+    seconds = iter([0.0, 1.9, 2.1, 3.0, 4.1, 4.3, 8.7])
     monkeypatch.setattr("a3c_zoo.cli.common.time.monotonic", lambda: next(seconds))
     with playing_sign(1000) as on_step:
         for played in range(6):
             on_step(played)
     assert capsys.readouterr().err.splitlines() == [
-        "1 of 1,000 episodes after 2 s", "4 of 1,000 episodes after 4 s", "5 of 1,000 episodes after 8 s"
+        "1 of 1,000 episodes after 2 s", "4 of 1,000 episodes after 4 s", "5 of 1,000 episodes after 9 s"
     ]  # fmt: skip

@@ -189,8 +189,8 @@ def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match="--checkpoint says from where a run goes on"):
         train(tmp_path, checkpoint=5)
     run = train(tmp_path, steps=1).run
-    for which in ("7", "best", "x", -1):
-        with pytest.raises(RunDirectoryError, match=f"has no checkpoint '{which}'; it has: final, 0, "):
+    for which in ("7", "x", -1):
+        with pytest.raises(RunDirectoryError, match=f"has no checkpoint '{which}'; it has: final, best, 0, "):
             a3c_zoo.train(resume=run, checkpoint=which)
     assert events(run) == []
 

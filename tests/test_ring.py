@@ -16,7 +16,7 @@ from torch import Tensor
 
 from a3c_zoo import store_order
 from a3c_zoo.errors import WorkerError
-from a3c_zoo.learning import observation_statistics as statistics_module
+from a3c_zoo.learning import running_statistics as statistics_module
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import share

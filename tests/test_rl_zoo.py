@@ -197,3 +197,31 @@ def test_a_half_of_vec_normalize_to_the_bit(half: str, tmp_path: Path) -> None:
         mine, _ = a3c_zoo.load_agent(run).predict(observations, deterministic=True)
         assert mine.tolist() == model.predict(env.normalize_obs(observations), deterministic=True)[0].tolist()
         a3c_zoo.train(resume=run, steps=120)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ('policy_kwargs: "dict(optimizer_class=RMSpropTFLike, optimizer_kwargs=None)"', ""),
+        (
+            'policy_kwargs: "dict(optimizer_class=RMSpropTFLike, optimizer_kwargs=dict(eps=1e-5, alpha=0.9))"',
+            "optimizer_kwargs.alpha",
+        ),
+        ("env_wrapper: null", ""),
+        ("env_wrapper: [{a.B: {x: 1}, c.D: {y: 2}}]", "c:D"),
+        ("normalize: {norm_obs: 1, norm_reward: false}", ""),
+        ("learning_rate: lin_abc", "learning_rate"),
+    ],
+)
+def test_no_value_is_lost_without_a_word(
+    lines: str, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "zoo.yml").write_text(f"CartPole-v1:\n  policy: MlpPolicy\n  n_timesteps: 500\n  {lines}\n")
+    registry = get_registry()
+    config = resolve_config(
+        registry, registry.env("gym:CartPole-v1"), registry.agent("sb3-a2c"), hyperparams=str(tmp_path / "zoo.yml")
+    )
+    assert told in caplog.text
+    assert ":None" not in caplog.text
+    if "norm_obs: 1" in lines:
+        assert config.agent.model_dump()["normalize"] == "observations"

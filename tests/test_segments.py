@@ -148,6 +148,20 @@ def test_a_segment_that_does_not_fit_is_refused(length: int, message: str, tmp_p
         a3c_zoo.train("cartpole", overrides=overrides, steps=100, runs_dir=tmp_path)
 
 
+def test_segments_of_one_step_are_refused_unless_they_are_asked_for(tmp_path: Path) -> None:
+    """15 steps in 16 environments, and 16 samples an update: nothing but 1 divides both."""
+    short = RECURRENT | {"agent.n_steps": 15, "agent.update_samples": 16}
+    with pytest.raises(ConfigError, match=r"agent\.n_steps: 15 — the recurrent core would learn from segments of one"):
+        a3c_zoo.train("cartpole", overrides=short, steps=100, serial=True, runs_dir=tmp_path)
+    asked = short | {"agent.segment_steps": 1}
+    assert a3c_zoo.train("cartpole", overrides=asked, steps=100, serial=True, runs_dir=tmp_path).steps >= 100
+
+
+def test_segments_without_a_clip_ratio_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="segment_steps: 5 — segments need a clip ratio"):
+        a3c_zoo.train("cartpole", overrides={"agent.segment_steps": 5}, steps=100, runs_dir=tmp_path)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_resumed_run_goes_on(kind: str, tmp_path: Path) -> None:
     settings: dict[str, Any] = {

@@ -206,7 +206,7 @@ def test_on_cartpole_it_is_sb3s_own_stack_to_the_bit() -> None:
     ("fault", "mode", "message"),
     [
         ("nan", "NextStep", "returned a non-finite observation"),
-        ("reward-nan", "SameStep", "returned a non-finite reward"),
+        ("reward-nan", "SameStep", "returned a reward that is not finite in float32"),
         ("shape", "Disabled", r"returned a wrong observation: float32 \[1, 2, 1\], where its spaces promise float32"),
         ("dtype", "NextStep", "returned a wrong observation: float64"),
         ("list", "NextStep", "returned a wrong observation"),

@@ -128,6 +128,8 @@ class A3CConfig(LossConfig):
     def _passes(self) -> Self:
         if self.epochs > 1 and self.clip_ratio is None:
             raise ValueError(f"epochs: {self.epochs} — several passes need a clip ratio: agent.clip_ratio=0.2")
+        if self.segment_steps is not None and self.clip_ratio is None:
+            raise ValueError(f"segment_steps: {self.segment_steps} — segments need a clip ratio: agent.clip_ratio=0.2")
         return self
 
     @property

@@ -12,7 +12,7 @@ from torch import Tensor
 from a3c_zoo.agents.configs import LossConfig
 from a3c_zoo.config import Config
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.learning.counters import EPISODES, NUM_COLUMNS, STEPS, UPDATES, Counters
+from a3c_zoo.learning.counters import EPISODES, STEPS, UPDATES, Counters
 from a3c_zoo.learning.model import Model, SavedModel, Spaces
 from a3c_zoo.learning.objective import Loss, actor_critic_loss
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
@@ -26,8 +26,6 @@ from a3c_zoo.saved_state import NOT_INITIAL, fitting, from_plain, loading
 
 State = dict[str, Any]
 """The state dictionary of a worker or learner, one part of a checkpoint."""
-#: Columns of the counters in checkpoints of format 1.
-FORMAT_1_COLUMNS = 4
 OnTick = Callable[[], None]
 """Called while a worker or learner works or waits; may raise to stop it."""
 
@@ -61,7 +59,7 @@ class AgentState(ActingState):
     def copy_to(self, parameters: Tensor, counters: Tensor, observed: Tensor | None, rewarded: Tensor | None) -> None:
         """Copies parameters, counts, and the statistics of observations and rewards, if any, into those of a run."""
         parameters.copy_(self.model.parameters)
-        counters[:, : self.counters.shape[1]].copy_(self.counters)  # of an older version: fewer columns
+        counters.copy_(self.counters)
         if observed is not None and self.model.statistics is not None:
             observed.copy_(self.model.statistics)
         if rewarded is not None and self.reward_statistics is not None:
@@ -132,8 +130,7 @@ def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> Agent
             model = acting.model.adopted(num_members)
             saved = AgentState(model, resumes=acting.resumes, optimizer={}, counters=counters, workers=[])
         saved.model.check(spaces, context.network, config, num_members)
-        columns = FORMAT_1_COLUMNS if saved.counters.shape[-1:] == (FORMAT_1_COLUMNS,) else NUM_COLUMNS
-        fitting(saved.counters, counters[:, :columns], "agent.counters")
+        fitting(saved.counters, counters, "agent.counters")
         if saved.reward_statistics is not None:
             fitting(saved.reward_statistics, RewardStatistics.zeros(num_members, 1), "agent.reward_statistics")
         if len(saved.workers) not in (0, num_members):

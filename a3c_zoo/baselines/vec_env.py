@@ -118,7 +118,7 @@ class ZooVecEnv(VecEnv):
             place = part.place
             with part.checked.raising_in("step"):
                 observation, reward, terminated, truncated, info = part.checked.env.step(self._actions[place])
-            if not is_finite(reward):
+            if not is_finite(np.asarray(reward, np.float64)):
                 raise EnvironmentContractError(
                     f"environment '{self._name}' returned a reward that is not finite in float32 ({reward})"
                 )

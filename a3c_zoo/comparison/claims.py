@@ -92,12 +92,15 @@ def claims_of(questions: Sequence[Question], main: Collection[str] = ()) -> tupl
     first = [question for question in questions if question.measure in main]
     then = [question for question in questions if question.measure not in main]
     gate = 0.0
+    can_hold = True
     found: dict[int, Claim] = {}
     for family in filter(None, (first, then)):
         worth = [max(gate, p) for p in holm([question.p for question in family])]
+        level = ERROR / len(family) if can_hold else 0.0
         for question, p in zip(family, worth, strict=True):
-            found[id(question)] = Claim(question, p, ERROR / len(family), len(family))
+            found[id(question)] = Claim(question, p, level, len(family))
         gate = max(worth)
+        can_hold = all(question.least_p * len(family) <= ERROR for question in family)
     return tuple(found[id(question)] for question in questions)
 
 
@@ -148,8 +151,11 @@ def _nothing_can_be_shown(claims: Sequence[Claim]) -> str:
     needed = seeds_needed(best.among)
     if needed is None:
         return f"{text}No number of seeds suffices: compare fewer methods or environments at once."
-    has_others = len({claim.question.measure for claim in claims}) > 1
-    return f"{text}It takes {needed} seeds of each method{', or fewer with --question' * has_others}."
+    text += f"It takes {needed} seeds of each method"
+    has_main_question = len({claim.among for claim in claims}) > 1
+    if len({claim.question.measure for claim in claims}) > 1 and not has_main_question:
+        text += ", or fewer with --question"
+    return f"{text}."
 
 
 def _first_of(claim: Claim) -> str:

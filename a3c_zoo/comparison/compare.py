@@ -273,7 +273,11 @@ def carry_out(
             nonlocal next_report_s
             began_s = time.monotonic()
             if missing and played.records and began_s >= next_report_s:
-                _report(*measured(), folder, making(missing), lost=played.lost, question=question)
+                try:
+                    _report(*measured(), folder, making(missing), lost=played.lost, question=question)
+                except ZooError as error:  # the next one, or the last, may be written
+                    watcher.message(f"no report so far: {error}")
+                    return
                 watcher.reported(folder, sum(missing.values()))
                 ended_s = time.monotonic()
                 next_report_s = ended_s + REPORT_PAUSE * (ended_s - began_s)

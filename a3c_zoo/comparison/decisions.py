@@ -48,7 +48,13 @@ def rule_of(plan: Plan, block: int) -> SequentialRule:
         raise ZooError(f"--max-seeds {seeds}: must be a multiple of the {block} seeds of a block (--seeds)")
     methods = dict.fromkeys((run.env, run.method) for run in plan.runs)
     pairs = (Pair(a[0], a[1], b[1]) for a, b in itertools.combinations(methods, 2) if a[0] == b[0])
-    return SequentialRule(tuple(pairs), block, seeds // block)
+    rule = SequentialRule(tuple(pairs), block, seeds // block)
+    if not any(rule.parts):
+        raise ZooError(
+            f"--max-seeds {seeds}: so few seeds can decide nothing about {len(rule.pairs)} pairs of methods; give "
+            f"more, such as --max-seeds {4 * block}"
+        )
+    return rule
 
 
 def block_of(plan: Plan, test: SequentialTest) -> Plan:

@@ -10,8 +10,8 @@ from a3c_zoo.comparison.rehearsal import Rehearsals
 
 #: Above this estimate, shorter comparisons are proposed, in seconds.
 LONG_S: Final = 3600.0
-#: The seeds of a proposal, unless the comparison has more: with them a claim is easier to show than with five.
-SEEDS: Final = 6
+#: The seeds of a proposal, unless the comparison has more: three questions about a pair need so many.
+SEEDS: Final = 7
 #: A proposal's share of the steps, and its time limits in seconds, the longest first.
 SHARE: Final = 10
 TIME_LIMITS: Final = {"1h": 3600.0, "10m": 600.0, "1m": 60.0}
@@ -32,7 +32,7 @@ def estimate(plan: Plan, found: Rehearsals, slots: int = 1, is_most: bool = Fals
     )
     if plan.unknown:
         text += f" (the speed of {listed(plan.unknown)} is not known)"
-    elif guess_s > LONG_S:
+    elif guess_s > LONG_S and all((run.env, run.method) in found for run in plan.runs):
         text = "; ".join([text, *_proposals(plan, found, slots, guess_s)])
     return text
 

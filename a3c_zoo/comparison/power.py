@@ -15,6 +15,8 @@ from a3c_zoo.comparison.statistics import MIN_SEEDS, SEED, Floats
 CHANCES: Final = (0.8, 0.95)
 #: Simulated comparisons for one power: its standard error is at most 1.6 points.
 COMPARISONS: Final = 1_000
+#: The power of more runs is computed as if there were so many: a simulation takes memory with the square of the runs.
+MOST_SEEDS: Final = 100
 
 
 def p_values(scores: Floats, others: Floats) -> Floats:
@@ -58,6 +60,8 @@ def power(seeds: tuple[int, int], chance: float, level: float) -> float:
     """
     if min(seeds) < MIN_SEEDS:
         return 0.0
+    if max(seeds) > MOST_SEEDS:
+        return power((min(seeds[0], MOST_SEEDS), min(seeds[1], MOST_SEEDS)), chance, level)
     rng = np.random.default_rng(SEED)
     apart = NormalDist().inv_cdf(chance) * np.sqrt(2)
     scores, others = (

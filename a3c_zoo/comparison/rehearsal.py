@@ -40,6 +40,8 @@ PROCESS_S: Final = 2.0
 #: How long the child may take to end, and how long a method may do nothing beyond its own limits, in seconds.
 GRACE_S, HANG_S = 3.0, 60.0
 LOOK_EVERY_S: Final = 0.1
+#: A folder of a rehearsal that is older is nobody's any more, in seconds.
+OLD_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,10 @@ def with_guesses(plan: Plan, found: Rehearsals) -> Plan:
     runs = []
     for run in plan.runs:
         rehearsal = found.get((run.env, run.method))
-        if rehearsal is not None and run.done is None:
-            run = replace(run, guess_s=rehearsal.guess_s(run.budget.steps, run.budget.time_limit_s))
+        is_known_elsewhere = plan.host is not None and run.guess_s is not None
+        if rehearsal is not None and run.done is None and not is_known_elsewhere:
+            guess_s = rehearsal.guess_s(run.budget.steps, run.budget.time_limit_s)
+            run = replace(run, guess_s=run.guess_s if guess_s is None else guess_s)
         runs.append(run)
     return replace(plan, runs=tuple(runs))
 
@@ -144,6 +148,7 @@ def _folder_in(runs_dir: Path) -> Iterator[Path]:
     try:
         with disk_errors(runs_dir, "write in"):
             runs_dir.mkdir(parents=True, exist_ok=True)
+            _remove_old(runs_dir)
             folder = Path(tempfile.mkdtemp(prefix=REHEARSAL, dir=runs_dir)).absolute()
         yield folder
     finally:
@@ -152,6 +157,14 @@ def _folder_in(runs_dir: Path) -> Iterator[Path]:
         for path in missing:
             with suppress(OSError):  # somebody else has put something there
                 path.rmdir()
+
+
+def _remove_old(runs_dir: Path) -> None:
+    """Removes the folders of rehearsals that were killed a day ago or earlier."""
+    for folder in runs_dir.glob(f"{REHEARSAL}*"):
+        with suppress(OSError):
+            if time.time() - folder.lstat().st_mtime > OLD_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

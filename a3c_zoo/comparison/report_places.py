@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,13 +13,15 @@ from typing import Final
 import filelock
 
 from a3c_zoo.errors import ZooError
-from a3c_zoo.files import read_json, refuse_place
+from a3c_zoo.files import read_bytes, refuse_place
 from a3c_zoo.runs.directory import disk_errors
 
 #: The folder of reports for which the caller named none.
 DEFAULT_OUT_DIR: Final = Path("comparisons")
 #: If the environments' names have more characters, the name of a report's folder has the number of names instead.
 MAX_STEM: Final = 100
+#: The most bytes of a report's results.json that are read: some 3 kB for each run.
+MAX_RESULTS: Final = 64 << 20
 #: The files of a report.
 REPORT_FILES: Final = ("report.md", "report.html", "results.json", "runs.csv", "curves.png", "curves.svg")
 #: Is locked while a comparison writes the report beside it.
@@ -65,7 +68,7 @@ def claimed(out: Path, plan: str = "") -> Iterator[Path]:
     try:
         yield folder
     except BaseException:
-        if not is_unfinished(folder):
+        if not os.path.exists(folder / "results.json"):  # it is written last: without it no report is whole
             for name in REPORT_FILES:
                 (folder / name).unlink(missing_ok=True)
         raise
@@ -81,8 +84,10 @@ def claimed(out: Path, plan: str = "") -> Iterator[Path]:
 def is_unfinished(folder: Path, plan: str = "") -> bool:
     """Whether a folder holds a report whose comparison has not ended. plan: only of this plan, see `Making`."""
     try:
-        results = read_json(folder / "results.json")
-    except (OSError, ValueError):
+        results = json.loads(read_bytes(folder / "results.json", MAX_RESULTS))
+    except (OSError, ValueError, RecursionError):
+        return False
+    if not isinstance(results, dict):
         return False
     return bool(results.get("missing")) and plan in ("", results.get("plan"))
 

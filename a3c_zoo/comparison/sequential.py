@@ -53,7 +53,8 @@ class SequentialRule:
         parts, spent = [], 0.0
         for number in range(1, self.looks + 1):
             part = self.level * (number / self.looks) ** 2 - spent
-            parts.append(part if least_p(number * self.block) <= part else 0.0)
+            smallest = least_p(number * self.block) * max(1, len(self.pairs))  # after Holm
+            parts.append(part if smallest <= part else 0.0)
             spent += parts[-1]
         return parts
 

@@ -158,7 +158,10 @@ class _Entry:
                 self._policy(value, line)
             case "env_wrapper":
                 for wrapper in value if isinstance(value, list) else [value]:
-                    self._wrapper(wrapper, line)
+                    named = wrapper if isinstance(wrapper, dict) else {wrapper: None}
+                    for path, arguments in named.items():
+                        if path is not None:
+                            self._wrapper(str(path), arguments or {}, line)
             case "frame_stack":
                 if not self.put("env.frame_stack", value, line):
                     self._other_wrapper("gymnasium.wrappers:FrameStackObservation", {"stack_size": value}, line)
@@ -167,7 +170,7 @@ class _Entry:
 
     def _plain(self, key: str, value: Any, line: int) -> None:
         """A key that is called here as there. A schedule such as `lin_7e-4` is a value and a key of its own."""
-        if isinstance(value, str) and (linear := _LINEAR.fullmatch(value)):
+        if isinstance(value, str) and (linear := _LINEAR.fullmatch(value)) and isinstance(_number(linear[1]), float):
             if self.put(f"agent.{key}_schedule", "linear", line):
                 value = _number(linear[1])
         elif key == "train_freq" and isinstance(value, list) and value[1:] == ["step"]:
@@ -185,7 +188,7 @@ class _Entry:
         if not isinstance(halves, dict):
             self.leave_out("normalize", value, line, "it is neither true, false nor a dict of norm_obs and norm_reward")
             return
-        chosen = tuple(halves.pop(name, True) is True for name in ("norm_obs", "norm_reward"))
+        chosen = tuple(bool(halves.pop(name, True)) for name in ("norm_obs", "norm_reward"))
         self.put("agent.normalize", _NORMALIZE[chosen[0], chosen[1]], line)
         for name, each in halves.items():
             self.leave_out(f"normalize.{name}", each, line, "VecNormalize has its own default here")
@@ -196,9 +199,14 @@ class _Entry:
             self.leave_out("policy_kwargs", value, line, "only a dict of plain values is read")
             return
         if arguments.get("optimizer_class") == _Name("RMSpropTFLike"):
-            options = arguments.get("optimizer_kwargs", {})
-            if self.put("agent.rms_prop_tf_like", True, line) and {*options} <= {"eps"}:
+            options = arguments.get("optimizer_kwargs") or {}
+            if isinstance(options, dict) and self.put("agent.rms_prop_tf_like", True, line):
                 self.put("agent.rms_prop_eps", options.get("eps", 1e-8), line)
+                for name, each in options.items():
+                    if name != "eps":
+                        self.leave_out(
+                            f"policy_kwargs.optimizer_kwargs.{name}", each, line, "there is no such key here"
+                        )
                 arguments = {key: each for key, each in arguments.items() if not key.startswith("optimizer_")}
         for key, each in arguments.items():
             label = "activation" if key == "activation_fn" else key
@@ -206,10 +214,9 @@ class _Entry:
             if (label != "activation" and isinstance(each, _Name)) or not self.put(f"agent.{label}", plain, line):
                 self.leave_out(f"policy_kwargs.{key}", getattr(each, "text", each), line, "there is no such key here")
 
-    def _wrapper(self, wrapper: Any, line: int) -> None:
-        """One wrapper: its path, or a mapping of its path to its arguments."""
-        path, arguments = next(iter(wrapper.items())) if isinstance(wrapper, dict) and wrapper else (wrapper, {})
-        name = str(path).rpartition(".")[2]
+    def _wrapper(self, path: str, arguments: Any, line: int) -> None:
+        """One wrapper, by its path, with its arguments."""
+        name = path.rpartition(".")[2]
         is_limit = name == "TimeLimit" and isinstance(arguments, dict) and {*arguments} == {"max_episode_steps"}
         if is_limit and self.put("env.max_episode_steps", arguments["max_episode_steps"], line):
             return
@@ -219,7 +226,7 @@ class _Entry:
                     self.leave_out(f"env_wrapper.{argument}", value, line, "there is no such key here")
             self.put("env.fire_after_life_loss", self._data["env"]["life_loss"], line)
             return
-        self._other_wrapper(f"{str(path).rpartition('.')[0]}:{name}", arguments, line)
+        self._other_wrapper(f"{path.rpartition('.')[0]}:{name}", arguments, line)
 
     def _other_wrapper(self, path: str, arguments: Any, line: int) -> None:
         name = path if re.fullmatch(r"[\w.:]+", path) else display(path, 0)
@@ -248,6 +255,9 @@ class _Name:
     """A name in a text of Python, such as `nn.ReLU`."""
 
     text: str
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 def _python(text: str) -> Any:

@@ -44,9 +44,10 @@ class ActionNoise:
     """The noise from which the actions of a rollout are sampled, a row for each step.
 
     With a correlation ρ, the noise of a Gaussian is a first-order autoregressive process in each environment and each
-    dimension: ε_t = ρ · ε_(t−1) + √(1 − ρ²) · η_t, with η_t from N(0, 1). Each ε_t alone is from N(0, 1), too, so
-    log π(a|s) stays as it is. Actions that go the same way for some steps explore further (Lillicrap et al. 2016,
-    arXiv:1509.02971, section 3; for PPO: Hollenstein et al. 2024, arXiv:2312.11091).
+    dimension: ε_t = ρ · ε_(t−1) + √(1 − ρ²) · η_t, with η_t from N(0, 1). Each ε_t alone is from N(0, 1), too. The loss
+    takes log π(a|s) as if the noise were independent. The noise goes on when an episode ends. Actions that go the same
+    way for some steps explore further (Lillicrap et al. 2016, arXiv:1509.02971, section 3; for PPO: Hollenstein et al.
+    2024, arXiv:2312.11091).
 
     Args:
         distribution: whose noise it is. rows: how many are drawn at once. num_envs: N. generator: draws them.
@@ -180,6 +181,8 @@ class Collector:
                 except Exception as error:
                     env.note(error, "step")
                     raise
+                if torch.is_grad_enabled():  # the environment has turned gradients on
+                    torch.set_grad_enabled(False)
                 env.check_step(reward, terminated, truncated)
                 rewards[t], rollout.terminated[t], rollout.truncated[t] = reward, terminated, truncated
                 over[t + 1] = self._episode_over(terminated, truncated, info)

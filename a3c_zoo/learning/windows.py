@@ -133,6 +133,6 @@ class Windows:
         for array, steps in zip(self.rollout.arrays(), state["steps"], strict=True):
             part = array[self.num_steps :]
             part[:] = fitting(steps, torch.from_numpy(part), "windows.steps").numpy()
-        self._has_steps = bool(state.get("has_steps", True))  # older checkpoints do not tell
+        self._has_steps = bool(state["has_steps"])
         self.rollout.finals.clear()
         self.rollout.finals.update({(t + self.num_steps, n): final.numpy() for t, n, final in state["finals"]})

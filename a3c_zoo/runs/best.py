@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from statistics import pstdev
 from typing import Any, Final
 
 from a3c_zoo.errors import DivergedError
@@ -55,8 +56,16 @@ class BestPolicy:
             return
         agent = snapshot.acting() if snapshot.acting else copied(snapshot.state())
         run = run_state()
-        state = PolicyState(run.steps, run.seconds, run=run, training_return=mean)
-        self._copy = agent, replace(state, return_episodes=len(progress.returns))
+        returns = progress.returns
+        state = PolicyState(
+            run.steps,
+            run.seconds,
+            run=run,
+            training_return=mean,
+            return_episodes=len(returns),
+            return_deviation=pstdev(returns),
+        )
+        self._copy = agent, state
         self._next_look = progress.episodes + EVERY_EPISODES
 
     def write(self, resources: ResourceState) -> None:

@@ -7,7 +7,7 @@ with words as keys, an array a list; an object with one key that begins with `$`
     {"$tensor": 3}          the tensor with the name 3; each is named once
     {"$tuple": […]}         a tuple
     {"$pairs": [[k, v], …]} a dictionary with other keys: words or whole numbers
-    {"$bytes": "…"}         bytes, in Base64
+    {"$bytes": 3}           bytes, as the tensor with the name 3
 
 A checkpoint may come from a stranger, so nothing in it may cost more memory or time than its size allows. Sizes are
 checked first. safetensors checks that tensors fill the file without sharing any of it.
@@ -15,7 +15,6 @@ checked first. safetensors checks that tensors fill the file without sharing any
 
 from __future__ import annotations
 
-import base64
 import errno
 import hashlib
 import json
@@ -95,7 +94,8 @@ def read_content(path: Path) -> Any:
     is_trained = path.name == PARAMETERS
     with open_file(path, limit=MAX_TABLE if is_trained else MAX_CHECKPOINT) as file:
         size = os.fstat(file.fileno()).st_size
-        if 2 * size > (free := available_memory()):  # the bytes, and the tensors that are made of them
+        needed = 2 * size + 25 * min(size, MAX_HEADER)  # the bytes, the tensors that are made of them, and the header
+        if needed > (free := available_memory()):
             raise MemoryError(f"it has {size:,} bytes, and {free:,} bytes of memory are free")
         data = file.read(size)
     return read_parameters(data) if is_trained else from_bytes(data)
@@ -179,11 +179,9 @@ class _Writer:
         if value is None or type(value) in (bool, int, float, str):
             return value
         if isinstance(value, torch.Tensor):
-            name = str(len(self.tensors))
-            self.tensors[name] = self._plain(value, place)
-            return {"$tensor": int(name)}
+            return {"$tensor": self._keep(self._plain(value, place))}
         if type(value) is bytes:
-            return {"$bytes": base64.b64encode(value).decode()}
+            return {"$bytes": self._keep(torch.tensor(bytearray(value), dtype=torch.uint8))}
         if type(value) in (dict, OrderedDict):
             pairs = [(key, self.to_json(each, f"{place}.{key}".lstrip("."), depth + 1)) for key, each in value.items()]
             if all(type(key) is str and not key.startswith("$") for key, _ in pairs):
@@ -197,16 +195,23 @@ class _Writer:
         kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
         raise ValueError(f"{place[:60] or 'it'} is of type {kind}")
 
+    def _keep(self, tensor: Tensor) -> int:
+        """Keeps a tensor; returns the number by which the JSON names it."""
+        number = len(self.tensors)
+        self.tensors[str(number)] = tensor
+        return number
+
     def _plain(self, tensor: Tensor, place: str) -> Tensor:
         """A tensor with numbers of its own, in the CPU's memory: safetensors writes no number for two tensors."""
         import torch
 
         if tensor.layout is not torch.strided or tensor.is_quantized:
             raise ValueError(f"{place[:60]} is no plain tensor")
-        plain = tensor.detach().cpu()
+        plain = tensor.detach().cpu().resolve_conj().resolve_neg()
         storage = plain.untyped_storage()
         is_whole = plain.is_contiguous() and storage.nbytes() == plain.numel() * plain.element_size()
-        if not is_whole or storage.data_ptr() in self._storages:
+        # What others may change would be read twice: for the digest and for the file.
+        if not is_whole or plain.is_shared() or storage.data_ptr() in self._storages:
             return plain.clone(memory_format=torch.contiguous_format)
         self._storages.add(storage.data_ptr())
         return plain
@@ -226,13 +231,15 @@ def _from_json(value: Any, tensors: dict[str, Tensor]) -> Any:
     kind = next(iter(value), "")
     if not kind.startswith("$"):
         return {key: _from_json(each, tensors) for key, each in value.items()}
+    if len(value) != 1:
+        raise ValueError(f"it has other keys beside {kind[:20]}")
     inner = value[kind]
     if kind == "$tensor" and (tensor := tensors.pop(str(inner), None)) is not None:
         return tensor
     if kind == "$tuple" and isinstance(inner, list):
         return tuple(_from_json(each, tensors) for each in inner)
-    if kind == "$bytes" and isinstance(inner, str):
-        return base64.b64decode(inner)
+    if kind == "$bytes" and (numbers := tensors.pop(str(inner), None)) is not None:
+        return bytes(numbers.numpy())
     if (
         kind == "$pairs"
         and isinstance(inner, list)

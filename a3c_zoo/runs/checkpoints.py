@@ -105,6 +105,7 @@ class PolicyState:
         run: where the run stood when the parameters were copied, to go on from them; None where the file does not say.
         training_return: mean return of the last training episodes before the parameters were copied.
         return_episodes: over how many episodes `sampled_return`, or else `training_return`, is the mean.
+        return_deviation: the standard deviation of their returns; None where the file does not say.
     """
 
     steps: Count
@@ -114,6 +115,7 @@ class PolicyState:
     run: RunState | None = None
     training_return: Finite | None = None
     return_episodes: Count | None = None
+    return_deviation: Finite | None = None
 
     @property
     def best_return(self) -> float | None:

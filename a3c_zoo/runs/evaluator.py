@@ -164,8 +164,11 @@ class Evaluator:
         if self.kept is None or self.kept.best_return is None or sampled > self.kept.best_return:
             run, agent = self._run_state, read_policy(self._task.checkpoint).agent
             seconds = run.seconds if run else {}
-            episodes = len(played.by_mode["sampled"].episodes)
-            best = PolicyState(step, seconds, greedy, sampled, run, return_episodes=episodes)
+            returns = [episode.episode_return for episode in played.by_mode["sampled"].episodes]
+            deviation = statistics.pstdev(returns)
+            best = PolicyState(
+                step, seconds, greedy, sampled, run, return_episodes=len(returns), return_deviation=deviation
+            )
             write_checkpoint(self._directory.best_file, agent, best)
             self.kept = best
         self._evaluated = self._played = None

@@ -268,10 +268,11 @@ def _contents(api: hf.HfApi, repo: str, revision: str | None) -> dict[str, bytes
 
 def _fetch(repo: str, name: str, commit: str, size: int) -> bytes:
     """A file of the announced size. Raises HubError as soon as it is larger or takes too long."""
-    content, end_s = bytearray(), time.monotonic() + FILE_S
+    content = bytearray()
     headers = {**_utils.build_hf_headers(library_name="a3c-zoo"), "Accept-Encoding": "identity"}
     with hf.get_session().stream("GET", hf.hf_hub_url(repo, name, revision=commit), headers=headers) as answer:
         _utils.hf_raise_for_status(answer)
+        end_s = time.monotonic() + FILE_S
         for chunk in answer.iter_bytes():
             content += chunk
             if len(content) > size or time.monotonic() > end_s:

@@ -27,6 +27,8 @@ RECOMMENDED: Final = "recommended"
 #: where nothing changes in 4,000 episodes, the greatest mean of 100 is better than the last by more than two standard
 #: errors in half of all runs, by more than three in 10 %, and by more than four in 1 %.
 NOISE_ERRORS: Final = 4.0
+#: A best policy that has played fewer episodes is not recommended.
+FEWEST_OF_BEST: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +104,16 @@ def return_of(best: PolicyState) -> str:
 def is_better(best: PolicyState, last_returns: Sequence[float]) -> bool:
     """Whether the best policy's mean return is greater than that of the last training episodes by more than noise.
 
-    Noise is `NOISE_ERRORS` standard errors of the difference of two means. The deviation of the best's episodes is that
-    of the training episodes before its parameters were copied; where they are not known, that of the last ones.
+    Noise is `NOISE_ERRORS` standard errors of the difference of two means. The deviation of the best's episodes is the
+    greatest one that is known: of these episodes, of those before its parameters were copied, and of the last ones. A
+    few episodes with the same return would have none. Fewer than `FEWEST_OF_BEST` episodes show nothing.
     """
-    if best.best_return is None or not best.return_episodes or not last_returns:
+    if best.best_return is None or not last_returns or (best.return_episodes or 0) < FEWEST_OF_BEST:
         return False
-    returns = best.run.window.returns if best.run is not None else ()
-    best_error = pstdev(returns or last_returns) / sqrt(best.return_episodes)
+    assert best.return_episodes is not None
+    before = best.run.window.returns if best.run is not None else last_returns
+    deviations = [pstdev(returns) for returns in (before, last_returns) if returns]
+    best_error = max(*deviations, best.return_deviation or 0.0) / sqrt(best.return_episodes)
     last_error = pstdev(last_returns) / sqrt(len(last_returns))
     error = hypot(best_error, last_error)
     return best.best_return - fmean(last_returns) > NOISE_ERRORS * error

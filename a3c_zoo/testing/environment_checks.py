@@ -92,7 +92,8 @@ def _play_randomly(setup: RunSetup, findings: Findings) -> None:
     settings = setup.config.agent.model_dump()
     gamma = settings.get("gamma", random_play.USUAL_GAMMA)  # an agent of a plugin may have none
     with closing(make_vector_env(setup.entry, env_config, env_config.num_envs, seed=0)) as env:
-        play = random_play.measure(env, gamma, limit_s=RANDOM_S, give_sign=findings.give_sign)
+        steps = max(random_play.STEPS, random_play.FEW_STEPS * env_config.num_envs)
+        play = random_play.measure(env, gamma, steps, limit_s=RANDOM_S, give_sign=findings.give_sign)
     random_play.judge(play, setup.config, findings)
 
 

@@ -93,6 +93,7 @@ _SHORT: dict[str, Words] = {
     "train": ["--steps", "1", "--quiet"],
     "evaluate": ["--episodes", "1"],
     "play": ["--episodes", "1"],
+    "tune": ["--steps", "1"],
 }
 
 
