@@ -186,8 +186,8 @@ def test_the_sets_of_gym_apply_and_the_registry_knows_it(tmp_path: Path) -> None
     outcome = a3c_zoo.train(make_cart, serial=True, steps=200, overrides=QUICK, runs_dir=tmp_path)
     assert "reward_scale: auto" in (outcome.run / "config.yml").read_text()
     assert get_registry().envs["make_cart"].kwargs == {"function": f"{__name__}:make_cart"}
-    again = a3c_zoo.train(make_cart, resume=outcome.run, steps=400, runs_dir=tmp_path)
-    assert again.steps >= 400
+    again = a3c_zoo.train(make_cart, resume=outcome.run, steps=4000, runs_dir=tmp_path)
+    assert again.steps >= 4000
     with pytest.raises(ZooError, match="trains 'make_cart', not 'cartpole'"):
         a3c_zoo.train("cartpole", resume=outcome.run, runs_dir=tmp_path)
 

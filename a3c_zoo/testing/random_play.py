@@ -302,7 +302,8 @@ def _judge_observations(play: RandomPlay, config: Config, findings: Findings) ->
         "observation_deviation_min": least,
         "observation_deviation_max": most,
     }
-    normalizes = getattr(config.network, "normalize_observations", None)
+    settings = {} if config.network is None else config.network.model_dump()
+    normalizes = settings.get("normalize_observations")  # other networks may not have it
     if normalizes:
         findings.ok(check, f"{text}; network.normalize_observations scales them", figures)
     elif not len(varying) or (is_within(least, GOOD_OBSERVATIONS) and is_within(most, GOOD_OBSERVATIONS)):

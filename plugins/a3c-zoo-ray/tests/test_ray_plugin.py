@@ -78,11 +78,12 @@ same(one[1], other[1])
 assert one[2] == other[2]
 lone = train(agent="a3c")
 assert (one[1]["model"]["parameters"] != lone[1]["model"]["parameters"]).any()
-# Every node knows the observations of all.
+# Every node knows the observations and the returns of all: each step was seen once.
 wide = train("gym:Acrobot-v1", nodes=3, exchange_updates=2, steps=2000)
 assert wide[1]["model"]["statistics"].shape[0] == 3
-resumed = train(resume=wide[0].run, steps=3000)
-assert resumed[0].steps >= 3000 and int(resumed[1]["counters"][:, 0].sum()) == resumed[0].steps
+assert wide[1]["reward_statistics"][:, 1].tolist() == wide[1]["counters"][:, 0].tolist()
+resumed = train(resume=wide[0].run, steps=6000)
+assert resumed[0].steps >= 6000 and int(resumed[1]["counters"][:, 0].sum()) == resumed[0].steps
 assert a3c_zoo.load_agent(resumed[0].run).predict([0.0] * 6)[0] in (0, 1, 2)
 try:
     train(locking="apply")
