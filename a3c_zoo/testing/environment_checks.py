@@ -89,7 +89,7 @@ def _look_for_masks(setup: RunSetup, findings: Findings) -> None:
 def _play_randomly(setup: RunSetup, findings: Findings) -> None:
     """Measures what random actions meet, and compares it with the settings."""
     env_config = setup.config.env
-    settings = setup.config.agent.model_dump()
+    settings = vars(setup.config.agent)
     gamma = settings.get("gamma", random_play.USUAL_GAMMA)  # an agent of a plugin may have none
     with closing(make_vector_env(setup.entry, env_config, env_config.num_envs, seed=0)) as env:
         steps = max(random_play.STEPS, random_play.FEW_STEPS * env_config.num_envs)

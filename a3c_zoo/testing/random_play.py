@@ -196,7 +196,7 @@ def judge(play: RandomPlay, config: Config, findings: Findings) -> None:
 
 
 def _judge_rewards(play: RandomPlay, config: Config, findings: Findings) -> None:
-    check, scale = "reward scale", getattr(config.agent, "reward_scale", None)
+    check, scale = "reward scale", vars(config.agent).get("reward_scale")
     rewards, deviation = play.rewards, float(play.discounted.deviation[0])
     text = (
         f"rewards from {rewards.low[0]:.3g} to {rewards.high[0]:.3g}, deviation {rewards.deviation[0]:.3g}; the "
@@ -302,7 +302,7 @@ def _judge_observations(play: RandomPlay, config: Config, findings: Findings) ->
         "observation_deviation_min": least,
         "observation_deviation_max": most,
     }
-    settings = {} if config.network is None else config.network.model_dump()
+    settings = {} if config.network is None else vars(config.network)
     normalizes = settings.get("normalize_observations")  # other networks may not have it
     if normalizes:
         findings.ok(check, f"{text}; network.normalize_observations scales them", figures)
