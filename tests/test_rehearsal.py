@@ -211,23 +211,24 @@ def pong(tmp_path: Path) -> tuple[Plan, dict[tuple[str, str], Rehearsal]]:
 
 
 def test_shorter_comparisons_are_proposed(pong: tuple[Plan, dict[tuple[str, str], Rehearsal]]) -> None:
-    """5 · (2505 + 20005) s; 6 · (255 + 2005) s; 10 · 605 s, where an hour each would take longer than half of all."""
+    """5 · (2505 + 20005) s; 7 · (255 + 2005) s; 10 · 605 s, where an hour each would take longer than half of all."""
     planned, found = pong
     assert estimate(planned, found) == (
-        "10 runs, about 31 h of training; `--steps 1000000 --seeds 6`: 3 h 50 min; `--time-limit 1h`: 10 h"
+        "10 runs, about 31 h of training; `--steps 1000000 --seeds 7`: 4 h 20 min; `--time-limit 1h`: 10 h"
     )
     few = replace(planned, runs=planned.runs[:2])  # 6.25 h
-    assert estimate(few, found).endswith("; `--steps 1000000 --seeds 6`: 3 h 50 min; `--time-limit 1h`: 2 h")
+    assert estimate(few, found).endswith("; `--steps 1000000 --seeds 7`: 4 h 20 min; `--time-limit 1h`: 2 h")
     assert estimate(few, found, is_most=True).startswith("2 runs at most, about 6 h 20 min of training; ")
     assert estimate(planned, found, slots=5) == (
-        "10 runs, about 6 h 20 min of training; `--steps 1000000 --seeds 6`: 45 min; `--time-limit 1h`: 2 h"
+        "10 runs, about 6 h 20 min of training; `--steps 1000000 --seeds 7`: 53 min; `--time-limit 1h`: 2 h"
     )
 
 
 def test_a_method_without_a_speed(pong: tuple[Plan, dict[tuple[str, str], Rehearsal]]) -> None:
     planned, found = pong
     found["pong", "sb3-a2c"] = Rehearsal(None, 5.0, 1)
-    told = estimate(with_guesses(planned, found), found)
+    unknown = replace(planned, runs=tuple(replace(run, guess_s=None) for run in planned.runs))
+    told = estimate(with_guesses(unknown, found), found)
     assert told == "10 runs, more than 3 h 30 min of training (the speed of sb3-a2c is not known)"
 
 
