@@ -211,7 +211,8 @@ class _Writer:
         storage = plain.untyped_storage()
         is_whole = plain.is_contiguous() and storage.nbytes() == plain.numel() * plain.element_size()
         # What others may change would be read twice: for the digest and for the file.
-        if not is_whole or plain.is_shared() or storage.data_ptr() in self._storages:
+        is_shared = plain.is_shared()  # type: ignore[no-untyped-call]
+        if not is_whole or is_shared or storage.data_ptr() in self._storages:
             return plain.clone(memory_format=torch.contiguous_format)
         self._storages.add(storage.data_ptr())
         return plain
