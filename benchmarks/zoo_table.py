@@ -541,6 +541,9 @@ def held_out_counts(rows: Sequence[Row], found: Sequence[Figures]) -> Iterator[s
     """A sentence that counts the held-out rows in which our agent is better."""
     winners = [winner(*(middle(of_method(found, row, (agent, KIND))) for agent in (OURS, BASELINE))) for row in rows]
     ran = [each for each in winners if each != "–"]
+    if not ran:
+        yield "No held-out row has all of its runs yet."
+        return
     missing = len(rows) - len(ran)
     text = f"The set of the kind is better than `{BASELINE}` in {ran.count(f'`{OURS}`')} of {len(ran)} held-out rows"
     yield text + (f" ({missing} rows have not run)." if missing else ".")
