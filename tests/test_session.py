@@ -57,7 +57,7 @@ def zoo_run_end(run, outcome):
 def boom():
     raise ValueError("boom")
 """
-#: Of a run of CartPole: no checkpoint is kept for a tenth of its budget.
+#: A run of CartPole keeps no checkpoint for a tenth of its budget.
 NO_BUDGET = {"run.steps": None, "optimizer.schedule_steps": 250_000}
 
 

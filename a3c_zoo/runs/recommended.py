@@ -64,7 +64,7 @@ def choose_in_python(directory: RunDirectory, checkpoint: str | int) -> Choice:
 
 
 def recommended(directory: RunDirectory) -> Choice:
-    """What a run recommends: "final" or "best". If a file cannot be read, "final", and who reads that says why."""
+    """What a run recommends: "final" or "best". If a file cannot be read, "final"; its reader then names the fault."""
     if os.path.lexists(directory.home / PARAMETERS):
         return Choice(FINAL)
     known = checkpoint_steps(directory)
