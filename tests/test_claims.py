@@ -45,16 +45,18 @@ def test_what_holds() -> None:
 
 def test_the_main_question_comes_first() -> None:
     """It alone has the whole error; if all its claims hold, the others have it, too, and if not, they have none."""
-    others = [question(0.02, measure=name) for name in ("steps_to_threshold", "seconds_to_threshold")]
-    found = claims_of([*others, question(0.04)], QUESTIONS["return"])
+    others = [question(0.02, 6, measure=name) for name in ("steps_to_threshold", "seconds_to_threshold")]
+    found = claims_of([*others, question(0.04, 6)], QUESTIONS["return"])
     assert [claim.question.measure for claim in found] == ["steps_to_threshold", "seconds_to_threshold", "final_return"]
     assert [claim.p_of_all for claim in found] == pytest.approx([0.04, 0.04, 0.04])  # 2 · 0.02, no less than the first
     assert [claim.level for claim in found] == [0.025, 0.025, 0.05]
     assert all(claim.holds for claim in found)
-    closed = claims_of([*others, question(0.06)], QUESTIONS["return"])
+    closed = claims_of([*others, question(0.06, 6)], QUESTIONS["return"])
     assert [claim.p_of_all for claim in closed] == [0.06, 0.06, 0.06]
     assert not any(claim.holds for claim in claims_of([*others, question(0.04)]))  # 3 · 0.02 without a main one
     assert all(claim.holds for claim in claims_of(others, QUESTIONS["return"]))  # it was not asked
+    # With five seeds the main question cannot hold, and so the others cannot, either.
+    assert [claim.level for claim in claims_of([*others, question(0.07, 5)], QUESTIONS["return"])] == [0.0, 0.0, 0.05]
 
 
 def test_a_difference_of_unknown_orders_is_none() -> None:
