@@ -370,7 +370,7 @@ def print_laws(comparisons: int) -> list[str]:
     for name, laws in LAWS.items():
         for seeds in LAW_SEEDS:
             where, every = f"{name}, {seeds} seeds", p_of_laws(laws, seeds, max(INDEPENDENT), comparisons)
-            # Of a pair: its returns, its steps and its seconds to the threshold, of which the last two go together.
+            # A pair has three claims: returns, steps and seconds. Steps and seconds to the threshold go together.
             cells = [cell(where, claimed(every, *of), comparisons) for of in ((1, 1), (3, 2))]
             cells += [cell(where, claimed(every, count, count), comparisons, SURPLUS) for count in INDEPENDENT]
             print_row(name, str(seeds), *cells)

@@ -254,7 +254,9 @@ def carry_out(
         more: is put behind the report's own sections. question: see `compare`.
     """
     watcher.planned(plan)
-    played, decided, digest = _Played(left_out=dict(plan.left_out)), None, plan.digest
+    played = _Played(left_out=dict(plan.left_out))
+    decided = None
+    digest = plan.digest
     places: dict[tuple[str, str, int | None], int] = {
         (run.env, run.method, run.seed): place for place, run in enumerate(plan.runs)
     }

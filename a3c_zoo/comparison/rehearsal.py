@@ -31,8 +31,10 @@ from a3c_zoo.hardware import giga
 from a3c_zoo.processes.start import handlers_wait
 from a3c_zoo.runs.directory import disk_errors
 
-#: How long all methods together train, and each of them at least and at most, in seconds.
-ALL_S, LEAST_S, MOST_S = 3.0, 1.0, 1.5
+#: How long all methods together train, in seconds.
+ALL_S: Final = 3.0
+#: How long each method trains at least and at most, in seconds.
+LEAST_S, MOST_S = 1.0, 1.5
 #: A method whose first rollout takes longer than this has no speed, in seconds.
 LIMIT_S: Final = 15.0
 #: What a fresh process of a run takes longer than this one, in which Python and torch are there already, in seconds.

@@ -136,8 +136,8 @@ def measure(
     """Takes random actions in N environments; the caller closes them.
 
     Args:
-        gamma: discount per step. steps: at least so many of all environments together, unless `limit_s` seconds are
-            over before.
+        gamma: discount per step.
+        steps: the fewest steps of all environments together. Fewer are taken if `limit_s` seconds are over before.
     """
     parts = [part for part in parts_of(env.single_observation_space) if is_number(part)]
     features = sum(int(np.prod(part.space.shape or ())) for part in parts)
