@@ -56,6 +56,14 @@ def what_a_module_leaves() -> Iterator[None]:
     hide_from_collections()
 
 
+@pytest.fixture(autouse=True)
+def no_module_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command names modules of the current folder again in its last line: those of its own test only."""
+    from a3c_zoo.plugins.module_files import MODULE_FILES
+
+    monkeypatch.setattr(MODULE_FILES, "has_typed", False)
+
+
 @pytest.fixture
 def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Without a3c-zoo-trained, which `make demo` may have installed."""

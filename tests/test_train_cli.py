@@ -144,7 +144,6 @@ def test_quiet_says_the_end_only(
 def test_the_command_that_goes_on_has_a_budget_left(
     reason: Reason, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MODULE_FILES, "has_typed", False)
     done: dict[str, Any] = {"steps": 3_000_128, "episodes": 101, "training_s": 0.31, "mean_return_100": None}
     others: dict[str, Any] = dict.fromkeys(
         ("updates", "evaluation_s", "checkpoint_s", "startup_s", "total_s", "steps_per_s"), 0
@@ -177,7 +176,6 @@ def test_the_next_command_finds_the_modules_of_this_one(
 def test_the_next_command_finds_the_plugin_files_of_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setattr(MODULE_FILES, "has_typed", False)
     monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", f"one.py::my two.py:{tmp_path / 'three.py'}")
     monkeypatch.setattr(cli, "plugin_files", ("three.py",))  # --plugin adds its absolute path to the variable
     assert next_command("play x") == "a3c-zoo play x --plugin one.py --plugin 'my two.py' --plugin three.py"
