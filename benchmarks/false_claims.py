@@ -27,19 +27,19 @@ from statistics import NormalDist
 
 import numpy as np
 
-from a3c_zoo.comparison import improvement as improvement_module
-from a3c_zoo.comparison import statistics
-from a3c_zoo.comparison.claims import ERROR, Claim, holm
-from a3c_zoo.comparison.curves import Curve
-from a3c_zoo.comparison.durations import MeanDifference
-from a3c_zoo.comparison.improvement import Chance, EarlierChance, improvement
-from a3c_zoo.comparison.measures import MeasuredRun, Measures
-from a3c_zoo.comparison.power import CHANCES, p_values
-from a3c_zoo.comparison.reading import RunRecord
-from a3c_zoo.comparison.results import DURATIONS, Results, results_of
-from a3c_zoo.comparison.sequential import Pair, SequentialRule
-from a3c_zoo.comparison.statistics import Estimate
-from a3c_zoo.comparison.verdict import verdict
+from a3c_zoo.figures import improvement as improvement_module
+from a3c_zoo.figures import statistics
+from a3c_zoo.figures.claims import ERROR, Claim, holm
+from a3c_zoo.figures.durations import MeanDifference
+from a3c_zoo.figures.improvement import Chance, EarlierChance, improvement
+from a3c_zoo.figures.measures import MeasuredRun, Measures
+from a3c_zoo.figures.power import CHANCES, p_values
+from a3c_zoo.figures.results import DURATIONS, Results, results_of
+from a3c_zoo.figures.sequential import Pair, SequentialRule
+from a3c_zoo.figures.statistics import Estimate
+from a3c_zoo.report.verdict import verdict
+from a3c_zoo.store.run_records import RunRecord
+from a3c_zoo.store.tables import Curve
 
 ENV = "cartpole"
 #: Draws of the bootstrap. They are for the intervals of tables alone; no claim rests on them.

@@ -25,25 +25,20 @@ import yaml
 
 import a3c_zoo
 from a3c_zoo.cli.compare import _announce
-from a3c_zoo.comparison import local_engine
 from a3c_zoo.comparison.compare import DEFAULT_SEEDS, _play, _Played
-from a3c_zoo.comparison.evaluations import (
-    DEFAULT_EPISODES,
-    evaluate_runs,
-    keep_evaluations,
-    kept_evaluations,
-    missing_tasks,
-)
-from a3c_zoo.comparison.known_runs import listed
-from a3c_zoo.comparison.local_engine import LocalEngine, progress_of
 from a3c_zoo.comparison.plan import Plan, make_plan
-from a3c_zoo.comparison.reading import says_nothing
-from a3c_zoo.comparison.report_places import choose_out
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
+from a3c_zoo.engines import local as local_engine
 from a3c_zoo.engines import new_run_name
+from a3c_zoo.engines.local import LocalEngine, progress_of
 from a3c_zoo.errors import ZooError
-from a3c_zoo.runs.checkpoints import checkpoint_steps
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.report.places import choose_out
+from a3c_zoo.runs.evaluate_checkpoints import DEFAULT_EPISODES, evaluate_runs, missing_tasks
+from a3c_zoo.store.checkpoint_evaluations import keep_evaluations, kept_evaluations
+from a3c_zoo.store.checkpoints import checkpoint_steps
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run_records import says_nothing
+from a3c_zoo.words import listed
 from tests.shared import closed, made_once
 from tests.toys_runs import Running, command_line, environ, episodes, toy_installed
 from tests.toys_tuning import Inline

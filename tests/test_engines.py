@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from a3c_zoo.comparison.engine_choice import open_engine
 from a3c_zoo.comparison.plan import make_plan
-from a3c_zoo.comparison.side_by_side import Post, side_by_side
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.cures import install_extra
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
+from a3c_zoo.engines.choice import open_engine
+from a3c_zoo.engines.slots import Post, side_by_side
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES

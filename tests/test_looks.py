@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from a3c_zoo.comparison.decisions import Decisions
 from a3c_zoo.comparison.looks import LOOKS_FILE, keep_looks, looked_at
-from a3c_zoo.comparison.measures import MeasuredRun, measure
-from a3c_zoo.comparison.results import results_of
-from a3c_zoo.comparison.results_json import to_json
-from a3c_zoo.comparison.sequential import Pair, SequentialRule, SequentialTest
-from a3c_zoo.comparison.verdict import verdict
+from a3c_zoo.figures.decisions import Decisions
+from a3c_zoo.figures.measures import MeasuredRun, measure
+from a3c_zoo.figures.results import results_of
+from a3c_zoo.figures.sequential import Pair, SequentialRule, SequentialTest
+from a3c_zoo.report.results_json import to_json
+from a3c_zoo.report.verdict import verdict
 from tests.test_compare_report import record
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from a3c_zoo.comparison.plan import Plan, make_plan
-from a3c_zoo.comparison.timing import speed_variables
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry, load_registry
-from a3c_zoo.runs.needed_plugins import what_is_missing
+from a3c_zoo.store.needed_plugins import what_is_missing
+from a3c_zoo.store.timing_file import speed_variables
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import command_line, installed_here
 

@@ -20,16 +20,16 @@ import pytest
 from a3c_zoo.comparison import rehearsal as rehearsals
 from a3c_zoo.comparison.compare import unfinished
 from a3c_zoo.comparison.estimates import estimate, rough_duration
-from a3c_zoo.comparison.evaluations import _in_parts
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse, with_guesses
 from a3c_zoo.comparison.rehearsal_process import LEARNING_STARTS, shortened
-from a3c_zoo.comparison.report_places import choose_out, claimed
-from a3c_zoo.comparison.tuning.tune import all_jobs
 from a3c_zoo.config.sets import comparison_steps, resolve_config
 from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.report.places import choose_out, claimed
+from a3c_zoo.runs.evaluate_checkpoints import _in_parts
 from a3c_zoo.testing import plugin_distribution
+from a3c_zoo.tuning.tune import all_jobs
 from tests.test_full_disk import Disk, disk  # noqa: F401
 from tests.toys_runs import Running, command_line, environ, installed_here
 from tests.waits import LIMIT_S

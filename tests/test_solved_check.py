@@ -16,12 +16,12 @@ from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Snapshot
 from a3c_zoo.runs import solved_check
-from a3c_zoo.runs.checkpoints import load_policy_state, step_file
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.solved_check import SolvedCheck, is_of_the_zoo, parts_of
 from a3c_zoo.seeds import CHECK_EVALUATIONS
+from a3c_zoo.store.checkpoints import load_policy_state, step_file
+from a3c_zoo.store.directory import RunDirectory
 from tests.toys_runs import checkpoint, toy_installed, write_content
 
 

@@ -32,7 +32,7 @@ from a3c_zoo.comparison.trainings import Trained
 from a3c_zoo.config import RunConfig
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import EvaluatorResult, Outcome, Progress, Reason
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.test_run_directory import CONFIG, META
 from tests.test_train_cli import in_terminal

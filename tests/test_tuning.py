@@ -25,13 +25,22 @@ import pytest
 
 from a3c_zoo.cli.tune import _announce, _tell, command
 from a3c_zoo.cli.tuning_board import TuningBoard
-from a3c_zoo.comparison.claims import seeds_needed
-from a3c_zoo.comparison.evaluations import evaluations_of
-from a3c_zoo.comparison.tuning import finale, racing, storages, studies
-from a3c_zoo.comparison.tuning import tune as tuning
-from a3c_zoo.comparison.tuning.contenders import Contender
-from a3c_zoo.comparison.tuning.finale import _compared, finalists, options_beside_set, set_of
-from a3c_zoo.comparison.tuning.racing import (
+from a3c_zoo.config import yaml
+from a3c_zoo.config.search import SearchedKey
+from a3c_zoo.config.sets import dump_config, resolve_config, tuning_cost
+from a3c_zoo.engines import JobProgress, TrainingJob
+from a3c_zoo.errors import ConfigError, ZooError
+from a3c_zoo.figures.claims import seeds_needed
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.store.checkpoint_evaluations import evaluations_of
+from a3c_zoo.store.checkpoints import checkpoint_steps
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.testing import plugin_distribution
+from a3c_zoo.tuning import finale, racing, storages, studies
+from a3c_zoo.tuning import tune as tuning
+from a3c_zoo.tuning.contenders import Contender
+from a3c_zoo.tuning.finale import _compared, finalists, options_beside_set, set_of
+from a3c_zoo.tuning.racing import (
     CHOICE_SEEDS,
     REPORT_SEEDS,
     TUNING_SEEDS,
@@ -42,17 +51,8 @@ from a3c_zoo.comparison.tuning.racing import (
     promotions,
     rungs_of,
 )
-from a3c_zoo.comparison.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
-from a3c_zoo.comparison.tuning.tune import USUAL_STEPS, make_settings, tune
-from a3c_zoo.config import yaml
-from a3c_zoo.config.search import SearchedKey
-from a3c_zoo.config.sets import dump_config, resolve_config, tuning_cost
-from a3c_zoo.engines import JobProgress, TrainingJob
-from a3c_zoo.errors import ConfigError, ZooError
-from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoints import checkpoint_steps
-from a3c_zoo.runs.directory import RunDirectory
-from a3c_zoo.testing import plugin_distribution
+from a3c_zoo.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
+from a3c_zoo.tuning.tune import USUAL_STEPS, make_settings, tune
 from tests.shared import closed
 from tests.toys_runs import command_line, environ, installed_here
 from tests.toys_tuning import SPACE, Inline, InlineConfig

@@ -17,11 +17,12 @@ from pydantic import Field
 
 from a3c_zoo import EngineEntry, hookimpl
 from a3c_zoo.cli.main import cli
-from a3c_zoo.comparison.evaluations import CheckpointEvaluation, keep_evaluations, missing_tasks
 from a3c_zoo.config import EngineConfig
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
 from a3c_zoo.errors import ZooError, first_line
+from a3c_zoo.runs.evaluate_checkpoints import missing_tasks
 from a3c_zoo.runs.evaluation import play_task
+from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, keep_evaluations
 
 #: Agent steps of a whole run, and its rungs: 160 is one rollout of cartpole's a3c.
 STEPS, RUNGS = 1440, [160, 480, 1440]

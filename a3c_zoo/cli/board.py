@@ -16,7 +16,7 @@ from a3c_zoo.comparison.plan import Plan, PlannedRun, side_by_side_s
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import Outcome, score
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.directory import RunDirectory
 
 
 @dataclass(slots=True)

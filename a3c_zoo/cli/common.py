@@ -124,7 +124,7 @@ def complete_plugin(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Run directories below the runs directory, which is `runs` unless the line says otherwise."""
-    from a3c_zoo.runs.directory import run_paths
+    from a3c_zoo.store.directory import run_paths
 
     try:
         runs = run_paths(Path(ctx.params.get("runs_dir") or "runs"))

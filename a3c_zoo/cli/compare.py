@@ -29,12 +29,12 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
 from a3c_zoo.errors import ZooError, printable
-from a3c_zoo.output import drop_lost_output, take_stdout
+from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
 if TYPE_CHECKING:
     from a3c_zoo.comparison.compare import Comparison
     from a3c_zoo.comparison.plan import Plan
-    from a3c_zoo.comparison.sequential import SequentialRule
+    from a3c_zoo.figures.sequential import SequentialRule
 
 
 #: The names of `filter_options`.
@@ -136,8 +136,8 @@ def command(
     """
     from a3c_zoo.cli.board import Board
     from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read, rehearse_plan
-    from a3c_zoo.comparison.report_places import choose_out
-    from a3c_zoo.runs.directory import refuse_trust
+    from a3c_zoo.report.places import choose_out
+    from a3c_zoo.store.directory import refuse_trust
 
     if as_json:
         take_stdout()
@@ -215,9 +215,9 @@ def _refuse_options_of_training(context: click.Context) -> None:
 
 
 def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
-    from a3c_zoo.comparison.claims import seeds_needed
-    from a3c_zoo.comparison.evaluations import CHECKPOINTS
-    from a3c_zoo.comparison.known_runs import listed
+    from a3c_zoo.figures.claims import seeds_needed
+    from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
+    from a3c_zoo.words import listed
 
     methods = list(dict.fromkeys(run.method for run in plan.runs))
     envs = {run.env: run.budget for run in plan.runs}

@@ -16,10 +16,10 @@ import click
 
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import printable, printable_lines
-from a3c_zoo.output import is_dumb
 from a3c_zoo.records import Outcome, Progress, score
-from a3c_zoo.runs.checkpoints import BEST
-from a3c_zoo.runs.directory import run_argument
+from a3c_zoo.standard_streams import is_dumb
+from a3c_zoo.store.checkpoints import BEST
+from a3c_zoo.store.directory import run_argument
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

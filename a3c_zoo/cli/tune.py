@@ -25,11 +25,11 @@ from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.files import absolute, valid_name
-from a3c_zoo.output import drop_lost_output, take_stdout
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
 if TYPE_CHECKING:
-    from a3c_zoo.comparison.tuning.studies import TuningStudy
+    from a3c_zoo.tuning.studies import TuningStudy
 
 #: The most bytes of a study's name. Those of its runs have more behind it.
 MOST_BYTES: Final = 200
@@ -77,8 +77,8 @@ def command(
     """
     need_extra("tune", "tune", "optuna")
     from a3c_zoo.cli.tuning_board import TuningBoard
-    from a3c_zoo.comparison.tuning.studies import OPTIONS, TuningStudy
-    from a3c_zoo.comparison.tuning.tune import make_settings, tune
+    from a3c_zoo.tuning.studies import OPTIONS, TuningStudy
+    from a3c_zoo.tuning.tune import make_settings, tune
 
     if as_json:
         take_stdout()
@@ -120,9 +120,9 @@ def _refuse_if_ended(
     study: TuningStudy, trials: int, timeout: float | None, final_seeds: int, out: Path | None
 ) -> None:
     """Raises ZooError for options of the search, the comparison and the set of a study that has all already."""
-    from a3c_zoo.comparison.tuning.storages import storage_errors
-    from a3c_zoo.comparison.tuning.studies import RESULT
-    from a3c_zoo.comparison.tuning.tune import has_searched
+    from a3c_zoo.tuning.storages import storage_errors
+    from a3c_zoo.tuning.studies import RESULT
+    from a3c_zoo.tuning.tune import has_searched
 
     with storage_errors(f"--storage {study.where}"):
         ended = study.attribute(RESULT)
@@ -143,7 +143,7 @@ def _refuse_if_ended(
 
 
 def _announce(study: TuningStudy, trials: int) -> str:
-    from a3c_zoo.comparison.known_runs import counted
+    from a3c_zoo.words import counted
 
     made = study.settings
     rungs, start = ", ".join(f"{rung:,}" for rung in made.rungs), made.hyperparams or "the default set"
@@ -156,8 +156,8 @@ def _announce(study: TuningStudy, trials: int) -> str:
 
 def _why_open(study: TuningStudy) -> str:
     """Why a study has not ended, although nothing of it is left to train here."""
-    from a3c_zoo.comparison.known_runs import listed
-    from a3c_zoo.comparison.tuning.storages import storage_errors
+    from a3c_zoo.tuning.storages import storage_errors
+    from a3c_zoo.words import listed
 
     with storage_errors(f"--storage {study.where}"):
         places = study.open_elsewhere()

@@ -12,13 +12,13 @@ from rich.text import Text
 from a3c_zoo.cli.board import Board
 from a3c_zoo.cli.panel import duration
 from a3c_zoo.comparison.plan import Plan
-from a3c_zoo.comparison.tuning.contenders import ranked, sound
-from a3c_zoo.comparison.tuning.racing import TuningWatcher, Turn
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import score
+from a3c_zoo.tuning.contenders import ranked, sound
+from a3c_zoo.tuning.racing import TuningWatcher, Turn
 
 if TYPE_CHECKING:
-    from a3c_zoo.comparison.tuning.contenders import Contender
+    from a3c_zoo.tuning.contenders import Contender
 
 #: Trials in the table.
 SHOWN = 8

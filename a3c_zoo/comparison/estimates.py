@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from a3c_zoo.comparison.known_runs import counted, listed
 from a3c_zoo.comparison.plan import Plan, PlannedRun, side_by_side_s
 from a3c_zoo.comparison.rehearsal import Rehearsals
+from a3c_zoo.words import counted, listed
 
 #: Above this estimate, shorter comparisons are proposed, in seconds.
 LONG_S: Final = 3600.0

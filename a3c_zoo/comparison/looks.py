@@ -17,10 +17,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from a3c_zoo.comparison.measures import MeasuredRun
-from a3c_zoo.comparison.results import Results, with_claims
-from a3c_zoo.comparison.sequential import Pair
 from a3c_zoo.errors import printable
+from a3c_zoo.figures.measures import MeasuredRun
+from a3c_zoo.figures.results import Results, with_claims
+from a3c_zoo.figures.sequential import Pair
 from a3c_zoo.files import MAX_TEXT, open_file, read_bytes
 
 LOOKS_FILE: Final = "looks.jsonl"

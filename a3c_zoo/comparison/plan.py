@@ -9,14 +9,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from a3c_zoo.comparison.evaluations import CHECKPOINTS
-from a3c_zoo.comparison.known_runs import KnownRuns, listed
-from a3c_zoo.comparison.reading import method_name
+from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import comparison_steps, dump_config, resolve_config, tuning_cost
 from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry, unknown_entry
+from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
+from a3c_zoo.store.run_records import method_name
+from a3c_zoo.words import listed
 
 MAX_SEEDS: Final = 1000
 #: A shorter training leaves nothing to evaluate.

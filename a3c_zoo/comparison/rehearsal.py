@@ -20,16 +20,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
-from a3c_zoo.comparison.evaluations import CHECKPOINTS
-from a3c_zoo.comparison.local_engine import end_with_parent, training_environment
 from a3c_zoo.comparison.plan import Plan, PlannedRun
-from a3c_zoo.comparison.reading import REHEARSAL
 from a3c_zoo.config.sets import dump_config
+from a3c_zoo.engines.local import end_with_parent, training_environment
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import read_json
 from a3c_zoo.hardware import giga
 from a3c_zoo.processes.start import handlers_wait
-from a3c_zoo.runs.directory import disk_errors
+from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
+from a3c_zoo.store.directory import disk_errors
+from a3c_zoo.store.run_records import REHEARSAL
 
 #: How long all methods together train, in seconds.
 ALL_S: Final = 3.0

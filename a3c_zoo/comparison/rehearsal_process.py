@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from a3c_zoo.baselines.baseline_configs import SB3DQNConfig
-from a3c_zoo.comparison.evaluations import write_json
 from a3c_zoo.comparison.rehearsal import PROCESS_S, RehearsalJob
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import load_config
@@ -22,10 +21,10 @@ from a3c_zoo.errors import WorkerError, ZooError, first_line, one_line
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.records import Progress
 from a3c_zoo.runs.api import load_from
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.setup import Observer, RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.train import train_new
+from a3c_zoo.store.directory import RunDirectory, write_json
 
 #: How many steps a policy acts.
 ACTS = 5

@@ -15,11 +15,11 @@ from multiprocessing.connection import wait
 
 from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.records import Evaluation, Snapshot
-from a3c_zoo.runs.checkpoints import PolicyState, write_checkpoint
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedEpisodes, PlayedTask, play_task
 from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK, seed_for
+from a3c_zoo.store.checkpoints import PolicyState, write_checkpoint
 
 #: A check has so many parts. Smaller ones would wait more for their longest episodes, and act for few games at a time.
 PARTS = 4
