@@ -432,7 +432,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_run_that_is_refused_says_why_and_is_not_lost(tmp_path: Path) -> None:
     planned = plan(runs_dir=tmp_path, steps=100_000).runs[0]
-    broken = replace(planned, options=(*planned.options, "-o", "env.nonsense=1"))
+    broken = replace(planned, command=replace(planned.command, overrides=("env.nonsense=1",)))
     played = _Played()
     _play(Plan((broken,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, LocalEngine())
     ((path, fault),) = played.left_out.items()
@@ -732,7 +732,8 @@ def test_a_time_limit_takes_the_place_of_a_sets_own_budget(tmp_path: Path) -> No
 def test_a_time_limit_is_the_same_on_the_command_line_of_a_run(tmp_path: Path) -> None:
     """4.1 minutes are 245.99999999999997 s, of which a run is told 246.000."""
     run = plan(steps=None, time_limit=4.1 * 60, runs_dir=tmp_path).runs[0]
-    assert run.config.run.time_limit_s == 246.0 == float(run.options[run.options.index("--time-limit") + 1][:-1])
+    assert run.config.run.time_limit_s == 246.0
+    assert run.command.limits() == ["--time-limit", "246.000s"]
 
 
 def test_the_default_budget_is_the_environments(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_comparison_trains_again_for_another_version(installed: Path, tmp_path
     missing = {}
     with chdir(tmp_path), installed_here(path):
         for run in planned().runs:  # with the command lines of the comparison, but here: a process takes longer
-            assert command_line("train", *run.options, "--quiet", "--name", run.method) == 0
+            assert command_line("train", *run.command.words(), "--quiet", "--name", run.method) == 0
             timing = {"format": 1, "calibration_s": 1.0, "wall_s": 1.0, "variables": speed_variables()}
             Path("runs", run.method, "timing.json").write_text(json.dumps(timing))
         for name in ("", "zoo_other-1.0", "zoo_maze-2.1", "maze_sets-0.7", "zoo_watcher-3.0"):

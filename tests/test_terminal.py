@@ -30,7 +30,7 @@ from a3c_zoo.cli.panel import ECHO, LiveDisplay, RunPanel, summary
 from a3c_zoo.comparison.plan import Budget, Plan, PlannedRun
 from a3c_zoo.comparison.trainings import Trained
 from a3c_zoo.config import RunConfig
-from a3c_zoo.engines import JobProgress
+from a3c_zoo.engines import JobProgress, TrainCommand
 from a3c_zoo.records import EvaluatorResult, Outcome, Progress, Reason
 from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
@@ -287,7 +287,9 @@ def test_nothing_is_drawn_where_rich_draws_nothing(term: str | None, monkeypatch
 
 
 def planned(method: str, seed: int, guess_s: float | None, done: Path | None = None) -> PlannedRun:
-    return PlannedRun("cartpole", method, seed, Budget(steps=1000), CONFIG, (), done, guess_s)
+    return PlannedRun(
+        "cartpole", method, seed, Budget(steps=1000), CONFIG, TrainCommand("cartpole", method, seed), done, guess_s
+    )
 
 
 def frame(board: Board, width: int) -> list[str]:

@@ -108,5 +108,6 @@ def _train(run: PlannedRun, plan: Plan, watcher: ComparisonWatcher, engine: Engi
 
 
 def _run_job(run: PlannedRun, plan: Plan, engine: Engine, tell: Callable[[JobProgress | None], None]) -> Trained:
-    job = TrainingJob(run.config, plan.runs_dir, new_run_name(run.env, run.method, run.seed), run.options)
+    name = new_run_name(run.env, run.method, run.seed)
+    job = TrainingJob(run.command, run.config.run.workers, plan.runs_dir, name)
     return Trained(run, job.path, engine.train(job, tell))

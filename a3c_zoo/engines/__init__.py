@@ -6,6 +6,7 @@ an engine like those of plugins.
 
 from __future__ import annotations
 
+from a3c_zoo.config.train_command import TrainCommand
 from a3c_zoo.engines.interface import (
     Engine,
     JobProgress,
@@ -15,4 +16,12 @@ from a3c_zoo.engines.interface import (
 )
 from a3c_zoo.engines.local import local_engine
 
-__all__ = ["Engine", "JobProgress", "TrainingJob", "local_engine", "machine_and_versions", "new_run_name"]
+__all__ = [
+    "Engine",
+    "JobProgress",
+    "TrainCommand",
+    "TrainingJob",
+    "local_engine",
+    "machine_and_versions",
+    "new_run_name",
+]

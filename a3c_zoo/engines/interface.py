@@ -5,7 +5,6 @@ A job has a resolved configuration, and ends as a finished run directory.
 
 from __future__ import annotations
 
-import itertools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -13,15 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from a3c_zoo.config.sets import names_set
+from a3c_zoo.config.train_command import TrainCommand
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.evaluate_checkpoints import evaluate_runs
 from a3c_zoo.store.directory import describe_host
-
-if TYPE_CHECKING:
-    from a3c_zoo.config import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +26,16 @@ class TrainingJob:
     """One training.
 
     Attributes:
-        config: of the whole run. `run.workers` of it take a core each.
+        command: what the training is given: environment, agent, seed, budget, set and single values.
+        workers: of the training; they take a core each.
         runs_dir: the folder that the run directory `name` comes to lie in.
-        options: the arguments of `a3c-zoo train` that make this configuration, without those that name directories.
-        resumes: the run directory is there; the training goes on from its newest checkpoint.
+        resumes: the run directory is there; the training goes on from its newest checkpoint, up to the job's budget.
     """
 
-    config: Config
+    command: TrainCommand
+    workers: int
     runs_dir: Path
     name: str
-    options: tuple[str, ...]
     resumes: bool = False
 
     @property
@@ -48,24 +45,26 @@ class TrainingJob:
 
     @property
     def hyperparams_file(self) -> Path | None:
-        """The file that `--hyperparams` names, which another machine does not have; None for a set, or without one."""
-        text = dict(itertools.pairwise(self.options)).get("--hyperparams")
-        if text is None or names_set(get_registry(), text):
+        """The file that the command names, which another machine does not have; None for a set, or without one."""
+        text = self.command.hyperparams
+        if text is None or self.resumes or names_set(get_registry(), text):
             return None
         return Path(text)
 
     def with_hyperparams_file(self, path: Path) -> Self:
         """The same training, with its `hyperparams_file` at another path."""
-        place = self.options.index("--hyperparams") + 1
-        return replace(self, options=(*self.options[:place], str(path), *self.options[place + 1 :]))
+        return replace(self, command=replace(self.command, hyperparams=str(path)))
 
     def __str__(self) -> str:
-        return f"{self.config.agent_name} on {self.config.env_name}, seed {self.config.run.seed}"
+        return f"{self.command.agent} on {self.command.env}, seed {self.command.seed}"
 
     def arguments(self, runs_dir: Path) -> list[str]:
         """All arguments of `a3c-zoo`, for a machine where the folder of runs has this path."""
-        where = ["--resume", str(runs_dir / self.name)] if self.resumes else ["--name", self.name]
-        return ["train", *self.options, *where, "--quiet", "--runs-dir", str(runs_dir)]
+        if self.resumes:
+            words = [*self.command.limits(), "--resume", str(runs_dir / self.name)]
+        else:
+            words = [*self.command.words(), "--name", self.name]
+        return ["train", *words, "--quiet", "--runs-dir", str(runs_dir)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -186,9 +186,10 @@ class Race:
         stem, own = f"{self.study.name}-t{contender.number:03d}-s{seed}", self.study.run_of(contender.number, seed)
         name, is_there = _directory(self.study.runs_dir, stem, own)
         self.study.run_of(contender.number, seed, name)
-        # The last --steps counts. No checkpoint is needed but the one at the end of each rung.
-        options = () if is_there else (*planned.options, "-o", "run.checkpoint_every_steps=null")
-        return TrainingJob(planned.config, self.study.runs_dir, name, (*options, "--steps", str(rung)), is_there)
+        # No checkpoint is needed but the one at the end of each rung.
+        overrides = (*planned.command.overrides, "run.checkpoint_every_steps=null")
+        command = replace(planned.command, steps=rung, overrides=overrides)
+        return TrainingJob(command, planned.config.run.workers, self.study.runs_dir, name, is_there)
 
     def _train(self, turn: Turn, seed: int, job: TrainingJob, post: Post) -> str | None:
         """Trains a job, unless it is done. Returns why it has no figures."""
