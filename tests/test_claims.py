@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from a3c_zoo.figures.claims import QUESTIONS, Question, claims_of, holm, least_p, needs, percent, seeds_needed
+from a3c_zoo.figures.claims import Question, claims_of, holm, least_p, needs, percent, seeds_needed
+from a3c_zoo.figures.figure_table import QUESTIONS
 from a3c_zoo.figures.improvement import Chance, EarlierChance, improvement
 from a3c_zoo.figures.power import p_values, power
 

@@ -23,8 +23,8 @@ from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.engines.shared_folder import turn
 from a3c_zoo.errors import ZooError
 from a3c_zoo.figures import decisions
-from a3c_zoo.figures.claims import QUESTIONS
 from a3c_zoo.figures.decisions import DEFAULT_MAX_SEEDS, Decisions
+from a3c_zoo.figures.figure_table import QUESTIONS
 from a3c_zoo.figures.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.figures.results import Making, results_of
 from a3c_zoo.figures.sequential import SequentialRule, SequentialTest

@@ -11,12 +11,6 @@ from a3c_zoo.figures.power import power_in_words
 
 #: The greatest probability that a report makes any wrong claim; so a claim holds if its p over all claims is not above.
 ERROR: Final = 0.05
-#: The questions that a user may name as the main one → the fields of `Measures` that they are about.
-QUESTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "return": ("final_return", "final_return_greedy"),
-    "steps": ("steps_to_threshold",),
-    "time": ("seconds_to_threshold",),
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, get_args, get_origin, get_type_hints
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import printable
 from a3c_zoo.figures.curves import THRESHOLD_WINDOW, Line, area_under_curve, reached, running_mean
 from a3c_zoo.figures.durations import Durations
+from a3c_zoo.figures.figure_table import Figure
 from a3c_zoo.store.run_records import RunRecord, threshold_of
 from a3c_zoo.store.tables import Axis, Floats
 
@@ -33,7 +34,7 @@ LAST_PART: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The figures of one run, each annotated with its unit; None if there is no such figure.
+    """The figures of one run, whose units are in `FIGURES`; None if there is no such figure.
 
     Attributes:
         run: the name of the run in the report.
@@ -52,27 +53,19 @@ class Measures:
     env: str
     method: str
     seed: int | None
-    final_return: Annotated[float | None, "return"]
-    final_return_greedy: Annotated[float | None, "return"]
-    mean_return: Annotated[float | None, "return"]
-    steps_to_threshold: Annotated[int | None, "agent steps"]
-    seconds_to_threshold: Annotated[float | None, "s of training"]
-    cpu_s_to_threshold: Annotated[float | None, "CPU s, estimated"]
-    steps: Annotated[int, "agent steps"]
-    training_s: Annotated[float, "s"]
-    total_s: Annotated[float | None, "s"]
-    steps_per_s: Annotated[float, "agent steps / s"]
-    cpu_s: Annotated[float | None, "CPU s"]
-    peak_memory_mib: Annotated[float | None, "MiB"]
-    calibration_s: Annotated[float | None, "s"]
-
-
-#: Field of `Measures` → its unit.
-UNITS: Final[Mapping[str, str]] = {
-    name: get_args(hint)[1]
-    for name, hint in get_type_hints(Measures, include_extras=True).items()
-    if get_origin(hint) is Annotated
-}
+    final_return: float | None
+    final_return_greedy: float | None
+    mean_return: float | None
+    steps_to_threshold: int | None
+    seconds_to_threshold: float | None
+    cpu_s_to_threshold: float | None
+    steps: int
+    training_s: float
+    total_s: float | None
+    steps_per_s: float
+    cpu_s: float | None
+    peak_memory_mib: float | None
+    calibration_s: float | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,10 +82,12 @@ def values_of(runs: Iterable[MeasuredRun], name: str) -> Floats:
     return np.array([value for value in values if value is not None], np.float64)
 
 
-def durations_of(runs: Iterable[MeasuredRun], name: str, end: str) -> Durations:
-    """A field of `Measures` with a time to the threshold, of all runs. end: the field with a run's end."""
+def durations_of(runs: Iterable[MeasuredRun], time: Figure) -> Durations:
+    """A time to the threshold, of all runs."""
     measures = [run.measures for run in runs]
-    return Durations.of([getattr(each, name) for each in measures], [float(getattr(each, end)) for each in measures])
+    times = [getattr(each, time.name) for each in measures]
+    ends = [float(getattr(each, time.end)) for each in measures]
+    return Durations.of(times, ends)
 
 
 def training_curve(record: RunRecord, by: Axis) -> Line:

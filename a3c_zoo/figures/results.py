@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -15,6 +15,7 @@ from a3c_zoo.figures.budgets import have_one_budget
 from a3c_zoo.figures.claims import Claim, Question
 from a3c_zoo.figures.decisions import Decisions
 from a3c_zoo.figures.durations import MeanDifference, TimeToThreshold, mean_difference, time_to_threshold
+from a3c_zoo.figures.figure_table import COSTS, FIGURES, FINAL_RETURNS, QUESTIONS, SCORES, TIMES, Figure
 from a3c_zoo.figures.improvement import Chance, EarlierChance, earlier, improvement
 from a3c_zoo.figures.measures import (
     MeasuredRun,
@@ -28,30 +29,6 @@ from a3c_zoo.figures.statistics import Estimate, Floats
 from a3c_zoo.records import score
 from a3c_zoo.store.run_records import threshold_of
 
-#: Fields of `Measures` of which every statistic is computed → their titles in tables, of one method and of two.
-SCORES: Final[Mapping[str, tuple[str, str]]] = {
-    "final_return": ("at the end, sampled actions", "higher final return"),
-    "final_return_greedy": ("at the end, greedy actions", "higher final return, greedy"),
-    "mean_return": ("mean of the curve", "higher mean of the curve"),
-}
-#: The final returns that the verdict speaks of, best first → what it says of the actions.
-FINAL: Final[Mapping[str, str]] = {"final_return": "", "final_return_greedy": " with greedy actions"}
-#: Fields of `Measures` of which the median and the range are computed → their titles in tables.
-COSTS: Final[Mapping[str, str]] = {
-    "steps_per_s": "steps/s",
-    "training_s": "training",
-    "total_s": "with start-up",
-    "cpu_s": "CPU time",
-    "peak_memory_mib": "peak memory, MiB",
-}
-#: Field of `Measures` with a time to the threshold → the field with the run's end in the same unit, and how an earlier
-#: run reaches the threshold, in words.
-DURATIONS: Final[Mapping[str, tuple[str, str]]] = {
-    "seconds_to_threshold": ("training_s", "in less time"),
-    "steps_to_threshold": ("steps", "in fewer steps"),
-}
-#: The same of CPU time, which is an estimate: it is shown and not claimed.
-CPU_TIME: Final = ("cpu_s_to_threshold", "cpu_s")
 #: If the fixed loop's longest time is more than this many times its shortest, a report claims nothing about seconds.
 NOISE_LIMIT: Final = 1.5
 SCALE: Final = "0 and 1: the worst and the best final return of all runs on an environment"
@@ -98,8 +75,12 @@ class PairResults:
     @property
     def asked(self) -> dict[str, Chance | EarlierChance]:
         """What a verdict asks about: which method reaches the threshold earlier, and which ends with more."""
-        final = next(filter(self.scores.__contains__, FINAL), None)
-        return {name: chance for name, chance in self.chances.items() if name in self.times or name == final}
+        final = final_return_in(self.scores)
+        return {
+            name: chance
+            for name, chance in self.chances.items()
+            if name in self.times or (final is not None and name == final.name)
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +141,7 @@ class Results:
         decided: what a comparison with a rule has decided; None for one without.
         claims: of all questions that were asked, see `unasked`; none if a rule has decided.
         lost: (environment, method) → how many of its runs have no figures; they are in no other figure than `times`.
-        question: the main question, which the user named: a key of `claims.QUESTIONS`; "" for none.
+        question: the main question, which the user named: a key of `QUESTIONS`; "" for none.
         unasked: pairs and measures of which nothing is asked, and why, one sentence each.
         seen: (environment, method, other) → the report that looked at runs of both before; they make no claims.
     """
@@ -261,7 +242,7 @@ def with_claims(results: Results) -> Results:
     if results.decided is not None or (results.making is not None and results.making.missing):
         return results
     asked, unasked = _questions(results)
-    main = claims.QUESTIONS[results.question] if results.question else ()
+    main = QUESTIONS[results.question] if results.question else ()
     return replace(results, claims=claims.claims_of(asked, main), unasked=tuple(unasked))
 
 
@@ -313,7 +294,7 @@ def _question_over_all(overall: OverallResults, pair: PairResults) -> Question:
 
 def _without_final_return(runs: Sequence[MeasuredRun]) -> int:
     """How many runs of a method have no final return though others have one: those that have are no sample."""
-    counts = [len(values_of(runs, key)) for key in FINAL]
+    counts = [len(values_of(runs, each.name)) for each in FINAL_RETURNS]
     has = max(counts)
     return len(runs) - has if has else 0
 
@@ -326,7 +307,7 @@ def _why_unasked(measure: str, runs: Sequence[MeasuredRun], others: Sequence[Mea
     """
     both = [*runs, *others]
     values = values_of(both, measure)
-    if measure in DURATIONS:
+    if FIGURES[measure].kind == "time":
         return "" if len(values) else "no run of {} or {} reached the threshold, so nothing is asked about it"
     return "" if np.ptp(values) else f"all runs of {{}} and {{}} ended with a return of {score(values[0])}"
 
@@ -348,19 +329,20 @@ def _environment(
 
 def _method(found: Iterable[MeasuredRun], threshold: float | None, lost: int) -> MethodResults:
     runs = tuple(sorted(found, key=lambda run: run.measures.seed or 0))
+    scores = {each.name: values_of(runs, each.name) for each in SCORES}
+    costs = {each.name: values_of(runs, each.name) for each in COSTS}
+    has_times = threshold is not None and not any(run.record.is_smoothed for run in runs)
     return MethodResults(
         runs,
-        {name: statistics.estimates(values[:, None]) for name in SCORES if len(values := values_of(runs, name))},
-        {name: _spread(values) for name in COSTS if len(values := values_of(runs, name))},
-        {} if threshold is None or any(run.record.is_smoothed for run in runs) else _times(runs, lost),
+        {name: statistics.estimates(values[:, None]) for name, values in scores.items() if len(values)},
+        {name: _spread(values) for name, values in costs.items() if len(values)},
+        _times(runs, lost) if has_times else {},
     )
 
 
 def _times(runs: Sequence[MeasuredRun], lost: int) -> dict[str, TimeToThreshold]:
-    ends = {name: end for name, (end, _) in DURATIONS.items()}
-    if all(run.measures.cpu_s is not None for run in runs):
-        ends |= [CPU_TIME]
-    return {name: time_to_threshold(durations_of(runs, name, end), lost) for name, end in ends.items()}
+    known = [each for each in TIMES if all(getattr(run.measures, each.end) is not None for run in runs)]
+    return {each.name: time_to_threshold(durations_of(runs, each), lost) for each in known}
 
 
 def _spread(values: Floats) -> Spread:
@@ -371,13 +353,16 @@ def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> Pair
     runs, others = methods[method].runs, methods[other].runs
     scores, times = {}, {}
     differences: dict[str, Estimate | MeanDifference] = {}
-    for name in SCORES:
+    for name in (each.name for each in SCORES):
         if _is_comparable(name, runs, others):
             mine, theirs = values_of(runs, name)[:, None], values_of(others, name)[:, None]
-            scores[name], differences[name] = improvement(mine, theirs), statistics.difference(mine, theirs)
-    for name, (end, _) in DURATIONS.items() if methods[method].times and methods[other].times else ():
-        both = durations_of(runs, name, end), durations_of(others, name, end)
-        times[name], differences[name] = earlier(*both), mean_difference(*both)
+            scores[name] = improvement(mine, theirs)
+            differences[name] = statistics.difference(mine, theirs)
+    if methods[method].times and methods[other].times:
+        for time in (each for each in TIMES if each.question):
+            both = durations_of(runs, time), durations_of(others, time)
+            times[time.name] = earlier(*both)
+            differences[time.name] = mean_difference(*both)
     return PairResults(method, other, scores, times, differences)
 
 
@@ -385,6 +370,11 @@ def _is_comparable(name: str, runs: Sequence[MeasuredRun], others: Sequence[Meas
     """If both methods have five runs or more, a score that fewer than five runs of a method have is left out."""
     needed = min(statistics.MIN_SEEDS, len(runs), len(others))
     return min(len(values_of(each, name)) for each in (runs, others)) >= needed
+
+
+def final_return_in(figures: Container[str]) -> Figure | None:
+    """The best final return among figures by name; None if there is none."""
+    return next((each for each in FINAL_RETURNS if each.name in figures), None)
 
 
 def _methods(environments: Mapping[str, EnvironmentResults]) -> list[str]:

@@ -18,9 +18,9 @@ from markupsafe import Markup
 from a3c_zoo.errors import printable
 from a3c_zoo.figures.claims import Claim, percent
 from a3c_zoo.figures.durations import TimeToThreshold
+from a3c_zoo.figures.figure_table import COSTS, FIGURES, SCORES
 from a3c_zoo.figures.improvement import EarlierChance, cliffs_delta
-from a3c_zoo.figures.measures import UNITS
-from a3c_zoo.figures.results import COSTS, CPU_TIME, DURATIONS, SCORES, EnvironmentResults, PairResults
+from a3c_zoo.figures.results import EnvironmentResults, PairResults
 from a3c_zoo.figures.statistics import OVER_ENVIRONMENTS, STATISTICS
 from a3c_zoo.records import score
 from a3c_zoo.report.drawing import Panel, to_inline_svg
@@ -110,17 +110,17 @@ def shown(value: float | None, show: Callable[[float], str]) -> str:
 def show_for(name: str) -> Callable[[float], str]:
     """How a field of `Measures` is written, by its unit."""
     times = dict.fromkeys(("s", "CPU s", "s of training"), seconds)
-    return {"return": score, **times}.get(UNITS[name], number)
+    return {"return": score, **times}.get(FIGURES[name].unit, number)
 
 
 def scores(found: EnvironmentResults) -> TextTable:
     """The returns of the methods' evaluations: a column for each comparison statistic."""
     statistics = [name for name in STATISTICS if name not in OVER_ENVIRONMENTS]
     rows = [
-        [name, text, *(ranged(*method.scores[key][statistic], show=score) for statistic in statistics)]
-        for key, (text, _) in SCORES.items()
+        [name, figure.title, *(ranged(*method.scores[figure.name][statistic], show=score) for statistic in statistics)]
+        for figure in SCORES
         for name, method in found.methods.items()
-        if key in method.scores
+        if figure.name in method.scores
     ]
     columns = ("method", "evaluation return", *(name.replace("_", " ") for name in statistics))
     return TextTable(columns, rows, "Evaluation returns over seeds, with 95 % intervals", words=2)
@@ -136,7 +136,9 @@ def times(found: EnvironmentResults) -> list[TextTable]:
             rows.append([name, *[NONE] * 5])
             continue
         time, steps = method.times["seconds_to_threshold"], method.times["steps_to_threshold"]
-        cpu = _median(method.times[CPU_TIME[0]], seconds) if CPU_TIME[0] in method.times else NONE
+        cpu = NONE
+        if "cpu_s_to_threshold" in method.times:
+            cpu = _median(method.times["cpu_s_to_threshold"], seconds)
         least = percent(time.at_least) if time.reached else NONE
         figures = (_median(time, seconds), cpu, _median(steps, number))
         rows.append([name, f"{time.reached} of {time.runs}", least, *figures])
@@ -162,10 +164,11 @@ def costs(found: EnvironmentResults) -> TextTable:
     """Speed, time and memory of a run."""
     rows = []
     for name, method in found.methods.items():
-        spreads = [(method.costs.get(key), show_for(key)) for key in COSTS]
+        spreads = [(method.costs.get(each.name), show_for(each.name)) for each in COSTS]
         texts = (NONE if each is None else ranged(*each, show) for each, show in spreads)
         rows.append([name, *texts])
-    return TextTable(("method", *COSTS.values()), rows, "Speed and cost of a run: medians, and the range of all runs")
+    columns = ("method", *(each.title for each in COSTS))
+    return TextTable(columns, rows, "Speed and cost of a run: medians, and the range of all runs")
 
 
 def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Claim]) -> list[TextTable]:
@@ -176,7 +179,8 @@ def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Clai
     for pair in pairs:
         names = f"{pair.method} over {pair.other}"
         for key, chance in pair.chances.items():
-            what = f"to the threshold {DURATIONS[key][1]}" if key in DURATIONS else SCORES[key][1]
+            figure = FIGURES[key]
+            what = f"to the threshold {figure.better}" if figure.kind == "time" else figure.better
             unknown = percent(chance.unknown) if isinstance(chance, EarlierChance) else NONE
             claim = worth.get((pair.method, pair.other, key))
             p = [NONE, NONE] if claim is None else [percent(claim.question.p), percent(claim.p_of_all)]

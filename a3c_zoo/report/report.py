@@ -13,7 +13,7 @@ import numpy as np
 from a3c_zoo.figures.claims import percent
 from a3c_zoo.figures.decisions import Decisions
 from a3c_zoo.figures.measures import drawn_evaluations, training_curve, values_of
-from a3c_zoo.figures.results import FINAL, NOISE_LIMIT, SCALE, EnvironmentResults, PairResults, Results
+from a3c_zoo.figures.results import NOISE_LIMIT, SCALE, EnvironmentResults, PairResults, Results, final_return_in
 from a3c_zoo.figures.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
 from a3c_zoo.files import replace_file
 from a3c_zoo.report import drawing, pages
@@ -111,10 +111,11 @@ def _head(results: Results) -> str:
 def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) -> ReportSection:
     found = results.environments[env]
     figures = {f"{panel.title} by {panel.x_label}": panel for row in rows for panel in row}
-    have = {key: {name: each for name, each in found.methods.items() if key in each.scores} for key in FINAL}
-    if key := next(filter(have.__getitem__, FINAL), None):
-        values = {name: values_of(method.runs, key)[:, None] for name, method in have[key].items()}
-        figures |= _profile(values, f"{env}: share of runs above a final return{FINAL[key]}", "final return")
+    final = final_return_in({name for method in found.methods.values() for name in method.scores})
+    if final is not None:
+        with_it = {name: method for name, method in found.methods.items() if final.name in method.scores}
+        values = {name: values_of(method.runs, final.name)[:, None] for name, method in with_it.items()}
+        figures |= _profile(values, f"{env}: share of runs above a final return{final.actions}", "final return")
     sizes = {len(group.runs) for row in rows for panel in row for group in panel.groups.values()} - {0, 1}
     middle = drawing.thick(sizes, "interquartile mean, with its 95 % interval", "mean, within their range")
     return ReportSection(

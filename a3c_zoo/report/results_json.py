@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from a3c_zoo.errors import cell
 from a3c_zoo.figures import claims, decisions, statistics
+from a3c_zoo.figures.figure_table import FIGURES
 from a3c_zoo.figures.improvement import cliffs_delta
-from a3c_zoo.figures.measures import UNITS, values_of
+from a3c_zoo.figures.measures import values_of
 from a3c_zoo.figures.results import NOISE_LIMIT, SCALE, MethodResults, PairResults, Results
 
 #: Rises when the meaning of a key changes.
@@ -23,7 +24,7 @@ def to_json(results: Results) -> dict[str, Any]:
     overall, noise = results.overall, results.calibration
     return {
         "format": RESULTS_FORMAT,
-        "units": dict(UNITS),
+        "units": {name: figure.unit for name, figure in FIGURES.items()},
         "interval": {"confidence": statistics.CONFIDENCE, "bootstrap_resamples": statistics.RESAMPLES, "unit": "seed"},
         "caution": results.caution,
         "claims": claims.to_plain(results.claims),

@@ -8,8 +8,9 @@ from typing import Any
 from a3c_zoo.figures import decisions
 from a3c_zoo.figures.budgets import are_alike_long, budget_of
 from a3c_zoo.figures.claims import ERROR, Claim, needs, percent
+from a3c_zoo.figures.figure_table import FIGURES
 from a3c_zoo.figures.improvement import EarlierChance
-from a3c_zoo.figures.results import DURATIONS, FINAL, MethodResults, Results
+from a3c_zoo.figures.results import MethodResults, Results, final_return_in
 from a3c_zoo.records import score
 from a3c_zoo.report.pages import number, ranged, seconds
 from a3c_zoo.store.run_records import RunRecord, hidden_threshold
@@ -144,9 +145,9 @@ def common_budget(results: Results) -> str:
 
 def _about_method(env: str, name: str, method: MethodResults, threshold: float | None, in_seconds: bool) -> list[str]:
     parts = []
-    if key := next(filter(method.scores.__contains__, FINAL), None):
-        final = method.scores[key]["interquartile_mean"]
-        parts.append(f"ended with an interquartile mean return of {ranged(*final, show=score)}{FINAL[key]}")
+    if (figure := final_return_in(method.scores)) is not None:
+        final = method.scores[figure.name]["interquartile_mean"]
+        parts.append(f"ended with an interquartile mean return of {ranged(*final, show=score)}{figure.actions}")
     if threshold is not None and method.times:
         time, steps = method.times["seconds_to_threshold"], method.times["steps_to_threshold"]
         text = f"reached {threshold:g} in training in {time.reached} of {time.runs} runs"
@@ -180,11 +181,11 @@ def _about_claim(claim: Claim) -> str:
         winner, loser, value = loser, winner, 1 - value
         low, high = (None if end is None else 1 - end for end in (high, low))
     if isinstance(chance, EarlierChance):
-        what = f"reaches the threshold {DURATIONS[question.measure][1]}"
+        what = f"reaches the threshold {FIGURES[question.measure].better}"
         if chance.unknown == 1:
             return f"{env}: not shown: no pair of runs tells whether {winner} or {loser} {what}."
     else:
-        what = f"ends with a higher {'return' if question.env else 'score'}{FINAL[question.measure]}"
+        what = f"ends with a higher {'return' if question.env else 'score'}{FIGURES[question.measure].actions}"
     text = f"{env}: a run of {winner} {what} than a run of {loser} with probability {ranged(value, low, high)}; "
     if isinstance(chance, EarlierChance) and chance.unknown:
         text += (
