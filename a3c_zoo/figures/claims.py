@@ -34,7 +34,9 @@ class Question:
     @property
     def p(self) -> float:
         """The test's p; the greatest one that pairs of runs allow whose order is unknown."""
-        return self.chance.p_at_worst if isinstance(self.chance, EarlierChance) else self.chance.p
+        if isinstance(self.chance, EarlierChance):
+            return self.chance.p_at_worst
+        return self.chance.p
 
     @property
     def least_p(self) -> float:
@@ -104,7 +106,8 @@ def holm(p: Sequence[float]) -> list[float]:
     The k-th smallest of n is multiplied by n − k + 1, and is no less than a smaller one. Holm 1979, "A simple
     sequentially rejective multiple test procedure".
     """
-    found, worst = [1.0] * len(p), 0.0
+    found = [1.0] * len(p)
+    worst = 0.0
     for rank, place in enumerate(sorted(range(len(p)), key=p.__getitem__)):
         worst = max(worst, min(1.0, (len(p) - rank) * p[place]))
         found[place] = worst
@@ -153,12 +156,16 @@ def _nothing_can_be_shown(claims: Sequence[Claim]) -> str:
 
 
 def _first_of(claim: Claim) -> str:
-    return "of a claim" if claim.among == 1 else f"of the first of {claim.among} claims"
+    if claim.among == 1:
+        return "of a claim"
+    return f"of the first of {claim.among} claims"
 
 
 def _seeds(seeds: tuple[int, int]) -> str:
     few, many = sorted(seeds)
-    return f"{few} seeds of each method" if few == many else f"{few} seeds against {many}"
+    if few == many:
+        return f"{few} seeds of each method"
+    return f"{few} seeds against {many}"
 
 
 def percent(p: float) -> str:

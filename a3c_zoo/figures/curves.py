@@ -39,7 +39,8 @@ def running_mean(values: Floats | NDArray[np.int64], window: int) -> Floats:
     window = max(1, min(window, count))
     padded = np.zeros(-(-(window - 1 + count) // window) * window)  # 0 before the first value, and after the last
     padded[window - 1 : window - 1 + count] = values
-    blocks, at = padded.reshape(-1, window), np.arange(count)
+    blocks = padded.reshape(-1, window)
+    at = np.arange(count)
     beginnings = np.cumsum(blocks, axis=1).ravel()[at + window - 1]
     ends = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].ravel()[at]
     sums = ends + np.where(at % window, beginnings, 0.0)  # a whole block is its own end

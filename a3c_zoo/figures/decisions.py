@@ -43,7 +43,9 @@ def final_returns(test: SequentialTest, measured: Iterable[MeasuredRun]) -> dict
         if run.final_return is not None and (run.env, run.method) in values:
             values[run.env, run.method].append(run.final_return)
     needed = (len(test.looks) + 1) * test.rule.block
-    return values if all(len(each) == needed for each in values.values()) else None
+    if all(len(each) == needed for each in values.values()):
+        return values
+    return None
 
 
 def look_in_words(look: SequentialLook, test: SequentialTest) -> str:
@@ -56,7 +58,12 @@ def look_in_words(look: SequentialLook, test: SequentialTest) -> str:
 
 def _decided(pair: Pair, look: SequentialLook) -> str:
     """The method that is ahead comes first."""
-    winner, loser = (pair.method, pair.other) if look.decided[pair] == "higher" else (pair.other, pair.method)
+    if look.decided[pair] == "higher":
+        winner = pair.method
+        loser = pair.other
+    else:
+        winner = pair.other
+        loser = pair.method
     value = look.chances[pair].value
     return (
         f"{pair.env}: a run of {winner} ends with a higher return than a run of {loser} with probability "
@@ -73,7 +80,8 @@ def sentences(decisions: Decisions) -> list[str]:
         for pair in look.decided
         if pair not in decisions.seen
     ]
-    seeds, why = len(decisions.looks) * rule.block, decisions.stopped and f" ({decisions.stopped})"
+    seeds = len(decisions.looks) * rule.block
+    why = decisions.stopped and f" ({decisions.stopped})"
     return [
         *found,
         *(

@@ -76,7 +76,9 @@ def least_chance(successes: int, runs: int) -> float:
     """
     from scipy.special import betaincinv
 
-    return float(betaincinv(successes, runs - successes + 1, 1 - CONFIDENCE)) if successes else 0.0
+    if successes:
+        return float(betaincinv(successes, runs - successes + 1, 1 - CONFIDENCE))
+    return 0.0
 
 
 def time_to_threshold(durations: Durations, lost: int = 0) -> TimeToThreshold:
@@ -96,7 +98,8 @@ def time_to_threshold(durations: Durations, lost: int = 0) -> TimeToThreshold:
     times, share = survival(durations)
     halves = (np.flatnonzero(curve <= 0.5 + 1e-9) for curve in (share.value, share.low, share.high))
     median, low, high = (float(times[below[0]]) if len(below) else None for below in halves)
-    reached, runs = int(durations.reached.sum()), len(durations.values)
+    reached = int(durations.reached.sum())
+    runs = len(durations.values)
     ends = (low, high) if runs >= MIN_SEEDS else (None, None)
     return TimeToThreshold(reached, runs, least_chance(reached, runs), median, *ends)
 
@@ -142,7 +145,8 @@ def restricted_mean(durations: Durations, until: float) -> tuple[float, float]:
     areas = share * np.diff(np.concatenate([[0.0], times, [until]]))
     rest = areas[::-1].cumsum()[::-1][1:]  # from each moment on
     left = np.where(risk > ends, risk - ends, 1)  # nothing is left where all reach it, and the rest is 0
-    variance, n = float((rest**2 * ends / (risk * left)).sum()), len(durations.values)
+    variance = float((rest**2 * ends / (risk * left)).sum())
+    n = len(durations.values)
     return float(areas.sum()), math.sqrt(variance * n / (n - 1)) if n > 1 else math.nan
 
 

@@ -94,8 +94,10 @@ def earlier(durations: Durations, others: Durations) -> EarlierChance:
     runs is unknown if neither reached the threshold, or if one ended before the other reached it. Gehan 1965, "A
     generalized Wilcoxon test for comparing arbitrarily singly-censored samples".
     """
-    values, reached = (durations.values, others.values), (durations.reached, others.reached)
-    wins, first = _wins(Durations(np.concatenate(values), np.concatenate(reached))), len(durations.values)
+    values = (durations.values, others.values)
+    reached = (durations.reached, others.reached)
+    wins = _wins(Durations(np.concatenate(values), np.concatenate(reached)))
+    first = len(durations.values)
     unknown = float(np.isnan(wins[:first, first:]).mean())
     chance, extremes = _chance([np.nan_to_num(wins, nan=0.5)], [first])
     if not len(extremes):
@@ -120,8 +122,10 @@ def cliffs_delta(chance: Chance | EarlierChance) -> Estimate:
 
 def _wins(durations: Durations) -> Floats:
     """`[runs, runs]`: 1 if the first is earlier, 0 if the other is, ½ for a tie, NaN if the order is unknown."""
-    x, x_reached = durations.values[:, None], durations.reached[:, None]
-    y, y_reached = durations.values, durations.reached
+    x = durations.values[:, None]
+    x_reached = durations.reached[:, None]
+    y = durations.values
+    y_reached = durations.reached
     # At the same moment, a run that reaches the threshold is earlier than a run that ends.
     wins = x_reached & np.where(y_reached, x < y, x <= y)
     losses = y_reached & np.where(x_reached, y < x, y <= x)
@@ -175,7 +179,8 @@ def _chance(tables: Sequence[Floats], first: Sequence[int]) -> tuple[Chance, Flo
         return Chance(float(np.mean(won)), None, None, 1.0), np.empty(0)
     chosen = [orders(*size, None if len(tables) == 1 else number) for number, size in enumerate(sizes)]
     found = extremes_of([shares_of(*pair) for pair in zip(tables, chosen, strict=True)], sizes)
-    share, statistics = float(found.shares[0]), found.statistics
+    share = float(found.shares[0])
+    statistics = found.statistics
     p = max(float((statistics >= statistics[0]).mean()), sign_p(tables, first))
     return Chance(share, *_interval(share, p, _reach(found), sizes), p), statistics
 
@@ -206,7 +211,8 @@ def extremes_of(found: Sequence[tuple[Floats, Floats]], sizes: Sequence[tuple[in
     shares = np.mean([share for share, _ in found], axis=0)
     variances = np.concatenate([each for _, each in found]) / len(found) ** 2  # [methods · environments, orders]
     free = np.concatenate(sizes)[:, None] - 1
-    whole, parts = variances.sum(axis=0), (variances**2 / free).sum(axis=0)
+    whole = variances.sum(axis=0)
+    parts = (variances**2 / free).sum(axis=0)
     away = np.abs(np.arcsin(np.sqrt(np.clip(shares, 0, 1))) - np.pi / 4).round(12)
     is_known = whole > 1e-12
     freedom = np.divide(whole**2, parts, out=np.ones_like(whole), where=is_known)
@@ -241,7 +247,8 @@ def orders(first: int, second: int, number: int | None = None) -> NDArray[np.boo
         found = np.zeros((len(chosen), runs), np.bool_)
         np.put_along_axis(found, chosen, True, axis=1)
         return found
-    true, rng = np.arange(runs) < first, np.random.default_rng((SEED, number or 0))
+    true = np.arange(runs) < first
+    rng = np.random.default_rng((SEED, number or 0))
     return np.concatenate([true[None], rng.permuted(np.tile(true, (RANDOM_ORDERS - 1, 1)), axis=1)])
 
 
@@ -253,7 +260,8 @@ def shares_of(table: Floats, first: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """
     is_first = first.astype(np.float64)
     is_second = 1 - is_first
-    m, n = is_first[0].sum(), is_second[0].sum()
+    m = is_first[0].sum()
+    n = is_second[0].sum()
     won = is_second @ table.T / n  # by each run, against the second method
     lost = is_first @ table / m  # by each run, against the first method
     share = np.einsum("or,or->o", is_first, won) / m
@@ -285,7 +293,9 @@ def _score_end(value: float, end: float, sizes: Sequence[tuple[int, int]]) -> fl
 
     V is that of Newcombe's method 5, of the mean over environments.
     """
-    z, inner, outer = NormalDist().inv_cdf((1 + CONFIDENCE) / 2), value, end
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    inner = value
+    outer = end
     for _ in range(50):
         share = (inner + outer) / 2
         spread = 0.0

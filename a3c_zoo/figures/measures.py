@@ -111,16 +111,27 @@ def drawn_evaluations(record: RunRecord, by: Axis) -> Line:
 
 def measure(record: RunRecord, label: str) -> MeasuredRun:
     """Measures a run. label: its name in the report."""
-    outcome, curve = record.outcome, record.curve
+    outcome = record.outcome
+    curve = record.curve
     threshold = threshold_of(record)
-    moment = None if threshold is None or record.is_smoothed else reached(curve, threshold)
-    sampled, greedy = evaluation_curve(record, "steps"), evaluation_curve(record, "steps", deterministic=True)
+    if threshold is None or record.is_smoothed:
+        moment = None
+    else:
+        moment = reached(curve, threshold)
+    sampled = evaluation_curve(record, "steps")
+    greedy = evaluation_curve(record, "steps", deterministic=True)
     over = evaluation_curve(record, "seconds" if record.settings.get("run.time_limit_s") else "steps")
-    steps = outcome.steps if outcome else int(curve.steps[-1]) if len(curve) else 0
+    if outcome:
+        steps = outcome.steps
+    else:
+        steps = int(curve.steps[-1]) if len(curve) else 0
     needed = outcome.steps if outcome else LAST_PART * steps
     if max((each.steps for each in record.evaluations), default=0) < needed:
         sampled = greedy = over = Line(np.empty(0), np.empty(0))  # an earlier checkpoint is not the run's end
-    training_s = outcome.training_s if outcome else float(curve.seconds[-1]) if len(curve) else 0.0
+    if outcome:
+        training_s = outcome.training_s
+    else:
+        training_s = float(curve.seconds[-1]) if len(curve) else 0.0
     cpu_s = outcome.cpu_s if outcome else None
     measures = Measures(
         run=label,
@@ -146,7 +157,9 @@ def measure(record: RunRecord, label: str) -> MeasuredRun:
 
 def _last(values: Floats) -> float | None:
     """The last value; None if there is none, or if it is not finite: such a run has no figure."""
-    return float(values[-1]) if len(values) and np.isfinite(values[-1]) else None
+    if len(values) and np.isfinite(values[-1]):
+        return float(values[-1])
+    return None
 
 
 def labels_of(paths: Sequence[Path]) -> dict[Path, str]:

@@ -27,7 +27,9 @@ def p_values(scores: Floats, others: Floats) -> Floats:
     """
     wins = (scores[:, :, None] > others[:, None, :]).astype(np.float64)
     size = wins.shape[1:]
-    share, won, lost = wins.mean(axis=(1, 2)), wins.mean(axis=2), 1 - wins.mean(axis=1)
+    share = wins.mean(axis=(1, 2))
+    won = wins.mean(axis=2)
+    lost = 1 - wins.mean(axis=1)
     variances = np.array([each.var(axis=1, ddof=1) / each.shape[1] for each in (won, lost)])
     found = extremes_of([(share, np.where(variances > 1e-12, variances, 0.0))], [size]).statistics
     every = _statistics(*size)

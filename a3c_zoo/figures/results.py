@@ -193,7 +193,10 @@ class Results:
             return "the machine of the other programs' runs is not known"
         untimed = sum(run.measures.calibration_s is None for run in self.runs)
         if untimed:
-            before = f"{untimed} of the {len(self.runs)} runs" if untimed < len(self.runs) else "these runs"
+            if untimed < len(self.runs):
+                before = f"{untimed} of the {len(self.runs)} runs"
+            else:
+                before = "these runs"
             return f"no fixed loop was timed before {before}: `a3c-zoo compare` times one before each run that it makes"
         return ""
 
@@ -254,7 +257,8 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
     """
     if results.caution is not None:
         return [], []
-    found, unasked = list[Question](), dict[str, None]()
+    found = list[Question]()
+    unasked = dict[str, None]()
     silent = {(env, name) for env, name in results.lost}  # methods whose runs are no sample, in which environment
     unlike = set[tuple[str, str]]()  # pairs that had different budgets somewhere, or that a report looked at before
     for env, each in results.environments.items():
@@ -308,8 +312,12 @@ def _why_unasked(measure: str, runs: Sequence[MeasuredRun], others: Sequence[Mea
     both = [*runs, *others]
     values = values_of(both, measure)
     if FIGURES[measure].kind == "time":
-        return "" if len(values) else "no run of {} or {} reached the threshold, so nothing is asked about it"
-    return "" if np.ptp(values) else f"all runs of {{}} and {{}} ended with a return of {score(values[0])}"
+        if len(values):
+            return ""
+        return "no run of {} or {} reached the threshold, so nothing is asked about it"
+    if np.ptp(values):
+        return ""
+    return f"all runs of {{}} and {{}} ended with a return of {score(values[0])}"
 
 
 def _environment(
@@ -351,7 +359,8 @@ def _spread(values: Floats) -> Spread:
 
 def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> PairResults:
     runs, others = methods[method].runs, methods[other].runs
-    scores, times = {}, {}
+    scores = {}
+    times = {}
     differences: dict[str, Estimate | MeanDifference] = {}
     for name in (each.name for each in SCORES):
         if _is_comparable(name, runs, others):
@@ -382,7 +391,8 @@ def _methods(environments: Mapping[str, EnvironmentResults]) -> list[str]:
 
 
 def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
-    name, pairs = "final_return", []
+    name = "final_return"
+    pairs = []
     returns = [
         {method: values_of(each.runs, name) for method, each in env.methods.items()} for env in environments.values()
     ]
@@ -393,7 +403,8 @@ def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
         if not all(_is_comparable(name, methods[one].runs, methods[other].runs) for methods in found):
             continue
         both = scores[one], scores[other]
-        chance, gap = improvement(*both), statistics.difference(*both)
+        chance = improvement(*both)
+        gap = statistics.difference(*both)
         pairs.append(PairResults(one, other, {name: chance}, {}, {name: gap}))
     return OverallResults(
         scores, {method: statistics.estimates(matrix) for method, matrix in scores.items()}, tuple(pairs)

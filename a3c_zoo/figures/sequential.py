@@ -50,7 +50,8 @@ class SequentialRule:
     @property
     def parts(self) -> list[float]:
         """The part of the level that each look spends. A look that can decide nothing leaves its part to the next."""
-        parts, spent = [], 0.0
+        parts = []
+        spent = 0.0
         for number in range(1, self.looks + 1):
             part = self.level * (number / self.looks) ** 2 - spent
             smallest = least_p(number * self.block) * max(1, len(self.pairs))  # after Holm

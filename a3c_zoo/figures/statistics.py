@@ -65,7 +65,8 @@ def on_one_scale(returns: Sequence[Mapping[str, Floats]], method: str) -> Floats
         if not len(by_method.get(method, ())):
             return None
         everything = np.concatenate(list(by_method.values()))
-        low, span = everything.min(), np.ptp(everything) or 1.0
+        low = everything.min()
+        span = np.ptp(everything) or 1.0
         columns.append((by_method[method] - low) / span)
     matrix = np.full((max(map(len, columns)), len(columns)), np.nan)
     for number, column in enumerate(columns):
@@ -166,7 +167,8 @@ def _estimates(methods: Sequence[ArrayLike], figures: Mapping[str, Callable[...,
     counts = np.concatenate([(~np.isnan(each)).sum(axis=0) for each in matrices])
     if counts.min() < MIN_SEEDS:
         return found
-    rng, columns = np.random.default_rng(SEED), np.arange(matrices[0].shape[1])
+    rng = np.random.default_rng(SEED)
+    columns = np.arange(matrices[0].shape[1])
     drawn = [each[_draw(~np.isnan(each), RESAMPLES, rng), columns] for each in matrices]
     share = tail(int(counts.sum()), len(counts))
     for name, figure in figures.items():
@@ -185,8 +187,11 @@ def band(curves: ArrayLike, statistic: Statistic = interquartile_mean, *, resamp
     by_point = np.moveaxis(_checked(curves, 3), 2, 0)  # [C, S, E]
     _, S, E = by_point.shape
     present = ~np.isnan(by_point[0])
-    drawn, ends = _draw(present, resamples, np.random.default_rng(SEED)), _ends(present)
-    columns, low, high = np.arange(E), [], []
+    drawn = _draw(present, resamples, np.random.default_rng(SEED))
+    ends = _ends(present)
+    columns = np.arange(E)
+    low = []
+    high = []
     chunk = max(1, _CHUNK // (resamples * S * E))
     for start in range(0, len(by_point), chunk):
         samples = by_point[start : start + chunk][:, drawn, columns]  # [chunk, B, S, E]
@@ -198,7 +203,8 @@ def band(curves: ArrayLike, statistic: Statistic = interquartile_mean, *, resamp
 
 def _ends(present: NDArray[np.bool_]) -> tuple[float, float]:
     """The percentiles at which an interval begins and ends; of all draws if there is one run for each environment."""
-    runs, environments = int(present.sum()), present.shape[1]
+    runs = int(present.sum())
+    environments = present.shape[1]
     share = tail(runs, environments) if runs > environments else 0.0
     return share, 1 - share
 
@@ -241,7 +247,8 @@ def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Band:
 
     Without an interval if an environment has fewer than five runs: its ends are the share.
     """
-    columns, rng = columns_of(scores), np.random.default_rng(SEED)
+    columns = columns_of(scores)
+    rng = np.random.default_rng(SEED)
     above = (np.concatenate(columns)[:, None] > np.asarray(thresholds, np.float64)).astype(np.float64)
     share = above.mean(axis=0)
     if min(map(len, columns)) < MIN_SEEDS:

@@ -99,14 +99,18 @@ def group_of(lines: Sequence[Line], is_log: bool = False) -> Group:
         return Group(lines)
     points, values = on_grid(lines, is_log)
     summary = spread if len(lines) < MIN_SEEDS else interval
-    return Group(lines, points, summary(values)) if len(points) else Group(lines)
+    if len(points):
+        return Group(lines, points, summary(values))
+    return Group(lines)
 
 
 def thick(sizes: Collection[int], of_many: str, of_few: str) -> str:
     """What the thick lines of groups of so many curves are. of_many, of_few: an interval and a spread in words."""
     if not sizes or max(sizes) < MIN_SEEDS:
         return of_few
-    return of_many if min(sizes) >= MIN_SEEDS else f"{of_many} (below {MIN_SEEDS} runs: {of_few})"
+    if min(sizes) >= MIN_SEEDS:
+        return of_many
+    return f"{of_many} (below {MIN_SEEDS} runs: {of_few})"
 
 
 def on_grid(lines: Sequence[Line], is_log: bool = False) -> tuple[Floats, Floats]:
@@ -114,7 +118,10 @@ def on_grid(lines: Sequence[Line], is_log: bool = False) -> tuple[Floats, Floats
     start, end = max(line.x[0] for line in lines), min(line.x[-1] for line in lines)
     if start > end:
         return np.empty(0), np.empty((len(lines), 0))
-    points = np.geomspace(start, end, POINTS) if is_log and start > 0 else np.linspace(start, end, POINTS)
+    if is_log and start > 0:
+        points = np.geomspace(start, end, POINTS)
+    else:
+        points = np.linspace(start, end, POINTS)
     return points, np.array([np.interp(points, line.x, line.y) for line in lines])
 
 
@@ -209,12 +216,15 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
 
 def _short(value: float, position: int | None = None) -> str:
     """A number on an axis: 250000 as 250k, but 0.5 as it is, not as 500m."""
-    return EngFormatter(sep="")(value) if abs(value) >= 1 else f"{value:g}"
+    if abs(value) >= 1:
+        return EngFormatter(sep="")(value)
+    return f"{value:g}"
 
 
 def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int) -> None:
     """Draws a group of a panel. number: its place, which decides colour and dashes."""
-    colour, turn = COLOURS[number % len(COLOURS)], number // math.lcm(len(COLOURS), len(DASHES))
+    colour = COLOURS[number % len(COLOURS)]
+    turn = number // math.lcm(len(COLOURS), len(DASHES))
     dashes = DASHES[(number + turn) % len(DASHES)] if panel.has_lines else ""  # each turn has other pairs
     runs = list(map(thinned, group.runs)) if panel.has_lines else group.runs
     label = f" {label}" if label.startswith("_") else label  # matplotlib leaves out labels that begin with `_`

@@ -89,17 +89,23 @@ class ReportPage:
 
 def seconds(value: float) -> str:
     """A time: seconds up to ten minutes, then minutes."""
-    return f"{value:.3g} s" if abs(value) < 600 else f"{value / 60:.1f} min"
+    if abs(value) < 600:
+        return f"{value:.3g} s"
+    return f"{value / 60:.1f} min"
 
 
 def number(value: float) -> str:
     """A figure with three significant digits; a whole number from 1,000 on, up to a thousand million."""
-    return f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:.3g}"
+    if 999.5 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 def ranged(value: float, low: float | None, high: float | None, show: Callable[[float], str] = number) -> str:
     """A figure and its interval or range; the sign for a missing figure in place of one that is not known."""
-    return f"{show(value)} ({NONE})" if low is None or high is None else f"{show(value)} ({show(low)} to {show(high)})"
+    if low is None or high is None:
+        return f"{show(value)} ({NONE})"
+    return f"{show(value)} ({show(low)} to {show(high)})"
 
 
 def shown(value: float | None, show: Callable[[float], str]) -> str:
@@ -135,7 +141,8 @@ def times(found: EnvironmentResults) -> list[TextTable]:
         if not method.times:  # means of several episodes do not tell
             rows.append([name, *[NONE] * 5])
             continue
-        time, steps = method.times["seconds_to_threshold"], method.times["steps_to_threshold"]
+        time = method.times["seconds_to_threshold"]
+        steps = method.times["steps_to_threshold"]
         cpu = NONE
         if "cpu_s_to_threshold" in method.times:
             cpu = _median(method.times["cpu_s_to_threshold"], seconds)
@@ -156,7 +163,9 @@ def times(found: EnvironmentResults) -> list[TextTable]:
 def _median(time: TimeToThreshold, show: Callable[[float], str]) -> str:
     median, low, high = (shown(each, show) for each in (time.median, time.low, time.high))
     if (time.low, time.high) == (None, None):
-        return NONE if time.median is None else f"{median} ({NONE})"
+        if time.median is None:
+            return NONE
+        return f"{median} ({NONE})"
     return f"{median} ({low} to {high})"
 
 
@@ -180,10 +189,19 @@ def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Clai
         names = f"{pair.method} over {pair.other}"
         for key, chance in pair.chances.items():
             figure = FIGURES[key]
-            what = f"to the threshold {figure.better}" if figure.kind == "time" else figure.better
-            unknown = percent(chance.unknown) if isinstance(chance, EarlierChance) else NONE
+            if figure.kind == "time":
+                what = f"to the threshold {figure.better}"
+            else:
+                what = figure.better
+            if isinstance(chance, EarlierChance):
+                unknown = percent(chance.unknown)
+            else:
+                unknown = NONE
             claim = worth.get((pair.method, pair.other, key))
-            p = [NONE, NONE] if claim is None else [percent(claim.question.p), percent(claim.p_of_all)]
+            if claim is None:
+                p = [NONE, NONE]
+            else:
+                p = [percent(claim.question.p), percent(claim.p_of_all)]
             gap = pair.differences[key]
             effect = ranged(gap.value, gap.low, gap.high, show_for(key)), ranged(*cliffs_delta(chance))
             rows.append([names, what, ranged(chance.value, chance.low, chance.high), *effect, unknown, *p])
@@ -195,7 +213,9 @@ def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Clai
         "p over all claims: adjusted for the number of claims; a claim holds if it is at most 5 %."
     )
     columns = ("", "in what", "probability", "difference", "Cliff's δ", "not known", "p", "p over all claims")
-    return [TextTable(columns, rows, caption, words=2)] if rows else []
+    if rows:
+        return [TextTable(columns, rows, caption, words=2)]
+    return []
 
 
 def html(page: ReportPage, out: Path) -> str:

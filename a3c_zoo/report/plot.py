@@ -107,13 +107,17 @@ def plot(
     paths = [_find(run, Path(runs_dir)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     records, left_out = read_runs(paths, strict=False, frame_skip=frame_skip, runs_dir=Path(runs_dir), trust=trust)
     records = told_apart(on_envs(records, (env,) if env else (), "--env"))
-    left_out = unread_on(left_out, {run.env for run in records}) if env else left_out
+    if env:
+        left_out = unread_on(left_out, {run.env for run in records})
     drawn = _relabelled(_drawn(records, kind, x, window, left_out), labels)
     if not drawn:
         raise ZooError("; ".join(f"{path}: {reason}" for path, reason in left_out.items()) or "name a run to plot")
     if len(envs := sorted({run.record.env for run in drawn})) > 1:
         raise ZooError(f"runs of different environments cannot share a plot: {', '.join(envs)}. Choose one with --env")
-    content = _table(drawn, kind, x) if suffix == ".csv" else to_bytes(_figure(drawn, kind, x, window), suffix)
+    if suffix == ".csv":
+        content = _table(drawn, kind, x)
+    else:
+        content = to_bytes(_figure(drawn, kind, x, window), suffix)
     write_out(out, content, force)
     return Plot(out, [run.record for run in drawn], left_out)
 
@@ -185,7 +189,8 @@ def _table(drawn: Sequence[DrawnRun], kind: Kind, x: Axis) -> bytes:
 
 
 def _figure(drawn: Sequence[DrawnRun], kind: Kind, x: Axis, window: int | None) -> Figure:
-    scale, x_label = 1.0, "episodes" if x == "episodes" else "agent steps"
+    scale = 1.0
+    x_label = "episodes" if x == "episodes" else "agent steps"
     if x == "seconds":
         scale, x_label = time_axis(max(run.line.x[-1] for run in drawn))
     lines: dict[str, list[Line]] = {}
@@ -224,7 +229,9 @@ def time_axis(longest_s: float) -> tuple[float, str]:
     """The number of seconds in an axis's unit, and the axis's label, for an axis of this length in seconds."""
     if longest_s <= LONGEST_IN_SECONDS:
         return 1.0, "training time (s)"
-    return (60.0, "training time (min)") if longest_s <= LONGEST_IN_MINUTES else (3600.0, "training time (h)")
+    if longest_s <= LONGEST_IN_MINUTES:
+        return (60.0, "training time (min)")
+    return (3600.0, "training time (h)")
 
 
 def label_runs(runs: Sequence[RunRecord]) -> list[str]:
@@ -236,7 +243,8 @@ def label_runs(runs: Sequence[RunRecord]) -> list[str]:
     taken: Counter[str] = Counter()
     found = []
     for run in runs:
-        own, others = _variant(run), [_variant(each) for each in runs if each.method == run.method]
+        own = _variant(run)
+        others = [_variant(each) for each in runs if each.method == run.method]
         keys = [key for key in own if any(each.get(key, own[key]) != own[key] for each in others)]
         texts = [f"{key.partition('.')[2]} {display(own[key])}" for key in keys]
         whole = run.method, ", ".join(texts)

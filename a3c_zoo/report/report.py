@@ -102,9 +102,10 @@ def _head(results: Results) -> str:
     if len(results.environments) > 1:
         parts.insert(1, f"{len(results.environments)} environments")
     loop = results.calibration
-    noise = (
-        f"noise {loop.max / loop.min:.2f} (slowest fixed loop over fastest)" if loop else "its noise was not measured"
-    )
+    if loop:
+        noise = f"noise {loop.max / loop.min:.2f} (slowest fixed loop over fastest)"
+    else:
+        noise = "its noise was not measured"
     return ", ".join([" × ".join(parts), *(results.machines or ["machine not known"]), noise])
 
 
@@ -266,7 +267,9 @@ def _single_runs(results: Results) -> ReportSection:
 
 def _left_out(results: Results) -> list[ReportSection]:
     rows = [[name, reason] for name, reason in results.left_out.items()]
-    return [ReportSection("Left out", tables=[TextTable(("run", "why"), rows, words=2)])] if rows else []
+    if rows:
+        return [ReportSection("Left out", tables=[TextTable(("run", "why"), rows, words=2)])]
+    return []
 
 
 def _settings(results: Results) -> ReportSection:
@@ -294,7 +297,9 @@ def _settings(results: Results) -> ReportSection:
 
 
 def _cost(tuning: Mapping[str, int] | None) -> str:
-    return ", ".join(counted(number, name) for name, number in tuning.items()) if tuning else NONE
+    if tuning:
+        return ", ".join(counted(number, name) for name, number in tuning.items())
+    return NONE
 
 
 def _surroundings(results: Results) -> list[ReportSection]:
@@ -341,7 +346,8 @@ def _evaluation(results: Results) -> list[str]:
 
 
 def _how_it_was_measured(results: Results) -> ReportSection:
-    making, order = results.making, "seed by seed, the runs of a seed in random order."
+    making = results.making
+    order = "seed by seed, the runs of a seed in random order."
     if making is None:
         how = "The runs were taken as they were found: their order and other load on the machine are not known."
     elif making.slots > 1:

@@ -21,7 +21,8 @@ RESULTS_FORMAT: Final = 3
 
 def to_json(results: Results) -> dict[str, Any]:
     """The contents of results.json."""
-    overall, noise = results.overall, results.calibration
+    overall = results.overall
+    noise = results.calibration
     return {
         "format": RESULTS_FORMAT,
         "units": {name: figure.unit for name, figure in FIGURES.items()},

@@ -93,7 +93,8 @@ def _settings_of(record: RunRecord) -> tuple[Mapping[str, Any], Mapping[str, str
 
 def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
     """What the runs without figures mean for the others: these are no sample of the method's runs."""
-    each, there = results.environments.get(env), f"there{' and over all environments' * (results.overall is not None)}"
+    each = results.environments.get(env)
+    there = f"there{' and over all environments' * (results.overall is not None)}"
     method = each.methods.get(name) if each else None
     if each is None or method is None:
         failed = f"{counted(lost, 'runs')} of {name} failed or cannot be read, and none has figures"
@@ -103,7 +104,9 @@ def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
         text += f"they count as runs that never reached {each.threshold:g}, and the other figures are without them"
     else:
         text += "the figures are of the others alone"
-    return f"{text}." if results.decided else f"{text}, so nothing is claimed about {name} {there}."
+    if results.decided:
+        return f"{text}."
+    return f"{text}, so nothing is claimed about {name} {there}."
 
 
 def _about_budgets(results: Results) -> list[str]:
@@ -140,7 +143,9 @@ def common_budget(results: Results) -> str:
     budgets = {budget_of(run.record) for run in results.runs if run.record.is_ours}
     if len(budgets) > 1:
         return "different budgets"
-    return budgets.pop() if all(run.record.is_ours for run in results.runs) else "budget not known"
+    if all(run.record.is_ours for run in results.runs):
+        return budgets.pop()
+    return "budget not known"
 
 
 def _about_method(env: str, name: str, method: MethodResults, threshold: float | None, in_seconds: bool) -> list[str]:
@@ -149,7 +154,8 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
         final = method.scores[figure.name]["interquartile_mean"]
         parts.append(f"ended with an interquartile mean return of {ranged(*final, show=score)}{figure.actions}")
     if threshold is not None and method.times:
-        time, steps = method.times["seconds_to_threshold"], method.times["steps_to_threshold"]
+        time = method.times["seconds_to_threshold"]
+        steps = method.times["steps_to_threshold"]
         text = f"reached {threshold:g} in training in {time.reached} of {time.runs} runs"
         if in_seconds and time.median is not None:
             text += f", half of all runs within {seconds(time.median)}"
@@ -174,9 +180,13 @@ def _about_claim(claim: Claim) -> str:
     The method that is ahead comes first, and the limit of p stands in the sentence.
     """
     question = claim.question
-    chance, env = question.chance, question.env or EVERYWHERE
-    value, low, high = chance.value, chance.low, chance.high
-    winner, loser = question.method, question.other
+    chance = question.chance
+    env = question.env or EVERYWHERE
+    value = chance.value
+    low = chance.low
+    high = chance.high
+    winner = question.method
+    loser = question.other
     if value < 0.5:
         winner, loser, value = loser, winner, 1 - value
         low, high = (None if end is None else 1 - end for end in (high, low))
@@ -207,7 +217,8 @@ def _about_claims(results: Results) -> list[str]:
     """How the claims hold their error, and what the seeds at hand could have shown."""
     if not results.claims:
         return []
-    count, most = len(results.claims), percent(ERROR)
+    count = len(results.claims)
+    most = percent(ERROR)
     rule = f"The probability that this claim is wrong is at most {most} (permutation test)."
     if count > 1:
         rule = f"The probability that any of these {count} claims is wrong is at most {most} (permutation tests, Holm)."

@@ -20,7 +20,8 @@ POINTS: Final = 8
 
 def figures(directory: RunDirectory) -> tuple[dict[str, Any], Outcome, Evaluation]:
     """What meta.json and outcome.json hold, and the evaluation. Raises RunDirectoryError if one is missing."""
-    meta, outcome = directory.meta(), directory.outcome()
+    meta = directory.meta()
+    outcome = directory.outcome()
     if outcome is None or outcome.evaluation is None:
         raise RunDirectoryError(f"{directory.path} has no evaluation in its outcome.json")
     return meta, outcome, outcome.evaluation
@@ -33,7 +34,9 @@ def curve(path: Path) -> list[tuple[float, float]]:
         rows = [(float(steps), float(mean)) for steps, mean in (line.split(",") for line in lines[1:])]
     except (OSError, ValueError, RunDirectoryError):
         return []
-    return [rows[number * (len(rows) - 1) // (POINTS - 1)] for number in range(POINTS)] if len(rows) >= POINTS else rows
+    if len(rows) >= POINTS:
+        return [rows[number * (len(rows) - 1) // (POINTS - 1)] for number in range(POINTS)]
+    return rows
 
 
 def card_text(

@@ -42,10 +42,13 @@ class Acting(nn.Module):
 
     def __init__(self, policy: ModelPolicy) -> None:
         super().__init__()
-        self.spec, self.actions, self.network = policy.spaces.observations, policy.spaces.actions, policy.network
+        self.spec = policy.spaces.observations
+        self.actions = policy.spaces.actions
+        self.network = policy.network
 
     def forward(self, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        parts, state = inputs[: len(self.spec.leaves) or 1], inputs[len(self.spec.leaves) or 1 :]
+        parts = inputs[: len(self.spec.leaves) or 1]
+        state = inputs[len(self.spec.leaves) or 1 :]
         if self.spec.leaves:
             rows = torch.cat([numbers(leaf, part) for leaf, part in zip(self.spec.leaves, parts, strict=True)], dim=-1)
         else:
@@ -54,8 +57,12 @@ class Acting(nn.Module):
 
     def outputs(self, rows: Tensor, *state: Tensor) -> dict[str, Tensor]:
         """The outputs of the file by name (docs/how-to/export-an-agent.md), for stored observations `[N, ...]`."""
-        logits, *after = self.network.step(rows, *state) if state else (self.network.policy(rows),)
-        actions, mode = self.actions, self.actions.mode(logits)
+        if state:
+            logits, *after = self.network.step(rows, *state)
+        else:
+            logits, *after = (self.network.policy(rows),)
+        actions = self.actions
+        mode = self.actions.mode(logits)
         if isinstance(actions, Gaussian):
             middle, half, low, high = map(torch.from_numpy, actions.bounds)
             mean, std = mode, logits.chunk(2, dim=-1)[1].exp()
@@ -97,16 +104,21 @@ class ComparedPolicy:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(program, options, providers=["CPUExecutionProvider"])
-        self._policy, self._acting, self._start = policy, Acting(policy), policy.network.start(NUM_ENVS)
-        self.observations, self.difference = 0, 0.0
+        self._policy = policy
+        self._acting = Acting(policy)
+        self._start = policy.network.start(NUM_ENVS)
+        self.observations = 0
+        self.difference = 0.0
 
     @torch.no_grad()
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
     ) -> tuple[NDArray[Any], Any]:
         """As `Policy.predict`. Raises DifferentOutputError if an output of the file differs from the network's."""
-        spec, arguments = self._policy.spaces.observations, (observation, state, episode_start)
-        feed, inputs = arrays_of(spec, observation), [torch.from_numpy(as_batch(spec, observation)[0])]
+        spec = self._policy.spaces.observations
+        arguments = (observation, state, episode_start)
+        feed = arrays_of(spec, observation)
+        inputs = [torch.from_numpy(as_batch(spec, observation)[0])]
         if self._start is not None:  # both get the policy's state: rounding adds up over the steps of an episode
             inputs.append(core_state(self._start, state, episode_start))
             feed["state"] = inputs[1].numpy()
@@ -120,7 +132,10 @@ class ComparedPolicy:
     def _compare(self, name: str, wanted: NDArray[Any], found: NDArray[Any]) -> None:
         scale = np.maximum(np.abs(wanted), 1) if wanted.dtype.kind == "f" else 1  # integers must be equal
         is_alike = (wanted.dtype, wanted.shape) == (found.dtype, found.shape)
-        difference = np.max(np.abs(np.subtract(wanted, found, dtype=np.float64)) / scale) if is_alike else np.inf
+        if is_alike:
+            difference = np.max(np.abs(np.subtract(wanted, found, dtype=np.float64)) / scale)
+        else:
+            difference = np.inf
         if not difference <= TOLERANCE:
             raise DifferentOutputError(
                 f"the exported network acts differently and is not written: its output '{name}' differs by "
@@ -140,7 +155,8 @@ def export(directory: RunDirectory, out: Path, checkpoint: str, force: bool = Fa
         DifferentOutputError: the file would act differently.
     """
     setup = RunSetup.of(registry := get_registry(), directory.config(registry), serial=True)
-    config, saved = setup.config, policy_state(directory, checkpoint)
+    config = setup.config
+    saved = policy_state(directory, checkpoint)
     if config.network and config.network.computes_in != "float32":
         config = replace(config, network=config.network.model_copy(update={"precision": "float32"}))
     policy = load_policy(setup.agent.load, setup.entry, setup.network, config, saved.agent)
@@ -185,9 +201,11 @@ def onnx_program(policy: ModelPolicy, observations: Mapping[str, NDArray[Any]], 
     if (state := policy.network.start(2)) is not None:
         inputs["state"] = state
         shapes.append({1: count})
-    acting, arguments = Acting(policy).eval(), (tuple(inputs.values()),)
+    acting = Acting(policy).eval()
+    arguments = (tuple(inputs.values()),)
     names: dict[str, Any] = {"input_names": list(inputs), "output_names": list(acting(*arguments))}
-    before, silent = logging.root.manager.disable, io.StringIO()
+    before = logging.root.manager.disable
+    silent = io.StringIO()
     logging.disable(logging.WARNING)  # torch tells which packages it does not find, and prints what it cannot export
     try:
         with (

@@ -65,7 +65,9 @@ class _Client(httpx2.Client):
 
 def _whole(answer: httpx2.Response) -> httpx2.Response:
     """An answer with its content. Raises HubError as soon as it is too large or takes too long."""
-    content, end_s, host = bytearray(), time.monotonic() + WHOLE_ANSWER_S, answer.request.url.host
+    content = bytearray()
+    end_s = time.monotonic() + WHOLE_ANSWER_S
+    host = answer.request.url.host
     with closing(answer):
         for chunk in answer.iter_bytes():  # a size of chunks would wait until one is full
             content += chunk
@@ -94,8 +96,12 @@ def _one_line(what: str) -> Iterator[None]:
     except errors.RevisionNotFoundError:
         raise ZooError(f"{what} has no such revision: name a branch, a tag or a commit") from None
     except errors.HfHubHTTPError as error:
-        status, told = error.response.status_code, " ".join((error.server_message or "").split())[:200]
-        cure = ". The token does not allow this: hf auth login" if status in (401, 403) else ""
+        status = error.response.status_code
+        told = " ".join((error.server_message or "").split())[:200]
+        if status in (401, 403):
+            cure = ". The token does not allow this: hf auth login"
+        else:
+            cure = ""
         raise ZooError(f"the hub refuses {what} with status {status} {told}".rstrip() + cure) from error
     except httpx2.TimeoutException:
         raise HubError(f"{what} does not answer within {ANSWER_S:g} s; try again later") from None
@@ -184,17 +190,16 @@ def write_card(directory: RunDirectory, repo: str, source: RunDirectory) -> None
     meta, _, played = figures(directory)
     gym_id = get_registry().env(meta["env"], is_trusted=directory.is_trusted).gym_id or ""
     task = gym_id.rpartition(":")[2] or meta["env"].removeprefix("gym:")
-    kind, metric, value = (
-        "reinforcement-learning",
-        "mean_reward",
-        f"{played.mean_return:.2f} +/- {played.std_return:.2f}",
-    )
+    kind = "reinforcement-learning"
+    metric = "mean_reward"
+    value = f"{played.mean_return:.2f} +/- {played.std_return:.2f}"
     result = hf.EvalResult(kind, task, task, metric, value, task_name=kind, metric_name=metric)
     tags = [task, f"deep-{kind}", kind, "a3c-zoo", meta["agent"]]
     named = {"library_name": "a3c-zoo", "pipeline_tag": kind, "tags": tags, "model_name": meta["agent"]}
     film = FILM if (directory.path / FILM).exists() else None
     text = f"---\n{hf.ModelCardData(**named, eval_results=[result]).to_yaml()}\n---\n\n"
-    entry, points = entry_of(get_registry(), source), curve(source.path / CURVE)
+    entry = entry_of(get_registry(), source)
+    points = curve(source.path / CURVE)
     text += card_text(directory, entry, points, repo.partition("/")[2], repo, film)
     replace_file(directory.path / CARD, text.encode())
 
@@ -284,7 +289,8 @@ def _fetch(repo: str, name: str, commit: str, size: int) -> bytes:
 
 def check_agent(directory: RunDirectory) -> None:
     """Reads an agent's folder as `play` does. Raises ZooError if it is damaged, or of other spaces than it says."""
-    registry, (meta, _, _) = get_registry(), figures(directory)
+    registry = get_registry()
+    (meta, _, _) = figures(directory)
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
     if (meta["env"], meta["agent"]) != (setup.config.env_name, setup.config.agent_name):
         raise ZooError(f"meta.json is of {meta['agent']} on {meta['env']}, and config.yml is not")

@@ -124,7 +124,10 @@ def _of_checkpoint(outcome: Outcome, state: PolicyState) -> Outcome:
 
 def _without_errors(outcome: Outcome) -> Outcome:
     """An outcome without the texts of errors, which may have any paths and addresses of the machine."""
-    detail = "" if outcome.reason in ("error", "interrupted") else without_home(outcome.detail)
+    if outcome.reason in ("error", "interrupted"):
+        detail = ""
+    else:
+        detail = without_home(outcome.detail)
     return replace(outcome, detail=detail, evaluator_fault=outcome.evaluator_fault and "(left out)")
 
 

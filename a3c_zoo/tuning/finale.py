@@ -51,12 +51,15 @@ def play_finale(
 
     Raises ZooError if no finalist can be trained, and what `carry_out` does. For the arguments see `tune`.
     """
-    settings, contenders, folder = study.settings, study.contenders(), STUDIES_DIR / study.name
+    settings = study.settings
+    contenders = study.contenders()
+    folder = STUDIES_DIR / study.name
     choice = _choose(study, contenders, watcher, engine)
     chosen = max(choice, key=lambda number: choice[number])
     watcher.message(f"trial {chosen} is chosen; comparing it with the start, on fresh seeds")
     methods, found = _compared(study, chosen, contenders[chosen].texts, engine)
-    plan, cost = plan_of(study, methods, REPORT_SEEDS[:seeds], engine), _cost(settings, contenders)
+    plan = plan_of(study, methods, REPORT_SEEDS[:seeds], engine)
+    cost = _cost(settings, contenders)
     runs = (replace(run, tuning=cost) if run.method == TUNED else run for run in plan.runs)
     plan = replace(plan, runs=tuple(runs))
     told = [
@@ -90,7 +93,9 @@ def _compared(
 
     texts: the values of the chosen trial.
     """
-    settings, found, seed = study.settings, list[str](), REPORT_SEEDS[:1]
+    settings = study.settings
+    found = list[str]()
+    seed = REPORT_SEEDS[:1]
     methods = [method_of(settings, TUNED, texts), method_of(settings, START)]
     tuned, start = (run.config.to_dict() for run in plan_of(study, methods, seed, engine).runs)
     has = f"Trial {chosen} has the values of the"
@@ -135,7 +140,10 @@ def _choose(
     whole = {label: found for label, found in returns.items() if len(found) == CHOICE_RUNS}
     if len(whole) < len(methods):
         lost = [each.label for each in methods.values() if each.label not in whole]
-        ends = "left out" if whole else "no finalist has all, so the other runs decide"
+        if whole:
+            ends = "left out"
+        else:
+            ends = "no finalist has all, so the other runs decide"
         watcher.message(f"{listed(lost)}: not all {CHOICE_RUNS} runs of the choice have a return; {ends}")
     judged = whole or returns
     return {number: fmean(judged[each.label]) for number, each in methods.items() if each.label in judged}
@@ -143,8 +151,10 @@ def _choose(
 
 def plan_of(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int], engine: Engine) -> Plan:
     """Runs of methods, seed by seed; finished ones are used again."""
-    registry, host = get_registry(), engine.host()
-    known, entry = KnownRuns(registry, study.runs_dir, True, host), registry.env(study.settings.env)
+    registry = get_registry()
+    host = engine.host()
+    known = KnownRuns(registry, study.runs_dir, True, host)
+    entry = registry.env(study.settings.env)
     budget = Budget(study.settings.steps)
     runs = [plan_run(registry, entry, method, seed, budget, known) for seed in seeds for method in methods]
     return Plan(tuple(runs), study.runs_dir, True, known.left_out, known.outdated, host)
@@ -190,7 +200,8 @@ def _cost(settings: StudySettings, contenders: Sequence[Contender]) -> dict[str,
 
     Of a trial that failed, what it trained after its last score is not counted.
     """
-    scored, of_choice = [each for each in contenders if each.scores], len(finalists(contenders)) * CHOICE_RUNS
+    scored = [each for each in contenders if each.scores]
+    of_choice = len(finalists(contenders)) * CHOICE_RUNS
     steps = settings.seeds * sum(max(each.scores) for each in scored) + of_choice * settings.steps
     runs = settings.seeds * len(scored) + of_choice
     return dict(zip(TUNING_COST, (len(contenders), runs, steps), strict=True))
@@ -215,7 +226,9 @@ def _searched(settings: StudySettings, contenders: Sequence[Contender]) -> str:
 
 
 def _seeds(seeds: range) -> str:
-    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    return f"seeds {seeds[0]} to {seeds[-1]}"
 
 
 def _command(made: StudySettings, trials: int, final_seeds: int, timeout_s: float | None) -> str:
@@ -229,7 +242,8 @@ def _command(made: StudySettings, trials: int, final_seeds: int, timeout_s: floa
 
 def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, told: Sequence[str]) -> ReportSection:
     """The search, as a part of the report: history, importance, and the best trials."""
-    rungs, importances = study.settings.rungs, study.importances()
+    rungs = study.settings.rungs
+    importances = study.importances()
     points = {rung: [(each.number, each.scores[rung]) for each in contenders if rung in each.scores] for rung in rungs}
     lines = {rung: Line(*np.array(each, np.float64).T) for rung, each in points.items() if each}
     groups = {f"{rung:,} steps": Group([line]) for rung, line in lines.items()}

@@ -183,7 +183,8 @@ class Race:
         entry = get_registry().env(settings.env)
         known = KnownRuns(get_registry(), Path(), reuse=False)
         planned = plan_run(get_registry(), entry, method, seed, Budget(settings.steps), known)
-        stem, own = f"{self.study.name}-t{contender.number:03d}-s{seed}", self.study.run_of(contender.number, seed)
+        stem = f"{self.study.name}-t{contender.number:03d}-s{seed}"
+        own = self.study.run_of(contender.number, seed)
         name, is_there = _directory(self.study.runs_dir, stem, own)
         self.study.run_of(contender.number, seed, name)
         # No checkpoint is needed but the one at the end of each rung.

@@ -51,7 +51,8 @@ class _JournalLock(BaseJournalFileLock):
     """A lock that the kernel takes from a process that ends. Optuna's own one would keep others waiting."""
 
     def __init__(self, path: Path, follow: bool) -> None:
-        self._path, self._follow = path, follow
+        self._path = path
+        self._follow = follow
         self._lock = Lock(f"{path}.lock", timeout=PATIENCE_S)
 
     def acquire(self) -> bool:
@@ -103,14 +104,17 @@ def elsewhere(name: str) -> dict[str, Any]:
     path = STUDIES_DIR / name / ELSEWHERE
     try:
         with disk_errors(path, "read", "--study NAME"):
-            return read_json(path) if path.exists() else {}
+            if path.exists():
+                return read_json(path)
+            return {}
     except ValueError as error:
         raise ZooError(f"{path} is damaged ({error}); delete it") from error
 
 
 def keep_elsewhere(name: str, storage: str, about: dict[str, Any]) -> None:
     """Keeps that a storage has a study of this name."""
-    path, place = STUDIES_DIR / name / ELSEWHERE, place_of(storage, name)
+    path = STUDIES_DIR / name / ELSEWHERE
+    place = place_of(storage, name)
     if (known := elsewhere(name)).get(place) != about:
         with disk_errors(path, "write", "--study NAME"):
             path.parent.mkdir(parents=True, exist_ok=True)

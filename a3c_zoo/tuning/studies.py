@@ -82,7 +82,9 @@ class TuningStudy:
 
     def __init__(self, name: str, storage: str | None, runs_dir: Path, settings: StudySettings | None = None) -> None:
         """Opens a study, or makes it with these settings. Raises ZooError if others made it, or nobody."""
-        self.name, self.where, self.runs_dir = name, place_of(storage, name), runs_dir
+        self.name = name
+        self.where = place_of(storage, name)
+        self.runs_dir = runs_dir
         self._place = f"{platform.node()}:{runs_dir.resolve()}"
         with storage_errors(f"--storage {self.where}"):
             opened = open_storage(storage, name, is_new=settings is not None)
@@ -106,7 +108,10 @@ class TuningStudy:
     def _refuse_others(self, wanted: StudySettings) -> None:
         for key, mine in asdict(wanted).items():
             if (theirs := getattr(self.settings, key)) != mine:
-                values = "" if isinstance(mine, dict) else f": {display(theirs)}, not {display(mine)}"
+                if isinstance(mine, dict):
+                    values = ""
+                else:
+                    values = f": {display(theirs)}, not {display(mine)}"
                 text = f"study '{self.name}' ({self.where}) was made with another {key}{values}"
                 raise ZooError(f"{text}; name a new one: --study NAME")
 
@@ -162,10 +167,12 @@ class TuningStudy:
         seen = optuna.create_study(direction="maximize", sampler=sampler)
         for trial in known:
             if scores := trial.intermediate_values:
-                is_gp, first = self.settings.sampler == "gp", scores.get(self.settings.rungs[0])
+                is_gp = self.settings.sampler == "gp"
+                first = scores.get(self.settings.rungs[0])
                 pruned = {"state": TrialState.PRUNED, "intermediate_values": scores}
                 seen.add_trial(_copy(trial, **({"value": first} if is_gp else pruned)))
-        params, mark = seen.ask(distributions).params, f"{platform.node()}-{time.time_ns()}"
+        params = seen.ask(distributions).params
+        mark = f"{platform.node()}-{time.time_ns()}"
         about: dict[str, Any] = {"distributions": distributions, "user_attrs": {PLACE: self._place, MARK: mark}}
         self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, **about))
         return next(each.number for each in self._trials() if each.user_attrs.get(MARK) == mark)
@@ -179,7 +186,8 @@ class TuningStudy:
 
     def report(self, number: int, rung: int, by_seed: Mapping[int, float]) -> None:
         """Keeps what the seeds of a trial reached on a rung. On the last one the trial ends."""
-        trial, mean = self._open(number), sum(by_seed.values()) / len(by_seed)
+        trial = self._open(number)
+        mean = sum(by_seed.values()) / len(by_seed)
         trial.set_user_attr(f"returns after {rung}", {str(seed): value for seed, value in by_seed.items()})
         trial.report(mean, rung)
         if rung == self.settings.steps:
@@ -198,7 +206,8 @@ class TuningStudy:
 
         Empty for few scores, and if the best quarter is all trials, because its worst one is as good as the last.
         """
-        rung, first = self.settings.rungs[0], optuna.create_study(direction="maximize")
+        rung = self.settings.rungs[0]
+        first = optuna.create_study(direction="maximize")
         scored = [trial for trial in self._trials() if rung in trial.intermediate_values]
         values = sorted(trial.intermediate_values[rung] for trial in scored)
         if len(values) < MIN_SCORES or values[-math.ceil(BEST_PART * len(values))] == values[0]:
@@ -216,7 +225,8 @@ def _distribution(key: SearchedKey) -> BaseDistribution:
     """Choices are texts: Optuna keeps no lists."""
     if key.kind == "choice":
         return CategoricalDistribution(list(dict.fromkeys(display(value, 0) for value in key.values)))
-    (low, high), kind = key.values, IntDistribution if key.is_whole else FloatDistribution
+    (low, high) = key.values
+    kind = IntDistribution if key.is_whole else FloatDistribution
     return kind(low, high, log=key.kind == "log")
 
 

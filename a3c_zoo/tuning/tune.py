@@ -86,7 +86,8 @@ def tune(
                 _rehearse(study, trials, final_seeds, engine, watcher)
             began_s = time.monotonic()
             deadline_s = began_s + (timeout_s or math.inf)
-            registry, made = get_registry(), study.settings
+            registry = get_registry()
+            made = study.settings
             entries = registry.env(made.env), registry.agent(made.agent)
             keys = search_space(registry, *entries, made.hyperparams, made.overrides)
             with stop_on_signals() as stop:
