@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,6 @@ from a3c_zoo.config.sets import comparison_steps, resolve_config
 from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.report.places import choose_out, claimed
-from a3c_zoo.runs.evaluate_checkpoints import _in_parts
 from a3c_zoo.testing import plugin_distribution
 from a3c_zoo.tuning.tune import all_jobs
 from tests.test_full_disk import Disk, disk  # noqa: F401
@@ -368,14 +366,3 @@ def test_the_sentence_above_a_report_so_far() -> None:
         "This report is not finished, and claims nothing yet. It has 1 run, and 7 runs are missing: "
         "a3c on pong: 3, sb3-a2c on pong: 4."
     )
-
-
-def test_the_checkpoints_of_few_runs_are_played_by_all_processes() -> None:
-    tasks: Any = {step: f"task {step}" for step in (1, 2, 3, 4, 5)}
-    run, other = Path("a"), Path("b")
-    parts: Any = list(_in_parts(deque([(run, tasks)]), 2))
-    assert parts == [(run, {1: "task 1", 3: "task 3", 5: "task 5"}), (run, {2: "task 2", 4: "task 4"})]
-    two: Any = deque([(run, tasks), (other, tasks)])
-    assert _in_parts(two, 3) is two
-    assert len(_in_parts(deque([(run, {1: tasks[1]})]), 4)) == 1
-    assert _in_parts(deque(), 4) == deque()

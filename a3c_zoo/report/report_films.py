@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from a3c_zoo.errors import ZooError, first_line
 from a3c_zoo.figures.measures import MeasuredRun
 from a3c_zoo.records import score
-from a3c_zoo.runs.evaluate_checkpoints import CHECK_EVERY_S, task_of
+from a3c_zoo.runs.evaluate_checkpoints import task_of
 from a3c_zoo.runs.signals import stop_on_signals
 from a3c_zoo.store.directory import RunDirectory
 
@@ -27,6 +27,8 @@ MOST_FILMS: Final = 12
 MOST_BYTES: Final = 500_000
 #: How long a film may take, and all of them together, in seconds. A film that is cut off shows the beginning.
 LIMIT_S, ALL_S = 30.0, 90.0
+#: How often the parent looks for the end of an episode, in seconds.
+LOOK_EVERY_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class _Player:
         self._process.begin(task)
         end_s = time.monotonic() + LIMIT_S
         while (played := self._process.result()) is None:
-            wait([self._process.connection], CHECK_EVERY_S)
+            wait([self._process.connection], LOOK_EVERY_S)
             if time.monotonic() > end_s:
                 self._process.stop()  # the next film starts it again
                 return "the beginning of an episode"

@@ -6,11 +6,8 @@ evaluation uses. The results are kept in the run's evaluations.json. Child proce
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,19 +20,14 @@ from a3c_zoo.store.checkpoints import checkpoint_file, checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
 
 if TYPE_CHECKING:
-    from a3c_zoo.runs.evaluation import EvaluationTask
-    from a3c_zoo.runs.evaluation_process import EvaluationProcess
-
-    #: Runs with the tasks that they lack: agent steps → task.
-    _Waiting = deque[tuple[Path, dict[int, EvaluationTask]]]
+    from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
+    from a3c_zoo.runs.evaluation_process import EvaluationError
 
 #: Checkpoints of a run that are evaluated, at equal parts of its budget; the last one is its end.
 CHECKPOINTS: Final = 10
 DEFAULT_EPISODES: Final = 20
 #: The most environments side by side. Their frames lie in memory.
 MAX_ENVS: Final = 32
-#: How often the parent checks whether a process hangs, in seconds.
-CHECK_EVERY_S: Final = 0.5
 
 
 def chosen_steps(known: Sequence[int]) -> list[int]:
@@ -101,74 +93,47 @@ def evaluate_runs(
     Raises:
         KeyboardInterrupt: results until then are kept.
     """
-    from a3c_zoo.runs.evaluation_process import EvaluationProcess
+    from a3c_zoo.runs.evaluation_pool import EvaluationPool  # torch: planning needs none
 
     faults: dict[Path, str] = {}
-    waiting = _waiting(runs, episodes, faults)
-    total, numbers = sum(len(tasks) for _, tasks in waiting), itertools.count()
-
-    def count() -> None:
-        on_played(next(numbers), total)
-
-    if total:
-        count()
-    waiting = _in_parts(waiting, processes or available_cores())
-    children = [
-        EvaluationProcess("a3c-zoo evaluation", is_silent=True)
-        for _ in range(min(processes or available_cores(), len(waiting)))
-    ]
-    players = [_play(child, waiting, faults, count) for child in children]
-    try:
-        while busy := [connection for player in players if (connection := next(player, None)) is not None]:
-            wait(busy, CHECK_EVERY_S)
-            give_sign()
-    finally:
-        for child in children:
-            child.stop()
+    tasks = _missing_tasks_of_all(runs, episodes, faults)
+    played = 0
+    if tasks:
+        on_played(played, len(tasks))
+    size = min(processes or available_cores(), len(tasks))
+    with EvaluationPool("a3c-zoo evaluation", size, is_silent=True) as pool:
+        for (run, step), result in pool.play(tasks, give_sign, is_wanted=lambda key: key[0] not in faults):
+            try:
+                _keep(run, step, tasks[run, step], result)
+                played += 1
+                on_played(played, len(tasks))
+            except ZooError as fault:
+                faults[run] = f"its evaluation failed: {fault}"
     return faults
 
 
-def _waiting(runs: Sequence[Path], episodes: int, faults: dict[Path, str]) -> _Waiting:
-    """The runs with tasks. A run without checkpoints, or with a damaged configuration, goes to `faults`."""
-    waiting: _Waiting = deque()
+def _missing_tasks_of_all(
+    runs: Sequence[Path], episodes: int, faults: dict[Path, str]
+) -> dict[tuple[Path, int], EvaluationTask]:
+    """Run and agent steps → task. A run without checkpoints, or with a damaged configuration, goes to `faults`."""
+    tasks: dict[tuple[Path, int], EvaluationTask] = {}
     for run in runs:
         try:
-            if tasks := missing_tasks(run, episodes):
-                waiting.append((run, tasks))
+            tasks |= {(run, step): task for step, task in missing_tasks(run, episodes).items()}
         except ZooError as error:
             faults[run] = str(error)
-    return waiting
+    return tasks
 
 
-def _in_parts(waiting: _Waiting, processes: int) -> _Waiting:
-    """The same tasks. If there are fewer runs than processes, each run's tasks are split, so that all can play."""
-    parts = processes // max(len(waiting), 1)
-    if parts < 2:
-        return waiting
-    split: _Waiting = deque()
-    for run, tasks in waiting:
-        steps = [list(tasks)[part::parts] for part in range(parts)]
-        split.extend((run, {step: tasks[step] for step in part}) for part in steps if part)
-    return split
-
-
-def _play(
-    child: EvaluationProcess, waiting: _Waiting, faults: dict[Path, str], count: Callable[[], None]
-) -> Iterator[Connection]:
-    """Lets a process play one run after the other. Yields its connection whenever there is nothing to do but wait."""
+def _keep(run: Path, step: int, task: EvaluationTask, result: PlayedTask | EvaluationError) -> None:
+    """Keeps what a checkpoint has played. Raises RunDirectoryError if it has played nothing, or cannot be kept."""
     from a3c_zoo.runs.evaluation_process import EvaluationError
 
-    while waiting:
-        run, tasks = waiting.popleft()
-        try:
-            for step, task in tasks.items():
-                child.begin(task)
-                while (played := child.result()) is None:
-                    yield child.connection
-                if (at_s := played.training_s) is None:
-                    raise RunDirectoryError(f"{task.checkpoint.name} does not say when in training it was made")
-                found = [CheckpointEvaluation(step, at_s, played.by_mode[mode].evaluation()) for mode in task.modes]
-                keep_evaluations(run, task.episodes, found, task.config.run.seed)
-                count()
-        except (EvaluationError, ZooError) as fault:
-            faults[run] = f"its evaluation failed: {fault}"
+    if isinstance(result, EvaluationError):
+        raise RunDirectoryError(str(result)) from result
+    if result.training_s is None:
+        raise RunDirectoryError(f"{task.checkpoint.name} does not say when in training it was made")
+    evaluations = [
+        CheckpointEvaluation(step, result.training_s, result.by_mode[mode].evaluation()) for mode in task.modes
+    ]
+    keep_evaluations(run, task.episodes, evaluations, task.config.run.seed)
