@@ -15,11 +15,11 @@ from a3c_zoo.comparison import decisions
 from a3c_zoo.comparison.claims import QUESTIONS
 from a3c_zoo.comparison.decisions import DEFAULT_MAX_SEEDS, Decisions
 from a3c_zoo.comparison.engine_choice import DEFAULT_ENGINE, open_engine
-from a3c_zoo.comparison.estimates import estimate
+from a3c_zoo.comparison.estimates import estimate, evaluations_estimate
 from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES
 from a3c_zoo.comparison.groups import on_envs, one_name, told_apart, unread_on
 from a3c_zoo.comparison.known_runs import counted
-from a3c_zoo.comparison.looks import keep_looks, looked_at
+from a3c_zoo.comparison.looks import keep_looks, looked_at, planned_looks, second_look
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
@@ -176,22 +176,30 @@ def _watched(
         check_main()  # training can take hours, and no child of an unguarded script could evaluate it
     with NotebookLine() as line:
         watcher = watcher or NotebookWatcher(line)
-        plan = rehearse_plan(plan, rule, engine.slots, watcher.message)
+        plan = rehearse_plan(plan, rule, episodes, engine.slots, watcher.message)
         return carry_out(plan, rule, episodes, out, watcher, engine, question=question)
 
 
-def rehearse_plan(plan: Plan, rule: SequentialRule | None, slots: int, tell: Callable[[str], None]) -> Plan:
+def rehearse_plan(
+    plan: Plan, rule: SequentialRule | None, episodes: int, slots: int, tell: Callable[[str], None]
+) -> Plan:
     """Tries each method that must be trained, and tells how long the comparison will take. See `rehearse`.
 
-    rule: see `carry_out`. slots: how many runs train at once. Returns the plan with what was measured.
+    It also tells about which methods the report will claim nothing, because an earlier one has looked at their runs.
+
+    rule, episodes: see `carry_out`. slots: how many runs train at once. Returns the plan with what was measured.
     """
     if not plan.missing:
         return plan
+    for pair, report in planned_looks(plan, rule).items():
+        tell(second_look(*pair, report, "will be claimed"))
     with stop_on_signals() as stop:
         stop.allow_interrupts()
-        found = rehearse(plan.missing, plan.runs_dir, tell)
+        found = rehearse(plan.missing, plan.runs_dir, tell, episodes)
     plan = with_guesses(plan, found)
     tell(estimate(plan, found, slots, is_most=rule is not None))
+    if on_top := evaluations_estimate(plan, found, episodes):
+        tell(on_top)
     return plan
 
 

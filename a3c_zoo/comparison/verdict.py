@@ -10,6 +10,7 @@ from a3c_zoo.comparison.budgets import are_alike_long, budget_of
 from a3c_zoo.comparison.claims import ERROR, Claim, needs, percent
 from a3c_zoo.comparison.improvement import EarlierChance
 from a3c_zoo.comparison.known_runs import counted, listed
+from a3c_zoo.comparison.looks import second_look
 from a3c_zoo.comparison.pages import number, ranged, seconds
 from a3c_zoo.comparison.reading import RunRecord, hidden_threshold
 from a3c_zoo.comparison.results import DURATIONS, FINAL, MethodResults, Results
@@ -35,7 +36,7 @@ def verdict(results: Results) -> list[str]:
     lines = decisions.sentences(results.decided) if results.decided else []
     ordered = sorted(results.claims, key=lambda claim: not claim.holds)
     lines += map(_about_claim, ordered)
-    lines += [_about_second_look(*pair, report) for pair, report in results.seen.items()]
+    lines += [second_look(*pair, report) for pair, report in results.seen.items()]
     lines += [results.caution] if results.caution else []
     lines += [*_why_nothing_is_claimed(results), *results.unasked]
     lines += _about_claims(results)
@@ -158,13 +159,6 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
     if in_seconds and "steps_per_s" in method.costs:
         parts.append(f"made {number(method.costs['steps_per_s'].median)} steps/s")
     return [f"{env}: {name} {listed(parts)}."] if parts else []
-
-
-def _about_second_look(env: str, method: str, other: str, report: str) -> str:
-    return (
-        f"{env}: nothing is claimed about {method} and {other}, because an earlier report looked at some of these "
-        f"runs: {report}. A claim needs seeds that no report has used (--seeds), or --until-decided from the start."
-    )
 
 
 def _about_claim(claim: Claim) -> str:
