@@ -58,7 +58,7 @@ class Rehearsal:
         other_s: seconds of a run beside those of training.
         checkpoint_bytes: the size of a checkpoint.
         evaluation_step_s: seconds that one step of all environments of an evaluation takes.
-        episode_steps: agent steps of an episode, as an estimate takes them: `EPISODE_STEPS`, or the limit if it is less.
+        episode_steps: agent steps of an episode in an estimate: `EPISODE_STEPS`, or the limit if that is less.
     """
 
     steps_per_s: float | None
