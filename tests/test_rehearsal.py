@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -34,6 +35,7 @@ from a3c_zoo.testing import plugin_distribution
 from tests.test_full_disk import Disk, disk  # noqa: F401
 from tests.toys_runs import Running, command_line, environ, installed_here
 from tests.waits import LIMIT_S
+from tests.wheels import ROOT
 
 COMPARE = ["compare", "cartpole", "--baseline", "random", "--seeds", "2", "--steps", "2000", "--episodes", "1"]
 
@@ -61,6 +63,23 @@ def refused(*arguments: object, folder: Path, path: Path | None = None) -> str:
     assert not (folder / "runs").exists()
     assert "Traceback" not in done.stderr
     return done.stderr.splitlines()[-1]
+
+
+@pytest.fixture
+def refused_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """As `refused`, of a command in this process, which has imported torch already; its child finds the plugins."""
+
+    def run(*arguments: object, path: Path) -> str:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(path), str(ROOT)]))
+        with installed_here(path):
+            assert command_line(*arguments) == 2
+        err = capfd.readouterr().err
+        assert not (tmp_path / "runs").exists()
+        assert "Traceback" not in err
+        return str(err.splitlines()[-1])
+
+    return run
 
 
 # What is tried
@@ -132,9 +151,9 @@ def zoo_envs():
 TOY = ("compare", "toy", "--baseline", "random", "--seeds", 1, "--steps", 400, "--yes")
 
 
-def test_one_of_two_methods_that_cannot_be_made(tmp_path: Path) -> None:
+def test_one_of_two_methods_that_cannot_be_made(tmp_path: Path, refused_here: Any) -> None:
     path = broken(tmp_path / "plugin", "raise RuntimeError('the toy factory broke')")
-    line = refused(*TOY, folder=tmp_path, path=path)
+    line = refused_here(*TOY, path=path)
     assert re.match(r"Error: a3c on toy cannot be trained: .*RuntimeError: the toy factory broke", line)
 
 
@@ -145,19 +164,19 @@ def test_an_environment_that_ends_its_process(tmp_path: Path) -> None:
     assert "status 7" in line
 
 
-def test_a_baseline_whose_package_is_missing(tmp_path: Path) -> None:
+def test_a_baseline_whose_package_is_missing(tmp_path: Path, refused_here: Any) -> None:
     (tmp_path / "path").mkdir()
     (tmp_path / "path/stable_baselines3.py").write_text("raise ImportError('No module named stable_baselines3')\n")
     words = ("compare", "cartpole", "--baseline", "sb3-a2c", "--seeds", 1, "--yes")
-    line = refused(*words, folder=tmp_path, path=tmp_path / "path")
+    line = refused_here(*words, path=tmp_path / "path")
     assert line.startswith("Error: sb3-a2c on cartpole cannot be trained: stable-baselines3 cannot be imported (")
     assert line.endswith("'stable-baselines3<3,>=2.7'")
 
 
-def test_tune_rehearses_the_start(tmp_path: Path) -> None:
+def test_tune_rehearses_the_start(tmp_path: Path, refused_here: Any) -> None:
     """The environment cannot be made; no trial is trained."""
     path = broken(tmp_path / "plugin", "raise RuntimeError('the toy factory broke')")
-    line = refused("tune", "toy", "--trials", 1, "--steps", 400, "--yes", folder=tmp_path, path=path)
+    line = refused_here("tune", "toy", "--trials", 1, "--steps", 400, "--yes", path=path)
     assert re.match(r"Error: a3c on toy cannot be trained: .*RuntimeError: the toy factory broke", line)
 
 

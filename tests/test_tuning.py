@@ -887,7 +887,7 @@ def test_ctrl_c_and_a_no_before_the_first_trial(
     asked = [word for word in COMMAND if word != "--yes"]
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: "n\n"))
     monkeypatch.setattr("click.confirm", lambda *_, **options: (_ for _ in ()).throw(click.Abort))
-    assert command_line(*asked, "--trials", 3) == 1
+    assert command_line(*asked, "--trials", 3) == 130  # as `compare` after a no
     monkeypatch.setattr(tuning, "rehearse", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     assert command_line(*asked, "--trials", 3, "--steps", 960, "--yes") == 130
     assert capfd.readouterr().err.endswith("Stopped. All trials are kept; the same command goes on.\n")

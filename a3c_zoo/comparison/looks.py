@@ -92,11 +92,13 @@ def _report_of_done(runs: Sequence[Path], others: Sequence[Path], rule: Sequenti
     report = _report_of_both(runs, others, lambda key, count: False)
     if not report or rule is None:
         return report
-    sides = [
-        [measure(record, record.path.name) for record in read_runs(side, trust=True)[0]] for side in (runs, others)
-    ]
-    same = _key(*sides, _name_of(rule))
+    same = _key(_measured(runs), _measured(others), _name_of(rule))
     return _report_of_both(runs, others, lambda key, count: key == same)
+
+
+def _measured(runs: Sequence[Path]) -> Runs:
+    records, _ = read_runs(runs, trust=True)  # the runs of a plan
+    return [measure(record, record.path.name) for record in records]
 
 
 def second_look(env: str, method: str, other: str, report: str, claimed: str = "is claimed") -> str:
