@@ -358,12 +358,12 @@ def test_a_block_compare_with_a_fault(block: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def inline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A current folder with the engine `inline`, and without rehearsals."""
+    """A current folder with the engine `inline`, without rehearsals and films (see `test_report_films`)."""
     path = plugin_distribution(tmp_path / "plugin", "toy-tuning", "from tests.toys_tuning import zoo_engines\n")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr("a3c_zoo.comparison.compare.rehearse", lambda *_: {})
-    monkeypatch.setattr("a3c_zoo.comparison.compare.films_of", lambda _: None, raising=False)
+    monkeypatch.setattr("a3c_zoo.comparison.report_films.films_of", lambda _: None)
     with installed_here(path):
         yield tmp_path / "here"
 

@@ -156,7 +156,11 @@ def settings(**changes: Any) -> StudySettings:
 
 @pytest.fixture(autouse=True)
 def not_rehearsed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Of the tests of this process, only those that are about it begin with a rehearsal, which takes seconds."""
+    """Of the tests of this process, only those that are about it begin with a rehearsal, which takes seconds.
+
+    Reports have no films, which take seconds, too (`test_report_films`).
+    """
+    monkeypatch.setattr("a3c_zoo.comparison.report_films.films_of", lambda _: None)
     if "rehears" not in request.node.name:
         monkeypatch.setattr(tuning, "rehearse", lambda *_: {})
 
@@ -432,7 +436,7 @@ def test_the_usual_number_of_final_seeds_can_show_something_among_three_methods(
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with a study that has ended, and the engine `inline`."""
+    """A folder with a study that has ended, and the engine `inline`. Its report has no films (`test_report_films`)."""
     path = plugin_distribution(
         tmp_path_factory.mktemp("plugin"), "toy-tuning", "from tests.toys_tuning import zoo_engines\n"
     )
@@ -443,6 +447,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shares = {"agent.gamma": 0.7, "optimizer.learning_rate": 0.3}
         with pytest.MonkeyPatch.context() as told:
             told.setattr(TuningStudy, "importances", lambda _: shares)  # three scores, perhaps equal, tell none
+            told.setattr("a3c_zoo.comparison.report_films.films_of", lambda _: None)
             assert command_line(*COMMAND, "--trials", 3, "--out", "best.yml") == 0
         yield folder
 
