@@ -29,7 +29,7 @@ from a3c_zoo.runs import evaluation
 from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
 from tests.test_rollout import collector
 from tests.toys import TinyNetwork, ToyVectorEnv
-from tests.toys_runs import command_line, environ
+from tests.toys_runs import command_line, environ, in_turn
 from tests.waits import LIMIT_S
 
 Captured = pytest.CaptureFixture[str]
@@ -254,11 +254,11 @@ gymnasium.register("Swing-v0", entry_point=Swing, max_episode_steps=50)
 """
 
 
-@pytest.mark.parametrize("name", ["Pole", "Swing"])
-def test_an_environment_that_turns_gradients_on(name: str, rooms: Path) -> None:
+def test_an_environment_that_turns_gradients_on(rooms: Path) -> None:
     """A rollout is collected without them, also after the first step."""
     (rooms / "grads.py").write_text(TURNS_ON)
-    command = [sys.executable, "-m", "a3c_zoo", "train", f"gym:grads:{name}-v0", "--serial", "--steps", "3000"]
+    names = ("gym:grads:Pole-v0", "gym:grads:Swing-v0")
+    command = [sys.executable, *in_turn(*(["train", name, "--serial", "--steps", "3000"] for name in names))]
     done = subprocess.run(command, cwd=rooms, env=environ(), capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
 

@@ -29,8 +29,8 @@ from a3c_zoo.runs.setup import Observer, RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.train import train_new
 
-#: How many steps a policy acts at least, if the episodes do not end before, and for how long, in seconds.
-ACTS, ACT_S = 5, 0.3
+#: How many steps a policy acts at least, if no episode ends before, and how long it goes on with them, in seconds.
+ACTS, ACT_S = 3, 0.3
 #: `sb3-dqn` begins to learn after so many agent steps here. Without learning it would seem faster than it is.
 LEARNING_STARTS = 100
 
