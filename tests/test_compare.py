@@ -102,7 +102,7 @@ def inside(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> Compared:
 @pytest.fixture(autouse=True)
 def not_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands in processes of their own begin with a rehearsal, those in this one do not (`test_rehearsal`)."""
-    monkeypatch.setattr("a3c_zoo.comparison.compare.rehearse", lambda runs, runs_dir, tell: {})
+    monkeypatch.setattr("a3c_zoo.comparison.compare.rehearse", lambda *_: {})
 
 
 def plan(**changes: Any) -> Plan:
@@ -137,7 +137,7 @@ def test_methods_take_turns_seed_by_seed(compared: Compared) -> None:
 
 
 def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
-    first, third, few, tried, a3c, random, estimate, *_ = compared.stdout.splitlines()
+    first, third, few, tried, a3c, random, estimate, on_top, *_ = compared.stdout.splitlines()
     assert first == f"a3c and random on cartpole ({STEPS:,} steps), 2 seeds: 4 runs"
     count = f"{4 * 10 * 2 * EPISODES:,}"  # runs, checkpoints, modes
     assert third == (f"checkpoints are evaluated, {EPISODES} episodes each, sampled and greedy: {count} at most")
@@ -147,6 +147,7 @@ def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
     for line, method in ((a3c, "a3c"), (random, "random")):
         assert re.fullmatch(rf"  {method} on cartpole: [\d,]+ steps/s", line)
     assert re.fullmatch(r"4 runs, about \d+ (s|min) of training", estimate)
+    assert re.fullmatch(r"evaluations come on top: about \d+ (s|min), if an episode lasts 500 steps", on_top)
 
 
 def test_a_report_comes_before_the_last_run(compared: Compared) -> None:
@@ -413,7 +414,7 @@ def test_ctrl_c_names_the_command_that_goes_on(
 
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["compare", "cartpole", "--agent", "a3c", "--baseline", "random", "--seeds", "1,2", "--yes"]
-    with Running(*arguments, "--steps", 60_000, folder=tmp_path) as running:
+    with Running(*arguments, "--steps", 60_000, "--episodes", 1, folder=tmp_path) as running:
         first = running.wait_until(lambda: list(tmp_path.glob("runs/cartpole-a3c-s1-*/timing.json")))[0].parent
         second = running.wait_until(lambda: list(tmp_path.glob("runs/cartpole-random-s1-*/monitor.csv")))[0].parent
         running.wait_until(lambda: len(episodes(second)) > 5)

@@ -223,6 +223,16 @@ def need_extra(what: str, extra: str, *modules: str) -> None:
         raise ZooError(f"{what} needs {' and '.join(missing)}: {install_extra(extra)}")
 
 
+def ask_to_train(what: str, to_stderr: bool) -> None:
+    """Asks whether to go on. Raises ZooError if there is nobody to ask, click.Abort for a no.
+
+    what: what must be trained, as the first half of the error. to_stderr: where the question goes.
+    """
+    if not sys.stdin.isatty():
+        raise ZooError(f"{what}, and there is no terminal to ask: give --yes")
+    click.confirm("Go on?", default=True, abort=True, err=to_stderr)
+
+
 def print_plain(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints a table in columns of their full width: nothing is cut off or wrapped."""
     lines = [header, *([printable(cell) for cell in row] for row in rows)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,6 +15,7 @@ import click
 
 from a3c_zoo.cli.common import (
     INTERRUPTED,
+    ask_to_train,
     complete_agent,
     complete_env,
     complete_run,
@@ -138,6 +138,7 @@ def command(
     from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read, rehearse_plan
     from a3c_zoo.report.places import choose_out
     from a3c_zoo.store.directory import refuse_trust
+    from a3c_zoo.words import counted
 
     if as_json:
         take_stdout()
@@ -165,12 +166,12 @@ def command(
         plan, rule = make_plan_and_rule(**options, host=engine.host())
         print_sentences(_announce(plan, rule, episodes), to_stderr=as_json)
         try:
-            plan = rehearse_plan(plan, rule, engine.slots, partial(print_sentences, to_stderr=as_json))
+            plan = rehearse_plan(plan, rule, episodes, engine.slots, partial(print_sentences, to_stderr=as_json))
         except KeyboardInterrupt:
             click.echo("Stopped. No run has begun.", err=True)
             return INTERRUPTED
         if plan.missing and not yes:
-            _ask(plan, as_json)
+            ask_to_train(f"{counted(len(plan.missing), 'runs')} must be trained", as_json)
         with closing(Board(to_stderr=as_json, slots=engine.slots)) as board:
             try:
                 comparison = carry_out(plan, rule, episodes, out, board, engine, question=question)
@@ -187,14 +188,6 @@ def _tell_stopped(plan: Plan, report: Path | None) -> None:
     click.echo(f"Stopped. Finished runs are kept; {command} continues with the others.", err=True)
     if report is not None:
         click.echo(printable(f"Report so far: {report / 'report.html'}"), err=True)
-
-
-def _ask(plan: Plan, as_json: bool) -> None:
-    """Asks whether to train. Raises ZooError if there is nobody to ask, click.Abort for a no."""
-    if not sys.stdin.isatty():
-        count = len(plan.missing)
-        raise ZooError(f"{count} run{'s' * (count > 1)} must be trained, and there is no terminal to ask: give --yes")
-    click.confirm("Go on?", default=True, abort=True, err=as_json)
 
 
 def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]]:

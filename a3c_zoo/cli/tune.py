@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ import click
 
 from a3c_zoo.cli.common import (
     INTERRUPTED,
+    ask_to_train,
     complete_env,
     configuration_options,
     is_typed,
@@ -62,15 +64,23 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The set.  [default: in studies/NAME]")
 @kept_runs_option
 @engine_options
+@click.option("--yes", is_flag=True, help="Do not ask before training.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
-    resume: str | None, study: str | None, storage: str | None, runs_dir: Path, as_json: bool, **options: Any
+    resume: str | None,
+    study: str | None,
+    storage: str | None,
+    runs_dir: Path,
+    yes: bool,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Search for better hyperparameters for ENV, with evidence. Needs the extra `tune`.
 
-    First the sets that it begins with train for a few seconds, which shows whether they work here. Trials race: each
-    trains a few steps, and the better ones go on. The best ones are trained again on fresh seeds. The chosen one is
-    compared with the set that the search began with and with the default one, and written as a set for --hyperparams.
+    First the sets that it begins with train for a few seconds, which shows whether they work here and how long all
+    will take. Then the command asks. Trials race: each trains a few steps, and the better ones go on. The best ones are
+    trained again on fresh seeds. The chosen one is compared with the set that the search began with and with the
+    default one, and written as a set for --hyperparams.
 
     A set's block `search:` says which keys are searched; each agent has a default one. After Ctrl-C the same command
     goes on. Several may work on one study.
@@ -78,7 +88,7 @@ def command(
     need_extra("tune", "tune", "optuna")
     from a3c_zoo.cli.tuning_board import TuningBoard
     from a3c_zoo.tuning.studies import OPTIONS, TuningStudy
-    from a3c_zoo.tuning.tune import make_settings, tune
+    from a3c_zoo.tuning.tune import make_settings, rehearse_study, tune
 
     if as_json:
         take_stdout()
@@ -101,7 +111,10 @@ def command(
         _refuse_if_ended(opened, **{name: options[name] for name in ("trials", "timeout", "final_seeds", "out")})
         print_sentences(_announce(opened, options["trials"]), to_stderr=as_json)
         options["timeout_s"] = options.pop("timeout")
+        tell = partial(print_sentences, to_stderr=as_json)
         try:
+            if rehearse_study(opened, engine, tell, **options) and not yes:
+                ask_to_train(f"the trials of study '{opened.name}' must be trained", as_json)
             with closing(TuningBoard(options["trials"], settings.steps, as_json, engine.slots)) as board:
                 result = tune(opened, engine, board, **options)
         except KeyboardInterrupt:

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from a3c_zoo.comparison import seed_blocks
-from a3c_zoo.comparison.estimates import estimate
-from a3c_zoo.comparison.looks import keep_looks, looked_at
+from a3c_zoo.comparison.estimates import estimate, evaluations_estimate
+from a3c_zoo.comparison.looks import keep_looks, looked_at, planned_looks
 from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
@@ -33,6 +33,7 @@ from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.report.places import REPORT_FILES, choose_out, claimed
 from a3c_zoo.report.results_json import by_env, to_json
+from a3c_zoo.report.verdict import second_look
 from a3c_zoo.runs.evaluate_checkpoints import DEFAULT_EPISODES
 from a3c_zoo.runs.notebook import NotebookLine
 from a3c_zoo.runs.signals import stop_on_signals
@@ -177,22 +178,30 @@ def _watched(
         check_main()  # training can take hours, and no child of an unguarded script could evaluate it
     with NotebookLine() as line:
         watcher = watcher or NotebookWatcher(line)
-        plan = rehearse_plan(plan, rule, engine.slots, watcher.message)
+        plan = rehearse_plan(plan, rule, episodes, engine.slots, watcher.message)
         return carry_out(plan, rule, episodes, out, watcher, engine, question=question)
 
 
-def rehearse_plan(plan: Plan, rule: SequentialRule | None, slots: int, tell: Callable[[str], None]) -> Plan:
+def rehearse_plan(
+    plan: Plan, rule: SequentialRule | None, episodes: int, slots: int, tell: Callable[[str], None]
+) -> Plan:
     """Tries each method that must be trained, and tells how long the comparison will take. See `rehearse`.
 
-    rule: see `carry_out`. slots: how many runs train at once. Returns the plan with what was measured.
+    It also tells about which methods the report will claim nothing, because an earlier one has looked at their runs.
+
+    rule, episodes: see `carry_out`. slots: how many runs train at once. Returns the plan with what was measured.
     """
     if not plan.missing:
         return plan
+    for pair, report in planned_looks(plan, rule).items():
+        tell(second_look(*pair, report, "will be claimed"))
     with stop_on_signals() as stop:
         stop.allow_interrupts()
-        found = rehearse(plan.missing, plan.runs_dir, tell)
+        found = rehearse(plan.missing, plan.runs_dir, tell, episodes)
     plan = with_guesses(plan, found)
     tell(estimate(plan, found, slots, is_most=rule is not None))
+    if on_top := evaluations_estimate(plan, found, episodes):
+        tell(on_top)
     return plan
 
 

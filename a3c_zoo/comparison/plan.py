@@ -94,6 +94,7 @@ class Plan:
         reuse: whether finished runs are used again. host: the machines that train; None: they are as this one.
         left_out: damaged run that would have been used → reason.
         outdated: finished run that would have been used if other sources had not made it → reason.
+        has_steps: whether the user gave `--steps`, beside which there can be no `--time-limit`.
     """
 
     runs: tuple[PlannedRun, ...]
@@ -102,6 +103,7 @@ class Plan:
     left_out: dict[Path, str] = field(default_factory=dict)
     outdated: dict[Path, str] = field(default_factory=dict)
     host: Mapping[str, Any] | None = None
+    has_steps: bool = False
 
     @property
     def training_order(self) -> list[int]:
@@ -201,7 +203,7 @@ def make_plan(
             runs += found
     if len({run.method for run in runs}) < 2:
         raise ZooError(f"there is nothing to compare {runs[0].method} with: give a --baseline, or a second --agent")
-    return Plan(tuple(runs), runs_dir, reuse, known.left_out, known.outdated, host)
+    return Plan(tuple(runs), runs_dir, reuse, known.left_out, known.outdated, host, has_steps=steps is not None)
 
 
 def _refuse_twice(kind: str, given: Sequence[Any]) -> None:

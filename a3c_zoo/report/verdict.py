@@ -36,7 +36,7 @@ def verdict(results: Results) -> list[str]:
     lines = decisions.sentences(results.decided) if results.decided else []
     ordered = sorted(results.claims, key=lambda claim: not claim.holds)
     lines += map(_about_claim, ordered)
-    lines += [_about_second_look(*pair, report) for pair, report in results.seen.items()]
+    lines += [second_look(*pair, report) for pair, report in results.seen.items()]
     lines += [results.caution] if results.caution else []
     lines += [*_why_nothing_is_claimed(results), *results.unasked]
     lines += _about_claims(results)
@@ -167,9 +167,10 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
     return [f"{env}: {name} {listed(parts)}."] if parts else []
 
 
-def _about_second_look(env: str, method: str, other: str, report: str) -> str:
+def second_look(env: str, method: str, other: str, report: str, claimed: str = "is claimed") -> str:
+    """The sentence about a pair whose runs an earlier report has looked at."""
     return (
-        f"{env}: nothing is claimed about {method} and {other}, because an earlier report looked at some of these "
+        f"{env}: nothing {claimed} about {method} and {other}, because an earlier report looked at some of these "
         f"runs: {report}. A claim needs seeds that no report has used (--seeds), or --until-decided from the start."
     )
 

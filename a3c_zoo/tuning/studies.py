@@ -81,7 +81,10 @@ class TuningStudy:
     """
 
     def __init__(self, name: str, storage: str | None, runs_dir: Path, settings: StudySettings | None = None) -> None:
-        """Opens a study, or makes it with these settings. Raises ZooError if others made it, or nobody."""
+        """Opens a study, or makes it with these settings. Raises ZooError if others made it, or nobody.
+
+        A study without a trial is made anew: who has seen how long it will take may want other settings.
+        """
         self.name = name
         self.where = place_of(storage, name)
         self.runs_dir = runs_dir
@@ -94,7 +97,7 @@ class TuningStudy:
             self._study = optuna.create_study(
                 storage=opened, study_name=name, direction="maximize", load_if_exists=True
             )
-            if settings is not None and not self.attribute(SETTINGS) and not self._trials():
+            if settings is not None and not self._trials():
                 self._study.set_user_attr(SETTINGS, asdict(settings))
             try:
                 self.settings = StudySettings(**self.attribute(SETTINGS))
@@ -114,6 +117,11 @@ class TuningStudy:
                     values = f": {display(theirs)}, not {display(mine)}"
                 text = f"study '{self.name}' ({self.where}) was made with another {key}{values}"
                 raise ZooError(f"{text}; name a new one: --study NAME")
+
+    def refuse_made_anew(self) -> None:
+        """Raises ZooError if another process has made this study anew, while this one asked its user."""
+        if self.attribute(SETTINGS) != asdict(self.settings):
+            raise ZooError(f"study '{self.name}' ({self.where}) has other settings now; name a new one: --study NAME")
 
     def attribute(self, key: str, value: Any = None) -> Any:
         """What the study keeps under a name such as `RESULT`, None before. value: plain data to keep from now on."""

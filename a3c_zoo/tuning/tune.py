@@ -6,21 +6,23 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from a3c_zoo.comparison.estimates import rough_duration
+from a3c_zoo.comparison.estimates import if_episodes_last, rough_duration
 from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.plan import Budget, Method, plan_run
-from a3c_zoo.comparison.rehearsal import rehearse
+from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse
 from a3c_zoo.config.search import search_space
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.files import refuse_place
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
 from a3c_zoo.runs.signals import stop_on_signals
+from a3c_zoo.tuning.contenders import Contender
 from a3c_zoo.tuning.finale import CHOICE_RUNS, FINALISTS, default_of, plan_of, play_finale
 from a3c_zoo.tuning.racing import REDUCTION, TUNING_SEEDS, Race, TuningWatcher, method_of, rungs_of
 from a3c_zoo.tuning.storages import storage_errors
@@ -50,6 +52,58 @@ def make_settings(
     return StudySettings(*given, **others, config=config.to_dict(), space=space)
 
 
+def rehearse_study(
+    study: TuningStudy,
+    engine: Engine,
+    tell: Callable[[str], None],
+    trials: int,
+    timeout_s: float | None,
+    final_seeds: int,
+    out: Path | None,
+) -> bool:
+    """Tries the set of the start and the default one, and tells how long what is left will take. See `rehearse`.
+
+    Arguments: see `tune`. Returns whether trials must be trained; if not, nothing is tried.
+    """
+    with storage_errors(f"--storage {study.where}"):
+        ended = study.attribute(RESULT)
+        if ended and has_searched(ended, trials, timeout_s):
+            return False
+        _refuse_out(out)
+        if has_searched(_searched(study), trials, timeout_s):
+            return False
+        contenders = study.contenders()
+    settings = study.settings
+    methods = [method_of(settings, settings.agent)]
+    with suppress(ConfigError):  # the finale says why it is not compared
+        methods.append(default_of(settings, f"{settings.agent} with the default set"))
+    start, *others = plan_of(study, methods, TUNING_SEEDS[:1], engine).runs
+    runs = [start, *(run for run in others if run.config.to_dict() != start.config.to_dict())]
+    with stop_on_signals() as stop:
+        stop.allow_interrupts()
+        found = rehearse(runs, study.runs_dir, tell, settings.episodes)
+    rehearsal = found.get((start.env, start.method))
+    if rehearsal is not None and rehearsal.steps_per_s is not None:
+        jobs = jobs_left(settings.rungs, contenders, trials, settings.seeds)
+        search_s = _search_s(jobs, rehearsal, settings.episodes) / engine.slots
+        finale = min(FINALISTS, trials) * CHOICE_RUNS + (1 + len(runs)) * final_seeds
+        finale_s = finale * _run_s(settings.steps, rehearsal, settings.episodes, CHECKPOINTS) / engine.slots
+        whole = rough_duration(min(search_s, timeout_s or math.inf) + finale_s)
+        left = "what is left of the trials" if any(each.scores for each in contenders) else "all trials"
+        tell(f"{left}, the choice and the comparison, with evaluations: about {whole}, {if_episodes_last([rehearsal])}")
+    return True
+
+
+def _search_s(jobs: Mapping[int, int], rehearsal: Rehearsal, episodes: int) -> float:
+    """How long the trainings of a race take one after the other, in seconds. jobs: see `jobs_left`."""
+    return sum(number * _run_s(steps, rehearsal, episodes, checkpoints=1) for steps, number in jobs.items())
+
+
+def _run_s(steps: int, rehearsal: Rehearsal, episodes: int, checkpoints: int) -> float:
+    """How long a run takes with the evaluations of its checkpoints, in seconds. Its speed is known."""
+    return (rehearsal.guess_s(steps, None) or 0.0) + rehearsal.evaluation_s(episodes, checkpoints)
+
+
 def tune(
     study: TuningStudy,
     engine: Engine,
@@ -72,18 +126,11 @@ def tune(
         ended: dict[str, Any] | None = study.attribute(RESULT)
         if ended and has_searched(ended, trials, timeout_s):
             return ended
-        if out is not None:
-            if os.path.exists(out):
-                raise ZooError(f"--out {out} exists already, and is not overwritten; choose another")
-            refuse_place(out)
+        _refuse_out(out)
+        study.refuse_made_anew()
         study.attribute(OPTIONS, {"trials": trials, "timeout": timeout_s, "final_seeds": final_seeds})
-        searched = study.attribute(SEARCHED) or {"trials": 0}
-        if isinstance(searched, int):  # of an older version
-            searched = {"trials": searched}
+        searched = _searched(study)
         if not has_searched(searched, trials, timeout_s):
-            with stop_on_signals() as stop:
-                stop.allow_interrupts()
-                _rehearse(study, trials, final_seeds, engine, watcher)
             began_s = time.monotonic()
             deadline_s = began_s + (timeout_s or math.inf)
             registry = get_registry()
@@ -103,32 +150,32 @@ def tune(
         return study.attribute(RESULT, ended | searched | {"final_seeds": final_seeds})  # type: ignore[no-any-return]
 
 
-def _rehearse(study: TuningStudy, trials: int, final_seeds: int, engine: Engine, watcher: TuningWatcher) -> None:
-    """Tries the set of the start and the default one, and tells how long all will take. Raises what `rehearse` does."""
-    settings = study.settings
-    methods = [method_of(settings, settings.agent)]
-    with suppress(ConfigError):  # the finale says why it is not compared
-        methods.append(default_of(settings, f"{settings.agent} with the default set"))
-    start, *others = plan_of(study, methods, TUNING_SEEDS[:1], engine).runs
-    runs = [start, *(run for run in others if run.config.to_dict() != start.config.to_dict())]
-    found = rehearse(runs, study.runs_dir, watcher.message)
-    if (rehearsal := found.get((start.env, start.method))) and rehearsal.steps_per_s is not None:
-        jobs = all_jobs(settings.rungs, trials, settings.seeds, final_seeds, 1 + len(runs))
-        whole_s = sum(number * (rehearsal.guess_s(steps, None) or 0.0) for steps, number in jobs.items())
-        watcher.message(f"all trials, the choice and the comparison: about {rough_duration(whole_s / engine.slots)}")
+def _refuse_out(out: Path | None) -> None:
+    """Raises ZooError if the file of the set is there already, or cannot be written."""
+    if out is not None:
+        if os.path.exists(out):
+            raise ZooError(f"--out {out} exists already, and is not overwritten; choose another")
+        refuse_place(out)
 
 
-def all_jobs(rungs: Sequence[int], trials: int, seeds: int, final_seeds: int, methods: int) -> dict[int, int]:
-    """Agent steps → how many trainings have about so many steps, in a whole tuning.
+def _searched(study: TuningStudy) -> dict[str, Any]:
+    """How the search of a study ended, see `has_searched`; no trials before."""
+    searched = study.attribute(SEARCHED) or {"trials": 0}
+    return {"trials": searched} if isinstance(searched, int) else searched  # a number: of an older version
 
-    A trial that goes on to a rung trains the steps that it lacks. methods: of the last comparison.
+
+def jobs_left(rungs: Sequence[int], contenders: Sequence[Contender], trials: int, seeds: int) -> dict[int, int]:
+    """Agent steps → how many trainings have so many steps, in what a race has still to train.
+
+    A trial that goes on to a rung trains the steps that it lacks. trials, seeds: of the whole race, and of each trial.
     """
     jobs = Counter[int]()
     before = 0
     for number, rung in enumerate(rungs):
-        jobs[rung - before] += -(-trials // REDUCTION**number) * seeds
+        wanted = -(-trials // REDUCTION**number)
+        done = sum(rung in each.scores and each.state != "FAIL" for each in contenders)
+        jobs[rung - before] += max(0, wanted - done) * seeds
         before = rung
-    jobs[rungs[-1]] += min(FINALISTS, trials) * CHOICE_RUNS + methods * final_seeds
     return dict(jobs)
 
 
