@@ -69,6 +69,14 @@ def parse_seeds(text: str) -> Sequence[int]:
     help="Baseline; may be repeated. NAME@zoo trains it on the zoo's environments.",
 )
 @click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="TEXT",
+    help="An agent or a baseline with settings, in place of --agent and --baseline; may be repeated: "
+    '"[NAME=]AGENT[:SET] [-o KEY=VALUE]...". SET is a set or a file. With --from: only runs with these settings.',
+)
+@click.option(
     "--seeds", type=parse_seeds, default="5", show_default=True, metavar="N|LIST", help="1 to N, or a list: 3,7."
 )
 @click.option(
@@ -157,7 +165,16 @@ def command(
     if sources:
         _refuse_options_of_training(click.get_current_context())
         wanted = run_filter(filters)
-        found = read(sources, options["envs"], out, options["agents"], wanted, trust=trust, question=question)
+        found = read(
+            sources,
+            options["envs"],
+            out,
+            options["agents"],
+            options["methods"],
+            wanted,
+            trust=trust,
+            question=question,
+        )
         return _tell(found, as_json)
     refuse_trust(trust, "--from")
     if filters:

@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from a3c_zoo.config.sets import names_set
 from a3c_zoo.config.train_command import TrainCommand
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.evaluate_checkpoints import evaluate_runs
 from a3c_zoo.store.directory import describe_host
+
+#: The most characters of environment and method in a run's name: a method's name can be all its settings.
+LONGEST_STEM: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,8 @@ class Engine(ABC):
 
 def new_run_name(env: str, method: str, seed: int) -> str:
     """A name for a run's directory. With its microseconds, another comparison does not choose it in the same second."""
-    return re.sub(r"[^\w.+=@-]", "_", f"{env}-{method}-s{seed}-{datetime.now():%Y%m%d-%H%M%S-%f}")
+    stem = re.sub(r"[^\w.+=@-]", "_", f"{env}-{method}")
+    return f"{stem[:LONGEST_STEM]}-s{seed}-{datetime.now():%Y%m%d-%H%M%S-%f}"
 
 
 def machine_and_versions() -> dict[str, Any]:

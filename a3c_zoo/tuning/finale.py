@@ -18,7 +18,8 @@ import numpy as np
 
 from a3c_zoo.comparison.compare import carry_out, final_returns_of
 from a3c_zoo.comparison.known_runs import KnownRuns
-from a3c_zoo.comparison.plan import Budget, Method, Plan, plan_run
+from a3c_zoo.comparison.methods import Method
+from a3c_zoo.comparison.plan import Budget, Plan, plan_run
 from a3c_zoo.config import Config, yaml
 from a3c_zoo.config.sets import describe, resolve_config
 from a3c_zoo.config.settings import TUNING, TUNING_COST

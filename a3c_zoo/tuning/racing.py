@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from a3c_zoo.comparison.known_runs import KnownRuns
-from a3c_zoo.comparison.plan import Budget, Method, plan_run
+from a3c_zoo.comparison.methods import Method
+from a3c_zoo.comparison.plan import Budget, plan_run
 from a3c_zoo.comparison.trainings import ComparisonWatcher
 from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob

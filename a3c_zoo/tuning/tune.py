@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from a3c_zoo.comparison.estimates import if_episodes_last, rough_duration
 from a3c_zoo.comparison.known_runs import KnownRuns
-from a3c_zoo.comparison.plan import Budget, Method, plan_run
+from a3c_zoo.comparison.methods import Method
+from a3c_zoo.comparison.plan import Budget, plan_run
 from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse
 from a3c_zoo.config.search import search_space
 from a3c_zoo.engines import Engine
