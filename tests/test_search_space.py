@@ -101,7 +101,7 @@ FAULTS = {
     "agent.n_steps: {choice: []}": "choice must have a list of values",
     "agent.n_steps: {choice: 5}": "choice must have a list of values",
     "agent.gama: {uniform: [0.9, 0.99]}": "unknown key. Did you mean 'gamma'?",
-    "run.seed: {choice: [1, 2]}": "is fixed; searched are keys of agent, network and optimizer",
+    "run.seed: {choice: [1, 2]}": "is fixed; a search may have keys of agent, network and optimizer",
     "run.steps: {choice: [1, 2]}": "is fixed; searched",
     "env.hide_velocity: {choice: [true]}": "is fixed; searched",
     "optimizer.name: {choice: [adam]}": "is fixed; searched",

@@ -104,8 +104,8 @@ class A3CConfig(LossConfig):
     update_samples: int | None = Field(
         None,
         ge=1,
-        description="samples per update, a multiple of agent.n_steps or, with agent.clip_ratio, a divisor of the "
-        "rollout if that is longer; null: the whole rollout",
+        description="samples per update, a multiple of agent.n_steps; with agent.clip_ratio a divisor of the rollout's "
+        "samples, or more than these for the whole rollout; null: the whole rollout",
     )
     clip_ratio: float | None = Field(
         None,
@@ -249,7 +249,10 @@ class NStepConfig(TextbookConfig):
     """Rollouts of at most `n_steps`, cut at the episode's end; bootstrapped where they are cut before."""
 
     n_steps: int = Field(
-        100, ge=1, le=100_000, description="most steps of a rollout (N); it ends earlier with its episode"
+        100,
+        ge=1,
+        le=100_000,
+        description="largest number of steps of a rollout (N), which ends with its episode",
     )
 
 
@@ -259,5 +262,5 @@ class MonteCarloConfig(TextbookConfig):
     whole_episodes: ClassVar[bool] = True
 
     n_steps: int = Field(
-        1000, ge=1, le=1_000_000, description="most steps of an episode; memory is reserved for that many"
+        1000, ge=1, le=1_000_000, description="largest number of steps of an episode, for which memory is reserved"
     )

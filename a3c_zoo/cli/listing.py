@@ -208,9 +208,9 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
     if requirements and as_json:
         raise ZooError("--requirements and --json are two formats: give one")
     if requirements and what != "plugins":
-        raise ZooError("--requirements is of plugins: a3c-zoo list plugins --requirements")
+        raise ZooError("--requirements is for plugins: a3c-zoo list plugins --requirements")
     if what != "runs" and is_typed("runs_dir"):
-        raise ZooError("--runs-dir is of runs: a3c-zoo list runs --runs-dir DIR")
+        raise ZooError("--runs-dir is for runs: a3c-zoo list runs --runs-dir DIR")
     if what == "runs":
         rows: Sequence[Row] = _runs(runs_dir, wanted)
     elif wanted:

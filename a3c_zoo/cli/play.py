@@ -75,7 +75,7 @@ def command(
     if fps is not None and math.isnan(fps):  # no range refuses it
         raise click.BadParameter("nan is no speed.", param_hint="'--fps'")
     if len(run) > 1 and not grid:
-        raise ZooError(f"{len(run)} agents are given; to see them side by side: --grid")
+        raise ZooError(f"{len(run)} agents are given; to see them side by side, add --grid")
     if grid and not 1 < len(run) <= MOST_TILES:
         raise ZooError(f"--grid shows 2 to {MOST_TILES} agents, or checkpoints of one: RUN@100000 RUN@best")
     if is_typed("checkpoint") and all(_parts(name, options["runs_dir"])[1] for name in run):

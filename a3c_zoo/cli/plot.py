@@ -18,8 +18,8 @@ from a3c_zoo.errors import printable
     type=click.Choice(["return", "episode-length", "evaluation"]),
     default="return",
     show_default=True,
-    help="Returns or lengths of training episodes, or returns of evaluations with sampled actions; of other programs "
-    "as their evaluations.npz has them.",
+    help="Returns or lengths of training episodes, or returns of evaluations with sampled actions. "
+    "An evaluations.npz of another program is drawn as it is.",
 )
 @click.option(
     "--x", type=click.Choice(["steps", "seconds", "episodes"]), default="steps", show_default=True, help="The x axis."
@@ -36,7 +36,7 @@ from a3c_zoo.errors import printable
     default=Path("plot.png"),
     show_default=True,
     metavar="FILE",
-    help="The file to write: a picture, .png or .svg, or its numbers, .csv.",
+    help="The file to write: a picture (.png, .svg) or its numbers (.csv).",
 )
 @click.option("-f", "--force", is_flag=True, help="Overwrite the file.")
 @click.option(
@@ -49,7 +49,7 @@ from a3c_zoo.errors import printable
     "--env",
     metavar="NAME",
     shell_complete=complete_env,
-    help="Only runs on this environment, and runs that do not name theirs.",
+    help="Draw only runs on this environment, and runs whose environment is not known.",
 )
 @click.option(
     "--label",

@@ -149,9 +149,9 @@ def restricted_mean(durations: Durations, until: float) -> tuple[float, float]:
 def mean_difference(durations: Durations, others: Durations) -> MeanDifference:
     """The difference of two methods' restricted mean times to a threshold.
 
-    Both are restricted to the last moment up to which both are known: a method whose last run reaches the threshold is
-    known for ever, another one up to the end of its longest run. Royston and Parmar 2013, "Restricted mean survival
-    time: an alternative to the hazard ratio". The interval is Welch's.
+    Both are restricted to the last moment up to which both are known. If a method's longest run reaches the threshold,
+    its times are known for every moment, else up to the end of this run. Royston and Parmar 2013, "Restricted mean
+    survival time: an alternative to the hazard ratio". The interval is Welch's.
     """
     from scipy.special import stdtrit
 

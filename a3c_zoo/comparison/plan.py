@@ -61,8 +61,8 @@ class PlannedRun:
         options: the arguments of `a3c-zoo train`, without those that name directories.
         done: the finished run that has exactly this configuration; None if it must be trained.
         guess_s: how long it will take, in seconds; None if no earlier run tells how fast the method is.
-        schedule_steps: the length that the method's set gives its schedules, in agent steps, where the comparison gives
-            them that of the budget; None if it changes none.
+        schedule_steps: the length of schedules in the method's set, in agent steps, if the comparison replaces this
+            length by the budget; None if it replaces none.
         tuning: what finding the method's set cost, see `tuning_cost`.
     """
 

@@ -20,13 +20,13 @@ EVERYWHERE = "All environments"
 #: What follows from different budgets.
 UNLIKE = ", which alone can make a difference, so nothing is claimed there about methods that differ in this."
 THEIR_EVALUATIONS = (
-    "Runs of other programs: the evaluations that their evaluations.npz has, from training, on seeds of their own. The "
-    "file does not say with which actions; they count as RL Zoo plays, sampled on Atari games and MiniGrid, greedy on "
-    "all others."
+    "Runs of other programs: their evaluations are those of evaluations.npz, made during training on seeds of their "
+    "own. The file does not say whether actions were sampled or greedy. They count as RL Zoo plays: sampled on Atari "
+    "games and MiniGrid, greedy on all others."
 )
 TRAINING_ONLY = (
-    "Runs of other programs without evaluations.npz: their curves are training returns, and nothing here sets these "
-    "against evaluations."
+    "Runs of other programs without evaluations.npz: their curves are training returns, which this report does not "
+    "compare with evaluations."
 )
 
 

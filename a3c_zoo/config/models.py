@@ -101,7 +101,9 @@ class RunConfig(Section):
     stop_return: float | None = Field(
         None, description="end at this mean return of the last 100 episodes; null: at the environment's threshold"
     )
-    stop_when_solved: bool = Field(True, description="true: end at run.stop_return; false: end only by a budget")
+    stop_when_solved: bool = Field(
+        True, description="true: end at run.stop_return; false: end only when a budget is spent"
+    )
     checkpoint_every_s: float = Field(300.0, gt=0, description="time between checkpoints, in seconds")
     checkpoint_every_steps: int | None = Field(
         None, ge=1, lt=NEVER, description="agent steps between checkpoints; null: none"
@@ -120,8 +122,8 @@ class RunConfig(Section):
     evaluation_patience_s: float = Field(
         600.0,
         gt=0,
-        description="an evaluation fails if none of its episodes ends for this time, in seconds, in an environment "
-        "without a time limit",
+        description="in an environment without a time limit: an evaluation fails if no episode ends for this time, in "
+        "seconds",
     )
     evaluation_every_s: float | None = Field(
         None, gt=0, description="training time between the evaluator's evaluations, in seconds; null: none"
@@ -138,13 +140,14 @@ class RunConfig(Section):
     film_every: int | None = Field(
         None,
         ge=1,
-        description="film one in so many evaluations, the first too; if none are set, one comes every 10 s; null: none",
+        description="film one in this number of evaluations, beginning with the first; without evaluation_every_s and "
+        "evaluation_every_steps there is an evaluation every 10 s; null: film none",
     )
     worker_timeout_s: float = Field(
         300.0, gt=0, description="a worker that makes no step for this time counts as hung, in seconds"
     )
     worker_restarts: int = Field(
-        3, ge=0, description="workers that may fail within an hour and are replaced; 0: the first one ends the run"
+        3, ge=0, description="number of failed workers that are replaced within an hour; one more failure ends the run"
     )
     restarts: int = Field(
         3,

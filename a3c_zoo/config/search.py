@@ -109,7 +109,7 @@ def _fixed(settings: Settings, key: str) -> str:
     if section not in settings.settings:
         return f"agent '{agent.name}' has no section '{section}'"
     if name in FIXED or (section in ("run", "env") and key not in OTHERS):
-        return f"is fixed; searched are keys of agent, network and optimizer, and {' and '.join(OTHERS)}"
+        return f"is fixed; a search may have keys of agent, network and optimizer, and {' and '.join(OTHERS)}"
     is_one = agent.one_environment if key == OTHERS[0] else agent.one_process and key == OTHERS[1]
     return f"is 1 for agent '{agent.name}'" if is_one else ""
 

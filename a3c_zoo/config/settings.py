@@ -69,10 +69,10 @@ class Settings:
                 self.search = document
             elif section == TUNING:
                 if not is_cost(values):
-                    self._fault(given, section, f"must have whole numbers below {', '.join(TUNING_COST)}")
+                    self._fault(given, section, f"must have the keys {', '.join(TUNING_COST)}, with whole numbers")
             elif section == COMPARE:
                 if not is_comparison(values):
-                    self._fault(given, section, "must have one whole number above 0, steps")
+                    self._fault(given, section, "must have one key, steps, with a whole number above 0")
             elif section == PLUGINS and (values is None or isinstance(values, dict)):
                 for name, settings in (values or {}).items():
                     self._add_section(document, settings, section, name)
@@ -105,7 +105,7 @@ class Settings:
             setting = Setting(None, "-o", (_OVERRIDES, place))
             key, equals, value_text = (part.strip() for part in text.partition("="))
             if not (key and equals and value_text):
-                self._fault(setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (no value: null)")
+                self._fault(setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (null is the value for none)")
                 continue
             try:
                 setting = setting._replace(value=yaml.parse_value(value_text))
@@ -181,7 +181,7 @@ class Settings:
             why = f"agent '{self.agent.name}' trains on: {', '.join(self.agent.stacks)}"
             self._refuse(self.settings["env"]["stack"], "env.stack", why)
         elif wanted == "own" and not self.env.own_id:
-            why = f"environment '{self.env.name}' has no Gymnasium id (EnvEntry.gym_id) to make it by; zoo works"
+            why = f"environment '{self.env.name}' has no Gymnasium id (EnvEntry.gym_id) by which to make it; use zoo"
             self._refuse(self.settings["env"]["stack"], "env.stack", why)
         return wanted
 
@@ -289,7 +289,7 @@ def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str
         key, equals, value_text = (part.strip() for part in text.partition("="))
         try:
             if not (key and equals and value_text):
-                raise ValueError("must read KEY=VALUE")
+                raise ValueError("must read KEY=VALUE (null is the value for none)")
             values[key] = yaml.parse_value(value_text)
         except ValueError as error:
             faults.append(f"--engine-option {text}: {error}")

@@ -57,8 +57,9 @@ class Buffers:
     def push(self, shared: Mapping[str, Tensor]) -> None:
         """Adds to the shared buffers what the network has changed since the last pull or push; copies changed flags.
 
-        Of running statistics, k passes have left the part w = (1 − m)^k: now = w·pulled + u. Shared ones become
-        w·shared + u = now + w·(shared − pulled).
+        A pass changes a running statistic s to (1 − m)·s + m·x, where m is the momentum and x the batch's statistic.
+        After k passes it is now = w·pulled + u, where w = (1 − m)^k, and u is the part of these batches. The same
+        passes change the shared statistic to w·shared + u = now + w·(shared − pulled).
         """
         left = self._left()
         for name, pulled in self._pulled.items():

@@ -50,8 +50,8 @@ class LossInputs:
         """
         if self.acted is None:
             raise PluginError(
-                "this loss compares with the policy that acted, whose outputs the agent does not keep: run_a3c does "
-                "if the agent's configuration model returns True from its property keeps_outputs"
+                "this loss compares with the policy that acted, but the agent does not keep its outputs. run_a3c keeps "
+                "them if the property keeps_outputs of the agent's configuration model is True"
             )
         return ratios(self.log_probs, self.acted)
 

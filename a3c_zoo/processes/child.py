@@ -29,8 +29,8 @@ if sys.platform == "linux":
 KILL_GRACE_S = 2.0
 #: How long a child may take to import the program's main module, in seconds.
 MAIN_LIMIT_S = 60.0
-#: Two looks at a child count as at most so many seconds apart. If they are further apart, the parent stood still, as
-#: did the child: they were suspended, or the machine slept.
+#: The longest time that can count between two looks at a child, in seconds. If more has passed, the parent and the
+#: child stood still: they were suspended, or the machine slept.
 LONGEST_LOOK_S = 1.0
 
 #: The children that live, for `signal_children`.

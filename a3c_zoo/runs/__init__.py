@@ -1,1 +1,1 @@
-"""L5: run directories, what is recorded in them, training and evaluation."""
+"""Runs: their directories and what is recorded in them, training, and evaluation."""

@@ -65,7 +65,9 @@ def train(
         env: a name; or an entry, or a function or class that makes one `gymnasium.Env`, which workers can import.
         agent: a name; by default the environment's. With `resume` both are the run's.
         hyperparams: a set or a YAML file. overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
-        serial: workers in turn in this process, exactly reproducible. Its neighbours: keys of the `run` section.
+        workers, device, seed, steps, episodes, time_limit_s, stop_return, film_every: the keys of these names in the
+            section `run` of the configuration; None leaves the value of the set.
+        serial: workers in turn in this process, exactly reproducible.
         resume: a run to go on with. trust: its configuration may name modules to import, even if it is not your own.
         checkpoint: of that run: "best", or its number of steps; by default the newest. Later ones are moved aside.
         init_from: a new run begins with the parameters of this policy; a name as `load_agent` takes it.
@@ -112,7 +114,7 @@ def _refuse_without_resume(trust: bool, checkpoint: str | int | None) -> None:
     """Raises ZooError for an option that has a meaning only with `resume`."""
     refuse_trust(trust, "--resume or --init-from")
     if checkpoint is not None:
-        raise ZooError("--checkpoint says from where a run goes on: name the run, --resume RUN")
+        raise ZooError("--checkpoint chooses where a run goes on: name the run with --resume RUN")
 
 
 def _config(

@@ -25,7 +25,7 @@ class Tell(Protocol):
 def may_pass(error: RunDirectoryError) -> bool:
     """Whether it is worth trying again: the disk has refused, for lack of space or another reason that can go.
 
-    A run whose directory was removed goes on for nothing.
+    It is not worth it if the run's directory was removed: nothing that the run writes would be kept.
     """
     cause = error.__cause__
     return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | NotADirectoryError)

@@ -86,7 +86,7 @@ class _Examined:
     def examine(self) -> None:
         """Runs all checks."""
         first, second = (model.flat.initial for model in self._models)
-        message = "two networks of one seed have other weights: runs cannot be repeated"
+        message = "two networks of one seed have different weights: runs cannot be repeated"
         self._findings.expect(torch.equal(first, second), self._check, message, "draw weights from torch's generator")
         start = self._module.start(N)
         logits, values = self._check_outputs() if start is None else self._check_core(start)
@@ -130,7 +130,7 @@ class _Examined:
         found = all_logits[: 2 * N], all_values[:N], states
         for what, first, second in zip(("logits", "values", "states"), expected, found, strict=True):
             is_equal = torch.allclose(first, second, atol=self._tolerance)
-            message = f"{what} of unroll() are others than those of step() and value_after()"
+            message = f"{what} of unroll() differ from those of step() and value_after()"
             self._findings.expect(is_equal, self._check, message, CURE_CORE)
         return all_logits, all_values
 

@@ -238,7 +238,7 @@ def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, t
         title = f"importance after {rungs[0]:,} steps"
         figures[title] = Panel(title, "share", "", {}, bars=importances)
         source = "PED-ANOVA of the best quarter of all trials (Watanabe et al. 2023, arXiv:2304.10255)"
-        told = [*told, f"Importance of keys: {source}. With few trials it is a hint"]
+        told = [*told, f"Importance of keys: {source}. With few trials this is only a hint"]
     best = ranked(sound(contenders))[:SHOWN]
     keys = list(best[0].texts)
     rows = [[str(each.number), f"{each.rank[0]:,}", score(each.rank[1]), *each.texts.values()] for each in best]

@@ -62,8 +62,8 @@ def tune(
     """Lets trials race, chooses the best one on fresh seeds, compares it with the start, and writes its set.
 
     Args:
-        trials: how many the study gets in all. timeout_s: after this time no trial begins or goes on.
-        final_seeds: of the last comparison. out: the file of the set.
+        trials: how many trials the study has in the end. timeout_s: after this time no trial begins or goes on.
+        final_seeds: number of seeds in the last comparison. out: the file of the set.
 
     Returns:
         How the study ended, perhaps before; None if other processes still train trials of it.
