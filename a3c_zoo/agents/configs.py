@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from a3c_zoo.config import AgentConfig
 from a3c_zoo.errors import ConfigError
 
-#: Most steps of a segment that is not configured: long enough for gradients through time, short enough for an update of
-#: 64 samples to hold several.
+#: Most steps of a segment that is not configured: long enough for gradients through time, short enough for an
+#: update of 64 samples to hold several.
 LONGEST_SEGMENT = 16
 
 
@@ -226,7 +226,8 @@ class TextbookConfig(LossConfig):
     """The keys of the textbook's CartPole agents (Zai & Brown 2020, chapter 5).
 
     γ, coefficients and the summed loss are its numbers; the sets `cartpole/*-classic` have all of them.
-    A worker has one environment, acts with the shared parameters themselves, and pulls only observation statistics.
+    A worker has one environment, acts with the shared parameters themselves, and pulls only observation
+    statistics.
     """
 
     cut_at_end: ClassVar[bool] = True

@@ -1,7 +1,7 @@
 """Configuration models of the baselines. They do not import torch, because `show` reads them.
 
-Keys have stable-baselines3's own names, so its documentation and RL Zoo's settings apply. RL Zoo's `lin_0.001` is a
-value of 0.001 with the schedule `linear`.
+Keys have stable-baselines3's own names, so its documentation and RL Zoo's settings apply. RL Zoo's
+`lin_0.001` is a value of 0.001 with the schedule `linear`.
 """
 
 from __future__ import annotations
@@ -168,7 +168,10 @@ class SB3DQNConfig(SB3Config):
         return self.train_freq
 
     def updates(self, num_envs: int) -> tuple[int, int]:
-        return self.train_freq * num_envs if self.gradient_steps < 0 else self.gradient_steps, self.batch_size
+        updates = self.gradient_steps
+        if updates < 0:
+            updates = self.train_freq * num_envs
+        return updates, self.batch_size
 
 
 class RandomConfig(AgentConfig):
