@@ -28,7 +28,7 @@ class TrainingJob:
     """One training.
 
     Attributes:
-        config: of the whole run. `run.workers` of it take a core each.
+        config: that of the whole run. Each of its workers (`run.workers`) needs a core.
         runs_dir: the folder that the run directory `name` comes to lie in.
         options: the arguments of `a3c-zoo train` that make this configuration, without those that name directories.
         resumes: the run directory is there; the training goes on from its newest checkpoint.
@@ -121,7 +121,7 @@ class Engine(ABC):
         return faults
 
     def host(self) -> Mapping[str, Any] | None:
-        """The machines that train, as `meta.json` has them (`host` and `versions`); None: they are as this one."""
+        """The machines that train, as `meta.json` has them (`host` and `versions`); None: they equal this machine."""
         return None
 
     def notes(self) -> Sequence[str]:
@@ -130,7 +130,7 @@ class Engine(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Ends all jobs in order, and refuses new ones. Another thread calls it than those in `train`, which return."""
+        """Ends all jobs in order, and refuses new ones. Called from another thread than `train`, which then returns."""
 
     def close(self) -> None:  # noqa: B027
         """Ends what the engine has started."""

@@ -797,7 +797,7 @@ def test_what_comes_too_late_after_a_search_that_the_time_ended(
     words = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--episodes", 1]
     assert command_line(*words, "--trials", 5, "--timeout", "60s", "--out", "other.yml") == 2
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.endswith("copy that file, or give --trials 11 or more, a longer --timeout, or another --study")
+    assert line.endswith("Copy that file, or give --trials 11 or more, a longer --timeout, or another --study")
 
 
 def test_a_trial_of_another_process_is_left_to_it(tuned: Path) -> None:

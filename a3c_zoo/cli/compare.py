@@ -130,9 +130,9 @@ def command(
     """Train agents and baselines on ENV, several seeds each, evaluate them alike, and write a report.
 
     First each method trains for a few seconds, which shows whether it works here and how long all runs will take. Then
-    the command asks. Each run is a fresh process, one at a time unless the engine has more machines, seed by seed. The
-    report is written anew after each run. Finished runs are used again: after Ctrl-C the same command continues with
-    the missing ones.
+    the command asks. Runs are trained seed by seed, each in a fresh process, one at a time unless the engine has more
+    machines. The report is written anew after each run. Finished runs are used again: after Ctrl-C the same command
+    continues with the missing ones.
     """
     from a3c_zoo.cli.board import Board
     from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read, rehearse_plan

@@ -64,9 +64,10 @@ def command(
 ) -> int:
     """Watch a trained agent, on seeds that it was not trained on.
 
-    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
-    RUN@STEP, RUN@best and RUN@final name a checkpoint. Ctrl-C, or closing the window, ends it; a video then holds what
-    was played until there. With --grid, an agent that has played all its episodes stays, dimmed, until the others have.
+    RUN is a run directory or its name. ENV is the name of an environment: its newest solved run is used, or else a
+    trained agent. RUN@STEP, RUN@best and RUN@final name a checkpoint. Ctrl-C, or closing the window, ends the playing;
+    a video then has what was played so far. With --grid, an agent that has played all its episodes stays, dimmed, until
+    the others have played theirs.
     """
     from a3c_zoo.cli.grid import Tile, show
     from a3c_zoo.cli.screens import ClosedError, open_screens

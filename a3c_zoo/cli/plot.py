@@ -63,9 +63,9 @@ from a3c_zoo.errors import printable
 def command(runs: tuple[str, ...], **options: Any) -> None:
     """Draw the curves of each RUN: a run directory, the name of one, or a folder of them.
 
-    Runs that differ only in their seed share a colour: single runs thin, and their interquartile mean with its 95 %
-    interval thick; of fewer than five runs, their mean within their range. Folders of stable-baselines3, RL Zoo or
-    CleanRL are runs too. Runs of one method in different folders are different curves.
+    Runs that differ only in their seed share a colour. A thin line is a single run. The thick line is the interquartile
+    mean with its 95 % interval; for fewer than five runs it is their mean within their range. Folders of
+    stable-baselines3, RL Zoo or CleanRL are runs, too. Runs of one method in different folders are different curves.
     """
     from a3c_zoo.comparison.plot import plot
 

@@ -82,7 +82,7 @@ def command(
     The best of these is compared with both sets, and written as a set for --hyperparams.
 
     A set's block `search:` says which keys are searched; each agent has a default one. After Ctrl-C the same command
-    goes on. Several may work on one study.
+    goes on. Several commands can work on one study.
     """
     need_extra("tune", "tune", "optuna")
     from a3c_zoo.cli.tuning_board import TuningBoard

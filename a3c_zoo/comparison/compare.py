@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from a3c_zoo.comparison.pages import ReportSection
 
 DEFAULT_SEEDS: Final = 5
-#: After a report so far, the next one waits for so many times the seconds that it took: many short runs need few.
+#: After a report, the next one waits for this many times the seconds that it took: many short runs need few reports.
 REPORT_PAUSE: Final = 4
 
 
@@ -136,7 +136,7 @@ def compare(
 
 
 def _read_only(**given: Any) -> Comparison:
-    """As `compare`, of runs. Raises ZooError if an argument that only training needs is not its default."""
+    """As `compare`, for runs that exist. Raises ZooError if an argument that only training needs is not its default."""
     of_training = ["baselines", "seeds", "steps", "time_limit_s", "episodes", "until_decided", "max_seeds", "reuse"]
     of_training += ["engine", "engine_options"]
     defaults = inspect.signature(compare).parameters
@@ -156,7 +156,7 @@ def check_question(question: str, until_decided: bool = False) -> None:
 
 
 def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
-    """One or several: a text is one, and no sequence of letters."""
+    """The values of an argument that may be one or several: a text is one value, and no sequence of letters."""
     return (given,) if isinstance(given, str | Path) else tuple(given)
 
 
@@ -181,7 +181,7 @@ def _watched(
 
 
 def rehearse_plan(plan: Plan, rule: SequentialRule | None, slots: int, tell: Callable[[str], None]) -> Plan:
-    """Tries each method that must be trained, and tells how long the comparison will take. See `rehearse`.
+    """Tries each method that must be trained, and says how long the comparison will take. See `rehearse`.
 
     rule: see `carry_out`. slots: how many runs train at once. Returns the plan with what was measured.
     """

@@ -63,7 +63,7 @@ class PlannedRun:
         guess_s: how long it will take, in seconds; None if no earlier run tells how fast the method is.
         schedule_steps: the length of schedules in the method's set, in agent steps, if the comparison replaces this
             length by the budget; None if it replaces none.
-        tuning: what finding the method's set cost, see `tuning_cost`.
+        tuning: the cost of finding the method's set, see `tuning_cost`.
     """
 
     env: str
@@ -89,7 +89,7 @@ class Plan:
 
     Attributes:
         runs: seed by seed, in each the environments, in each the methods; see `training_order`.
-        reuse: whether finished runs are used again. host: the machines that train; None: they are as this one.
+        reuse: whether finished runs are used again. host: the machines that train; None: they equal this machine.
         left_out: damaged run that would have been used → reason.
         outdated: finished run that would have been used if other sources had not made it → reason.
     """
@@ -134,7 +134,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """Is equal for plans of the same runs."""
+        """A text that is equal for plans of the same runs."""
         told = "\n".join(f"{run.method}\n{dump_config(run.config)}" for run in self.runs)
         return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
 
@@ -144,7 +144,7 @@ class Plan:
         return [run for run in self.runs if run.done is None]
 
     def guess_s(self, slots: int = 1) -> float:
-        """How long the training will take with so many runs at once, in seconds, but for methods of unknown speed."""
+        """How long training takes with so many runs at once, in seconds, without the methods of unknown speed."""
         return side_by_side_s([run.guess_s or 0.0 for run in self.missing], slots)
 
     @property

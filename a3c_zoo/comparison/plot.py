@@ -55,7 +55,7 @@ class Plot(NamedTuple):
 
     @property
     def hidden_threshold(self) -> str | None:
-        """Why the picture has no threshold though the environment may have one; None if there is no such reason."""
+        """Why the picture has no threshold although the environment may have one; None without such a reason."""
         return hidden_threshold(self.runs[0])
 
 

@@ -37,7 +37,7 @@ ALL_S: Final = 3.0
 LEAST_S, MOST_S = 1.0, 1.5
 #: A method whose first rollout takes longer than this has no speed, in seconds.
 LIMIT_S: Final = 15.0
-#: What a fresh process of a run takes longer than this one, in which Python and torch are there already, in seconds.
+#: How much longer a fresh process of a run takes to start than this one, which has Python and torch, in seconds.
 PROCESS_S: Final = 2.0
 #: How long the child may take to end, and how long a method may do nothing beyond its own limits, in seconds.
 GRACE_S, HANG_S = 3.0, 60.0

@@ -75,7 +75,7 @@ def train(
         observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`. By default notebooks show it.
 
     Raises:
-        ZooError: for what the caller did wrong, in one line; WorkerError where a worker failed.
+        ZooError: the caller did something wrong; one line says what. WorkerError: a worker failed.
     """
     refuse_unguarded()
     limits = {"steps": steps, "episodes": episodes, "time_limit_s": time_limit_s, "stop_return": stop_return}
@@ -168,7 +168,7 @@ def load_agent(
     Args:
         run: a run directory, or the name of one within `runs_dir`. Or an environment's name: its newest solved run,
             else a trained agent that a plugin offers, which has a name of its own, too. stderr says which.
-        agent: of an environment only policies of this agent.
+        agent: with an environment's name, only policies of this agent count.
         env: what was given to `train`, if it was no name and another program trained the run.
         checkpoint: "recommended": the newest, or the best if it is better by more than noise; stderr says so then. Or
             "final" for the newest, "best", or the number of steps of another.
@@ -262,7 +262,7 @@ def evaluate_from(
     seed: int | None,
     on_step: Callable[[int], None],
 ) -> Evaluation:
-    """As `evaluate`, of a checkpoint that was chosen before."""
+    """As `evaluate`, for a checkpoint that was chosen before."""
     policy, to_play = load_from(directory, choice.which, episodes, seed)
     choice.tell()
     from a3c_zoo.runs.evaluation import evaluate_policy

@@ -54,7 +54,7 @@ class FullDisk:
         return min(RETRY_S, self._patience_s / TRIES)
 
     def note(self, fault: RunDirectoryError | None) -> None:
-        """The disk has refused a file, but no checkpoint; None: it has refused nothing."""
+        """Notes that the disk has refused a file, but no checkpoint; None: it has refused nothing."""
         if fault is not None and not self._is_told:
             self._is_told = True
             self._tell("disk_full", f"training goes on, but the disk refuses files: {fault}", error=str(fault))
