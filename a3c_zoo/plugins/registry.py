@@ -158,8 +158,8 @@ class Registry:
             if not entry.fatal:
                 loggers.append(new_manager())
             try:
-                chosen = manager if entry.fatal else loggers[-1]
-                chosen.register(hooks, name=title)
+                own_manager = manager if entry.fatal else loggers[-1]
+                own_manager.register(hooks, name=title)
             except ValueError as error:  # of pluggy
                 raise PluginError(f"{title} cannot be used: another run hook is the same object, or equal") from error
         return RunHooks(manager, loggers)
