@@ -187,7 +187,7 @@ def packages() -> Iterator[Diagnosis]:
 
 
 def _faults(extra: str = "") -> dict[str, str]:
-    """Packages that a3c-zoo or one of its extras needs, and why they do not do: missing, or of another version."""
+    """Packages that a3c-zoo or an extra needs and cannot use, and why: they are missing, or of another version."""
     from packaging.requirements import Requirement
 
     faults = {}

@@ -258,7 +258,7 @@ def _return(row: Row) -> str | None:
 
 
 def _none(what: str) -> str:
-    """What is told in place of an empty listing."""
+    """The sentence in place of an empty listing."""
     if what != "trained":
         return f"No {what}."
     from a3c_zoo.runs.trained import where_from

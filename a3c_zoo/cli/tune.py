@@ -128,7 +128,7 @@ def _refuse_beside_resume() -> None:
 def _refuse_if_ended(
     study: TuningStudy, trials: int, timeout: float | None, final_seeds: int, out: Path | None
 ) -> None:
-    """Raises ZooError for options of the search, the comparison and the set of a study that has all already."""
+    """Raises ZooError for options that come too late, because the study has its search, comparison and set already."""
     from a3c_zoo.comparison.tuning.storages import storage_errors
     from a3c_zoo.comparison.tuning.studies import RESULT
     from a3c_zoo.comparison.tuning.tune import has_searched

@@ -85,7 +85,7 @@ def play_finale(
 def _compared(
     study: TuningStudy, chosen: int, texts: Mapping[str, str], engine: Engine
 ) -> tuple[list[Method], list[str]]:
-    """The methods of the last comparison, each configuration once, and what is found if two are equal.
+    """The methods of the last comparison, each configuration once; and a sentence if two are equal.
 
     texts: the values of the chosen trial.
     """
@@ -156,7 +156,7 @@ def finalists(contenders: Sequence[Contender]) -> list[Contender]:
 
 
 def set_of(config: Config) -> dict[str, dict[str, Any]]:
-    """A configuration as a set: its values but for those that a machine or the command line decides.
+    """A configuration as a set: its values, without those that a machine or the command line decides.
 
     The budget of the set is the length of the configuration's schedules, which then end with any other budget, too.
     """
@@ -185,7 +185,7 @@ def options_beside_set(settings: StudySettings) -> list[str]:
 
 
 def _cost(settings: StudySettings, contenders: Sequence[Contender]) -> dict[str, int]:
-    """What finding a set cost: trials, their runs and those of the choice, and the agent steps of all these runs.
+    """The cost of finding a set: trials, their runs and those of the choice, and the agent steps of all these runs.
 
     Of a trial that failed, what it trained after its last score is not counted.
     """

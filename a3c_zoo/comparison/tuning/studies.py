@@ -55,9 +55,9 @@ RUNS: Final = "runs"
 MARK: Final = "mark"
 #: Option → class of Optuna. The number of trials is its seed: the same scores give the same proposal.
 SAMPLERS: Final = {"tpe": "TPESampler", "random": "RandomSampler", "gp": "GPSampler"}
-#: Fewer scores than this tell nothing of what matters.
+#: Fewer scores than this say nothing about the importance of keys.
 MIN_SCORES: Final = 10
-#: The part of the trials whose values are set against those of all trials.
+#: The best part of the trials, whose values are compared with those of all trials.
 BEST_PART: Final = 0.25
 
 

@@ -118,7 +118,7 @@ def _rehearse(study: TuningStudy, trials: int, final_seeds: int, engine: Engine,
 
 
 def all_jobs(rungs: Sequence[int], trials: int, seeds: int, final_seeds: int, methods: int) -> dict[int, int]:
-    """Agent steps → how many trainings have about so many steps, in a whole tuning.
+    """Agent steps → how many trainings of a whole tuning have about this number of steps.
 
     A trial that goes on to a rung trains the steps that it lacks. methods: of the last comparison.
     """
@@ -132,10 +132,11 @@ def all_jobs(rungs: Sequence[int], trials: int, seeds: int, final_seeds: int, me
 
 
 def has_searched(kept: Mapping[str, Any], trials: int, timeout_s: float | None) -> bool:
-    """Whether a search has had so many trials, or so much time for them.
+    """Whether a search has had this number of trials, or this time for them.
 
-    kept: what the study keeps of its end: "trials" there are; and if the time was over, "timeout", and how many were
-        "wanted".
+    Args:
+        kept: what the study keeps about its end: "trials", how many there are; and if the time was over, "timeout", the
+            time, and "wanted", how many trials were to be made.
     """
     if trials <= kept["trials"]:
         return True
