@@ -117,7 +117,7 @@ class Settings:
             setting = Setting(None, "-o", (_OVERRIDES, place))
             key, equals, value_text = (part.strip() for part in text.partition("="))
             if not (key and equals and value_text):
-                self._fault(setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (null is the value for none)")
+                self._fault(setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (write null for no value)")
                 continue
             try:
                 setting = setting._replace(value=yaml.parse_value(value_text))
@@ -305,7 +305,7 @@ def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str
         key, equals, value_text = (part.strip() for part in text.partition("="))
         try:
             if not (key and equals and value_text):
-                raise ValueError("must read KEY=VALUE (null is the value for none)")
+                raise ValueError("must read KEY=VALUE (write null for no value)")
             values[key] = yaml.parse_value(value_text)
         except ValueError as error:
             faults.append(f"--engine-option {text}: {error}")
