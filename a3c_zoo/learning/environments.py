@@ -150,7 +150,6 @@ def _make_registered(
 
 
 def _takes_render_mode(creator: str | Callable[..., object]) -> bool:
-    if isinstance(creator, str):
-        creator = load_object(creator)
-    parameters = inspect.signature(creator).parameters
+    made_by = load_object(creator) if isinstance(creator, str) else creator
+    parameters = inspect.signature(made_by).parameters
     return any(each.name == "render_mode" or each.kind is each.VAR_KEYWORD for each in parameters.values())

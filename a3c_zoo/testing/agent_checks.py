@@ -55,7 +55,7 @@ def examine_agent(registry: Registry, entry: AgentEntry, findings: Findings) -> 
 def _setup(registry: Registry, entry: AgentEntry, space: str, serial: bool) -> RunSetup:
     """A run of the agent with its defaults, two workers and two environments each, where it takes as many."""
     trial = EnvEntry("trial", env_id="a3c_zoo.testing.trial:Trial-v0", kwargs={"space": space})
-    overrides = []
+    overrides: list[str] = []
     if not entry.one_process:
         overrides += ["run.workers=2", "run.worker_restarts=0"]
     if not entry.one_environment:
