@@ -129,7 +129,7 @@ class Board(ComparisonWatcher):
             self._display.draw(self._table())
 
     def _table(self) -> Table:
-        """A line for each method. What the running run has reached is cut off where the terminal has no room for it."""
+        """A line for each method. The figures of the running run are cut off if the terminal has no room for them."""
         table = Table(box=None, padding=(0, 2, 0, 0), expand=True, caption_justify="left")
         table.caption = Text(self._footer, "not dim not italic cyan")
         envs = {env for env, _ in self._rows}

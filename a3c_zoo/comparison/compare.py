@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from a3c_zoo.report.pages import ReportSection
 
 DEFAULT_SEEDS: Final = 5
-#: After a report so far, the next one waits for so many times the seconds that it took: many short runs need few.
+#: After a report, the next one waits for this many times the seconds that it took: many short runs need few reports.
 REPORT_PAUSE: Final = 4
 
 
@@ -192,7 +192,7 @@ def check_question(question: str, until_decided: bool = False) -> None:
 
 
 def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
-    """One or several: a text is one, and no sequence of letters."""
+    """The values of an argument that may be one or several: a text is one value, and no sequence of letters."""
     return (given,) if isinstance(given, str | Path) else tuple(given)
 
 

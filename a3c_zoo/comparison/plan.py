@@ -47,9 +47,9 @@ class PlannedRun:
         command: what the training is given; `config` is made from it.
         done: the finished run that has exactly this configuration; None if it must be trained.
         guess_s: how long it will take, in seconds; None if no earlier run tells how fast the method is.
-        schedule_steps: the length that the method's set gives its schedules, in agent steps, where the comparison gives
-            them that of the budget; None if it changes none.
-        tuning: what finding the method's set cost, see `tuning_cost`.
+        schedule_steps: the length of schedules in the method's set, in agent steps, if the comparison replaces this
+            length by the budget; None if it replaces none.
+        tuning: the cost of finding the method's set, see `tuning_cost`.
     """
 
     env: str
@@ -75,7 +75,7 @@ class Plan:
 
     Attributes:
         runs: seed by seed, in each the environments, in each the methods; see `training_order`.
-        reuse: whether finished runs are used again. host: the machines that train; None: they are as this one.
+        reuse: whether finished runs are used again. host: the machines that train; None: they equal this machine.
         left_out: damaged run that would have been used → reason.
         outdated: finished run that would have been used if other sources had not made it → reason.
         has_steps: whether the user gave `--steps`, beside which there can be no `--time-limit`.
@@ -122,7 +122,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """Is equal for plans of the same runs."""
+        """A text that is equal for plans of the same runs."""
         told = "\n".join(f"{run.method}\n{dump_config(run.config)}" for run in self.runs)
         return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
 
@@ -132,7 +132,7 @@ class Plan:
         return [run for run in self.runs if run.done is None]
 
     def guess_s(self, slots: int = 1) -> float:
-        """How long the training will take with so many runs at once, in seconds, but for methods of unknown speed."""
+        """How long training takes with so many runs at once, in seconds, without the methods of unknown speed."""
         return side_by_side_s([run.guess_s or 0.0 for run in self.missing], slots)
 
     @property

@@ -123,7 +123,7 @@ class Engine(ABC):
         return evaluate_runs(runs, episodes, on_played, give_sign=give_sign)
 
     def host(self) -> Mapping[str, Any] | None:
-        """The machines that train, as `meta.json` has them (`host` and `versions`); None: they are as this one."""
+        """The machines that train, as `meta.json` has them (`host` and `versions`); None: they equal this machine."""
         return None
 
     def notes(self) -> Sequence[str]:
@@ -132,7 +132,7 @@ class Engine(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Ends all jobs in order, and refuses new ones. Another thread calls it than those in `train`, which return."""
+        """Ends all jobs in order, and refuses new ones. Called from another thread than `train`, which then returns."""
 
     def close(self) -> None:  # noqa: B027
         """Ends what the engine has started."""
