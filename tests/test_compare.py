@@ -37,7 +37,7 @@ from a3c_zoo.runs.evaluate_checkpoints import DEFAULT_EPISODES, evaluate_runs, m
 from a3c_zoo.store.checkpoint_evaluations import keep_evaluations, kept_evaluations
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
-from a3c_zoo.store.run_records import says_nothing
+from a3c_zoo.store.run import Run
 from a3c_zoo.words import listed
 from tests.shared import closed, made_once
 from tests.toys_runs import Running, command_line, environ, episodes, toy_installed
@@ -440,7 +440,7 @@ def test_a_run_that_is_refused_says_why_and_is_not_lost(tmp_path: Path) -> None:
     assert fault.startswith("-o env.nonsense: unknown key.")
     assert (played.failed, played.lost) == ([path.name], {})
     path.mkdir()  # as of a run that was killed before an episode ended
-    assert says_nothing(path)
+    assert Run(path).says_nothing
 
 
 class Blind(Inline):

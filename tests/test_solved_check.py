@@ -22,12 +22,13 @@ from a3c_zoo.runs.solved_check import SolvedCheck, is_of_the_zoo, parts_of
 from a3c_zoo.seeds import CHECK_EVALUATIONS
 from a3c_zoo.store.checkpoints import load_policy_state, step_file
 from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from tests.toys_runs import checkpoint, toy_installed, write_content
 
 
 def made(run: Path, episodes: int, num_envs: int, **env_keys: Any) -> tuple[EvaluationTask, Snapshot]:
     """The check of a finished run, and its last parameters."""
-    registry, directory = get_registry(), RunDirectory(run)
+    registry, directory = get_registry(), Run(run)
     config = directory.config(registry)
     config = replace(config, env=config.env.model_copy(update=env_keys))
     network = registry.network(config.network.name) if config.network else None

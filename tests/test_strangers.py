@@ -27,7 +27,8 @@ from a3c_zoo.figures.curves import Line
 from a3c_zoo.report.drawing import Panel, group_of, to_inline_svg
 from a3c_zoo.report.pages import plain
 from a3c_zoo.runs.api import evaluate, play
-from a3c_zoo.store.directory import find_run, list_runs, why_not_own
+from a3c_zoo.store.directory import why_not_own
+from a3c_zoo.store.run import find_run, list_runs
 from a3c_zoo.store.run_records import read_run, read_runs
 from tests.test_files import plant
 from tests.toys_runs import command_line
