@@ -298,7 +298,7 @@ def test_a_pickle_is_refused_and_no_advice_given_to_load_it(place: Path, capsys:
         assert command_line("evaluate", "inbox/run", *arguments) == 2
         err = capsys.readouterr().err
         assert "weights_only" not in err
-        assert "cannot be read: it is of format 1 or 2, a pickle, which this version does not read" in err
+        assert "is a pickle, as a3c-zoo 0.1.0 wrote it, and this version reads none: train the run anew" in err
 
 
 # Values and names

@@ -18,7 +18,7 @@ from typing import Final
 from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.records import Outcome, score
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
-from a3c_zoo.store.checkpoints import BEST, FINAL, PolicyState, checkpoint_steps, read_policy, resumable_checkpoint
+from a3c_zoo.store.checkpoints import BEST, FINAL, PolicyState, RunState, checkpoint_steps, read_state, step_file
 from a3c_zoo.store.run import Run
 
 #: Stands for the checkpoint that a run recommends.
@@ -64,7 +64,10 @@ def choose_in_python(run: Run, checkpoint: str | int) -> Choice:
 
 
 def recommended(run: Run) -> Choice:
-    """What a run recommends: "final" or "best". If a file cannot be read, "final"; its reader then names the fault."""
+    """What a run recommends: "final" or "best", by what its files tell; their tensors are not read.
+
+    If a file does not tell it, "final". Its reader then names the fault.
+    """
     if os.path.lexists(run.home / PARAMETERS):
         return Choice(FINAL)
     known = checkpoint_steps(run)
@@ -79,7 +82,8 @@ def recommended(run: Run) -> Choice:
     if not run.best_file.exists():
         return Choice(FINAL, newest)
     try:
-        best, last = read_policy(run.best_file).state, resumable_checkpoint(run, str(known[-1])).state
+        best = read_state(run.best_file, PolicyState)
+        last = read_state(step_file(run, known[-1]), RunState)
     except RunDirectoryError:
         return Choice(FINAL, newest)
     if is_better(best, last.window.returns):

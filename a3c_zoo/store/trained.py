@@ -20,7 +20,15 @@ from a3c_zoo.files import MAX_TABLE, read_bytes, why_closed
 from a3c_zoo.plugins.entries import TrainedEntry
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
-from a3c_zoo.store.checkpoints import FINAL, Checkpoint, PolicyState, load_policy_state, read_policy
+from a3c_zoo.store.checkpoints import (
+    FINAL,
+    Checkpoint,
+    PolicyState,
+    checkpoint_file,
+    load_policy_state,
+    read_policy,
+    read_state,
+)
 from a3c_zoo.store.command_lines import command_of, shell_line, without_home
 from a3c_zoo.store.directory import PULLED, run_paths
 from a3c_zoo.store.run import Run, find_run, list_runs
@@ -141,6 +149,13 @@ def policy_state(run: Run, which: str = FINAL) -> Checkpoint[PolicyState]:
     if hashlib.sha256(read_bytes(path, MAX_TABLE)).hexdigest() != run.meta.get("sha256"):
         raise RunDirectoryError(f"{path} is not the file that meta.json was written with (SHA-256)")
     return saved
+
+
+def state_of(run: Run, which: str = FINAL) -> PolicyState:
+    """What the file of `policy_state` tells of the run; its tensors are not read."""
+    path = run.path / PARAMETERS
+    is_trained = which == FINAL and os.path.lexists(path)
+    return read_state(path if is_trained else checkpoint_file(run, which), PolicyState)
 
 
 def row_of(registry: Registry, entry: TrainedEntry) -> dict[str, Any]:
