@@ -160,9 +160,8 @@ class Run(RunDirectory):
 
     @cached_property
     def torch_threads(self) -> int | None:
-        """With how many threads of torch its agent computed. An old timing.json does not say it."""
-        known = self.timing.torch_threads if self.timing else None
-        return torch_threads_of(self.path, self.settings) if known is None else known
+        """With how many threads of torch its agent computed; None if the agent has no such setting."""
+        return self.timing.torch_threads if self.timing else torch_threads_of(self.path, self.settings)
 
     @property
     def seed(self) -> int:
