@@ -58,9 +58,8 @@ class KnownRuns:
                 continue
             if (_made_with(run.meta), run.config_content) != wanted:
                 continue
-            theirs = run.meta.get("sources", {})
-            if theirs != sources:
-                outdated[run.path] = _difference(theirs, sources)
+            if run.meta["sources"] != sources:
+                outdated[run.path] = _difference(run.meta["sources"], sources)
                 continue
             try:
                 return record_of(run).path
@@ -92,7 +91,7 @@ class KnownRuns:
 def _is_finished(run: Run) -> bool:
     """Whether a run has ended by its budget or solved, and its files say all by which runs are compared."""
     try:
-        is_whole = bool(run.config_content and run.meta["started"] and _made_with(run.meta))
+        is_whole = {"started", "sources"} <= run.meta.keys() and bool(run.config_content and _made_with(run.meta))
         return is_whole and run.outcome is not None and run.outcome.reason in FINISHED
     except (RunDirectoryError, KeyError, TypeError):  # TypeError: a value is of another type
         return False
@@ -106,7 +105,5 @@ def _made_with(meta: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _difference(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
     """Why a run with the digests `theirs` is not the same as one that would be made now, of `ours`."""
-    if not theirs:
-        return "their meta.json has no digests of sources"
     changed = sorted(name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name))
     return f"the sources of {listed(changed)} have changed since"
