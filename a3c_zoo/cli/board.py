@@ -16,7 +16,7 @@ from a3c_zoo.comparison.plan import Plan, PlannedRun, side_by_side_s
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import Outcome, score
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class Board(ComparisonWatcher):
         self._spent_s.pop(_key(run), None)
         row.now = ""
         row.failed += trained.fault is not None
-        if trained.fault is None and (outcome := RunDirectory(trained.path).outcome()):
+        if trained.fault is None and (outcome := Run(trained.path).outcome):
             row.ended.append(outcome)
             figures = f", {outcome.steps_per_s:,.0f} steps/s, return {_shown(outcome.mean_return_100)}"
         if run.done is None:
