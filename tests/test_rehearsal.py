@@ -40,6 +40,13 @@ from tests.wheels import ROOT
 COMPARE = ["compare", "cartpole", "--baseline", "random", "--seeds", "2", "--steps", "2000", "--episodes", "1"]
 
 
+@pytest.fixture(autouse=True)
+def rehearsals_of_a_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rehearsals that this process begins train one rollout: most tests here are of faults, and none is of speeds."""
+    for name in ("ALL_S", "LEAST_S", "MOST_S"):
+        monkeypatch.setattr(rehearsals, name, 0.0)
+
+
 def plan(runs_dir: Path, **changes: Any) -> Plan:
     given: dict[str, Any] = {"envs": ["cartpole"], "agents": [], "baselines": ["random"], "seeds": [1, 2]}
     given |= {"steps": 2000, "time_limit": None, "runs_dir": runs_dir, "reuse": True}

@@ -448,6 +448,8 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         with pytest.MonkeyPatch.context() as told:
             told.setattr(TuningStudy, "importances", lambda _: shares)  # three scores, perhaps equal, tell none
             told.setattr("a3c_zoo.comparison.report_films.films_of", lambda _: None)
+            for name in ("ALL_S", "LEAST_S", "MOST_S"):
+                told.setattr(rehearsals, name, 0.0)  # the rehearsal trains one rollout of each set
             assert command_line(*COMMAND, "--trials", 3, "--out", "best.yml") == 0
         yield folder
 
