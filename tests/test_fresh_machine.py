@@ -252,7 +252,7 @@ def test_all_commands_end_with_status_0(fresh: Path, tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 def test_the_mission_ends_with_a_report(fresh: Path, tmp_path: Path) -> None:
     line = "a3c-zoo compare pong --baseline sb3-a2c --steps 20000 --seeds 2 --episodes 1 --yes --out out"
-    done = shell(line, fresh, tmp_path, limit_s=1500)  # on an idle machine two minutes
+    done = shell(line, fresh, tmp_path, limit_s=1500)  # 80 games of Pong
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((tmp_path / "out/results.json").read_text())
     assert results["missing"] == {}
