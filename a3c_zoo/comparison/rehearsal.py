@@ -7,7 +7,6 @@ first fault is known before a run directory is made, and the speeds are those of
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import signal
@@ -21,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
-from a3c_zoo.comparison.evaluations import CHECKPOINTS, DEFAULT_EPISODES, MAX_ENVS
+from a3c_zoo.comparison.evaluations import CHECKPOINTS, DEFAULT_EPISODES
 from a3c_zoo.comparison.local_engine import end_with_parent, training_environment
 from a3c_zoo.comparison.plan import Plan, PlannedRun
 from a3c_zoo.comparison.reading import REHEARSAL
@@ -57,7 +56,7 @@ class Rehearsal:
         steps_per_s: agent steps a second; None if its first rollout took too long.
         other_s: seconds of a run beside those of training.
         checkpoint_bytes: the size of a checkpoint.
-        evaluation_step_s: seconds that one step of all environments of an evaluation takes.
+        evaluation_step_s: seconds that a step of one environment of an evaluation takes.
         episode_steps: agent steps of an episode in an estimate: `EPISODE_STEPS`, or the limit if that is less.
     """
 
@@ -78,7 +77,7 @@ class Rehearsal:
 
         Each checkpoint plays `episodes` with sampled and with greedy actions. The cores share the checkpoints.
         """
-        one_s = math.ceil(episodes / MAX_ENVS) * self.episode_steps * self.evaluation_step_s
+        one_s = episodes * self.episode_steps * self.evaluation_step_s
         return PROCESS_S + 2 * one_s * checkpoints / min(available_cores(), checkpoints)
 
 
