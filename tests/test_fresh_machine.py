@@ -133,7 +133,9 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "fresh", make)
 
 
-def shell(line: str, folder: Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def shell(
+    line: str, folder: Path, cwd: Path, limit_s: float = 3 * LIMIT_S, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """A line as a user types it after the environment in a folder has been activated."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "A3C_ZOO", "PIP_"))}
     return subprocess.run(
@@ -143,7 +145,7 @@ def shell(line: str, folder: Path, cwd: Path, **variables: str) -> subprocess.Co
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=3 * LIMIT_S,
+        timeout=limit_s,
         check=False,
     )
 
@@ -208,9 +210,8 @@ def test_a_plugin_is_installed_and_trained(fresh: Path, tmp_path: Path) -> None:
         assert any(name.endswith("entry_points.txt") for name in archive.namelist())
     (tmp_path / "user").mkdir()
     copied_environment(fresh / "venv", tmp_path / "user")
-    index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(plugin.parent)}
     line = f"pip install a3c-zoo-gridworld && a3c-zoo train gridworld {BUDGET} --name short"
-    done = shell(line, tmp_path / "user", tmp_path / "user", **index)
+    done = shell(line, tmp_path / "user", tmp_path / "user", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(plugin.parent))
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(path.name for path in (tmp_path / "user").iterdir()) == ["runs", "venv"]
     outcome: dict[str, Any] = json.loads((tmp_path / "user/runs/short/outcome.json").read_text())
@@ -250,7 +251,7 @@ def test_all_commands_end_with_status_0(fresh: Path, tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 def test_the_mission_ends_with_a_report(fresh: Path, tmp_path: Path) -> None:
     line = "a3c-zoo compare pong --baseline sb3-a2c --steps 20000 --seeds 2 --episodes 1 --yes --out out"
-    done = shell(line, fresh, tmp_path)
+    done = shell(line, fresh, tmp_path, limit_s=1500)  # 80 games of Pong
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((tmp_path / "out/results.json").read_text())
     assert results["missing"] == {}

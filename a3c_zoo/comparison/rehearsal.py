@@ -7,7 +7,6 @@ first fault is known before a run directory is made, and the speeds are those of
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import signal
@@ -28,7 +27,7 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.files import read_json
 from a3c_zoo.hardware import available_cores, giga
 from a3c_zoo.processes.start import handlers_wait
-from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS, DEFAULT_EPISODES, MAX_ENVS
+from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS, DEFAULT_EPISODES
 from a3c_zoo.store.directory import disk_errors
 from a3c_zoo.store.run_records import REHEARSAL
 
@@ -57,7 +56,7 @@ class Rehearsal:
         steps_per_s: agent steps a second; None if its first rollout took too long.
         other_s: seconds of a run beside those of training.
         checkpoint_bytes: the size of a checkpoint.
-        evaluation_step_s: seconds that one step of all environments of an evaluation takes.
+        evaluation_step_s: seconds that a step of one environment of an evaluation takes.
         episode_steps: agent steps of an episode in an estimate: `EPISODE_STEPS`, or the limit if that is less.
     """
 
@@ -78,7 +77,7 @@ class Rehearsal:
 
         Each checkpoint plays `episodes` with sampled and with greedy actions. The cores share the checkpoints.
         """
-        one_s = math.ceil(episodes / MAX_ENVS) * self.episode_steps * self.evaluation_step_s
+        one_s = episodes * self.episode_steps * self.evaluation_step_s
         return PROCESS_S + 2 * one_s * checkpoints / min(available_cores(), checkpoints)
 
 

@@ -23,7 +23,6 @@ from a3c_zoo.errors import WorkerError, ZooError, first_line, one_line
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.records import Progress
 from a3c_zoo.runs.api import load_from
-from a3c_zoo.runs.evaluate_checkpoints import MAX_ENVS
 from a3c_zoo.runs.setup import Observer, RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.train import train_new
@@ -32,6 +31,8 @@ from a3c_zoo.store.run import Run
 
 #: How many steps a policy acts at least, if no episode ends before, and how long it goes on with them, in seconds.
 ACTS, ACT_S = 3, 0.3
+#: In so many environments at most. An evaluation has more, but each game takes a fifth of a second to be made.
+ACT_ENVS = 4
 #: `sb3-dqn` begins to learn after so many agent steps here. Without learning it would seem faster than it is.
 LEARNING_STARTS = 100
 
@@ -86,12 +87,13 @@ def rehearse_one(job: RehearsalJob) -> dict[str, Any]:
 def act(run: Run, episodes: int) -> float:
     """Plays a few steps on the zoo's environments, as an evaluation of a comparison does, and closes them.
 
-    Returns how long a step of all of them takes, in seconds.
+    Returns how long a step of one of them takes, in seconds.
     """
     from a3c_zoo.runs.evaluation import evaluate_policy
 
     policy, to_play = load_from(run)
-    to_play = replace(to_play, count=episodes, num_envs=MAX_ENVS)
+    num_envs = min(episodes, ACT_ENVS)
+    to_play = replace(to_play, count=episodes, num_envs=num_envs)
     moments_s: list[float] = []
 
     def stop(played: int) -> None:
@@ -101,7 +103,7 @@ def act(run: Run, episodes: int) -> float:
 
     with suppress(StopEvaluationError):
         evaluate_policy(policy, to_play, on_step=stop)
-    return (moments_s[-1] - moments_s[0]) / max(len(moments_s) - 1, 1)
+    return (moments_s[-1] - moments_s[0]) / max(len(moments_s) - 1, 1) / num_envs
 
 
 def main(jobs: list[RehearsalJob]) -> int:
