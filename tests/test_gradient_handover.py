@@ -137,6 +137,22 @@ def test_a_rollout_that_is_counted_is_learned_from_whole() -> None:
     assert context.counters[0, :2].tolist() == [3, 3]
 
 
+def test_a_worker_tells_where_its_time_goes() -> None:
+    worker = A3CWorker(make_context(CONSTANT, 1, agent=VALUE_LOSS, num_envs=3), 0, None, lambda: None)
+    worker.work()
+    first = worker.report().seconds
+    assert first.keys() == {"environment", "acting", "learning"}
+    assert first["environment"] > 0
+    assert first["acting"] > 0
+    assert first["learning"] == 0  # that from a rollout counts with the next one
+    worker.work()
+    assert worker.report().seconds["learning"] > 0
+    worker.state_dict()  # a standstill
+    worker.work()
+    assert worker.report().seconds["learning"] == 0
+    worker.close()
+
+
 def test_gradients_1_2_3_arrive_as_1_2_3() -> None:
     # V is 0 with the slope 1 in the worker's own parameter: rewards −1, −2, −3 give the gradients 1, 2, 3 there, and
     # 10, 20, 30 in the other's. Each update takes 1 from its parameter.

@@ -43,6 +43,7 @@ TAGS = {
     "train/loss_value",
     "train/entropy",
     "train/loss_total",
+    "train/explained_variance",
     "train/grad_norm",
     "train/learning_rate",
     "train/staleness",

@@ -73,6 +73,7 @@ class WorkerPool:
         has_learner: the last worker is a learner: it comes to a standstill after the others.
         max_episodes: no worker begins a rollout once the run has so many.
         judge: gets the fault of a worker; returns if a new worker takes its place, else raises.
+        on_ready: is told several times a second, until all workers are ready, how many of how many are.
     """
 
     def __init__(
@@ -87,11 +88,12 @@ class WorkerPool:
         has_learner: bool = False,
         max_episodes: int = NEVER,
         judge: Callable[[Fault], None] = raise_fault,
+        on_ready: Callable[[int, int], None] = lambda ready, workers: None,
     ) -> None:
         self._factory, self._worker_context, self._counters = factory, worker_context, counters
         self._initial_states, self._start_method = states, start_method
         self._timeout_s, self._next_pause, self._max_episodes = timeout_s, next_pause, max_episodes
-        self._judge = judge
+        self._judge, self._on_ready = judge, on_ready
         self._num_collecting = len(counters.tensor) - has_learner
         self._ticks_before = counters.ticks[: self._num_collecting]
         self._cells = torch.ones((len(counters.tensor), 3), dtype=torch.int64)
@@ -106,7 +108,8 @@ class WorkerPool:
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
         for rank in range(len(self._counters.tensor)):
             self._members.append(self._begin(rank, self._initial_states[rank] if self._initial_states else None))
-        while not all(member.is_ready for member in self._members):
+        while (ready := sum(member.is_ready for member in self._members)) < len(self._members):
+            self._on_ready(ready, len(self._members))
             self._look()
 
     def _begin(self, rank: int, state: dict[str, Any] | None) -> _Member:

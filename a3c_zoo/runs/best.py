@@ -16,10 +16,8 @@ from a3c_zoo.errors import DivergedError
 from a3c_zoo.records import Snapshot
 from a3c_zoo.runs.checkpoints import PolicyState, ResourceState, RunState, read_policy, write_checkpoint
 from a3c_zoo.runs.directory import RunDirectory
-from a3c_zoo.runs.progress import RunProgress
+from a3c_zoo.runs.progress import FEWEST_EPISODES, RunProgress
 
-#: No policy counts as the best before so many episodes of the run. Up to 100 episodes their mean is that of all.
-FEWEST_EPISODES: Final = 20
 #: Parameters are copied at most once in so many episodes: a run that learns fast has a new best at almost every report.
 EVERY_EPISODES: Final = 10
 
