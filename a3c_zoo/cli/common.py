@@ -6,12 +6,11 @@ import re
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -293,10 +292,6 @@ def print_sentences(text: str, to_stderr: bool = False) -> None:
     click.echo("\n".join(lines), err=to_stderr)
 
 
-#: Seconds until the first line of `playing_sign`; the others follow after twice as long each.
-SIGN_S: Final = 2.0
-
-
 @contextmanager
 def playing_sign(episodes: int) -> Iterator[Callable[[int], None]]:
     """Shows on stderr that episodes are being played: a bar on a terminal, else lines, fewer and fewer.
@@ -304,21 +299,11 @@ def playing_sign(episodes: int) -> Iterator[Callable[[int], None]]:
     Yields:
         What is called after each step with the number of episodes played so far.
     """
-    start_s, due_s = time.monotonic(), SIGN_S
-    bar = click.progressbar(length=episodes, label="episodes", width=0, file=sys.stderr)
-    with ExitStack() as stack:
+    from a3c_zoo.display.displays import open_display
+    from a3c_zoo.runs.playing_view import PlayingView
 
-        def on_step(played: int) -> None:
-            nonlocal due_s
-            if sys.stderr.isatty():
-                if not bar.entered:  # what stderr says of the name, and errors, come before the bar
-                    stack.enter_context(bar)
-                bar.update(played - bar.pos)
-            elif (passed_s := time.monotonic() - start_s) >= due_s:
-                click.echo(f"{played:,} of {episodes:,} episodes after {passed_s:,.0f} s", err=True)
-                due_s = 2 * passed_s
-
-        yield on_step
+    with closing(open_display(to_stderr=True)) as display:
+        yield PlayingView(display, "", episodes).played
 
 
 def print_finding(status: str, subject: str, text: str, cure: str, column: int = 12) -> None:

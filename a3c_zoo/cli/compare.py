@@ -134,9 +134,10 @@ def command(
     report is written anew after each run. Finished runs are used again: after Ctrl-C the same command continues with
     the missing ones.
     """
-    from a3c_zoo.cli.board import Board
     from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read, rehearse_plan
+    from a3c_zoo.comparison.comparison_view import ComparisonView
     from a3c_zoo.comparison.report_places import choose_out
+    from a3c_zoo.display.displays import open_display
     from a3c_zoo.runs.directory import refuse_trust
 
     if as_json:
@@ -171,12 +172,13 @@ def command(
             return INTERRUPTED
         if plan.missing and not yes:
             _ask(plan, as_json)
-        with closing(Board(to_stderr=as_json, slots=engine.slots)) as board:
+        with closing(open_display(to_stderr=as_json)) as display:
+            view = ComparisonView(display, engine.slots)
             try:
-                comparison = carry_out(plan, rule, episodes, out, board, engine, question=question)
+                comparison = carry_out(plan, rule, episodes, out, view, engine, question=question)
             except KeyboardInterrupt:
-                board.close()
-                _tell_stopped(plan, board.report)
+                display.close()
+                _tell_stopped(plan, view.report)
                 return INTERRUPTED
     return _tell(comparison, as_json)
 

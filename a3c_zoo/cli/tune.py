@@ -76,9 +76,10 @@ def command(
     goes on. Several may work on one study.
     """
     need_extra("tune", "tune", "optuna")
-    from a3c_zoo.cli.tuning_board import TuningBoard
     from a3c_zoo.comparison.tuning.studies import OPTIONS, TuningStudy
     from a3c_zoo.comparison.tuning.tune import make_settings, tune
+    from a3c_zoo.comparison.tuning.tuning_view import TuningView
+    from a3c_zoo.display.displays import open_display
 
     if as_json:
         take_stdout()
@@ -102,8 +103,9 @@ def command(
         print_sentences(_announce(opened, options["trials"]), to_stderr=as_json)
         options["timeout_s"] = options.pop("timeout")
         try:
-            with closing(TuningBoard(options["trials"], settings.steps, as_json, engine.slots)) as board:
-                result = tune(opened, engine, board, **options)
+            with closing(open_display(to_stderr=as_json)) as display:
+                view = TuningView(options["trials"], settings.steps, display, engine.slots)
+                result = tune(opened, engine, view, **options)
         except KeyboardInterrupt:
             click.echo("Stopped. All trials are kept; the same command goes on.", err=True)
             return INTERRUPTED

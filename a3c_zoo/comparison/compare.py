@@ -6,6 +6,7 @@ import inspect
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from a3c_zoo.comparison import decisions
 from a3c_zoo.comparison.claims import QUESTIONS
+from a3c_zoo.comparison.comparison_view import ComparisonView
 from a3c_zoo.comparison.decisions import DEFAULT_MAX_SEEDS, Decisions
 from a3c_zoo.comparison.engine_choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.comparison.estimates import estimate
@@ -21,7 +23,6 @@ from a3c_zoo.comparison.groups import on_envs, one_name, told_apart, unread_on
 from a3c_zoo.comparison.known_runs import counted
 from a3c_zoo.comparison.looks import keep_looks, looked_at
 from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
-from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.reading import RunRecord, lost_runs, read_runs, says_nothing
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
@@ -31,13 +32,13 @@ from a3c_zoo.comparison.results_json import by_env, to_json
 from a3c_zoo.comparison.sequential import SequentialRule, SequentialTest
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained, train_plan
 from a3c_zoo.comparison.turns import turn
+from a3c_zoo.display.displays import notebook_display
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunSummary, refuse_trust
-from a3c_zoo.runs.notebook import NotebookLine
 from a3c_zoo.runs.signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -174,8 +175,8 @@ def _watched(
         raise ZooError(f"--episodes {episodes}: give 1 or more")
     if plan.missing:
         check_main()  # training can take hours, and no child of an unguarded script could evaluate it
-    with NotebookLine() as line:
-        watcher = watcher or NotebookWatcher(line)
+    with closing(notebook_display()) as display:
+        watcher = watcher or ComparisonView(display, engine.slots)
         plan = rehearse_plan(plan, rule, engine.slots, watcher.message)
         return carry_out(plan, rule, episodes, out, watcher, engine, question=question)
 
