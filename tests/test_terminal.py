@@ -343,6 +343,26 @@ def test_a_comparison_breaks_its_sentences_between_words(tmp_path: Path) -> None
     assert "no claim can be made that one method is better than another." in " ".join(text.split())
 
 
+def test_a_comparison_ends_with_its_answer_in_colour(tmp_path: Path) -> None:
+    results = Path(__file__).parent / "data/runs"
+    words = ["--from", str(results), "--env", "cartpole", "--out", "o ut"]
+    status, text = in_terminal(tmp_path, "compare", *words, variables={"COLUMNS": "140"})
+    assert status == 0, text
+    assert re.fullmatch(r"  (xdg-)?open 'o ut/report\.html'", text.splitlines()[-1])
+    assert "\x1b[" not in text  # so few seeds answer nothing
+
+
+def test_answers_are_green_or_yellow(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    colours = {"a run of a3c is earlier; shown": "green", "not shown": "yellow"}
+    print_sentences("\n".join([*colours, "the rest"]), colours=colours)
+    text = capsys.readouterr().out
+    assert (
+        text == "\x1b[32m\x1b[1ma run of a3c is\n  earlier; shown\x1b[0m\n\x1b[33m\x1b[1mnot shown\x1b[0m\nthe rest\n"
+    )
+
+
 def test_sentences_in_a_pipe_stay_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     text = "searching agent.normalize_returns, agent.entropy_coefficient\nstudy x"

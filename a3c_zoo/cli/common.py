@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import click
@@ -280,16 +281,22 @@ def terminal_width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
-def print_sentences(text: str, to_stderr: bool = False) -> None:
-    """Prints sentences, on a terminal with line ends between words. Elsewhere they stay whole."""
-    lines = printable_lines(text).splitlines()
+def print_sentences(text: str, to_stderr: bool = False, colours: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Prints sentences, on a terminal with line ends between words. Elsewhere they stay whole.
+
+    colours: line → its colour.
+    """
+    lines = text.expandtabs().removesuffix("\n").split("\n")
+    chosen = [colours.get(line) for line in lines]
+    lines = [printable(line) for line in lines]
     if (sys.stderr if to_stderr else sys.stdout).isatty():
         width = shutil.get_terminal_size().columns
         lines = [
             textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
             for line in lines
         ]
-    click.echo("\n".join(lines), err=to_stderr)
+    styled = [click.style(line, fg=each, bold=True) if each else line for line, each in zip(lines, chosen, strict=True)]
+    click.echo("\n".join(styled), err=to_stderr)
 
 
 @contextmanager

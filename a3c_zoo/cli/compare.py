@@ -251,5 +251,6 @@ def _tell(comparison: Comparison, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(comparison.results, indent=2))
     else:
-        print_sentences(comparison.summary())
+        colours = {text: "green" if is_shown else "yellow" for text, is_shown in comparison.answers.items()}
+        print_sentences(comparison.summary(), colours=colours)
     return 1 if comparison.failed else 0

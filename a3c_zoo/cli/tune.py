@@ -175,6 +175,8 @@ def _why_open(study: TuningStudy) -> str:
 
 
 def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> int:
+    from a3c_zoo.comparison.report_places import REPORT_PAGE, opening
+
     if result is None:
         print_sentences(_why_open(study), to_stderr=True)
         if as_json:
@@ -184,7 +186,7 @@ def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> i
         click.echo(json.dumps(result, indent=2))
     else:
         values = [f"  {key}={text}" for key, text in result["values"].items()]
-        files = [f"  {path}" for path in (result["file"], f"{result['report']}/report.html")]
+        files = [f"  {result['file']}", f"  {opening(Path(result['report']) / REPORT_PAGE)}"]
         words = ["train", result["env"], "--agent", result["agent"], "--hyperparams", result["file"]]
         words += [word for text in result.get("options", []) for word in ("-o", text)]
         click.echo(printable_lines("\n".join([f"trial {result['trial']} is chosen:", *values])))

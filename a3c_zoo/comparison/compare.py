@@ -26,7 +26,7 @@ from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.reading import RunRecord, lost_runs, read_runs, says_nothing
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
-from a3c_zoo.comparison.report_places import REPORT_FILES, choose_out, claimed
+from a3c_zoo.comparison.report_places import REPORT_FILES, REPORT_PAGE, choose_out, claimed, opening
 from a3c_zoo.comparison.results import Making, results_of
 from a3c_zoo.comparison.results_json import by_env, to_json
 from a3c_zoo.comparison.sequential import SequentialRule, SequentialTest
@@ -59,6 +59,7 @@ class Comparison:
         out: the folder of the report, with `REPORT_FILES`.
         verdict: the conclusions, one sentence each.
         failed: the names of the runs whose training failed.
+        answers: those sentences of the verdict that answer a question → whether a difference is shown.
     """
 
     results: dict[str, Any]
@@ -66,6 +67,7 @@ class Comparison:
     out: Path
     verdict: tuple[str, ...]
     failed: tuple[str, ...] = ()
+    answers: Mapping[str, bool] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         envs: dict[str, Any] = self.results["environments"]
@@ -74,8 +76,9 @@ class Comparison:
         return f"<Comparison of {'; '.join(methods)}: {runs}; {self.out}>\n{' '.join(self.verdict)}"
 
     def summary(self) -> str:
-        """The verdict, and the files of the report."""
-        return "\n".join([*self.verdict, *(f"  {self.out / name}" for name in REPORT_FILES)])
+        """The verdict, the files of the report, and what opens it."""
+        files = [f"  {self.out / name}" for name in REPORT_FILES if name != REPORT_PAGE]
+        return "\n".join([*self.verdict, *files, f"  {opening(self.out / REPORT_PAGE)}"])
 
 
 def compare(
@@ -462,7 +465,7 @@ def _report(
     """Writes the report into a folder that was claimed. Raises ZooError if there is no run."""
     from a3c_zoo.comparison.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
     from a3c_zoo.comparison.report_films import films_of
-    from a3c_zoo.comparison.verdict import notes
+    from a3c_zoo.comparison.verdict import answers, notes
 
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
@@ -477,7 +480,7 @@ def _report(
     write_report(results, page, out)
     if making is None or is_finished:
         keep_looks(results, out)
-    return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)
+    return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed, answers(results))
 
 
 def unfinished(missing: Mapping[str, Mapping[str, int]], there: int) -> str:
