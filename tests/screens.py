@@ -5,6 +5,7 @@ The model wraps its lines anew when its width changes, as tmux and most terminal
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -16,13 +17,16 @@ import sys
 import termios
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.waits import LIMIT_S, wait_until
 
 #: What a terminal obeys: up, erase a line, erase below, begin and end of line, cursor, colours, and characters.
 _PARTS = re.compile(r"\x1b\[(?P<numbers>[0-9;?]*)(?P<letter>[A-Za-z])|(?P<char>.)", re.DOTALL)
+
+_PART_OF_SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*)?$")
 
 
 class Screen:
@@ -35,12 +39,17 @@ class Screen:
     def __init__(self, width: int) -> None:
         self.width = width
         self.has_cursor = True
+        self._unread = ""  # the begin of a sequence whose rest has not come yet
         self._lines: list[list[str]] = [[]]  # as they were written, without the ends that the width makes
         self._line = self._place = 0
 
     def feed(self, text: str) -> None:
         """Takes in what a program, or the user's shell, writes."""
-        for match in _PARTS.finditer(text):
+        text = self._unread + text
+        part = _PART_OF_SEQUENCE.search(text)
+        end = part.start() if part else len(text)
+        self._unread = text[end:]
+        for match in _PARTS.finditer(text[:end]):
             if match["char"] is None:
                 self._obey(match["letter"], match["numbers"])
             else:
@@ -102,6 +111,7 @@ class Shown:
     process: subprocess.Popen[bytes]
     parent: int
     screen: Screen
+    _decoder: codecs.IncrementalDecoder = field(default_factory=codecs.getincrementaldecoder("utf-8"))
 
     def resize(self, width: int) -> None:
         """The user changes the width of the terminal."""
@@ -127,7 +137,7 @@ class Shown:
         os.set_blocking(self.parent, False)
         try:
             while data := os.read(self.parent, 65536):
-                self.screen.feed(data.decode())
+                self.screen.feed(self._decoder.decode(data))
         except BlockingIOError:
             return
         except OSError:  # Linux reports the end of a terminal as an error
@@ -152,15 +162,17 @@ class Shown:
         self.process.send_signal(number)
 
 
-def set_size(terminal: int, width: int) -> None:
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+def set_size(terminal: int, width: int, height: int = 50) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
 
 @contextmanager
-def shown(program: str, width: int, variables: Mapping[str, str] = {}) -> Iterator[Shown]:
+def shown(
+    program: str, width: int, variables: Mapping[str, str] = MappingProxyType({}), height: int = 50
+) -> Iterator[Shown]:
     """Runs a Python program whose stdout is a terminal, and whose stdin and stderr are pipes."""
     parent, child = pty.openpty()
-    set_size(parent, width)
+    set_size(parent, width, height)
     unset = ("COLUMNS", "LINES", "NO_COLOR", "TMUX", "XTERM_VERSION")
     environ = {name: value for name, value in os.environ.items() if name not in unset}
     process = subprocess.Popen(
