@@ -155,6 +155,29 @@ def test_sigstop_and_a_resize_in_between() -> None:
         assert_whole_panel(terminal.screen.rows[-9:], 58, 200)
 
 
+TABLE = """
+import sys
+from a3c_zoo.comparison.comparison_view import ComparisonView
+from a3c_zoo.display.displays import open_display
+display = open_display()
+view = ComparisonView(display)
+view._rows["cartpole", "a3c"].runs = 3
+for line in sys.stdin:
+    view._show(line.strip(), at_once=True)
+    print("done", file=sys.__stderr__, flush=True)
+"""
+
+
+def test_a_table_survives_a_resize() -> None:
+    with shown(TABLE, 140) as terminal:
+        terminal.tell("the first")
+        for width in (60, 100, 40):
+            terminal.resize(width)
+            assert [row[:8].strip() for row in terminal.screen.rows] == ["method", "a3c", "the firs"]  # nothing wraps
+            terminal.tell("the first")
+            assert terminal.screen.rows[1:] == ["a3c     0 of 3        -       -", "the first"]
+
+
 #: Draws as fast as it can.
 BUSY = PROGRAM.replace("for line in sys.stdin:", "for line in map(str, range(1, 10**6)):").replace(
     'print("done"', 'word == "1" and print("done"'

@@ -92,6 +92,7 @@ class LiveBlock(RenderHook):
         size = self.console.size
         options = self.console.options.update(width=size.width)  # those of `print` may be without markup
         lines = self.console.render_lines(Constrain(self._block, self.width), options, pad=False)
+        lines = [_without_blanks(line) for line in lines]
         if not self._is_last:
             lines = lines[: max(1, size.height - 1)]
         to_top = self._to_top(size.width)
@@ -149,6 +150,17 @@ def _wraps_anew() -> bool:
         return True
     term = os.environ.get("TERM", "")
     return not ("XTERM_VERSION" in os.environ or term == "linux" or term.startswith("screen"))
+
+
+def _without_blanks(line: list[Segment]) -> list[Segment]:
+    """A line without blanks at its end: a narrower terminal would wrap them."""
+    kept = list(line)
+    while kept and not kept[-1].text.strip():
+        kept.pop()
+    if kept:
+        text, style, control = kept[-1]
+        kept[-1] = Segment(text.rstrip(), style, control)
+    return kept
 
 
 def _joined(lines: Sequence[Sequence[Segment]]) -> Iterator[Segment]:
