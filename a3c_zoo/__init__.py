@@ -34,8 +34,8 @@ from a3c_zoo.version import __version__
 
 if TYPE_CHECKING:
     from a3c_zoo.comparison.compare import compare
-    from a3c_zoo.comparison.plot import plot
     from a3c_zoo.plugins.registry import load_registry
+    from a3c_zoo.report.plot import plot
     from a3c_zoo.runs.api import evaluate, load_agent, train
 
 __all__ = [
@@ -67,7 +67,7 @@ _FUNCTIONS = {
     "evaluate": "a3c_zoo.runs.api",
     "load_agent": "a3c_zoo.runs.api",
     "load_registry": "a3c_zoo.plugins.registry",
-    "plot": "a3c_zoo.comparison.plot",
+    "plot": "a3c_zoo.report.plot",
     "train": "a3c_zoo.runs.api",
 }
 

@@ -13,7 +13,7 @@ from types import FrameType
 
 from a3c_zoo import processes
 from a3c_zoo.cli.main import cli
-from a3c_zoo.output import drop_lost_output, open_closed_streams, refuse_lost_output
+from a3c_zoo.standard_streams import drop_lost_output, open_closed_streams, refuse_lost_output
 
 #: How long Python may wait for threads once a command is over, and how long their end may take then, in seconds.
 THREADS_GRACE_S, END_GRACE_S = 10.0, 3.0

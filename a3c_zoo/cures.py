@@ -1,7 +1,9 @@
 """Commands that install what is missing. They work where the user is: beside a checkout, or with an installed wheel.
 
 No package index has to have a3c-zoo. In a checkout, an extra is installed from its folder. Elsewhere the packages that
-the extra brings are named one by one, as the installed metadata lists them.
+the extra brings are named one by one, as the installed metadata lists them. Distributions of this project come from
+where a3c-zoo itself came from: a checkout, a repository, an index. Of a wheel alone nobody knows where it is from; then
+the command is one for a checkout, and says so.
 """
 
 from __future__ import annotations
@@ -17,13 +19,17 @@ from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 DISTRIBUTION: Final = "a3c-zoo"
+#: The distributions of this project below its folder `plugins`.
+OWN_PLUGINS: Final = tuple(f"a3c-zoo-{name}" for name in ("gridworld", "minigrid", "ppo", "ray", "trained", "wandb"))
+#: Stands behind a command that works nowhere else.
+IN_A_CHECKOUT: Final = "(in a checkout of a3c-zoo)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +47,12 @@ class Checkout:
 def install_extra(extra: str) -> str:
     """The command that installs an extra of a3c-zoo, such as `play`."""
     needed, place = [*_requirements(extra)], find_checkout()
-    own = [each.name for each in needed if place and (place.folder / "plugins" / each.name).is_dir()]
-    if own:
-        return " ".join([_pip_install(place), *(_shown(Path("plugins") / name, place) for name in own)])
+    own = [each.name for each in needed if each.name in OWN_PLUGINS]
+    if own and not _has_index():
+        return install_plugin(own[0])
     if place:
         return f"{_pip_install(place)} {_shown_project(place, f'[{extra}]')}"
-    return _named(map(str, needed)) if needed else _named([f"{DISTRIBUTION}[{extra}]"])
+    return _named(map(str, needed)) if needed else _from_checkout(f"'.[{extra}]'")
 
 
 def install_needed(*packages: str) -> str:
@@ -60,20 +66,33 @@ def install_needed(*packages: str) -> str:
 
 def install_plugin(distribution: str, version: str = "") -> str:
     """The command that installs a plugin. One of this project is in the checkout. version: the one that is wanted."""
+    if distribution not in OWN_PLUGINS or _has_index():
+        return f"{_pip()} install {distribution}{f'=={version}' if version else ''}"
     place = find_checkout()
-    if place and (place.folder / "plugins" / distribution).is_dir():
+    if place:
         return f"{_pip_install(place)} {_shown(Path('plugins') / distribution, place)}"
-    return f"{_pip()} install {distribution}{f'=={version}' if version else ''}"
+    if url := _repository():
+        return f"{_pip()} install {shlex.quote(f'{distribution} @ {url}#subdirectory=plugins/{distribution}')}"
+    return _from_checkout(f"./plugins/{distribution}")
 
 
 def upgrade(*others: str) -> str:
     """The command that gets a newer a3c-zoo, and newer versions of other distributions."""
     place = find_checkout()
-    if place is None:
+    if _has_index():
         return " ".join([_pip(), "install --upgrade", DISTRIBUTION, *others])
-    pull = "git pull" if place.folder == _here() else f"git -C {shlex.quote(str(place.folder))} pull"
+    if url := _repository():
+        return " ".join([_pip(), "install --upgrade", shlex.quote(f"{DISTRIBUTION} @ {url}"), *others])
     further = f" && {_pip()} install --upgrade {' '.join(others)}" if others else ""
+    if place is None:
+        return f"git pull && {_pip()} install -c constraints.txt .{further} {IN_A_CHECKOUT}"
+    pull = "git pull" if place.folder == _here() else f"git -C {shlex.quote(str(place.folder))} pull"
     return f"{pull} && {install_needed()}{further}"
+
+
+def _from_checkout(what: str) -> str:
+    """The command for who has no checkout yet."""
+    return f"{_pip()} install -c constraints.txt {what} {IN_A_CHECKOUT}"
 
 
 def find_checkout() -> Checkout | None:
@@ -82,15 +101,41 @@ def find_checkout() -> Checkout | None:
     if _is_project(here):
         return Checkout(here, is_editable=True)
     try:
-        text = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
-        origin = json.loads(text) if text else {}
+        origin = _origin() or {}
         url = urlsplit(origin["url"])
         folder = Path(unquote(url.path))
         if url.scheme != "file" or not _is_project(folder):
             return None
         return Checkout(folder, bool(origin["dir_info"].get("editable")))
-    except (metadata.PackageNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _origin() -> dict[str, Any] | None:
+    """What pip noted of the place from which it installed a3c-zoo; None for an index, {} if nobody knows.
+
+    Source: packaging.python.org/en/latest/specifications/direct-url/
+    """
+    try:
+        text = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+        found: Any = json.loads(text) if text else None
+    except (metadata.PackageNotFoundError, ValueError):
+        return {}
+    return found if found is None or isinstance(found, dict) else {}
+
+
+def _has_index() -> bool:
+    """Whether a3c-zoo came from a package index, which then has its other distributions, too."""
+    return find_checkout() is None and _origin() is None
+
+
+def _repository() -> str:
+    """The repository from which pip installed a3c-zoo, as pip takes it (`git+https://…`); "" without one."""
+    origin = _origin() or {}
+    try:
+        return f"{origin['vcs_info']['vcs']}+{origin['url']}"
+    except (KeyError, TypeError):
+        return ""
 
 
 def _is_project(folder: Path) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,6 +160,8 @@ class Evaluation:
 
 
 Reason = Literal["solved", "stop-return", "steps", "episodes", "time-limit", "interrupted", "plugin", "error"]
+#: The reasons of an end with the budget spent.
+FINISHED: Final = ("steps", "time-limit", "episodes")
 """Why a run ended."""
 
 

@@ -22,9 +22,10 @@ from pathlib import Path
 
 import psutil
 
-from a3c_zoo.comparison.curves import reached, read_monitor
-from a3c_zoo.comparison.reading import read_run
+from a3c_zoo.figures.curves import reached
 from a3c_zoo.runs.resources import memory_mib
+from a3c_zoo.store.run_records import read_run
+from a3c_zoo.store.tables import read_monitor
 
 THRESHOLD = 475.0
 METHODS = ("a3c", "sb3-a2c")

@@ -27,19 +27,20 @@ from statistics import NormalDist
 
 import numpy as np
 
-from a3c_zoo.comparison import improvement as improvement_module
-from a3c_zoo.comparison import statistics
-from a3c_zoo.comparison.claims import ERROR, Claim, holm
-from a3c_zoo.comparison.curves import Curve
-from a3c_zoo.comparison.durations import MeanDifference
-from a3c_zoo.comparison.improvement import Chance, EarlierChance, improvement
-from a3c_zoo.comparison.measures import MeasuredRun, Measures
-from a3c_zoo.comparison.power import CHANCES, p_values
-from a3c_zoo.comparison.reading import RunRecord
-from a3c_zoo.comparison.results import DURATIONS, Results, results_of
-from a3c_zoo.comparison.sequential import Pair, SequentialRule
-from a3c_zoo.comparison.statistics import Estimate
-from a3c_zoo.comparison.verdict import verdict
+from a3c_zoo.figures import improvement as improvement_module
+from a3c_zoo.figures import statistics
+from a3c_zoo.figures.claims import ERROR, Claim, holm
+from a3c_zoo.figures.durations import MeanDifference
+from a3c_zoo.figures.figure_table import FIGURES, TIMES
+from a3c_zoo.figures.improvement import Chance, EarlierChance, improvement
+from a3c_zoo.figures.measures import MeasuredRun, Measures
+from a3c_zoo.figures.power import CHANCES, p_values
+from a3c_zoo.figures.results import Results, results_of
+from a3c_zoo.figures.sequential import Pair, SequentialRule
+from a3c_zoo.figures.statistics import Estimate
+from a3c_zoo.report.verdict import verdict
+from a3c_zoo.store.run_records import RunRecord
+from a3c_zoo.store.tables import Curve
 
 ENV = "cartpole"
 #: Draws of the bootstrap. They are for the intervals of tables alone; no claim rests on them.
@@ -142,7 +143,8 @@ class Truth:
             samples.append({"final_return": method.returns(rng, MANY), "seconds_to_threshold": seconds,
                             "steps_to_threshold": steps})  # fmt: skip
         one, other = samples
-        ahead = {name: float((one[name] < other[name]).mean()) for name in DURATIONS}
+        claimed = [each.name for each in TIMES if each.question]
+        ahead = {name: float((one[name] < other[name]).mean()) for name in claimed}
         ahead["final_return"] = float((one["final_return"] > other["final_return"]).mean())
         return cls({name: 0.5 if abs(p - 0.5) < 0.005 else p for name, p in ahead.items()}, samples)
 
@@ -200,7 +202,7 @@ def contradictions(results: Results) -> list[str]:
         if isinstance(chance, EarlierChance) and chance.unknown == 1:
             wrong += ["a claim of unknown orders"] if claim.holds else []
             continue
-        kind = DURATIONS[question.measure][1] if isinstance(chance, EarlierChance) else "higher return"
+        kind = FIGURES[question.measure].better if isinstance(chance, EarlierChance) else "higher return"
         names = (question.method, question.other)
         winner, loser = names if chance.value >= 0.5 else names[::-1]
         mine = [line for line in lines if f"a run of {winner} " in line and f"than a run of {loser} " in line]

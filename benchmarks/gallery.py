@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from a3c_zoo.comparison.curves import Line
-from a3c_zoo.comparison.drawing import Group, Panel, draw_grid, to_bytes
+from a3c_zoo.figures.curves import Line
 from a3c_zoo.records import score
+from a3c_zoo.report.drawing import Group, Panel, draw_grid, to_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "gallery"

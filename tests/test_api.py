@@ -20,8 +20,8 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import ConfigError, MissingGuardError
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs import api
-from a3c_zoo.runs.checkpoints import checkpoint_steps
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.checkpoints import checkpoint_steps
+from a3c_zoo.store.directory import RunDirectory
 from tests.toys_runs import Running, environ
 
 GUARDED = """

@@ -18,7 +18,7 @@ from a3c_zoo.errors import WorkerError
 from a3c_zoo.processes import pool as pool_module
 from a3c_zoo.processes.child import ChildProcess
 from a3c_zoo.processes.start import warm_up
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_child import tell_blocked
 from tests.toys_runs import Running, checkpoint, command_line, episodes, installed_here, toy_installed

@@ -27,7 +27,7 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, UnknownNameError
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.directory import RunDirectory
 from tests.toys_baselines import BASELINES, agent_state, one_thread, toys_installed, train
 from tests.toys_runs import checkpoint, write_content
 

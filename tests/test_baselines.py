@@ -27,10 +27,10 @@ from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import PluginError, RunDirectoryError
 from a3c_zoo.records import Evaluation
 from a3c_zoo.runs.api import evaluate as evaluate_run
-from a3c_zoo.runs.checkpoints import checkpoint_file
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.setup import SilentObserver
 from a3c_zoo.runs.solved_check import SolvedCheck
+from a3c_zoo.store.checkpoints import checkpoint_file
+from a3c_zoo.store.directory import RunDirectory
 from tests.toys import ToyVectorEnv, toy_entry
 from tests.toys_baselines import BASELINES, Watcher, agent_state, one_thread, toys_installed, train
 from tests.toys_runs import checkpoint, toy_installed, write_content

@@ -17,7 +17,9 @@ import a3c_zoo
 from a3c_zoo.errors import DivergedError
 from a3c_zoo.records import Episode, Outcome, Report, Snapshot
 from a3c_zoo.runs.best import BestPolicy, copied
-from a3c_zoo.runs.checkpoints import (
+from a3c_zoo.runs.progress import RunProgress
+from a3c_zoo.runs.resources import Clock
+from a3c_zoo.store.checkpoints import (
     PolicyState,
     ResourceState,
     RunState,
@@ -27,10 +29,8 @@ from a3c_zoo.runs.checkpoints import (
     step_file,
     write_checkpoint,
 )
-from a3c_zoo.runs.directory import RunDirectory
-from a3c_zoo.runs.progress import RunProgress
-from a3c_zoo.runs.recommended import Choice, choose, is_better, recommended
-from a3c_zoo.runs.resources import Clock
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.recommended import Choice, choose, is_better, recommended
 from tests.test_resume_from import poisoned
 from tests.toys_runs import Listener, Running, checkpoint, command_line, episodes, toy_installed
 

@@ -29,8 +29,8 @@ from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.builtins import zoo_networks
 from a3c_zoo.plugins.entries import NetworkEntry, load_object
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoint_bytes import read_content
-from a3c_zoo.saved_state import not_finite
+from a3c_zoo.store.checkpoint_bytes import read_content
+from a3c_zoo.store.saved_state import not_finite
 from a3c_zoo.testing import plugin_distribution
 from tests.test_objective import approx, rollout
 from tests.toys_runs import assert_same_training, checkpoint, write_content

@@ -24,8 +24,8 @@ from safetensors import safe_open
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
 from a3c_zoo.records import Evaluation
-from a3c_zoo.runs import checkpoint_bytes
-from a3c_zoo.runs.checkpoints import (
+from a3c_zoo.store import checkpoint_bytes
+from a3c_zoo.store.checkpoints import (
     DamagedCheckpointError,
     EvaluatorState,
     PolicyState,
@@ -40,8 +40,8 @@ from a3c_zoo.runs.checkpoints import (
     step_file,
     write_checkpoint,
 )
-from a3c_zoo.runs.directory import RunDirectory
-from a3c_zoo.runs.going_on import go_on_from, set_aside
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.rewind import go_on_from, set_aside
 from tests.shared import closed
 from tests.test_recorder import file_size_limit
 from tests.toys_runs import Running
@@ -90,8 +90,8 @@ WRITER = """
 import sys, torch
 from dataclasses import replace
 from pathlib import Path
-from a3c_zoo.runs.checkpoints import step_file, write_checkpoint
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.checkpoints import step_file, write_checkpoint
+from a3c_zoo.store.directory import RunDirectory
 from tests.test_checkpoints import STATE
 
 directory, step = RunDirectory(Path(sys.argv[1])), 0

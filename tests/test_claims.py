@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from a3c_zoo.comparison.claims import QUESTIONS, Question, claims_of, holm, least_p, needs, percent, seeds_needed
-from a3c_zoo.comparison.improvement import Chance, EarlierChance, improvement
-from a3c_zoo.comparison.power import p_values, power
+from a3c_zoo.figures.claims import Question, claims_of, holm, least_p, needs, percent, seeds_needed
+from a3c_zoo.figures.figure_table import QUESTIONS
+from a3c_zoo.figures.improvement import Chance, EarlierChance, improvement
+from a3c_zoo.figures.power import p_values, power
 
 
 def question(

@@ -25,25 +25,20 @@ import yaml
 
 import a3c_zoo
 from a3c_zoo.cli.compare import _announce
-from a3c_zoo.comparison import local_engine
 from a3c_zoo.comparison.compare import DEFAULT_SEEDS, _play, _Played
-from a3c_zoo.comparison.evaluations import (
-    DEFAULT_EPISODES,
-    evaluate_runs,
-    keep_evaluations,
-    kept_evaluations,
-    missing_tasks,
-)
-from a3c_zoo.comparison.known_runs import listed
-from a3c_zoo.comparison.local_engine import LocalEngine, progress_of
 from a3c_zoo.comparison.plan import Plan, make_plan
-from a3c_zoo.comparison.reading import says_nothing
-from a3c_zoo.comparison.report_places import choose_out
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
+from a3c_zoo.engines import local as local_engine
 from a3c_zoo.engines import new_run_name
+from a3c_zoo.engines.local import LocalEngine, progress_of
 from a3c_zoo.errors import ZooError
-from a3c_zoo.runs.checkpoints import checkpoint_steps
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.report.places import choose_out
+from a3c_zoo.runs.evaluate_checkpoints import DEFAULT_EPISODES, evaluate_runs, missing_tasks
+from a3c_zoo.store.checkpoint_evaluations import keep_evaluations, kept_evaluations
+from a3c_zoo.store.checkpoints import checkpoint_steps
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run_records import says_nothing
+from a3c_zoo.words import listed
 from tests.shared import closed, made_once
 from tests.toys_runs import Running, command_line, environ, episodes, toy_installed
 from tests.toys_tuning import Inline
@@ -107,7 +102,7 @@ def inside(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> Compared:
 @pytest.fixture(autouse=True)
 def not_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands in processes of their own begin with a rehearsal, those in this one do not (`test_rehearsal`)."""
-    monkeypatch.setattr("a3c_zoo.comparison.compare.rehearse", lambda runs, runs_dir, tell: {})
+    monkeypatch.setattr("a3c_zoo.comparison.compare.rehearse", lambda *_: {})
 
 
 def plan(**changes: Any) -> Plan:
@@ -142,7 +137,7 @@ def test_methods_take_turns_seed_by_seed(compared: Compared) -> None:
 
 
 def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
-    first, third, few, tried, a3c, random, estimate, *_ = compared.stdout.splitlines()
+    first, third, few, tried, a3c, random, estimate, on_top, *_ = compared.stdout.splitlines()
     assert first == f"a3c and random on cartpole ({STEPS:,} steps), 2 seeds: 4 runs"
     count = f"{4 * 10 * 2 * EPISODES:,}"  # runs, checkpoints, modes
     assert third == (f"checkpoints are evaluated, {EPISODES} episodes each, sampled and greedy: {count} at most")
@@ -152,6 +147,7 @@ def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
     for line, method in ((a3c, "a3c"), (random, "random")):
         assert re.fullmatch(rf"  {method} on cartpole: [\d,]+ steps/s", line)
     assert re.fullmatch(r"4 runs, about \d+ (s|min) of training", estimate)
+    assert re.fullmatch(r"evaluations come on top: about \d+ (s|min), if an episode lasts 500 steps", on_top)
 
 
 def test_a_report_comes_before_the_last_run(compared: Compared) -> None:
@@ -418,7 +414,7 @@ def test_ctrl_c_names_the_command_that_goes_on(
 
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["compare", "cartpole", "--agent", "a3c", "--baseline", "random", "--seeds", "1,2", "--yes"]
-    with Running(*arguments, "--steps", 60_000, folder=tmp_path) as running:
+    with Running(*arguments, "--steps", 60_000, "--episodes", 1, folder=tmp_path) as running:
         first = running.wait_until(lambda: list(tmp_path.glob("runs/cartpole-a3c-s1-*/timing.json")))[0].parent
         second = running.wait_until(lambda: list(tmp_path.glob("runs/cartpole-random-s1-*/monitor.csv")))[0].parent
         running.wait_until(lambda: len(episodes(second)) > 5)
@@ -437,7 +433,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_run_that_is_refused_says_why_and_is_not_lost(tmp_path: Path) -> None:
     planned = plan(runs_dir=tmp_path, steps=100_000).runs[0]
-    broken = replace(planned, options=(*planned.options, "-o", "env.nonsense=1"))
+    broken = replace(planned, command=replace(planned.command, overrides=("env.nonsense=1",)))
     played = _Played()
     _play(Plan((broken,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, LocalEngine())
     ((path, fault),) = played.left_out.items()
@@ -737,7 +733,8 @@ def test_a_time_limit_takes_the_place_of_a_sets_own_budget(tmp_path: Path) -> No
 def test_a_time_limit_is_the_same_on_the_command_line_of_a_run(tmp_path: Path) -> None:
     """4.1 minutes are 245.99999999999997 s, of which a run is told 246.000."""
     run = plan(steps=None, time_limit=4.1 * 60, runs_dir=tmp_path).runs[0]
-    assert run.config.run.time_limit_s == 246.0 == float(run.options[run.options.index("--time-limit") + 1][:-1])
+    assert run.config.run.time_limit_s == 246.0
+    assert run.command.limits() == ["--time-limit", "246.000s"]
 
 
 def test_the_default_budget_is_the_environments(tmp_path: Path) -> None:

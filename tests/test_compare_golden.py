@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import a3c_zoo
-from a3c_zoo.comparison.results_json import runs_csv
+from a3c_zoo.report.results_json import runs_csv
 from tests.wheels import ROOT
 
 DATA = Path(__file__).parent / "data"

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from a3c_zoo.comparison import statistics
-from a3c_zoo.comparison.curves import Curve, Line
-from a3c_zoo.comparison.drawing import Panel, draw_grid, group_of, on_grid, to_inline_svg
-from a3c_zoo.comparison.evaluations import CheckpointEvaluation, chosen_steps, evaluations_of
-from a3c_zoo.comparison.groups import on_envs, one_name
-from a3c_zoo.comparison.measures import labels_of, measure, settings_side_by_side
-from a3c_zoo.comparison.pages import (
+from a3c_zoo.figures import statistics
+from a3c_zoo.figures.curves import Line
+from a3c_zoo.figures.measures import labels_of, measure, settings_side_by_side
+from a3c_zoo.figures.results import Making, Results, results_of
+from a3c_zoo.records import Evaluation, Outcome, score
+from a3c_zoo.report.drawing import Panel, draw_grid, group_of, on_grid, to_inline_svg
+from a3c_zoo.report.pages import (
     ReportPage,
     ReportSection,
     TextTable,
@@ -33,14 +33,16 @@ from a3c_zoo.comparison.pages import (
     ranged,
     seconds,
 )
-from a3c_zoo.comparison.reading import RunRecord
-from a3c_zoo.comparison.report import page_of, panels_of, write_report
-from a3c_zoo.comparison.report_films import Film, Films
-from a3c_zoo.comparison.results import Making, Results, results_of
-from a3c_zoo.comparison.results_json import to_json
-from a3c_zoo.comparison.timing import Timing
-from a3c_zoo.comparison.verdict import answers, notes, verdict
-from a3c_zoo.records import Evaluation, Outcome, score
+from a3c_zoo.report.report import page_of, panels_of, write_report
+from a3c_zoo.report.report_films import Film, Films
+from a3c_zoo.report.results_json import to_json
+from a3c_zoo.report.verdict import answers, notes, verdict
+from a3c_zoo.runs.evaluate_checkpoints import chosen_steps
+from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
+from a3c_zoo.store.run_groups import on_envs, one_name
+from a3c_zoo.store.run_records import RunRecord
+from a3c_zoo.store.tables import Curve
+from a3c_zoo.store.timing_file import Timing
 from tests.waits import LIMIT_S
 
 ENVS = ("cartpole", "pong")

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from a3c_zoo.comparison.curves import area_under_curve
-from a3c_zoo.comparison.durations import Durations, survival
-from a3c_zoo.comparison.improvement import improvement
-from a3c_zoo.comparison.statistics import (
+from a3c_zoo.figures.curves import area_under_curve
+from a3c_zoo.figures.durations import Durations, survival
+from a3c_zoo.figures.improvement import improvement
+from a3c_zoo.figures.statistics import (
     RESAMPLES,
     STATISTICS,
     Estimate,
@@ -130,7 +130,7 @@ def test_a_run_is_drawn_with_all_its_checkpoints() -> None:
 def test_bands_are_those_of_each_checkpoint_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = np.random.default_rng(0).normal(size=(5, 2, 7))
     whole = band(curves, resamples=RESAMPLES)
-    monkeypatch.setattr("a3c_zoo.comparison.statistics._CHUNK", 1)  # one checkpoint at a time
+    monkeypatch.setattr("a3c_zoo.figures.statistics._CHUNK", 1)  # one checkpoint at a time
     again = band(curves, resamples=RESAMPLES)
     assert (whole.low == again.low).all()
     assert (whole.high == again.high).all()
@@ -143,7 +143,7 @@ def test_the_same_seed_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = np.random.default_rng(1).normal(size=(9, 1))
     first = estimate(scores)
     assert first == estimate(scores)
-    monkeypatch.setattr("a3c_zoo.comparison.statistics.SEED", 1)
+    monkeypatch.setattr("a3c_zoo.figures.statistics.SEED", 1)
     assert first != estimate(scores)
 
 
@@ -207,7 +207,7 @@ def close(ours: Any, theirs: Any) -> None:
 @pytest.mark.parametrize("name", STATISTICS)
 @pytest.mark.parametrize("method", SCORES)
 def test_statistics_are_rliables(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a3c_zoo.comparison.statistics.tail", lambda runs, strata: 0.025)  # rliable's, for any number
+    monkeypatch.setattr("a3c_zoo.figures.statistics.tail", lambda runs, strata: 0.025)  # rliable's, for any number
     close(estimates(SCORES[method])[name], RLIABLE["outputs"][name][method])
 
 
@@ -221,8 +221,8 @@ def test_improvement_is_rliables() -> None:
 
 @pytest.mark.parametrize("method", SCORES)
 def test_profiles_are_rliables(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("a3c_zoo.comparison.statistics.CURVE_RESAMPLES", 20_000)
-    monkeypatch.setattr("a3c_zoo.comparison.statistics.tail", lambda runs, strata: 0.025)
+    monkeypatch.setattr("a3c_zoo.figures.statistics.CURVE_RESAMPLES", 20_000)
+    monkeypatch.setattr("a3c_zoo.figures.statistics.tail", lambda runs, strata: 0.025)
     value, low, high = map(np.array, RLIABLE["outputs"]["performance_profile"][method])
     found = performance_profile(SCORES[method], RLIABLE["thresholds"])
     assert found.value == pytest.approx(value, abs=1e-9)

@@ -69,28 +69,60 @@ def test_a_copy_from_a_checkout_stays_a_copy(installed: Path, monkeypatch: pytes
     assert cures.install_extra("play") == "pip install -c constraints.txt -e '.[play]'"
 
 
-@pytest.mark.parametrize(
-    "origin",
-    [
-        None,
-        {"url": "file:///somewhere/a3c_zoo-0.1.0-py3-none-any.whl", "archive_info": {}},
-        {"url": "file:///gone/a3c-zoo", "dir_info": {}},
-        {"url": "https://example.org/a3c-zoo", "dir_info": {}},
-        {"url": "https://example.org/a3c-zoo.git", "vcs_info": {"vcs": "git"}},
-        {"url": 3},
-        [],
-        "{",
-    ],
-)
-def test_a_wheel_names_the_packages(origin: object, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+IN_A_CHECKOUT = "(in a checkout of a3c-zoo)"
+WHEELS: list[object] = [
+    {"url": "file:///somewhere/a3c_zoo-0.1.0-py3-none-any.whl", "archive_info": {}},
+    {"url": "file:///gone/a3c-zoo", "dir_info": {}},
+    {"url": "https://example.org/a3c-zoo", "dir_info": {}},
+    {"url": 3},
+    {"url": "https://example.org/a3c-zoo.git", "vcs_info": 5},
+    [],
+    "{",
+]
+
+
+@pytest.mark.parametrize("origin", [None, *WHEELS])
+def test_without_a_checkout_the_packages_of_others_are_named(
+    origin: object, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     says(monkeypatch, origin)
     assert cures.install_extra("play") == "pip install 'imageio-ffmpeg<1,>=0.5' 'pygame-ce<3,>=2.5'"
-    assert cures.install_extra("ray") == "pip install 'a3c-zoo-ray<2,>=1'"
     assert cures.install_needed("stable-baselines3") == "pip install 'stable-baselines3<3,>=2.7'"
     assert cures.install_needed("gymnasium[mujoco]") == "pip install 'gymnasium[mujoco]'"
-    assert cures.install_plugin("a3c-zoo-trained") == "pip install a3c-zoo-trained"
     assert cures.install_plugin("zoo-maze", "2.1") == "pip install zoo-maze==2.1"
+    assert cures.install_plugin("a3c-zoo-of-others") == "pip install a3c-zoo-of-others"
+
+
+def test_an_index_that_had_a3c_zoo_has_its_plugins(installed: Path) -> None:
+    assert cures.install_extra("ray") == "pip install 'a3c-zoo-ray<2,>=1'"
+    assert cures.install_plugin("a3c-zoo-trained", "1.0") == "pip install a3c-zoo-trained==1.0"
     assert cures.upgrade("zoo-maze") == "pip install --upgrade a3c-zoo zoo-maze"
+
+
+@pytest.mark.parametrize("origin", WHEELS)
+def test_no_index_is_asked_for_what_came_as_a_wheel(
+    origin: object, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(monkeypatch, origin)
+    ray = "pip install -c constraints.txt ./plugins/a3c-zoo-ray"
+    assert cures.install_extra("ray") == cures.install_plugin("a3c-zoo-ray", "1.0") == f"{ray} {IN_A_CHECKOUT}"
+    update = "git pull && pip install -c constraints.txt ."
+    assert cures.upgrade() == f"{update} {IN_A_CHECKOUT}"
+    assert cures.upgrade("zoo-maze") == f"{update} && pip install --upgrade zoo-maze {IN_A_CHECKOUT}"
+
+
+def test_a_repository_has_the_plugins_too(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says(monkeypatch, {"url": "https://example.org/zoo.git", "vcs_info": {"vcs": "git", "commit_id": "1f"}})
+    url = "git+https://example.org/zoo.git"
+    plugin = f"pip install 'a3c-zoo-trained @ {url}#subdirectory=plugins/a3c-zoo-trained'"
+    assert cures.install_plugin("a3c-zoo-trained") == plugin
+    assert cures.install_extra("ray") == plugin.replace("trained", "ray")
+    assert cures.install_extra("onnx") == "pip install 'onnxruntime<2,>=1.22' 'onnxscript<1,>=0.5'"
+    assert cures.upgrade("zoo-maze") == f"pip install --upgrade 'a3c-zoo @ {url}' zoo-maze"
+
+
+def test_all_plugins_of_this_project_are_known() -> None:
+    assert sorted(cures.OWN_PLUGINS) == sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
 
 
 def test_without_metadata(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +131,8 @@ def test_without_metadata(installed: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(metadata, "distribution", missing)
     monkeypatch.setattr(metadata, "requires", missing)
-    assert cures.install_extra("play") == "pip install 'a3c-zoo[play]'"
+    assert cures.install_extra("play") == f"pip install -c constraints.txt '.[play]' {IN_A_CHECKOUT}"
+    assert cures.install_plugin("a3c-zoo-ray").endswith(f"./plugins/a3c-zoo-ray {IN_A_CHECKOUT}")
 
 
 def test_the_pip_of_this_interpreter(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from a3c_zoo.comparison import decisions
+from a3c_zoo.comparison import seed_blocks
 from a3c_zoo.comparison.compare import make_plan_and_rule
-from a3c_zoo.comparison.decisions import Decisions
-from a3c_zoo.comparison.sequential import Pair, SequentialTest
 from a3c_zoo.errors import ZooError
+from a3c_zoo.figures import decisions
+from a3c_zoo.figures.decisions import Decisions
+from a3c_zoo.figures.sequential import Pair, SequentialTest
 from tests.toys_runs import command_line
 
 PAIR = Pair("cartpole", "a3c", "random")
@@ -30,13 +31,13 @@ def test_a_block_has_the_next_seeds_of_methods_in_open_pairs(tmp_path: Path) -> 
     names = ("a3c", "nstep", "random")
     assert rule.pairs == tuple(Pair("cartpole", a, b) for a, b in (names[:2], names[::2], names[1:]))
     test = SequentialTest(rule)
-    first = decisions.block_of(plan, test)
+    first = seed_blocks.block_of(plan, test)
     assert [(run.seed, run.method) for run in first.runs] == [(seed, name) for seed in range(1, 6) for name in names]
     returns = {"a3c": [1.0, 2, 3, 4, 5], "nstep": [1.5, 2.5, 3.5, 4.5, 2], "random": [90.0, 91, 92, 93, 94]}
     look = test.look({("cartpole", name): values for name, values in returns.items()})
     assert look.decided == {}  # five seeds can decide nothing
     assert decisions.look_in_words(look, test) == "after 5 seeds: nothing decided; 3 of 3 pairs open"
-    second = decisions.block_of(plan, test)
+    second = seed_blocks.block_of(plan, test)
     assert [(run.seed, run.method) for run in second.runs] == [(seed, name) for seed in range(6, 11) for name in names]
     look = test.look(
         {("cartpole", name): [*values, *(value + 0.1 for value in values)] for name, values in returns.items()}

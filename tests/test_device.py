@@ -15,8 +15,8 @@ from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.networks import ActorCritic, OnDevice, check_device, in_training, seed_passes
 from a3c_zoo.learning.objective import differentiate
 from a3c_zoo.plugins import builtins
-from a3c_zoo.runs.checkpoints import resumable_checkpoint
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.checkpoints import resumable_checkpoint
+from a3c_zoo.store.directory import RunDirectory
 from tests.test_precision import OBJECTIVE, N, model, off_by, pictures, rollout
 from tests.toys_runs import command_line
 from tests.toys_spaces import env_name

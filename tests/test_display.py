@@ -11,7 +11,7 @@ import pytest
 
 from a3c_zoo.display.displays import Display, LineDisplay
 from a3c_zoo.display.live_block import rows_on_screen
-from a3c_zoo.display.words import Trend, bar
+from a3c_zoo.display.pieces import Trend, bar
 from tests.screens import Screen, shown
 from tests.waits import LIMIT_S
 

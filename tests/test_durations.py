@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from a3c_zoo.comparison.durations import (
+from a3c_zoo.figures.durations import (
     Durations,
     least_chance,
     mean_difference,

@@ -17,19 +17,20 @@ from pathlib import Path
 
 import pytest
 
-from a3c_zoo.comparison.engine_choice import open_engine
 from a3c_zoo.comparison.plan import make_plan
-from a3c_zoo.comparison.side_by_side import Post, side_by_side
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
+from a3c_zoo.config.sets import dump_config
 from a3c_zoo.cures import install_extra
-from a3c_zoo.engines import Engine, JobProgress, TrainingJob
+from a3c_zoo.engines import Engine, JobProgress, TrainCommand, TrainingJob
+from a3c_zoo.engines.choice import open_engine
+from a3c_zoo.engines.slots import Post, side_by_side
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, get_registry, load_registry, unknown_entry
+from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing.findings import Findings
 from a3c_zoo.testing.plugin_checks import examine_plugin
-from tests.test_run_directory import CONFIG
 from tests.toys_runs import Running, command_line, environ
 from tests.waits import LIMIT_S
 
@@ -51,24 +52,48 @@ class Slots(Engine):
         self.stopped.set()
 
 
+COMMAND = TrainCommand("cartpole", "a3c", 7)
+
+
 @pytest.mark.parametrize(
-    ("words", "file"),
+    ("hyperparams", "file"),
     [
-        ("cartpole --steps 9", None),
-        ("cartpole --hyperparams nstep-classic -o gamma=0.5", None),
-        ("cartpole --hyperparams hyperparams/a3c", None),
-        ("cartpole --agent a3c --hyperparams mine.yml --steps 9", "mine.yml"),
-        ("cartpole --hyperparams ./hyperparams", "hyperparams"),
-        ("--steps 9", None),  # of a run that goes on
+        (None, None),
+        ("nstep-classic", None),
+        ("hyperparams/a3c", None),
+        ("mine.yml", "mine.yml"),
+        ("./hyperparams", "hyperparams"),
     ],
 )
-def test_a_job_knows_the_file_that_another_machine_needs(words: str, file: str | None) -> None:
-    job = TrainingJob(CONFIG, Path("runs"), "one", tuple(words.split()))
+def test_a_job_knows_the_file_that_another_machine_needs(hyperparams: str | None, file: str | None) -> None:
+    job = TrainingJob(replace(COMMAND, hyperparams=hyperparams), 1, Path("runs"), "one")
     assert job.hyperparams_file == (file and Path(file))
+    assert replace(job, resumes=True).hyperparams_file is None
     if file:
         moved = job.with_hyperparams_file(Path("/tmp/x/mine"))
         assert moved.hyperparams_file == Path("/tmp/x/mine")
-        assert replace(moved, options=job.options) == job
+        assert replace(moved, command=job.command) == job
+
+
+def test_a_job_and_its_command_line_have_one_configuration(tmp_path: Path) -> None:
+    """The command line is typed; the run's configuration is the one that the command tells."""
+    (tmp_path / "mine.yml").write_text("agent: {gamma: 0.5}\n")
+    overrides = ("run.workers=1", "env.num_envs=2", "run.stop_when_solved=false")
+    command = replace(COMMAND, steps=64, hyperparams=str(tmp_path / "mine.yml"), overrides=overrides)
+    job = TrainingJob(command, 1, tmp_path, "one")
+    assert command_line(*job.arguments(tmp_path), "--serial") == 0
+    assert (job.path / "config.yml").read_text() == dump_config(command.config(get_registry()))
+    goes_on = replace(job, command=replace(command, steps=128), resumes=True)
+    assert goes_on.arguments(tmp_path)[:5] == ["train", "--steps", "128", "--resume", str(job.path)]
+    assert command_line(*goes_on.arguments(tmp_path)) == 0
+    outcome = RunDirectory(job.path).outcome()
+    assert outcome is not None
+    assert outcome.steps >= 128
+
+
+def test_a_command_with_a_time_limit() -> None:
+    words = replace(COMMAND, time_limit_s=246.0).words()
+    assert words == ["cartpole", "--agent", "a3c", "--seed", "7", "--time-limit", "246.000s"]
 
 
 def test_results_come_in_the_order_of_the_work_and_calls_in_the_main_thread() -> None:

@@ -18,10 +18,10 @@ import pytest
 import a3c_zoo
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
 from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
 from a3c_zoo.seeds import COMPARED_EVALUATIONS, SEED_EVALUATION, seed_for
+from a3c_zoo.store.directory import RunDirectory
 from tests.toys import ToyVectorEnv
 from tests.toys_env import reward_of
 from tests.toys_runs import toy_installed

@@ -25,13 +25,13 @@ from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import evaluate
-from a3c_zoo.runs.checkpoint_bytes import read_content
-from a3c_zoo.runs.checkpoints import read_policy
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, play_task
-from a3c_zoo.runs.evaluation_files import HEADER, EvaluationRows, write_npz
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS, SEED_EVALUATION, seed_for
+from a3c_zoo.store.checkpoint_bytes import read_content
+from a3c_zoo.store.checkpoints import read_policy
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.evaluation_files import HEADER, EvaluationRows, write_npz
 from tests.shared import all_agents
 from tests.toys_env import MADE, NUM_ENVS, reward_of
 from tests.toys_runs import (

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from torch.utils.tensorboard import SummaryWriter
 
-from a3c_zoo.comparison import foreign_runs
-from a3c_zoo.comparison.plot import plot
-from a3c_zoo.comparison.reading import read_run, read_runs
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.report.plot import plot
+from a3c_zoo.store import foreign_runs
+from a3c_zoo.store.run_records import read_run, read_runs
 from tests.toys_baselines import train
 from tests.toys_runs import command_line
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from numpy.random import default_rng
 
-from a3c_zoo.comparison.results import results_of
+from a3c_zoo.figures.results import results_of
 from benchmarks import false_claims
 from benchmarks.false_claims import SAME, simulate
 
@@ -20,7 +20,7 @@ FEW = 60
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the intervals of tables. No claim rests on them."""
-    monkeypatch.setattr("a3c_zoo.comparison.statistics.RESAMPLES", 500)
+    monkeypatch.setattr("a3c_zoo.figures.statistics.RESAMPLES", 500)
 
 
 @pytest.mark.parametrize("name", ["no difference", "crossing curves", "censoring"])
@@ -46,13 +46,13 @@ def test_a_large_difference_is_shown_and_is_true() -> None:
 
 def test_the_simulation_finds_false_claims_and_wrong_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """If each question had a level of 30 % for itself, and if words did not follow from claims."""
-    monkeypatch.setattr("a3c_zoo.comparison.claims.ERROR", 0.3)
-    monkeypatch.setattr("a3c_zoo.comparison.claims.holm", list)
+    monkeypatch.setattr("a3c_zoo.figures.claims.ERROR", 0.3)
+    monkeypatch.setattr("a3c_zoo.figures.claims.holm", list)
     found = simulate("no difference", seeds=6, comparisons=30, first=0)
     assert found.share("with a false claim", "comparisons") > 0.3
-    monkeypatch.setattr("a3c_zoo.comparison.claims.Claim.holds", False)
+    monkeypatch.setattr("a3c_zoo.figures.claims.Claim.holds", False)
     assert simulate("two standard deviations", seeds=6, comparisons=2, first=0).contradictions == []
-    monkeypatch.setattr("a3c_zoo.comparison.verdict.ERROR", -1.0)  # then no sentence gives the correction as its reason
+    monkeypatch.setattr("a3c_zoo.report.verdict.ERROR", -1.0)  # then no sentence gives the correction as its reason
     assert simulate("two standard deviations", seeds=6, comparisons=5, first=0).contradictions
     found.counts["comparisons"] = 1000
     found.counts["with a false claim"] = 300

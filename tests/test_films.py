@@ -22,15 +22,15 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoints import checkpoint_file, checkpoint_steps
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import EpisodesToPlay, EvaluationTask, evaluate_policy, load_policy, play_scenes, play_task
-from a3c_zoo.runs.evaluation_files import HEADER
-from a3c_zoo.runs.films import MOST_FILMS, films_by_step, keep_film
 from a3c_zoo.runs.setup import RunSetup
-from a3c_zoo.runs.trained import policy_state
 from a3c_zoo.runs.videos import EpisodeFilm
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
+from a3c_zoo.store.checkpoints import checkpoint_file, checkpoint_steps
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.evaluation_files import HEADER
+from a3c_zoo.store.films import MOST_FILMS, films_by_step, keep_film
+from a3c_zoo.store.trained import policy_state
 from tests.test_evaluate import FirstAction
 from tests.test_play import frames_of
 from tests.toys import ToyVectorEnv

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 import a3c_zoo
-from a3c_zoo.comparison import drawing
-from a3c_zoo.comparison.curves import Curve, reached
-from a3c_zoo.comparison.groups import on_envs, told_apart
-from a3c_zoo.comparison.plot import plot
-from a3c_zoo.comparison.reading import RunRecord, read_run, read_runs
 from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.figures.curves import reached
+from a3c_zoo.report import drawing
+from a3c_zoo.report.plot import plot
+from a3c_zoo.store.run_groups import on_envs, told_apart
+from a3c_zoo.store.run_records import RunRecord, read_run, read_runs
+from a3c_zoo.store.tables import Curve
 from tests.test_plot import write_run
 from tests.toys_runs import command_line
 

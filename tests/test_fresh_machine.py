@@ -24,7 +24,16 @@ from a3c_zoo.cli.main import cli
 from tests.shared import made_once
 from tests.toys_runs import in_turn
 from tests.waits import LIMIT_S
-from tests.wheels import GRIDWORLD, ROOT, build_wheel, core_environment, plugin_source, run, zoo_dist
+from tests.wheels import (
+    GRIDWORLD,
+    ROOT,
+    build_wheel,
+    copied_environment,
+    core_environment,
+    plugin_source,
+    run,
+    zoo_dist,
+)
 
 #: What long commands get beside what is typed.
 BUDGET: Final = "--steps 2000"
@@ -154,10 +163,11 @@ def test_the_missions_command_is_tried_and_told(fresh: Path, tmp_path: Path) -> 
     done = shell("a3c-zoo compare pong --baseline sb3-a2c", fresh, tmp_path)
     assert done.returncode == 2, done.stderr
     assert done.stderr == "Error: 10 runs must be trained, and there is no terminal to ask: give --yes\n"
-    first, second, last = done.stdout.splitlines()[-3:]
+    first, second, training, evaluations = done.stdout.splitlines()[-4:]
     assert re.fullmatch(r"  a3c on pong: [\d,]+ steps/s", first)
     assert re.fullmatch(r"  sb3-a2c on pong: [\d,]+ steps/s", second)
-    assert re.match(r"10 runs, about .+ of training", last)
+    assert re.match(r"10 runs, about .+ of training; `--steps \d+ --seeds 7`: ", training)
+    assert re.fullmatch(r"evaluations come on top: about .+, if an episode lasts 1,000 steps", evaluations)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -188,7 +198,7 @@ def refuses_without_extra(command: str, fresh: Path, cwd: Path) -> None:
     assert f"pip install '{needed.get(extra, 'httpx2<3,>=2')}'" in done.stderr
 
 
-def test_a_plugin_is_installed_and_trained(fresh: Path, wheel: Path, tmp_path: Path) -> None:
+def test_a_plugin_is_installed_and_trained(fresh: Path, tmp_path: Path) -> None:
     """`pip install some-env-plugin && a3c-zoo train some-env`, in an environment of its own.
 
     The plugin's wheel lies in a folder, which stands for an index.
@@ -197,19 +207,18 @@ def test_a_plugin_is_installed_and_trained(fresh: Path, wheel: Path, tmp_path: P
     with zipfile.ZipFile(plugin) as archive:
         assert any(name.endswith("entry_points.txt") for name in archive.namelist())
     (tmp_path / "user").mkdir()
-    python = core_environment(tmp_path / "user", wheel)
-    run(python, "-m", "pip", "install", "--no-index", wheel)
+    copied_environment(fresh / "venv", tmp_path / "user")
     index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(plugin.parent)}
     line = f"pip install a3c-zoo-gridworld && a3c-zoo train gridworld {BUDGET} --name short"
     done = shell(line, tmp_path / "user", tmp_path / "user", **index)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(path.name for path in (tmp_path / "user").iterdir()) == ["runs", "venv"]
     outcome: dict[str, Any] = json.loads((tmp_path / "user/runs/short/outcome.json").read_text())
     assert (outcome["reason"], outcome["steps"] >= 2000) == ("steps", True)
 
 
-def test_a_baseline_whose_package_was_uninstalled(fresh: Path, wheel: Path, tmp_path: Path) -> None:
-    python = core_environment(tmp_path, wheel)
-    run(python, "-m", "pip", "install", "--no-index", wheel)
+def test_a_baseline_whose_package_was_uninstalled(fresh: Path, tmp_path: Path) -> None:
+    python = copied_environment(fresh / "venv", tmp_path)
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     for path in [*site.glob("cv2*"), *site.glob("opencv_python_headless*")]:
         path.unlink()

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from a3c_zoo.comparison.engine_choice import open_engine
 from a3c_zoo.comparison.plan import make_plan
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
+from a3c_zoo.engines.choice import open_engine
 from a3c_zoo.plugins import entries
 from a3c_zoo.plugins.registry import get_registry
 from tests.toys_runs import checkpoint, command_line, installed_here

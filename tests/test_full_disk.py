@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import a3c_zoo
-from a3c_zoo.runs.checkpoints import checkpoint_steps
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.full_disk import RETRY_S
+from a3c_zoo.store.checkpoints import checkpoint_steps
+from a3c_zoo.store.directory import RunDirectory
 from tests.toys_runs import Listener, Running, checkpoint, episodes, scalars, toy_installed, toy_path
 
 OPTIONS = ["--name", "x", "--runs-dir", "disk", "--stop-return", "1e6", "-o", "run.checkpoint_every_s=0.3"]

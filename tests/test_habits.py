@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,11 +25,12 @@ from a3c_zoo.errors import EnvironmentContractError
 from a3c_zoo.learning.contract import misfit
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.library_settings import LibrarySettings, kept_settings
+from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.runs import evaluation
 from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
 from tests.test_rollout import collector
 from tests.toys import TinyNetwork, ToyVectorEnv
-from tests.toys_runs import command_line, environ
+from tests.toys_runs import command_line, environ, in_turn
 from tests.waits import LIMIT_S
 
 Captured = pytest.CaptureFixture[str]
@@ -112,6 +114,7 @@ MESSAGES = {
 def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "rooms.py").write_text(ROOMS)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(MODULE_FILES, "paths", {})  # commands of this process find `rooms` in this folder
     yield tmp_path
     sys.modules.pop("rooms", None)  # the next import registers them again
     for name in [
@@ -129,25 +132,40 @@ def one_line(rooms: Path, *arguments: str) -> str:
     return done.stderr.splitlines()[-1]
 
 
+def line_here(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command says, as `one_line`, in this process, which has imported torch already."""
+    capfd.readouterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert command_line(*arguments) == 2
+    told = capfd.readouterr().err
+    assert "Traceback" not in told
+    return told.splitlines()[-1]
+
+
 @pytest.mark.parametrize("name", MESSAGES)
 @pytest.mark.parametrize("bare", ["", "Bare"])
-def test_a_broken_promise_is_one_line(name: str, bare: str, rooms: Path) -> None:
-    line = one_line(rooms, "train", f"gym:rooms:{name}{bare}-v0", "--serial", "--steps", "200", "--quiet")
+def test_a_broken_promise_is_one_line(name: str, bare: str, rooms: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line = line_here(capfd, "train", f"gym:rooms:{name}{bare}-v0", "--serial", "--steps", "200", "--quiet")
     assert line.startswith(f"Error: environment 'gym:rooms:{name}{bare}-v0' {MESSAGES[name]}")
 
 
 @pytest.mark.parametrize(
     "options", [("--agent", "a3c"), ("--agent", "sb3-a2c"), ("-o", "env.wrappers=[rooms:Wrapped]")]
 )
-def test_it_is_one_line_wherever_wrappers_stand(options: tuple[str, ...], rooms: Path) -> None:
-    for name in ("Four", "FourBare"):
-        line = one_line(rooms, "train", f"gym:rooms:{name}-v0", "--steps", "200", *options)
+def test_it_is_one_line_wherever_wrappers_stand(
+    options: tuple[str, ...], rooms: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first command has a process of its own, as users have it."""
+    first = one_line(rooms, "train", "gym:rooms:Four-v0", "--steps", "200", *options)
+    second = line_here(capfd, "train", "gym:rooms:FourBare-v0", "--steps", "200", *options)
+    for name, line in (("Four", first), ("FourBare", second)):
         assert line.startswith(f"Error: environment 'gym:rooms:{name}-v0' {MESSAGES['Four']}")
 
 
 @pytest.mark.parametrize("name", ["NoInfoBare", "NoInfo", "NoReward", "NoSeed"])
-def test_it_is_one_line_with_stable_baselines3(name: str, rooms: Path) -> None:
-    line = one_line(rooms, "train", f"gym:rooms:{name}-v0", "--steps", "200", "--agent", "sb3-a2c")
+def test_it_is_one_line_with_stable_baselines3(name: str, rooms: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line = line_here(capfd, "train", f"gym:rooms:{name}-v0", "--steps", "200", "--agent", "sb3-a2c")
     assert line.startswith(f"Error: environment 'gym:rooms:{name}-v0' {MESSAGES[name.removesuffix('Bare')]}")
 
 
@@ -237,11 +255,11 @@ gymnasium.register("Swing-v0", entry_point=Swing, max_episode_steps=50)
 """
 
 
-@pytest.mark.parametrize("name", ["Pole", "Swing"])
-def test_an_environment_that_turns_gradients_on(name: str, rooms: Path) -> None:
+def test_an_environment_that_turns_gradients_on(rooms: Path) -> None:
     """A rollout is collected without them, also after the first step."""
     (rooms / "grads.py").write_text(TURNS_ON)
-    command = [sys.executable, "-m", "a3c_zoo", "train", f"gym:grads:{name}-v0", "--serial", "--steps", "3000"]
+    names = ("gym:grads:Pole-v0", "gym:grads:Swing-v0")
+    command = [sys.executable, *in_turn(*(["train", name, "--serial", "--steps", "3000"] for name in names))]
     done = subprocess.run(command, cwd=rooms, env=environ(), capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
 

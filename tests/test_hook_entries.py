@@ -22,7 +22,7 @@ from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, load_plugins
 from a3c_zoo.plugins.registry import Registry, get_registry, load_registry
 from a3c_zoo.plugins.run_hooks import RunHooks
 from a3c_zoo.plugins.sources import SourceDigests
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.test_hooks import EPISODE, OUTCOME, PROGRESS, RUN
 from tests.toys_runs import command_line

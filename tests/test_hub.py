@@ -23,8 +23,8 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import evaluate
-from a3c_zoo.runs.directory import find_run, list_runs
-from a3c_zoo.runs.trained import find_policy
+from a3c_zoo.store.directory import find_run, list_runs
+from a3c_zoo.store.trained import find_policy
 from tests.hub_server import TOKEN, Handler, Hub, Repository, dripping, endless, nonsense, running_hub, silence, status
 from tests.shared import closed
 from tests.test_trained import HARM
@@ -32,7 +32,7 @@ from tests.toys_runs import command_line, environ, in_turn
 from tests.waits import LIMIT_S
 
 hf = pytest.importorskip("huggingface_hub")
-from a3c_zoo.runs import hub as module  # noqa: E402
+from a3c_zoo.sharing import hub as module  # noqa: E402
 
 AGENT = Path(a3c_zoo_trained.__file__).parent / "acrobot-a3c"
 NAMES = {"config.yml", "meta.json", "outcome.json", "parameters.safetensors"}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from a3c_zoo.comparison.durations import Durations
-from a3c_zoo.comparison.improvement import cliffs_delta, earlier, improvement, orders, shares_of, sign_p
+from a3c_zoo.figures.durations import Durations
+from a3c_zoo.figures.improvement import cliffs_delta, earlier, improvement, orders, shares_of, sign_p
 
 NAN = float("nan")
 

@@ -19,10 +19,10 @@ import a3c_zoo
 from a3c_zoo import EnvEntry
 from a3c_zoo.cli.main import cli
 from a3c_zoo.comparison.known_runs import _made_with
-from a3c_zoo.comparison.reading import read_runs
 from a3c_zoo.records import Outcome
-from a3c_zoo.runs.checkpoints import checkpoint_steps, resumable_checkpoint
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.checkpoints import checkpoint_steps, resumable_checkpoint
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run_records import read_runs
 
 #: Updates that change no float32 number but 0.
 STILL = {"optimizer.learning_rate": 1e-30, "optimizer.schedule": "constant"}

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from a3c_zoo.comparison.decisions import Decisions
-from a3c_zoo.comparison.looks import LOOKS_FILE, keep_looks, looked_at
-from a3c_zoo.comparison.measures import MeasuredRun, measure
-from a3c_zoo.comparison.results import results_of
-from a3c_zoo.comparison.results_json import to_json
-from a3c_zoo.comparison.sequential import Pair, SequentialRule, SequentialTest
-from a3c_zoo.comparison.verdict import verdict
+from a3c_zoo.comparison import looks
+from a3c_zoo.comparison.looks import LOOKS_FILE, keep_looks, looked_at, planned_looks
+from a3c_zoo.comparison.plan import Plan, make_plan
+from a3c_zoo.figures.decisions import Decisions
+from a3c_zoo.figures.measures import MeasuredRun, measure
+from a3c_zoo.figures.results import results_of
+from a3c_zoo.figures.sequential import Pair, SequentialRule, SequentialTest
+from a3c_zoo.report.results_json import to_json
+from a3c_zoo.report.verdict import second_look, verdict
 from tests.test_compare_report import record
 
 
@@ -104,6 +106,41 @@ def test_a_rule_that_is_fixed_afterwards_decides_nothing(runs: Any, tmp_path: Pa
     longer = Decisions(replace(rule, looks=4), tuple(test.looks), ())
     again = looked_at(results_of(ten, {}, decided=longer))
     assert verdict(again)[0].startswith("cartpole: nothing is claimed about a3c and ppo, because an earlier report ")
+
+
+def planned(measured: list[MeasuredRun], *missing: str) -> Plan:
+    """A plan with these finished runs, and one missing run of each of these methods."""
+    given: dict[str, Any] = {"envs": ["cartpole"], "agents": [], "baselines": ["random"], "seeds": [1], "steps": 2000}
+    run, _ = make_plan(**given, time_limit=None, runs_dir=Path(), reuse=False).runs
+    there = [replace(run, method=each.record.method, done=each.record.path) for each in measured]
+    return Plan((*there, *(replace(run, method=name, seed=99) for name in missing)), Path(), reuse=True)
+
+
+def test_a_second_look_is_told_before_anything_is_trained(runs: Any, tmp_path: Path) -> None:
+    six = [*runs("a3c", *range(6)), *runs("ppo", *range(6))]
+    assert planned_looks(planned(six, "a3c", "ppo"), None) == {}
+    claims(six, tmp_path / "first")
+    pair = ("cartpole", "a3c", "ppo")
+    assert planned_looks(planned(six, "a3c", "ppo"), None) == {pair: str(tmp_path / "first")}
+    assert second_look(*pair, "first", "will be claimed").startswith("cartpole: nothing will be claimed about a3c and")
+    assert planned_looks(planned(six[6:], "a3c", "ppo"), None) == {}  # of a3c, other runs: --no-reuse, other seeds
+    assert planned_looks(planned(six, "nstep"), None) == {}  # the pair is looked at as before, beside a third method
+    assert planned_looks(planned(six), None) == {}
+
+
+def test_the_rest_of_a_plan_that_a_rule_did_not_need_is_no_second_look(
+    runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule decided after 10 of 20 seeds. The same command finds the same, another rule is a second look."""
+    ten = [*runs("a3c", *range(10)), *runs("ppo", *range(10))]
+    rule = SequentialRule((Pair("cartpole", "a3c", "ppo"),), block=5, looks=4)
+    keep_looks(results_of(ten, {}, decided=Decisions(rule, (), ())), tmp_path / "first")
+    records = {run.record.path: run.record for run in ten}
+    monkeypatch.setattr(looks, "read_runs", lambda paths, trust: ([records[path] for path in paths], {}))
+    plan = planned(ten, "a3c", "ppo")
+    assert planned_looks(plan, rule) == {}
+    assert list(planned_looks(plan, replace(rule, looks=6))) == [("cartpole", "a3c", "ppo")]
+    assert list(planned_looks(plan, None)) == [("cartpole", "a3c", "ppo")]
 
 
 def test_damaged_lines_and_links_are_left_out(runs: Any, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ if __name__ == "__main__":
 #: Without the cycles of an earlier run nothing of it is left: neither its memory nor its descriptors.
 IN_TURN_AND_IN_FORKS_AND_THREADS = """
 def parameters(number):
-    from a3c_zoo.runs.checkpoint_bytes import read_content
+    from a3c_zoo.store.checkpoint_bytes import read_content
     run = train(f"t{number}", steps=30, serial=True).run
     return read_content(run / "checkpoints/step-000000000000.pt")["agent"]["model"]["parameters"]
 

@@ -105,8 +105,13 @@ def test_a_display_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mujoco.drawing_variables() == ({"MUJOCO_GL": "egl"} if sys.platform == "linux" else {})
 
 
-@pytest.mark.parametrize("version", ["2.3.7", "3.17.0", "4.0.0"])
-@pytest.mark.parametrize("agent", ["a3c", "sb3-ppo"])
+@pytest.mark.parametrize(("version", "fits"), [("2.3.7", False), ("3.5.0", True), ("3.17.0", False), ("4.0.0", False)])
+def test_versions(monkeypatch: pytest.MonkeyPatch, version: str, fits: bool) -> None:
+    monkeypatch.setattr(metadata, "version", lambda name: version)
+    assert bool(mujoco.wrong_version()) is not fits
+
+
+@pytest.mark.parametrize(("version", "agent"), [("3.17.0", "a3c"), ("4.0.0", "sb3-ppo")])
 def test_a_version_that_does_not_fit(tmp_path: Path, version: str, agent: str) -> None:
     info = tmp_path / "other" / f"mujoco-{version}.dist-info"
     info.mkdir(parents=True)

@@ -14,8 +14,8 @@ import torch
 import a3c_zoo
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.processes.start import process_context, warm_up
-from a3c_zoo.runs.checkpoints import resumable_checkpoint
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.checkpoints import resumable_checkpoint
+from a3c_zoo.store.directory import RunDirectory
 from tests.waits import LIMIT_S
 
 #: A schedule ends with the budget, and so a run of half the budget would have another one.

@@ -56,7 +56,7 @@ def test_all_schedules_end_with_a_budget_in_steps(steps: int, tmp_path: Path) ->
     run = plan_run(registry, registry.env("cartpole"), method, 1, Budget(steps=steps), known)
     planned = Plan((run,), tmp_path, reuse=False)
     assert schedules(planned) == {"a3c": (steps, 250_000)}
-    assert f"optimizer.schedule_steps={steps}" in planned.runs[0].options
+    assert f"optimizer.schedule_steps={steps}" in planned.runs[0].command.overrides
     assert planned.schedules == (
         "All schedules, such as that of the learning rate, end with the budget. By the methods' sets they end "
         "elsewhere: a3c on cartpole after 250,000 steps."

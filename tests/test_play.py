@@ -29,10 +29,10 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
-from a3c_zoo.runs.checkpoints import checkpoint_steps
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import DEFAULT_FPS, EpisodesToPlay, Scene, evaluate_policy, play_scenes
 from a3c_zoo.runs.videos import EpisodeFilm, VideoFile, enlarge
+from a3c_zoo.store.checkpoints import checkpoint_steps
+from a3c_zoo.store.directory import RunDirectory
 from tests.shared import closed
 from tests.test_evaluate import FirstAction
 from tests.toys import ToyVectorEnv

@@ -18,8 +18,8 @@ import pytest
 
 import a3c_zoo
 from a3c_zoo import ZooError
-from a3c_zoo.comparison.curves import Curve, Line, read_evaluations
-from a3c_zoo.comparison.drawing import (
+from a3c_zoo.figures.curves import Line
+from a3c_zoo.report.drawing import (
     COLOURS,
     POINTS,
     Group,
@@ -31,8 +31,9 @@ from a3c_zoo.comparison.drawing import (
     to_bytes,
     to_inline_svg,
 )
-from a3c_zoo.comparison.plot import label_runs, plot, time_axis
-from a3c_zoo.comparison.reading import RunRecord
+from a3c_zoo.report.plot import label_runs, plot, time_axis
+from a3c_zoo.store.run_records import RunRecord
+from a3c_zoo.store.tables import Curve, read_evaluations
 from tests.shared import closed
 from tests.toys_runs import command_line
 
@@ -275,7 +276,7 @@ def test_fewer_than_five_runs_have_no_interval(
         for number in range(count):
             write_run(tmp_path / f"{method}_{number + 1}", [3.0**number] * 2)
     drawing = Mock(wraps=draw_plot)
-    monkeypatch.setattr("a3c_zoo.comparison.plot.draw_plot", drawing)
+    monkeypatch.setattr("a3c_zoo.report.plot.draw_plot", drawing)
     text = plot(tmp_path, tmp_path / "x.svg", x="episodes").path.read_text()
     panel, note = drawing.call_args.args
     assert note == (f"thick: {thick}, as far as all go; thin: single runs" if thick else "")

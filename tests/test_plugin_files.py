@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from a3c_zoo.cli.main import cli
-from a3c_zoo.comparison.evaluations import evaluate_runs
-from a3c_zoo.comparison.local_engine import LocalEngine
 from a3c_zoo.comparison.plan import make_plan
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
+from a3c_zoo.engines.local import LocalEngine
 from a3c_zoo.errors import PluginError
 from a3c_zoo.plugins.loading import PLUGIN_FILES, Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import get_registry, load_registry
+from a3c_zoo.runs.evaluate_checkpoints import evaluate_runs
 from tests.toys_runs import command_line, environ, in_turn
 from tests.waits import LIMIT_S
 

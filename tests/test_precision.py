@@ -17,7 +17,6 @@ import a3c_zoo
 from a3c_zoo import hardware
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.comparison.known_runs import KnownRuns
-from a3c_zoo.comparison.timing import write_timing
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.learning.actions import Categorical
@@ -29,9 +28,10 @@ from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoints import resumable_checkpoint
-from a3c_zoo.runs.directory import RunDirectory, describe_host
 from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.store.checkpoints import resumable_checkpoint
+from a3c_zoo.store.directory import RunDirectory, describe_host
+from a3c_zoo.store.timing_file import write_timing
 from tests.test_run_directory import outcome
 
 T, N, ACTIONS = 5, 4, 6

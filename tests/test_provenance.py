@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from a3c_zoo.comparison.plan import Plan, make_plan
-from a3c_zoo.comparison.timing import speed_variables
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry, load_registry
-from a3c_zoo.runs.needed_plugins import what_is_missing
+from a3c_zoo.store.needed_plugins import what_is_missing
+from a3c_zoo.store.timing_file import speed_variables
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import command_line, installed_here
 
@@ -118,7 +118,7 @@ def test_a_comparison_trains_again_for_another_version(installed: Path, tmp_path
     missing = {}
     with chdir(tmp_path), installed_here(path):
         for run in planned().runs:  # with the command lines of the comparison, but here: a process takes longer
-            assert command_line("train", *run.options, "--quiet", "--name", run.method) == 0
+            assert command_line("train", *run.command.words(), "--quiet", "--name", run.method) == 0
             timing = {"format": 1, "calibration_s": 1.0, "wall_s": 1.0, "variables": speed_variables()}
             Path("runs", run.method, "timing.json").write_text(json.dumps(timing))
         for name in ("", "zoo_other-1.0", "zoo_maze-2.1", "maze_sets-0.7", "zoo_watcher-3.0"):

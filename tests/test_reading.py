@@ -19,12 +19,13 @@ from stable_baselines3.common.monitor import Monitor, load_results
 from stable_baselines3.common.results_plotter import X_TIMESTEPS, ts2xy
 
 import a3c_zoo
-from a3c_zoo.comparison.curves import Curve, Moment, reached, read_monitor, running_mean
-from a3c_zoo.comparison.reading import read_run, read_runs
-from a3c_zoo.comparison.timing import timing_of, write_timing
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.figures.curves import Moment, reached, running_mean
 from a3c_zoo.records import Evaluation
-from a3c_zoo.runs.evaluation_files import read_played
+from a3c_zoo.store.evaluation_files import read_played
+from a3c_zoo.store.run_records import read_run, read_runs
+from a3c_zoo.store.tables import Curve, read_monitor
+from a3c_zoo.store.timing_file import timing_of, write_timing
 from tests.test_run_directory import LOCKER
 from tests.toys_runs import Running
 
@@ -287,7 +288,7 @@ def test_folders_that_lie_deep_in_each_other(tmp_path: Path, monkeypatch: pytest
 
 def test_reading_needs_no_torch(runs: Path) -> None:
     program = (
-        "import sys\nfrom a3c_zoo.comparison.reading import read_runs\n"
+        "import sys\nfrom a3c_zoo.store.run_records import read_runs\n"
         "runs, left_out = read_runs(sys.argv[1:])\nassert len(runs) == 3 and not left_out\n"
         "print([name for name in ('torch', 'gymnasium', 'scipy', 'matplotlib', 'pandas') if name in sys.modules])"
     )
@@ -349,8 +350,8 @@ def test_blank_lines_of_a_monitor_are_skipped(end: str, tmp_path: Path) -> None:
 MEASURED = """
 import resource, sys
 from pathlib import Path
-from a3c_zoo.comparison.reading import read_run
-from a3c_zoo.comparison.curves import read_evaluations
+from a3c_zoo.store.run_records import read_run
+from a3c_zoo.store.tables import read_evaluations
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 read_run(Path(sys.argv[1]))
 read_evaluations(Path(sys.argv[1]) / "evaluations.csv")

@@ -25,12 +25,12 @@ from tensorboard.plugins.hparams.list_session_groups import Handler as ListHandl
 import a3c_zoo
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Episode, Report
-from a3c_zoo.runs import rows
-from a3c_zoo.runs.checkpoints import ResourceState, RunState, WindowState
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.progress import RunProgress
 from a3c_zoo.runs.recorder import EventLog, Monitor, TensorBoard
 from a3c_zoo.runs.resources import Clock
+from a3c_zoo.store import rows
+from a3c_zoo.store.checkpoints import ResourceState, RunState, WindowState
+from a3c_zoo.store.directory import RunDirectory
 
 ROW = (1.5, 3, 0.25, 10, 0)
 

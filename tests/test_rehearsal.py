@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,20 +19,21 @@ import pytest
 
 from a3c_zoo.comparison import rehearsal as rehearsals
 from a3c_zoo.comparison.compare import unfinished
-from a3c_zoo.comparison.estimates import estimate, rough_duration
-from a3c_zoo.comparison.evaluations import _in_parts
+from a3c_zoo.comparison.estimates import estimate, evaluations_estimate, rough_duration
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse, with_guesses
 from a3c_zoo.comparison.rehearsal_process import LEARNING_STARTS, shortened
-from a3c_zoo.comparison.report_places import choose_out, claimed
-from a3c_zoo.comparison.tuning.tune import all_jobs
 from a3c_zoo.config.sets import comparison_steps, resolve_config
 from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.report.places import choose_out, claimed
 from a3c_zoo.testing import plugin_distribution
+from a3c_zoo.tuning.contenders import Contender
+from a3c_zoo.tuning.tune import jobs_left
 from tests.test_full_disk import Disk, disk  # noqa: F401
 from tests.toys_runs import Running, command_line, environ, installed_here
 from tests.waits import LIMIT_S
+from tests.wheels import ROOT
 
 COMPARE = ["compare", "cartpole", "--baseline", "random", "--seeds", "2", "--steps", "2000", "--episodes", "1"]
 
@@ -62,6 +63,23 @@ def refused(*arguments: object, folder: Path, path: Path | None = None) -> str:
     return done.stderr.splitlines()[-1]
 
 
+@pytest.fixture
+def refused_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """As `refused`, of a command in this process, which has imported torch already; its child finds the plugins."""
+
+    def run(*arguments: object, path: Path) -> str:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(path), str(ROOT)]))
+        with installed_here(path):
+            assert command_line(*arguments) == 2
+        err = capfd.readouterr().err
+        assert not (tmp_path / "runs").exists()
+        assert "Traceback" not in err
+        return str(err.splitlines()[-1])
+
+    return run
+
+
 # What is tried
 
 
@@ -74,6 +92,8 @@ def test_each_method_trains_and_acts_in_a_child_and_nothing_is_left(tmp_path: Pa
         assert each.steps_per_s > 10
         assert rehearsals.PROCESS_S < each.other_s < LIMIT_S
         assert each.checkpoint_bytes > 500
+        assert 0 < each.evaluation_step_s < 1
+        assert each.episode_steps == 500  # CartPole's limit
     assert said[0] == "first, each method trains for a few seconds: does it work here, and how fast is it?"
     assert [re.sub(r"[\d,]+ steps", "N steps", line) for line in said[1:]] == [
         "  a3c on cartpole: N steps/s",
@@ -129,9 +149,9 @@ def zoo_envs():
 TOY = ("compare", "toy", "--baseline", "random", "--seeds", 1, "--steps", 400, "--yes")
 
 
-def test_one_of_two_methods_that_cannot_be_made(tmp_path: Path) -> None:
+def test_one_of_two_methods_that_cannot_be_made(tmp_path: Path, refused_here: Any) -> None:
     path = broken(tmp_path / "plugin", "raise RuntimeError('the toy factory broke')")
-    line = refused(*TOY, folder=tmp_path, path=path)
+    line = refused_here(*TOY, path=path)
     assert re.match(r"Error: a3c on toy cannot be trained: .*RuntimeError: the toy factory broke", line)
 
 
@@ -142,19 +162,19 @@ def test_an_environment_that_ends_its_process(tmp_path: Path) -> None:
     assert "status 7" in line
 
 
-def test_a_baseline_whose_package_is_missing(tmp_path: Path) -> None:
+def test_a_baseline_whose_package_is_missing(tmp_path: Path, refused_here: Any) -> None:
     (tmp_path / "path").mkdir()
     (tmp_path / "path/stable_baselines3.py").write_text("raise ImportError('No module named stable_baselines3')\n")
     words = ("compare", "cartpole", "--baseline", "sb3-a2c", "--seeds", 1, "--yes")
-    line = refused(*words, folder=tmp_path, path=tmp_path / "path")
+    line = refused_here(*words, path=tmp_path / "path")
     assert line.startswith("Error: sb3-a2c on cartpole cannot be trained: stable-baselines3 cannot be imported (")
     assert line.endswith("'stable-baselines3<3,>=2.7'")
 
 
-def test_tune_rehearses_the_start(tmp_path: Path) -> None:
+def test_tune_rehearses_the_start(tmp_path: Path, refused_here: Any) -> None:
     """The environment cannot be made; no trial is trained."""
     path = broken(tmp_path / "plugin", "raise RuntimeError('the toy factory broke')")
-    line = refused("tune", "toy", "--trials", 1, "--steps", 400, folder=tmp_path, path=path)
+    line = refused_here("tune", "toy", "--trials", 1, "--steps", 400, "--yes", path=path)
     assert re.match(r"Error: a3c on toy cannot be trained: .*RuntimeError: the toy factory broke", line)
 
 
@@ -167,7 +187,7 @@ def test_a_full_disk(disk: Disk, tmp_path: Path) -> None:  # noqa: F811
 
 def test_a_disk_without_room_for_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = plan(tmp_path).missing
-    found = {("cartpole", name): Rehearsal(1.0, 1.0, 100_000_000) for name in ("a3c", "random")}
+    found = {("cartpole", name): Rehearsal(1.0, 1.0, 100_000_000, 0.0, 500) for name in ("a3c", "random")}
     usage = SimpleNamespace(free=4_400_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     rehearsals._refuse_full_disk(missing, found, tmp_path)  # 4 runs of 11 checkpoints
@@ -190,13 +210,30 @@ def test_nobody_to_ask_is_told_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = {("cartpole", name): Rehearsal(100.0, 5.0, 1000) for name in ("a3c", "random")}
+    found = {("cartpole", name): Rehearsal(100.0, 5.0, 1000, 0.001, 500) for name in ("a3c", "random")}
     monkeypatch.setattr("a3c_zoo.comparison.compare.rehearse", lambda *_: found)
     assert command_line(*COMPARE) == 2
     out, err = capsys.readouterr()
-    assert out.splitlines()[-1] == "4 runs, about 2 min of training"  # 4 · (5 + 20) s
+    assert out.splitlines()[-2:] == [
+        "4 runs, about 2 min of training",  # 4 · (5 + 20) s
+        "evaluations come on top: about 28 s, if an episode lasts 500 steps",  # 4 · (2 + 2 · 5 · 500 · 1 ms) s
+    ]
     assert err == "Error: 4 runs must be trained, and there is no terminal to ask: give --yes\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_look_is_told_before_the_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("a3c_zoo.comparison.compare.rehearse", lambda *_: {})
+    seen = {("cartpole", "a3c", "random"): "comparisons/first"}
+    monkeypatch.setattr("a3c_zoo.comparison.compare.planned_looks", lambda plan, rule: seen)
+    assert command_line(*COMPARE) == 2
+    assert (
+        "cartpole: nothing will be claimed about a3c and random, because an earlier report looked at some of these "
+        "runs: comparisons/first. A claim needs seeds that no report has used (--seeds)"
+    ) in " ".join(capsys.readouterr().out.split())
 
 
 # The time
@@ -206,7 +243,10 @@ def test_nobody_to_ask_is_told_the_time(
 def pong(tmp_path: Path) -> tuple[Plan, dict[tuple[str, str], Rehearsal]]:
     """Five seeds of 10 million steps, at 4,000 and 500 steps/s."""
     planned = plan(tmp_path, envs=["pong"], baselines=["sb3-a2c"], seeds=range(1, 6), steps=10_000_000)
-    found = {("pong", "a3c"): Rehearsal(4000.0, 5.0, 1), ("pong", "sb3-a2c"): Rehearsal(500.0, 5.0, 1)}
+    found = {
+        ("pong", "a3c"): Rehearsal(4000.0, 5.0, 1, 0.010, 1000),
+        ("pong", "sb3-a2c"): Rehearsal(500.0, 5.0, 1, 0.020, 1000),
+    }
     return with_guesses(planned, found), found
 
 
@@ -214,19 +254,48 @@ def test_shorter_comparisons_are_proposed(pong: tuple[Plan, dict[tuple[str, str]
     """5 · (2505 + 20005) s; 7 · (255 + 2005) s; 10 · 605 s, where an hour each would take longer than half of all."""
     planned, found = pong
     assert estimate(planned, found) == (
-        "10 runs, about 31 h of training; `--steps 1000000 --seeds 7`: 4 h 20 min; `--time-limit 1h`: 10 h"
+        "10 runs, about 31 h of training; `--steps 1000000 --seeds 7`: 4 h 20 min; "
+        "`--time-limit 1h` in place of `--steps`: 10 h"
     )
     few = replace(planned, runs=planned.runs[:2])  # 6.25 h
-    assert estimate(few, found).endswith("; `--steps 1000000 --seeds 7`: 4 h 20 min; `--time-limit 1h`: 2 h")
+    assert estimate(few, found).endswith("min; `--time-limit 1h` in place of `--steps`: 2 h")
     assert estimate(few, found, is_most=True).startswith("2 runs at most, about 6 h 20 min of training; ")
     assert estimate(planned, found, slots=5) == (
-        "10 runs, about 6 h 20 min of training; `--steps 1000000 --seeds 7`: 53 min; `--time-limit 1h`: 2 h"
+        "10 runs, about 6 h 20 min of training; `--steps 1000000 --seeds 7`: 53 min; "
+        "`--time-limit 1h` in place of `--steps`: 2 h"
     )
+    assert estimate(replace(planned, has_steps=False), found).endswith("; `--time-limit 1h`: 10 h")
+
+
+def test_the_plan_knows_whether_steps_were_given(tmp_path: Path) -> None:
+    """Beside them there can be no `--time-limit`."""
+    assert plan(tmp_path).has_steps
+    assert not plan(tmp_path, steps=None).has_steps
+    assert not plan(tmp_path, steps=None, time_limit=60.0).has_steps
+
+
+def test_evaluations_come_on_top(
+    pong: tuple[Plan, dict[tuple[str, str], Rehearsal]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint plays 2 · 1000 steps of 20 environments; two cores play 10 checkpoints, and start first.
+
+    So a run takes 2 + 5 · 20 s or 2 + 5 · 40 s. 33 episodes do not fit in 32 environments, and take twice as long.
+    """
+    planned, found = pong
+    monkeypatch.setattr(rehearsals, "available_cores", lambda: 2)
+    assert found["pong", "a3c"].evaluation_s(20) == pytest.approx(102)
+    assert found["pong", "a3c"].evaluation_s(33) == pytest.approx(202)
+    assert found["pong", "a3c"].evaluation_s(20, checkpoints=1) == pytest.approx(22)
+    told = evaluations_estimate(planned, found, 20)
+    assert told == "evaluations come on top: about 25 min, if an episode lasts 1,000 steps"  # 5 · 304 s
+    found["pong", "sb3-a2c"] = replace(found["pong", "sb3-a2c"], episode_steps=500)
+    assert evaluations_estimate(planned, found, 20).endswith("about 17 min, if episodes last 500 to 1,000 steps")
+    assert evaluations_estimate(planned, {}, 20) == ""
 
 
 def test_a_method_without_a_speed(pong: tuple[Plan, dict[tuple[str, str], Rehearsal]]) -> None:
     planned, found = pong
-    found["pong", "sb3-a2c"] = Rehearsal(None, 5.0, 1)
+    found["pong", "sb3-a2c"] = Rehearsal(None, 5.0, 1, 0.0, 1000)
     unknown = replace(planned, runs=tuple(replace(run, guess_s=None) for run in planned.runs))
     told = estimate(with_guesses(unknown, found), found)
     assert told == "10 runs, more than 3 h 30 min of training (the speed of sb3-a2c is not known)"
@@ -234,7 +303,7 @@ def test_a_method_without_a_speed(pong: tuple[Plan, dict[tuple[str, str], Rehear
 
 def test_a_budget_in_seconds_needs_no_speed(tmp_path: Path) -> None:
     planned = plan(tmp_path, steps=None, time_limit=600.0)
-    found = {("cartpole", name): Rehearsal(None, 5.0, 1) for name in ("a3c", "random")}
+    found = {("cartpole", name): Rehearsal(None, 5.0, 1, 0.0, 500) for name in ("a3c", "random")}
     assert estimate(with_guesses(planned, found), found) == "4 runs, about 40 min of training"
 
 
@@ -255,8 +324,14 @@ def test_rough_durations(seconds: float, text: str) -> None:
 
 
 def test_the_trainings_of_a_tuning() -> None:
-    """30 trials of 2 seeds; 10 and 4 go on. Then 3 finalists with 3 runs, and 3 methods with 6."""
-    assert all_jobs([100, 300, 900], 30, 2, 6, 3) == {100: 60, 200: 20, 600: 8, 900: 9 + 18}
+    """30 trials of 2 seeds; 10 and 4 go on. Of these, 12 trials have been on the first rung and 3 on the second."""
+    assert jobs_left([100, 300, 900], [], 30, 2) == {100: 60, 200: 20, 600: 8}
+    scores: list[dict[int, float]] = [{100: 1.0, 300: 1.0}] * 3 + [{100: 1.0}] * 9 + [{}]
+    found = [Contender(number, {}, each, "RUNNING", is_here=True) for number, each in enumerate(scores)]
+    assert jobs_left([100, 300, 900], found, 30, 2) == {100: 36, 200: 14, 600: 8}
+    failed = [replace(each, state="FAIL") for each in found]  # others take their places
+    assert jobs_left([100, 300, 900], failed, 30, 2) == {100: 60, 200: 20, 600: 8}
+    assert jobs_left([100, 300, 900], found, 9, 2) == {100: 0, 200: 0, 600: 2}
 
 
 def test_the_set_says_how_long_a_comparison_trains(tmp_path: Path) -> None:
@@ -281,17 +356,17 @@ def test_a_block_compare_with_a_fault(block: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def inline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A current folder with the engine `inline`, and without rehearsals."""
+    """A current folder with the engine `inline`, without rehearsals and films (see `test_report_films`)."""
     path = plugin_distribution(tmp_path / "plugin", "toy-tuning", "from tests.toys_tuning import zoo_engines\n")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr("a3c_zoo.comparison.compare.rehearse", lambda *_: {})
-    monkeypatch.setattr("a3c_zoo.comparison.compare.films_of", lambda _: None, raising=False)
+    monkeypatch.setattr("a3c_zoo.report.report_films.films_of", lambda _: None)
     with installed_here(path):
         yield tmp_path / "here"
 
 
-SHORT = ["compare", "cartpole", "--baseline", "random", "--seeds", 2, "--steps", 320, "--episodes", 1, "--yes"]
+SHORT = ["compare", "cartpole", "--baseline", "random", "--seeds", 1, "--steps", 320, "--episodes", 1, "--yes"]
 SHORT += ["--engine", "inline", "--out", "out"]
 
 
@@ -304,21 +379,21 @@ def test_after_ctrl_c_the_report_stays_and_the_same_command_finishes_it(
     inline: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("a3c_zoo.comparison.compare.REPORT_PAUSE", 0)
-    assert command_line(*SHORT, "--engine-option", "stops_in=4") == 130
+    assert command_line(*SHORT, "--engine-option", "stops_in=2") == 130
     out, err = capsys.readouterr()
     assert out.count("report so far: out/report.html\n") == 1
     assert err.endswith("continues with the others.\nReport so far: out/report.html\n")
-    told = "This report is not finished, and claims nothing yet. It has 3 runs, and 1 run is missing: "
+    told = "This report is not finished, and claims nothing yet. It has 1 run, and 1 run is missing: "
     (lacking,) = results()["missing"]["cartpole"].items()
     assert lacking[1] == 1
     assert results()["claims"] == []
-    assert len(results()["runs"]) == 3
+    assert len(results()["runs"]) == 1
     for name in ("report.md", "report.html"):
         assert f"{told}{lacking[0]} on cartpole: 1." in (inline / "out" / name).read_text().replace("\\", "")
     assert sorted(path.name for path in Path().iterdir()) == ["out", "runs", "trained.txt"]
     assert command_line(*SHORT) == 0
     assert results()["missing"] == {}
-    assert len(results()["runs"]) == 4
+    assert len(results()["runs"]) == 2
     assert "not finished" not in Path("out/report.md").read_text()
     assert not Path("out-2").exists()
     assert command_line(*SHORT) == 2  # it is finished now
@@ -328,9 +403,9 @@ def test_after_ctrl_c_the_report_stays_and_the_same_command_finishes_it(
 def test_an_interrupted_report_of_another_plan_is_not_overwritten(
     inline: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command_line(*SHORT, "--engine-option", "stops_in=3") == 130
+    assert command_line(*SHORT, "--engine-option", "stops_in=2") == 130
     before = Path("out/results.json").read_bytes()
-    assert command_line(*SHORT, "--seeds", "3,4") == 0
+    assert command_line(*SHORT, "--steps", 480) == 0
     assert Path("out/results.json").read_bytes() == before
     assert Path("out-2/results.json").exists()
     assert "out-2/report.html" in capsys.readouterr().out
@@ -368,14 +443,3 @@ def test_the_sentence_above_a_report_so_far() -> None:
         "This report is not finished, and claims nothing yet. It has 1 run, and 7 runs are missing: "
         "a3c on pong: 3, sb3-a2c on pong: 4."
     )
-
-
-def test_the_checkpoints_of_few_runs_are_played_by_all_processes() -> None:
-    tasks: Any = {step: f"task {step}" for step in (1, 2, 3, 4, 5)}
-    run, other = Path("a"), Path("b")
-    parts: Any = list(_in_parts(deque([(run, tasks)]), 2))
-    assert parts == [(run, {1: "task 1", 3: "task 3", 5: "task 5"}), (run, {2: "task 2", 4: "task 4"})]
-    two: Any = deque([(run, tasks), (other, tasks)])
-    assert _in_parts(two, 3) is two
-    assert len(_in_parts(deque([(run, {1: tasks[1]})]), 4)) == 1
-    assert _in_parts(deque(), 4) == deque()

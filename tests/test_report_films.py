@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import a3c_zoo
-from a3c_zoo.comparison import report_films as films
-from a3c_zoo.comparison.measures import MeasuredRun, measure
-from a3c_zoo.comparison.pages import html, markdown
-from a3c_zoo.comparison.reading import read_runs
-from a3c_zoo.comparison.report import page_of
-from a3c_zoo.comparison.report_films import Film, Films, chosen_runs, films_of
-from a3c_zoo.comparison.results import results_of
+from a3c_zoo.figures.measures import MeasuredRun, measure
+from a3c_zoo.figures.results import results_of
+from a3c_zoo.report import report_films as films
+from a3c_zoo.report.pages import html, markdown
+from a3c_zoo.report.report import page_of
+from a3c_zoo.report.report_films import Film, Films, chosen_runs, films_of
+from a3c_zoo.store.run_records import read_runs
 from tests.test_compare_report import record
 from tests.test_play import frames_of
 

@@ -17,21 +17,22 @@ import torch
 import a3c_zoo
 from a3c_zoo.agents import a3c
 from a3c_zoo.agents.worker import Applier
-from a3c_zoo.comparison.reading import read_runs
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import DivergedError, RunDirectoryError, ZooError
 from a3c_zoo.learning import objective
 from a3c_zoo.learning.counters import EPISODES, STEPS, UPDATES
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Episode, Outcome, Report
-from a3c_zoo.runs import api, going_on
-from a3c_zoo.runs.checkpoints import checkpoint_steps, prune_checkpoints, step_file
-from a3c_zoo.runs.directory import RunDirectory, list_runs
+from a3c_zoo.runs import api
 from a3c_zoo.runs.progress import RunProgress, Stopping
 from a3c_zoo.runs.setup import RunSetup, SilentObserver, Watch
 from a3c_zoo.runs.signals import StopRequest
 from a3c_zoo.runs.solved_check import SolvedCheck
-from a3c_zoo.runs.trained import find_policy
+from a3c_zoo.store import rewind as going_on
+from a3c_zoo.store.checkpoints import checkpoint_steps, prune_checkpoints, step_file
+from a3c_zoo.store.directory import RunDirectory, list_runs
+from a3c_zoo.store.run_records import read_runs
+from a3c_zoo.store.trained import find_policy
 from tests.test_files import plant
 from tests.toys import ToyVectorEnv
 from tests.toys_runs import Listener, checkpoint, episodes, scalars, signal_self, toy_installed, write_content

@@ -19,8 +19,8 @@ from a3c_zoo.errors import EnvironmentContractError
 from a3c_zoo.learning.objective import scaled_rewards
 from a3c_zoo.learning.reward_statistics import DiscountedReturns, RewardStatistics
 from a3c_zoo.learning.windows import Windows
-from a3c_zoo.runs.checkpoints import checkpoint_file, resumable_checkpoint
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.checkpoints import checkpoint_file, resumable_checkpoint
+from a3c_zoo.store.directory import RunDirectory
 from tests.test_objective import rollout
 from tests.toys import ToyEnv
 from tests.toys_runs import assert_same_training, checkpoint, scalars, write_content

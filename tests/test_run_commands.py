@@ -10,9 +10,10 @@ from pathlib import Path
 import a3c_zoo_trained
 import pytest
 
-from a3c_zoo.runs.card import card_text, facts, for_others
-from a3c_zoo.runs.commands import command_of, shell_line, without_home
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.sharing.card import card_text
+from a3c_zoo.store.command_lines import command_of, shell_line, without_home
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.trained import facts, for_others
 
 AGENT = Path(a3c_zoo_trained.__file__).parent / "acrobot-a3c"
 OURS = ("a3c-zoo", "/usr/bin/a3c-zoo", r"C:\venv\Scripts\a3c-zoo.exe", "/lib/a3c_zoo/__main__.py")

@@ -13,8 +13,8 @@ import pytest
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, RunConfig
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Evaluation, Outcome
-from a3c_zoo.runs.directory import RunDirectory, describe_host, disk_errors, find_run, list_runs, write_atomically
-from a3c_zoo.runs.trained import find_policy
+from a3c_zoo.store.directory import RunDirectory, describe_host, disk_errors, find_run, list_runs, write_atomically
+from a3c_zoo.store.trained import find_policy
 from tests.shared import closed
 from tests.test_recorder import file_size_limit
 from tests.toys_runs import Running
@@ -25,7 +25,7 @@ EVALUATION = Evaluation(100, 480.0, 10.0, 300.0, 500.0, 480.0, False, 0.4)
 LOCKER = """
 import sys, time
 from pathlib import Path
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.directory import RunDirectory
 
 directory = RunDirectory(Path(sys.argv[1]))
 directory.lock()

@@ -176,6 +176,7 @@ def test_a_resumed_run_goes_on(kind: str, tmp_path: Path) -> None:
     assert_same_training(checkpoint(whole.run), checkpoint(resumed.run))
 
 
+@pytest.mark.slow  # it trains until it has learned: more than ten seconds
 def test_two_workers_learn_cartpole(tmp_path: Path) -> None:
     """In turn, so that it is the same on each machine."""
     overrides = RECURRENT | {"optimizer.learning_rate": 1e-3}

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from a3c_zoo.comparison.claims import ERROR
-from a3c_zoo.comparison.power import p_values
-from a3c_zoo.comparison.sequential import Pair, SequentialRule, SequentialTest
+from a3c_zoo.figures.claims import ERROR
+from a3c_zoo.figures.power import p_values
+from a3c_zoo.figures.sequential import Pair, SequentialRule, SequentialTest
 
 ONE = Pair("e", "a", "b")
 

@@ -22,10 +22,10 @@ import a3c_zoo
 from a3c_zoo.errors import PluginError, RunDirectoryError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome, Progress, Report
-from a3c_zoo.runs.checkpoints import checkpoint_steps, read_policy, write_checkpoint
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.session import Session
 from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK, SEED_ENV, SEED_EVALUATION, seed_for
+from a3c_zoo.store.checkpoints import checkpoint_steps, read_policy, write_checkpoint
+from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_env import MADE, NUM_ENVS
 from tests.toys_runs import Listener, checkpoint, episodes, signal_self, toy_installed

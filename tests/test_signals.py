@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import a3c_zoo
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.signals import stop_on_signals
+from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import (
     Running,

@@ -15,13 +15,13 @@ from a3c_zoo.cli.summary import summary
 from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Snapshot
-from a3c_zoo.runs import solved_check
-from a3c_zoo.runs.checkpoints import load_policy_state, step_file
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs import evaluation_pool, solved_check
 from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.solved_check import SolvedCheck, is_of_the_zoo, parts_of
 from a3c_zoo.seeds import CHECK_EVALUATIONS
+from a3c_zoo.store.checkpoints import load_policy_state, step_file
+from a3c_zoo.store.directory import RunDirectory
 from tests.toys_runs import checkpoint, toy_installed, write_content
 
 
@@ -95,7 +95,7 @@ def test_short_checks_start_no_process(
     cartpole: tuple[EvaluationTask, Snapshot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(solved_check, "ALONE_S", 60.0)
-    monkeypatch.delattr(solved_check, "EvaluationProcess")
+    monkeypatch.delattr(evaluation_pool, "EvaluationProcess")
     monkeypatch.setattr(SolvedCheck, "_play_side_by_side", lambda self, parts: [] if not parts else 1 / 0)
     assert play(cartpole, 2).episodes == 22
 
@@ -133,7 +133,7 @@ def test_one_part_is_not_begun_twice(
 ) -> None:
     """A process of its own would not be sooner than this one."""
     monkeypatch.setattr(solved_check, "ALONE_S", 0.0)
-    monkeypatch.delattr(solved_check, "EvaluationProcess")
+    monkeypatch.delattr(evaluation_pool, "EvaluationProcess")
     monkeypatch.setattr(SolvedCheck, "_play_side_by_side", lambda self, parts: [] if not parts else 1 / 0)
     task, snapshot = cartpole
     assert play((replace(task, num_envs=1, episodes=3), snapshot), 2).episodes == 3

@@ -12,8 +12,8 @@ import pytest
 import a3c_zoo
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
-from a3c_zoo.runs.checkpoints import checkpoint_file
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.checkpoints import checkpoint_file
+from a3c_zoo.store.directory import RunDirectory
 from tests.shared import all_agents
 from tests.toys_baselines import one_thread
 from tests.toys_runs import checkpoint, episodes, toy_installed, write_content

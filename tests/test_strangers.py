@@ -22,13 +22,13 @@ import a3c_zoo
 from a3c_zoo.cli.common import complete_run
 from a3c_zoo.cli.compare import command as compare_command
 from a3c_zoo.cli.evaluate import command as evaluate_command
-from a3c_zoo.comparison.curves import Line
-from a3c_zoo.comparison.drawing import Panel, group_of, to_inline_svg
-from a3c_zoo.comparison.pages import plain
-from a3c_zoo.comparison.reading import read_run, read_runs
 from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.figures.curves import Line
+from a3c_zoo.report.drawing import Panel, group_of, to_inline_svg
+from a3c_zoo.report.pages import plain
 from a3c_zoo.runs.api import evaluate, play
-from a3c_zoo.runs.directory import find_run, list_runs, why_not_own
+from a3c_zoo.store.directory import find_run, list_runs, why_not_own
+from a3c_zoo.store.run_records import read_run, read_runs
 from tests.test_files import plant
 from tests.toys_runs import command_line
 from tests.waits import LIMIT_S

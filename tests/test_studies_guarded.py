@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from a3c_zoo.comparison.tuning.storages import open_storage
-from a3c_zoo.comparison.tuning.studies import list_studies
 from a3c_zoo.errors import ZooError
+from a3c_zoo.tuning.storages import open_storage
+from a3c_zoo.tuning.studies import list_studies
 
 JOURNAL = "studies/mine/journal.jsonl"
 

@@ -25,10 +25,10 @@ from a3c_zoo.comparison.trainings import Trained
 from a3c_zoo.config import RunConfig
 from a3c_zoo.display.displays import Display, LineDisplay, TerminalDisplay, open_display
 from a3c_zoo.display.terminals import ECHO
-from a3c_zoo.engines import JobProgress
+from a3c_zoo.engines import JobProgress, TrainCommand
 from a3c_zoo.records import EvaluatorResult, Outcome, Progress, Reason
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.training_view import WIDTH, TrainingView
+from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.test_run_directory import CONFIG, META
 from tests.test_train_cli import in_terminal
@@ -395,7 +395,9 @@ def test_nothing_is_drawn_where_rich_draws_nothing(term: str | None, monkeypatch
 
 
 def planned(method: str, seed: int, guess_s: float | None, done: Path | None = None) -> PlannedRun:
-    return PlannedRun("cartpole", method, seed, Budget(steps=1000), CONFIG, (), done, guess_s)
+    return PlannedRun(
+        "cartpole", method, seed, Budget(steps=1000), CONFIG, TrainCommand("cartpole", method, seed), done, guess_s
+    )
 
 
 def frame(view: ComparisonView, width: int) -> list[str]:

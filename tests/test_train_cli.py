@@ -28,7 +28,7 @@ from a3c_zoo.cli.main import cli, next_command
 from a3c_zoo.cli.summary import summary
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.records import Outcome, Reason
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.directory import RunDirectory
 from tests.toys_runs import Running, checkpoint, command_line, environ, episodes, scalars, toy_path
 from tests.waits import LIMIT_S
 

@@ -24,9 +24,9 @@ import a3c_zoo
 from a3c_zoo.cures import install_plugin
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.card import curve
-from a3c_zoo.runs.save_trained import save as save_trained
-from a3c_zoo.runs.trained import directory_of, find_policy, policy_state
+from a3c_zoo.sharing.card import curve
+from a3c_zoo.sharing.save_trained import save as save_trained
+from a3c_zoo.store.trained import directory_of, find_policy, policy_state
 from a3c_zoo.testing import plugin_distribution
 from a3c_zoo.testing.checkup import jobs_for
 from a3c_zoo.testing.findings import Findings

@@ -19,18 +19,31 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import filelock
 import optuna
 import pytest
 
 from a3c_zoo.cli.tune import _announce, _tell, command
-from a3c_zoo.comparison.claims import seeds_needed
-from a3c_zoo.comparison.evaluations import evaluations_of
-from a3c_zoo.comparison.tuning import finale, racing, storages, studies
-from a3c_zoo.comparison.tuning import tune as tuning
-from a3c_zoo.comparison.tuning.contenders import Contender
-from a3c_zoo.comparison.tuning.finale import _compared, finalists, options_beside_set, set_of
-from a3c_zoo.comparison.tuning.racing import (
+from a3c_zoo.comparison import rehearsal as rehearsals
+from a3c_zoo.comparison.rehearsal import Rehearsal
+from a3c_zoo.config import yaml
+from a3c_zoo.config.search import SearchedKey
+from a3c_zoo.config.sets import dump_config, resolve_config, tuning_cost
+from a3c_zoo.display.displays import Display
+from a3c_zoo.engines import JobProgress, TrainingJob
+from a3c_zoo.errors import ConfigError, ZooError
+from a3c_zoo.figures.claims import seeds_needed
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.store.checkpoint_evaluations import evaluations_of
+from a3c_zoo.store.checkpoints import checkpoint_steps
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.testing import plugin_distribution
+from a3c_zoo.tuning import finale, racing, storages, studies
+from a3c_zoo.tuning import tune as tuning
+from a3c_zoo.tuning.contenders import Contender
+from a3c_zoo.tuning.finale import _compared, finalists, options_beside_set, set_of
+from a3c_zoo.tuning.racing import (
     CHOICE_SEEDS,
     REPORT_SEEDS,
     TUNING_SEEDS,
@@ -41,19 +54,9 @@ from a3c_zoo.comparison.tuning.racing import (
     promotions,
     rungs_of,
 )
-from a3c_zoo.comparison.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
-from a3c_zoo.comparison.tuning.tune import USUAL_STEPS, make_settings, tune
-from a3c_zoo.comparison.tuning.tuning_view import TuningView
-from a3c_zoo.config import yaml
-from a3c_zoo.config.search import SearchedKey
-from a3c_zoo.config.sets import dump_config, resolve_config, tuning_cost
-from a3c_zoo.display.displays import Display
-from a3c_zoo.engines import JobProgress, TrainingJob
-from a3c_zoo.errors import ConfigError, ZooError
-from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoints import checkpoint_steps
-from a3c_zoo.runs.directory import RunDirectory
-from a3c_zoo.testing import plugin_distribution
+from a3c_zoo.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
+from a3c_zoo.tuning.tune import USUAL_STEPS, make_settings, tune
+from a3c_zoo.tuning.tuning_view import TuningView
 from tests.shared import closed
 from tests.toys_runs import command_line, environ, installed_here
 from tests.toys_tuning import SPACE, Inline, InlineConfig
@@ -62,7 +65,7 @@ from tests.waits import LIMIT_S, wait_until
 #: Two rungs: 160 and 480 steps.
 STEPS = 480
 COMMAND = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--final-seeds", 1]
-COMMAND += ["--episodes", 1, "--engine", "inline"]
+COMMAND += ["--episodes", 1, "--engine", "inline", "--yes"]
 
 
 def contender(number: int, scores: dict[int, float], state: str = "RUNNING", **texts: str) -> Contender:
@@ -154,9 +157,13 @@ def settings(**changes: Any) -> StudySettings:
 
 @pytest.fixture(autouse=True)
 def not_rehearsed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Of the tests of this process, only those that are about it begin with a rehearsal, which takes seconds."""
+    """Of the tests of this process, only those that are about it begin with a rehearsal, which takes seconds.
+
+    Reports have no films, which take seconds, too (`test_report_films`).
+    """
+    monkeypatch.setattr("a3c_zoo.report.report_films.films_of", lambda _: None)
     if "rehears" not in request.node.name:
-        monkeypatch.setattr(tuning, "rehearse", lambda runs, runs_dir, tell: {})
+        monkeypatch.setattr(tuning, "rehearse", lambda *_: {})
 
 
 @pytest.fixture
@@ -311,7 +318,7 @@ REFUSED = {
 
 
 def test_bad_input_is_one_line_and_status_2(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    TuningStudy("mine", None, Path("runs"), settings())
+    TuningStudy("mine", None, Path("runs"), settings()).add(KEYS)
     for words, expected in REFUSED.items():
         named = () if {"--study", "--resume", "--storage"} & set(words) or not words else ("--study", "mine")
         assert command_line("tune", *words, *named) == 2, words
@@ -430,7 +437,7 @@ def test_the_usual_number_of_final_seeds_can_show_something_among_three_methods(
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with a study that has ended, and the engine `inline`."""
+    """A folder with a study that has ended, and the engine `inline`. Its report has no films (`test_report_films`)."""
     path = plugin_distribution(
         tmp_path_factory.mktemp("plugin"), "toy-tuning", "from tests.toys_tuning import zoo_engines\n"
     )
@@ -441,6 +448,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shares = {"agent.gamma": 0.7, "optimizer.learning_rate": 0.3}
         with pytest.MonkeyPatch.context() as told:
             told.setattr(TuningStudy, "importances", lambda _: shares)  # three scores, perhaps equal, tell none
+            told.setattr("a3c_zoo.report.report_films.films_of", lambda _: None)
             assert command_line(*COMMAND, "--trials", 3, "--out", "best.yml") == 0
         yield folder
 
@@ -542,7 +550,7 @@ def test_the_report_has_the_search_and_both_methods(tuned: Path) -> None:
 
 def test_a_study_that_has_ended_only_tells(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = trained()
-    assert command_line("tune", "--resume", "cartpole-a3c", "--trials", 3, "--engine", "inline", "--json") == 0
+    assert command_line("tune", "--resume", "cartpole-a3c", "--trials", 3, "--engine", "inline", "--json", "--yes") == 0
     told = json.loads(capfd.readouterr().out)
     assert told["file"] == "best.yml"
     assert told["report"] == "studies/cartpole-a3c/report"
@@ -657,7 +665,7 @@ def test_a_resume_has_the_number_of_trials_that_the_study_had(tuned: Path, capfd
     assert command_line(*COMMAND, "--trials", 2, "--timeout", "1h", "--study", "kept", *stopped) == 130
     for words, trials in ((), 2), (("--trials", 4), 4), ((), 4):
         capfd.readouterr()
-        assert command_line("tune", "--resume", "kept", *words, *stopped) == 130
+        assert command_line("tune", "--resume", "kept", *words, *stopped, "--yes") == 130
         assert f"a3c on cartpole: {trials} trials, 1 seed each" in capfd.readouterr().out
         kept = TuningStudy("kept", None, Path("runs")).attribute(OPTIONS)
         assert kept == {"trials": trials, "timeout": 3600.0, "final_seeds": 1}
@@ -666,7 +674,7 @@ def test_a_resume_has_the_number_of_trials_that_the_study_had(tuned: Path, capfd
 def test_a_search_without_a_race_stays_one_when_it_goes_on(tuned: Path) -> None:
     stopped = ["--engine", "inline", "--engine-option", "stops_in=1"]
     words = ["--pruner", "none", "--sampler", "random", "--study", "whole"]
-    for line in ([*COMMAND, *words], ["tune", "--resume", "whole"]):
+    for line in ([*COMMAND, *words], ["tune", "--resume", "whole", "--yes"]):
         assert command_line(*line, *stopped) == 130
         made = TuningStudy("whole", None, Path("runs")).settings
         assert (made.rungs, made.sampler) == ([STEPS], "random")
@@ -821,7 +829,7 @@ def test_a_study_with_trials_of_another_place_says_which_and_can_be_ended(
     for number in range(2):
         study.add(KEYS[:1])
         study.report(number, 160, {1: 5.0})
-    words = ["tune", "--resume", "moved", "--trials", 2]
+    words = ["tune", "--resume", "moved", "--trials", 2, "--yes"]
     assert command_line(*words) == 0
     first, then = capfd.readouterr().err.splitlines()
     assert first == (
@@ -846,6 +854,59 @@ def test_a_study_with_trials_of_another_place_says_which_and_can_be_ended(
     ended = tune(here, Inline(), TuningWatcher(), trials=2, timeout_s=None, final_seeds=1, out=None)
     assert ended is not None
     assert ended["scores"] == [[160, 5.0], [160, 5.0], [0, 0.0]]  # they are kept
+
+
+def test_nobody_to_ask_is_told_what_is_left(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """At 10 steps/s, with runs of 5 s beside that: 3 trials on 160 steps, one goes on for 320.
+
+    Their evaluations take 2 + 2 · 500 · 1 ms each, those of the 3 · 3 + 2 · 1 runs of 480 steps 2 + 2 · 500 · 5 ms.
+    """
+    found = {("cartpole", "a3c"): Rehearsal(10.0, 5.0, 1000, 0.001, 500)}
+    monkeypatch.setattr(tuning, "rehearse", lambda *_: found)
+    monkeypatch.setattr(rehearsals, "available_cores", lambda: 2)
+    asked = [word for word in COMMAND if word != "--yes"]
+    assert command_line(*asked, "--trials", 3) == 2
+    out, err = capfd.readouterr()
+    assert err == (
+        "Error: the trials of study 'cartpole-a3c' must be trained, and there is no terminal to ask: give --yes\n"
+    )
+    # 3 · (21 + 3) + (37 + 3) + 11 · (53 + 7) s
+    told = "all trials, the choice and the comparison, with evaluations: about 13 min, if an episode lasts 500 steps"
+    assert out.splitlines()[-1] == told
+    assert not Path("runs").exists()
+    assert command_line(*asked, "--trials", 3, "--timeout", "30s") == 2  # 30 + 660 s
+    assert "with evaluations: about 12 min, if" in capfd.readouterr().out
+    study = TuningStudy("cartpole-a3c", None, Path("runs"))
+    study.report(study.add(KEYS[:1]), 160, {1: 5.0})
+    study.report(study.add(KEYS[:1]), 160, {1: 5.0})
+    assert command_line(*asked, "--trials", 3, "--json") == 2  # 24 + 40 + 660 s
+    told = "what is left of the trials, the choice and the comparison, with evaluations: about 12 min, if"
+    assert told in capfd.readouterr().err
+
+
+def test_ctrl_c_and_a_no_before_the_first_trial(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Who then wants other settings gets them: nothing has been trained with the first ones."""
+    asked = [word for word in COMMAND if word != "--yes"]
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: "n\n"))
+    monkeypatch.setattr("click.confirm", lambda *_, **options: (_ for _ in ()).throw(click.Abort))
+    assert command_line(*asked, "--trials", 3) == 130  # as `compare` after a no
+    monkeypatch.setattr(tuning, "rehearse", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert command_line(*asked, "--trials", 3, "--steps", 960, "--yes") == 130
+    assert capfd.readouterr().err.endswith("Stopped. All trials are kept; the same command goes on.\n")
+    assert not Path("runs").exists()
+    assert TuningStudy("cartpole-a3c", None, Path("runs")).settings.steps == 960
+
+
+def test_a_study_that_was_made_anew_meanwhile_is_not_trained(folder: Path) -> None:
+    first = TuningStudy("mine", None, Path("runs"), settings(hyperparams="s.yml"))
+    TuningStudy("mine", None, Path("runs"), settings(hyperparams="s.yml", steps=960))
+    with pytest.raises(ZooError, match=r"^study 'mine' \(.*\) has other settings now; name a new one: --study NAME$"):
+        tune(first, Inline(), TuningWatcher(), trials=1, timeout_s=None, final_seeds=1, out=None)
+    assert not Path("runs").exists()
 
 
 def test_the_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -929,7 +990,7 @@ def wait_for_changes(count: int) -> None:
 def test_ten_kills_of_the_command_lose_no_finished_trial(folder: Path) -> None:
     """`a3c-zoo tune` with its own engine. A kill comes after so many changes of files as are drawn before."""
     words = ["tune", "cartpole", "--agent", "nstep", "--trials", "100", "--steps", "900", "--seeds", "1"]
-    command = [sys.executable, "-m", "a3c_zoo", *words, "--episodes", "1", "-o", "run.workers=1"]
+    command = [sys.executable, "-m", "a3c_zoo", *words, "--episodes", "1", "-o", "run.workers=1", "--yes"]
     journal, draw, count = Path("studies/cartpole-nstep/journal.jsonl"), random.Random(22), 0
     kept: dict[int, dict[int, float]] = {}
     for kill in range(11):

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from a3c_zoo.comparison import report_places, turns
-from a3c_zoo.comparison.turns import TURNS_DIR, turn
+from a3c_zoo.engines import shared_folder as turns
+from a3c_zoo.engines.shared_folder import TURNS_DIR, turn
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.report import places as report_places
+from a3c_zoo.store.directory import RunDirectory
 from tests.shared import made_once
 from tests.toys_runs import environ
 from tests.waits import LIMIT_S
@@ -94,7 +95,7 @@ def test_nothing_is_left_but_locks(pair: Pair) -> None:
 def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that holds a turn, and gives signs of life."""
     source = (
-        "import sys, time\nfrom pathlib import Path\nfrom a3c_zoo.comparison.turns import turn\n"
+        "import sys, time\nfrom pathlib import Path\nfrom a3c_zoo.engines.shared_folder import turn\n"
         "with turn(Path(sys.argv[1]), 'x', 'works', print) as give_sign:\n"
         "    print('holds', flush=True)\n"
         "    while True:\n        give_sign()\n        time.sleep(0.05)\n"
@@ -164,7 +165,7 @@ def test_a_folder_that_cannot_be_written_has_no_turns(tmp_path: Path, monkeypatc
 def test_looking_at_a_run_does_not_make_it_seem_to_run(tmp_path: Path) -> None:
     (tmp_path / "run.lock").touch()
     source = (
-        "import sys\nfrom pathlib import Path\nfrom a3c_zoo.runs import directory\n"
+        "import sys\nfrom pathlib import Path\nfrom a3c_zoo.store import directory\n"
         "directory.LOCK_PATIENCE_S = 5.0  # the resume may have to wait for a core while it has the lock\n"
         "run = directory.RunDirectory(Path(sys.argv[1]))\nprint('looks', flush=True)\n"
         "assert not any([run.is_running() for _ in range(20_000)])\n"

@@ -15,9 +15,10 @@ import torch
 
 import a3c_zoo
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.runs import api, checkpoint_bytes
-from a3c_zoo.runs.checkpoints import checkpoint_file, checkpoint_steps, read_policy
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs import api
+from a3c_zoo.store import checkpoint_bytes
+from a3c_zoo.store.checkpoints import checkpoint_file, checkpoint_steps, read_policy
+from a3c_zoo.store.directory import RunDirectory
 from tests.toys_runs import unchecked_bytes, write_content
 
 Change = Callable[[dict[str, Any]], None]

@@ -13,9 +13,9 @@ import torch
 import a3c_zoo
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoints import resumable_checkpoint
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.setup import SilentObserver
+from a3c_zoo.store.checkpoints import resumable_checkpoint
+from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 
 BASELINES = ("random", "sb3-a2c", "sb3-ppo")

@@ -20,9 +20,9 @@ import torch
 
 from a3c_zoo.cli.main import cli
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.checkpoint_bytes import read_content, to_bytes
-from a3c_zoo.runs.checkpoints import checkpoint_file
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.checkpoint_bytes import read_content, to_bytes
+from a3c_zoo.store.checkpoints import checkpoint_file
+from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_env import MADE
 from tests.waits import LIMIT_S

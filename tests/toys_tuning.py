@@ -17,11 +17,12 @@ from pydantic import Field
 
 from a3c_zoo import EngineEntry, hookimpl
 from a3c_zoo.cli.main import cli
-from a3c_zoo.comparison.evaluations import CheckpointEvaluation, keep_evaluations, missing_tasks
 from a3c_zoo.config import EngineConfig
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
 from a3c_zoo.errors import ZooError, first_line
+from a3c_zoo.runs.evaluate_checkpoints import missing_tasks
 from a3c_zoo.runs.evaluation import play_task
+from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, keep_evaluations
 
 #: Agent steps of a whole run, and its rungs: 160 is one rollout of cartpole's a3c.
 STEPS, RUNGS = 1440, [160, 480, 1440]
@@ -46,7 +47,7 @@ class Inline(Engine):
 
     def train(self, job: TrainingJob, tell: Callable[[JobProgress | None], None]) -> str | None:
         with Path("trained.txt").open("a") as file:
-            file.write(f"{job.name} {job.options[-1]} {'resumes' if job.resumes else 'begins'}\n")
+            file.write(f"{job.name} {job.command.steps} {'resumes' if job.resumes else 'begins'}\n")
         self._count += 1
         if self._count == self._settings.stops_in:
             raise KeyboardInterrupt
@@ -55,7 +56,7 @@ class Inline(Engine):
             words += ["-o", "agent.n_steps=0"]
         is_last = self._count == self._settings.ends_after
         if is_last:  # half of it, or one rollout
-            words += ["--steps", str(int(job.options[-1]) // 2)]
+            words += ["--steps", str((job.command.steps or 0) // 2)]
         try:
             with redirect_stdout(io.StringIO()):
                 cli.main(words if job.resumes else [*words, "--serial"], prog_name="a3c-zoo", standalone_mode=False)

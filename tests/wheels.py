@@ -103,6 +103,20 @@ def core_environment(folder: Path, wheel: Path) -> Path:
     return python
 
 
+def copied_environment(venv: Path, folder: Path) -> Path:
+    """Copies a virtual environment into an existing folder, where it is changed; returns its interpreter.
+
+    Its scripts name the folder of the environment, so that becomes the new one. This takes a tenth of a second; a new
+    environment takes five.
+    """
+    copy = Path(shutil.copytree(venv, folder / "venv", symlinks=True))
+    for path in (copy / "bin").iterdir():
+        if not path.is_symlink():
+            text = path.read_bytes().replace(os.fsencode(venv), os.fsencode(copy))
+            path.write_bytes(text)
+    return copy / "bin" / "python"
+
+
 def _requirements_of(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))

@@ -29,8 +29,8 @@ from a3c_zoo.learning.objective import Loss, actor_critic_loss, descend, forward
 from a3c_zoo.learning.recurrent import unroll_steps
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
-from a3c_zoo.saved_state import fitting, loading
 from a3c_zoo.seeds import SEED_PASSES, seed_for
+from a3c_zoo.store.saved_state import fitting, loading
 
 
 def hand_over_micro_batch(worker: HandoverWorker) -> None:

@@ -22,7 +22,7 @@ from a3c_zoo.learning.objective import Loss, actor_critic_loss, descend, forward
 from a3c_zoo.learning.optimizers import clip_by_global_norm
 from a3c_zoo.processes.ring import Layout
 from a3c_zoo.records import RunContext
-from a3c_zoo.saved_state import fitting, loading
+from a3c_zoo.store.saved_state import fitting, loading
 
 
 def hand_over_gradient(worker: HandoverWorker) -> None:

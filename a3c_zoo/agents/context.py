@@ -22,7 +22,7 @@ from a3c_zoo.learning.reward_statistics import RewardStatistics
 from a3c_zoo.learning.space_check import check_spaces
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.records import RunContext
-from a3c_zoo.saved_state import NOT_INITIAL, fitting, from_plain, loading
+from a3c_zoo.store.saved_state import NOT_INITIAL, fitting, from_plain, loading
 
 State = dict[str, Any]
 """The state dictionary of a worker or learner, one part of a checkpoint."""

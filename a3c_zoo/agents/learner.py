@@ -17,7 +17,7 @@ from a3c_zoo.learning.memory import check_fits
 from a3c_zoo.learning.windows import Windows
 from a3c_zoo.processes.ring import LONGEST_WAIT_S, SHORTEST_WAIT_S, Layout, Ring, ring_memory
 from a3c_zoo.records import Report
-from a3c_zoo.saved_state import loading
+from a3c_zoo.store.saved_state import loading
 
 
 class HandoverWorker(RolloutWorker):

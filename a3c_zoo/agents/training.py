@@ -26,7 +26,7 @@ from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.processes.probe import read_spaces
 from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.records import Report, RunContext, Snapshot
-from a3c_zoo.saved_state import from_plain, to_plain
+from a3c_zoo.store.saved_state import from_plain, to_plain
 
 AnyLossConfig = TypeVar("AnyLossConfig", bound=LossConfig)
 #: Makes a crew: `(run, factory, worker_context, states)`; the states are those of a checkpoint, or None or empty. The

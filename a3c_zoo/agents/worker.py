@@ -37,8 +37,8 @@ from a3c_zoo.learning.reward_statistics import REWARD_LIMIT, DiscountedReturns, 
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.processes.crew import CutShort
 from a3c_zoo.records import Episode, Report, RunContext
-from a3c_zoo.saved_state import fitting, loading, not_finite
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
+from a3c_zoo.store.saved_state import fitting, loading, not_finite
 
 #: Seconds between two updates whose metrics are computed: often enough for a plot, and cheap.
 METRICS_EVERY_S = 0.05

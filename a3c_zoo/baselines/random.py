@@ -21,8 +21,8 @@ from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import supervise
 from a3c_zoo.processes.serial import SerialCrew
 from a3c_zoo.records import Episode, Report, RunContext, Snapshot
-from a3c_zoo.saved_state import loading
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
+from a3c_zoo.store.saved_state import loading
 
 
 class UniformNetwork(ActorCritic):

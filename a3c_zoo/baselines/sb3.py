@@ -33,8 +33,8 @@ from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import REPORT_EVERY_S
 from a3c_zoo.records import Episode, Report, RunContext, Snapshot
-from a3c_zoo.saved_state import loading
 from a3c_zoo.seeds import SEED_ENV, seed_for
+from a3c_zoo.store.saved_state import loading
 
 try:
     from stable_baselines3.common.callbacks import BaseCallback

@@ -30,7 +30,7 @@ from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.wrappers import load_wrappers, wrap_all
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, load_object
-from a3c_zoo.saved_state import fitting, loading
+from a3c_zoo.store.saved_state import fitting, loading
 
 ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
     "tanh": torch.nn.Tanh,

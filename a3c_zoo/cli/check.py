@@ -14,8 +14,8 @@ from click.shell_completion import CompletionItem
 
 from a3c_zoo.cli.common import complete_agent, complete_env, print_finding
 from a3c_zoo.errors import printable
-from a3c_zoo.output import is_dumb, take_stdout
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.standard_streams import is_dumb, take_stdout
 
 if TYPE_CHECKING:
     from a3c_zoo.testing.findings import Finding

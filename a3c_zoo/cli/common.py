@@ -124,7 +124,7 @@ def complete_plugin(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Run directories below the runs directory, which is `runs` unless the line says otherwise."""
-    from a3c_zoo.runs.directory import run_paths
+    from a3c_zoo.store.directory import run_paths
 
     try:
         runs = run_paths(Path(ctx.params.get("runs_dir") or "runs"))
@@ -221,6 +221,16 @@ def need_extra(what: str, extra: str, *modules: str) -> None:
     """Raises ZooError if a module is missing that an extra of a3c-zoo brings. what: what needs it."""
     if missing := [name for name in modules if find_spec(name) is None]:
         raise ZooError(f"{what} needs {' and '.join(missing)}: {install_extra(extra)}")
+
+
+def ask_to_train(what: str, to_stderr: bool) -> None:
+    """Asks whether to go on. Raises ZooError if there is nobody to ask, click.Abort for a no.
+
+    what: what must be trained, as the first half of the error. to_stderr: where the question goes.
+    """
+    if not sys.stdin.isatty():
+        raise ZooError(f"{what}, and there is no terminal to ask: give --yes")
+    click.confirm("Go on?", default=True, abort=True, err=to_stderr)
 
 
 def print_plain(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

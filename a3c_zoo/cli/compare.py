@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,6 +15,7 @@ import click
 
 from a3c_zoo.cli.common import (
     INTERRUPTED,
+    ask_to_train,
     complete_agent,
     complete_env,
     complete_run,
@@ -29,12 +29,12 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
 from a3c_zoo.errors import ZooError, printable
-from a3c_zoo.output import drop_lost_output, take_stdout
+from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
 if TYPE_CHECKING:
     from a3c_zoo.comparison.compare import Comparison
     from a3c_zoo.comparison.plan import Plan
-    from a3c_zoo.comparison.sequential import SequentialRule
+    from a3c_zoo.figures.sequential import SequentialRule
 
 
 #: The names of `filter_options`.
@@ -136,9 +136,10 @@ def command(
     """
     from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read, rehearse_plan
     from a3c_zoo.comparison.comparison_view import ComparisonView
-    from a3c_zoo.comparison.report_places import choose_out
     from a3c_zoo.display.displays import open_display
-    from a3c_zoo.runs.directory import refuse_trust
+    from a3c_zoo.report.places import choose_out
+    from a3c_zoo.store.directory import refuse_trust
+    from a3c_zoo.words import counted
 
     if as_json:
         take_stdout()
@@ -166,12 +167,12 @@ def command(
         plan, rule = make_plan_and_rule(**options, host=engine.host())
         print_sentences(_announce(plan, rule, episodes), to_stderr=as_json)
         try:
-            plan = rehearse_plan(plan, rule, engine.slots, partial(print_sentences, to_stderr=as_json))
+            plan = rehearse_plan(plan, rule, episodes, engine.slots, partial(print_sentences, to_stderr=as_json))
         except KeyboardInterrupt:
             click.echo("Stopped. No run has begun.", err=True)
             return INTERRUPTED
         if plan.missing and not yes:
-            _ask(plan, as_json)
+            ask_to_train(f"{counted(len(plan.missing), 'runs')} must be trained", as_json)
         with closing(open_display(to_stderr=as_json)) as display:
             view = ComparisonView(display, engine.slots)
             try:
@@ -189,14 +190,6 @@ def _tell_stopped(plan: Plan, report: Path | None) -> None:
     click.echo(f"Stopped. Finished runs are kept; {command} continues with the others.", err=True)
     if report is not None:
         click.echo(printable(f"Report so far: {report / 'report.html'}"), err=True)
-
-
-def _ask(plan: Plan, as_json: bool) -> None:
-    """Asks whether to train. Raises ZooError if there is nobody to ask, click.Abort for a no."""
-    if not sys.stdin.isatty():
-        count = len(plan.missing)
-        raise ZooError(f"{count} run{'s' * (count > 1)} must be trained, and there is no terminal to ask: give --yes")
-    click.confirm("Go on?", default=True, abort=True, err=as_json)
 
 
 def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
@@ -217,9 +210,9 @@ def _refuse_options_of_training(context: click.Context) -> None:
 
 
 def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
-    from a3c_zoo.comparison.claims import seeds_needed
-    from a3c_zoo.comparison.evaluations import CHECKPOINTS
-    from a3c_zoo.comparison.known_runs import listed
+    from a3c_zoo.figures.claims import seeds_needed
+    from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
+    from a3c_zoo.words import listed
 
     methods = list(dict.fromkeys(run.method for run in plan.runs))
     envs = {run.env: run.budget for run in plan.runs}

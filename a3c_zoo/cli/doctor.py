@@ -13,7 +13,7 @@ from a3c_zoo.cli.common import print_finding
 from a3c_zoo.cli.examinations import examine
 from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import printable_lines
-from a3c_zoo.output import take_stdout
+from a3c_zoo.standard_streams import take_stdout
 
 
 @click.command(epilog="Example: a3c-zoo doctor")

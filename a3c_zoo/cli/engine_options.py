@@ -37,7 +37,7 @@ engine_options = together(
 
 def chosen_engine(options: dict[str, Any]) -> Engine:
     """Opens the engine that the options name, and takes them out. Raises what `open_engine` does."""
-    from a3c_zoo.comparison.engine_choice import open_engine
+    from a3c_zoo.engines.choice import open_engine
     from a3c_zoo.plugins.registry import get_registry
 
     name, address, given = (options.pop(key) for key in ("engine", "address", "engine_option"))

@@ -18,8 +18,8 @@ from a3c_zoo.cli.common import (
     runs_dir_option,
     trust_option,
 )
-from a3c_zoo.output import take_stdout
 from a3c_zoo.records import score
+from a3c_zoo.standard_streams import take_stdout
 
 
 @click.command(epilog="Example: a3c-zoo evaluate runs/cartpole-a3c-s1-20260101-120000 --episodes 20 --deterministic")
@@ -44,8 +44,8 @@ def command(
     RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
     """
     from a3c_zoo.runs import api
-    from a3c_zoo.runs.recommended import choose
-    from a3c_zoo.runs.trained import find_policy, policy_state
+    from a3c_zoo.store.recommended import choose
+    from a3c_zoo.store.trained import find_policy, policy_state
 
     if as_json:
         take_stdout()

@@ -35,14 +35,14 @@ def command(run: str, kind: str, out: Path, force: bool, checkpoint: str, **opti
     Before it is written, the file acts on 1,000 observations of episodes. If an output differs by more than 1e-5, or a
     most probable action is another one, nothing is written and the exit status is 1.
     """
-    from a3c_zoo.runs.recommended import choose
-    from a3c_zoo.runs.trained import find_policy
+    from a3c_zoo.store.recommended import choose
+    from a3c_zoo.store.trained import find_policy
 
     refuse_out(out, [f".{kind}"], force)
     need_extra("export", "onnx", "onnxruntime", "onnxscript")
     directory = find_policy(run, **options)
     choice = choose(directory, checkpoint)
-    from a3c_zoo.runs.export import export  # imports torch: a wrong name is known before
+    from a3c_zoo.sharing.export import export  # imports torch: a wrong name is known before
 
     compared = export(directory, out, choice.which, force)
     choice.tell()

@@ -24,9 +24,9 @@ from a3c_zoo.cli.common import (
 )
 from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
 from a3c_zoo.errors import ZooError, printable, unknown_name
-from a3c_zoo.output import take_stdout
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.records import score
+from a3c_zoo.standard_streams import take_stdout
 
 Row = Mapping[str, Any]
 
@@ -98,7 +98,7 @@ def _rows(what: str, registry: Registry) -> Sequence[Row]:
                 for each in list_sets(registry)
             ]
         case "trained":
-            from a3c_zoo.runs.trained import row_of
+            from a3c_zoo.store.trained import row_of
 
             return [_row(registry, each, **row_of(registry, each)) for each in registry.trained.values()]
     infos = (asdict(info) | {"import_ms": round(info.import_s * 1000, 1)} for info in registry.plugins)
@@ -113,7 +113,7 @@ def _requirements(registry: Registry) -> list[str]:
 
 
 def _runs(runs_dir: Path, wanted: Mapping[str, Any]) -> list[Row]:
-    from a3c_zoo.runs.directory import list_runs
+    from a3c_zoo.store.directory import list_runs
 
     is_wanted = run_filter(wanted)
     return [
@@ -217,7 +217,7 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
         raise ZooError(f"--{next(iter(wanted))} selects runs; leave it out, or: a3c-zoo list runs")
     elif what == "studies":
         need_extra("list studies", "tune", "optuna")
-        from a3c_zoo.comparison.tuning.studies import list_studies
+        from a3c_zoo.tuning.studies import list_studies
 
         rows = list_studies()
     else:
@@ -261,7 +261,7 @@ def _none(what: str) -> str:
     """What is told in place of an empty listing."""
     if what != "trained":
         return f"No {what}."
-    from a3c_zoo.runs.trained import where_from
+    from a3c_zoo.store.trained import where_from
 
     return f"No trained agents.{where_from(get_registry())}"
 

@@ -24,10 +24,10 @@ from a3c_zoo.errors import (
     type_and_message,
     unknown_name,
 )
-from a3c_zoo.output import is_dumb
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import CommandEntry, load_object
 from a3c_zoo.plugins.module_files import MODULE_FILES
+from a3c_zoo.standard_streams import is_dumb
 from a3c_zoo.version import __version__
 
 _BUILTIN = {entry.name: entry for entry in builtins.COMMANDS}

@@ -24,7 +24,7 @@ from a3c_zoo.errors import ZooError
 
 if TYPE_CHECKING:
     from a3c_zoo.runs.evaluation import Scene
-    from a3c_zoo.runs.recommended import Choice
+    from a3c_zoo.store.recommended import Choice
 
 #: Most agents side by side.
 MOST_TILES = 16
@@ -119,8 +119,8 @@ def _load(
 ) -> tuple[str, int, Generator[Scene], Choice]:
     """An agent's name with its checkpoint, if one is named; the steps of its training; its play; what was chosen."""
     from a3c_zoo.runs.api import load_from
-    from a3c_zoo.runs.recommended import choose
-    from a3c_zoo.runs.trained import find_policy, policy_state
+    from a3c_zoo.store.recommended import choose
+    from a3c_zoo.store.trained import find_policy, policy_state
 
     run, named = _parts(name, runs_dir)
     directory = find_policy(run, runs_dir=runs_dir, **options)

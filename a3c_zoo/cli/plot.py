@@ -67,7 +67,7 @@ def command(runs: tuple[str, ...], **options: Any) -> None:
     interval thick; of fewer than five runs, their mean within their range. Folders of stable-baselines3, RL Zoo or
     CleanRL are runs too. Runs of one method in different folders are different curves.
     """
-    from a3c_zoo.comparison.plot import plot
+    from a3c_zoo.report.plot import plot
 
     plotted = plot(runs, **options)
     for path, reason in plotted.left_out.items():

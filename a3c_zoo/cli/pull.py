@@ -23,8 +23,8 @@ def command(repo: str, revision: str | None, name: str | None, runs_dir: Path, t
     Needs the extra `hub`. If it is refused, nothing is left. A hub that does not answer within 30 s ends the command.
     """
     need_extra("pull", "hub", "huggingface_hub", "httpx2")
-    from a3c_zoo.runs import hub
-    from a3c_zoo.runs.directory import run_argument
+    from a3c_zoo.sharing import hub
+    from a3c_zoo.store.directory import run_argument
 
     hub.check_repo(repo, sends=False)
     hub.pull(repo, revision, path := runs_dir / valid_name(name or repo.partition("/")[2]), trust)

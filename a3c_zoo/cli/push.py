@@ -40,11 +40,11 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
     `hf auth login`. A hub that does not answer within 30 s ends the command.
     """
     need_extra("push", "hub", "huggingface_hub", "httpx2")
-    from a3c_zoo.runs import hub
-    from a3c_zoo.runs.directory import disk_errors
-    from a3c_zoo.runs.recommended import RECOMMENDED, choose
-    from a3c_zoo.runs.trained import find_policy
     from a3c_zoo.runs.videos import ffmpeg_program
+    from a3c_zoo.sharing import hub
+    from a3c_zoo.store.directory import disk_errors
+    from a3c_zoo.store.recommended import RECOMMENDED, choose
+    from a3c_zoo.store.trained import find_policy
 
     hub.check_repo(repo, sends=dry_run is None)
     if dry_run is not None:

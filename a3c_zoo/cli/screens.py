@@ -27,8 +27,8 @@ from rich.style import Style
 from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import UNSEEN, has_display
-from a3c_zoo.output import is_dumb
 from a3c_zoo.runs.videos import VideoFile, enlarge
+from a3c_zoo.standard_streams import is_dumb
 
 
 class ClosedError(Exception):

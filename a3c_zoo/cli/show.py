@@ -21,12 +21,12 @@ from a3c_zoo.cli.common import (
 )
 from a3c_zoo.errors import printable, printable_lines, unknown_name
 from a3c_zoo.files import refuse_out, write_out
-from a3c_zoo.output import take_stdout
 from a3c_zoo.plugins.entries import CommandEntry, Entry, HyperparamEntry
 from a3c_zoo.plugins.loading import PluginInfo, Selection
 from a3c_zoo.plugins.offers import kind_of, name_of
 from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
 from a3c_zoo.plugins.sources import RUN_HOOKS
+from a3c_zoo.standard_streams import take_stdout
 
 HEADER = ("key", "value", "source", "meaning")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from a3c_zoo.cli.main import next_command
-from a3c_zoo.display.words import duration, speed
+from a3c_zoo.display.pieces import duration, speed
 from a3c_zoo.errors import printable_lines
 from a3c_zoo.records import Outcome, score
-from a3c_zoo.runs.checkpoints import BEST
-from a3c_zoo.runs.directory import run_argument
+from a3c_zoo.store.checkpoints import BEST
+from a3c_zoo.store.directory import run_argument
 
 if TYPE_CHECKING:
     from a3c_zoo.config import RunConfig

@@ -21,7 +21,7 @@ from a3c_zoo.cli.common import (
     warn_about_faults,
 )
 from a3c_zoo.errors import first_line
-from a3c_zoo.output import drop_lost_output, take_stdout
+from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
 
 @click.command(epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ import click
 
 from a3c_zoo.cli.common import (
     INTERRUPTED,
+    ask_to_train,
     complete_env,
     configuration_options,
     is_typed,
@@ -25,11 +27,11 @@ from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.files import absolute, valid_name
-from a3c_zoo.output import drop_lost_output, take_stdout
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
 if TYPE_CHECKING:
-    from a3c_zoo.comparison.tuning.studies import TuningStudy
+    from a3c_zoo.tuning.studies import TuningStudy
 
 #: The most bytes of a study's name. Those of its runs have more behind it.
 MOST_BYTES: Final = 200
@@ -62,24 +64,32 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The set.  [default: in studies/NAME]")
 @kept_runs_option
 @engine_options
+@click.option("--yes", is_flag=True, help="Do not ask before training.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(
-    resume: str | None, study: str | None, storage: str | None, runs_dir: Path, as_json: bool, **options: Any
+    resume: str | None,
+    study: str | None,
+    storage: str | None,
+    runs_dir: Path,
+    yes: bool,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Search for better hyperparameters for ENV, with evidence. Needs the extra `tune`.
 
-    First the sets that it begins with train for a few seconds, which shows whether they work here. Trials race: each
-    trains a few steps, and the better ones go on. The best ones are trained again on fresh seeds. The chosen one is
-    compared with the set that the search began with and with the default one, and written as a set for --hyperparams.
+    First the sets that it begins with train for a few seconds, which shows whether they work here and how long all
+    will take. Then the command asks. Trials race: each trains a few steps, and the better ones go on. The best ones are
+    trained again on fresh seeds. The chosen one is compared with the set that the search began with and with the
+    default one, and written as a set for --hyperparams.
 
     A set's block `search:` says which keys are searched; each agent has a default one. After Ctrl-C the same command
     goes on. Several may work on one study.
     """
     need_extra("tune", "tune", "optuna")
-    from a3c_zoo.comparison.tuning.studies import OPTIONS, TuningStudy
-    from a3c_zoo.comparison.tuning.tune import make_settings, tune
-    from a3c_zoo.comparison.tuning.tuning_view import TuningView
     from a3c_zoo.display.displays import open_display
+    from a3c_zoo.tuning.studies import OPTIONS, TuningStudy
+    from a3c_zoo.tuning.tune import make_settings, rehearse_study, tune
+    from a3c_zoo.tuning.tuning_view import TuningView
 
     if as_json:
         take_stdout()
@@ -102,7 +112,10 @@ def command(
         _refuse_if_ended(opened, **{name: options[name] for name in ("trials", "timeout", "final_seeds", "out")})
         print_sentences(_announce(opened, options["trials"]), to_stderr=as_json)
         options["timeout_s"] = options.pop("timeout")
+        tell = partial(print_sentences, to_stderr=as_json)
         try:
+            if rehearse_study(opened, engine, tell, **options) and not yes:
+                ask_to_train(f"the trials of study '{opened.name}' must be trained", as_json)
             with closing(open_display(to_stderr=as_json)) as display:
                 view = TuningView(options["trials"], settings.steps, display, engine.slots)
                 result = tune(opened, engine, view, **options)
@@ -122,9 +135,9 @@ def _refuse_if_ended(
     study: TuningStudy, trials: int, timeout: float | None, final_seeds: int, out: Path | None
 ) -> None:
     """Raises ZooError for options of the search, the comparison and the set of a study that has all already."""
-    from a3c_zoo.comparison.tuning.storages import storage_errors
-    from a3c_zoo.comparison.tuning.studies import RESULT
-    from a3c_zoo.comparison.tuning.tune import has_searched
+    from a3c_zoo.tuning.storages import storage_errors
+    from a3c_zoo.tuning.studies import RESULT
+    from a3c_zoo.tuning.tune import has_searched
 
     with storage_errors(f"--storage {study.where}"):
         ended = study.attribute(RESULT)
@@ -145,7 +158,7 @@ def _refuse_if_ended(
 
 
 def _announce(study: TuningStudy, trials: int) -> str:
-    from a3c_zoo.comparison.known_runs import counted
+    from a3c_zoo.words import counted
 
     made = study.settings
     rungs, start = ", ".join(f"{rung:,}" for rung in made.rungs), made.hyperparams or "the default set"
@@ -158,8 +171,8 @@ def _announce(study: TuningStudy, trials: int) -> str:
 
 def _why_open(study: TuningStudy) -> str:
     """Why a study has not ended, although nothing of it is left to train here."""
-    from a3c_zoo.comparison.known_runs import listed
-    from a3c_zoo.comparison.tuning.storages import storage_errors
+    from a3c_zoo.tuning.storages import storage_errors
+    from a3c_zoo.words import listed
 
     with storage_errors(f"--storage {study.where}"):
         places = study.open_elsewhere()
@@ -175,7 +188,7 @@ def _why_open(study: TuningStudy) -> str:
 
 
 def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> int:
-    from a3c_zoo.comparison.report_places import REPORT_PAGE, opening
+    from a3c_zoo.report.places import REPORT_PAGE, opening
 
     if result is None:
         print_sentences(_why_open(study), to_stderr=True)

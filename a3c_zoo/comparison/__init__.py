@@ -1,1 +1,1 @@
-"""Comparisons: plan, training, evaluation, statistics and report of several methods."""
+"""The way through a comparison: plan, rehearsal, training, evaluation, figures, report."""

@@ -12,37 +12,39 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from a3c_zoo.comparison import decisions
-from a3c_zoo.comparison.claims import QUESTIONS
+from a3c_zoo.comparison import seed_blocks
 from a3c_zoo.comparison.comparison_view import ComparisonView
-from a3c_zoo.comparison.decisions import DEFAULT_MAX_SEEDS, Decisions
-from a3c_zoo.comparison.engine_choice import DEFAULT_ENGINE, open_engine
-from a3c_zoo.comparison.estimates import estimate
-from a3c_zoo.comparison.evaluations import DEFAULT_EPISODES
-from a3c_zoo.comparison.groups import on_envs, one_name, told_apart, unread_on
-from a3c_zoo.comparison.known_runs import counted
-from a3c_zoo.comparison.looks import keep_looks, looked_at
-from a3c_zoo.comparison.measures import MeasuredRun, labels_of, measure
+from a3c_zoo.comparison.estimates import estimate, evaluations_estimate
+from a3c_zoo.comparison.looks import keep_looks, looked_at, planned_looks
 from a3c_zoo.comparison.plan import Plan, make_plan
-from a3c_zoo.comparison.reading import RunRecord, lost_runs, read_runs, says_nothing
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
-from a3c_zoo.comparison.report_places import REPORT_FILES, REPORT_PAGE, choose_out, claimed, opening
-from a3c_zoo.comparison.results import Making, results_of
-from a3c_zoo.comparison.results_json import by_env, to_json
-from a3c_zoo.comparison.sequential import SequentialRule, SequentialTest
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained, train_plan
-from a3c_zoo.comparison.turns import turn
 from a3c_zoo.display.displays import notebook_display
 from a3c_zoo.engines import Engine
+from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
+from a3c_zoo.engines.shared_folder import turn
 from a3c_zoo.errors import ZooError
+from a3c_zoo.figures import decisions
+from a3c_zoo.figures.decisions import DEFAULT_MAX_SEEDS, Decisions
+from a3c_zoo.figures.figure_table import QUESTIONS
+from a3c_zoo.figures.measures import MeasuredRun, labels_of, measure
+from a3c_zoo.figures.results import Making, results_of
+from a3c_zoo.figures.sequential import SequentialRule, SequentialTest
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
-from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunSummary, refuse_trust
+from a3c_zoo.report.places import REPORT_FILES, REPORT_PAGE, choose_out, claimed, opening
+from a3c_zoo.report.results_json import by_env, to_json
+from a3c_zoo.report.verdict import second_look
+from a3c_zoo.runs.evaluate_checkpoints import DEFAULT_EPISODES
 from a3c_zoo.runs.signals import stop_on_signals
+from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, RunSummary, refuse_trust
+from a3c_zoo.store.run_groups import on_envs, one_name, told_apart, unread_on
+from a3c_zoo.store.run_records import RunRecord, lost_runs, read_runs, says_nothing
+from a3c_zoo.words import counted
 
 if TYPE_CHECKING:
-    from a3c_zoo.comparison.pages import ReportSection
+    from a3c_zoo.report.pages import ReportSection
 
 DEFAULT_SEEDS: Final = 5
 #: After a report so far, the next one waits for so many times the seconds that it took: many short runs need few.
@@ -180,22 +182,30 @@ def _watched(
         check_main()  # training can take hours, and no child of an unguarded script could evaluate it
     with closing(notebook_display()) as display:
         watcher = watcher or ComparisonView(display, engine.slots)
-        plan = rehearse_plan(plan, rule, engine.slots, watcher.message)
+        plan = rehearse_plan(plan, rule, episodes, engine.slots, watcher.message)
         return carry_out(plan, rule, episodes, out, watcher, engine, question=question)
 
 
-def rehearse_plan(plan: Plan, rule: SequentialRule | None, slots: int, tell: Callable[[str], None]) -> Plan:
+def rehearse_plan(
+    plan: Plan, rule: SequentialRule | None, episodes: int, slots: int, tell: Callable[[str], None]
+) -> Plan:
     """Tries each method that must be trained, and tells how long the comparison will take. See `rehearse`.
 
-    rule: see `carry_out`. slots: how many runs train at once. Returns the plan with what was measured.
+    It also tells about which methods the report will claim nothing, because an earlier one has looked at their runs.
+
+    rule, episodes: see `carry_out`. slots: how many runs train at once. Returns the plan with what was measured.
     """
     if not plan.missing:
         return plan
+    for pair, report in planned_looks(plan, rule).items():
+        tell(second_look(*pair, report, "will be claimed"))
     with stop_on_signals() as stop:
         stop.allow_interrupts()
-        found = rehearse(plan.missing, plan.runs_dir, tell)
+        found = rehearse(plan.missing, plan.runs_dir, tell, episodes)
     plan = with_guesses(plan, found)
     tell(estimate(plan, found, slots, is_most=rule is not None))
+    if on_top := evaluations_estimate(plan, found, episodes):
+        tell(on_top)
     return plan
 
 
@@ -216,7 +226,7 @@ def make_plan_and_rule(
     if not isinstance(seeds, range) or seeds != range(1, len(seeds) + 1):  # others would not be trained
         raise ZooError("--seeds: with --until-decided it is the number of seeds in a block, from seed 1 on, not a list")
     plan = make_plan(seeds=range(1, (DEFAULT_MAX_SEEDS if max_seeds is None else max_seeds) + 1), **options)
-    return plan, decisions.rule_of(plan, len(seeds))
+    return plan, seed_blocks.rule_of(plan, len(seeds))
 
 
 def _refuse_two_names(envs: Sequence[str]) -> None:
@@ -383,7 +393,7 @@ def _play_until_decided(
     """Plays block after block, until the rule has decided all pairs or allows no further look."""
     test, stopped = SequentialTest(rule), ""
     while not test.is_over:
-        _play(decisions.block_of(plan, test), episodes, watcher, played, engine, report_so_far)
+        _play(seed_blocks.block_of(plan, test), episodes, watcher, played, engine, report_so_far)
         values = decisions.final_returns(test, _measure(played.records, {})[0])
         if values is None:
             stopped = "a run has no final return, so there was no further look"
@@ -463,9 +473,9 @@ def _report(
     question: str = "",
 ) -> Comparison:
     """Writes the report into a folder that was claimed. Raises ZooError if there is no run."""
-    from a3c_zoo.comparison.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
-    from a3c_zoo.comparison.report_films import films_of
-    from a3c_zoo.comparison.verdict import answers, notes
+    from a3c_zoo.report.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
+    from a3c_zoo.report.report_films import films_of
+    from a3c_zoo.report.verdict import answers, notes
 
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())

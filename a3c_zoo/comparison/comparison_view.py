@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from a3c_zoo.comparison.plan import Plan, PlannedRun, side_by_side_s
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained
 from a3c_zoo.display.displays import Display
-from a3c_zoo.display.words import duration
+from a3c_zoo.display.pieces import duration
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import Outcome, score
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.store.directory import RunDirectory
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from a3c_zoo.comparison.known_runs import counted, listed
 from a3c_zoo.comparison.plan import Plan, PlannedRun, side_by_side_s
-from a3c_zoo.comparison.rehearsal import Rehearsals
+from a3c_zoo.comparison.rehearsal import Rehearsal, Rehearsals
+from a3c_zoo.words import counted, listed
 
 #: Above this estimate, shorter comparisons are proposed, in seconds.
 LONG_S: Final = 3600.0
@@ -37,6 +38,24 @@ def estimate(plan: Plan, found: Rehearsals, slots: int = 1, is_most: bool = Fals
     return text
 
 
+def evaluations_estimate(plan: Plan, found: Rehearsals, episodes: int) -> str:
+    """How long the evaluations of the missing runs take; "" if no method among them was rehearsed."""
+    methods = ((run.env, run.method) for run in plan.missing)
+    rehearsed = [found[method] for method in methods if method in found]
+    if not rehearsed:
+        return ""
+    whole_s = sum(each.evaluation_s(episodes) for each in rehearsed)
+    return f"evaluations come on top: about {rough_duration(whole_s)}, {if_episodes_last(rehearsed)}"
+
+
+def if_episodes_last(rehearsals: Iterable[Rehearsal]) -> str:
+    """The condition of an estimate: `if an episode lasts 1,000 steps`."""
+    lengths = sorted({each.episode_steps for each in rehearsals})
+    if len(lengths) == 1:
+        return f"if an episode lasts {counted(lengths[0], 'steps')}"
+    return f"if episodes last {lengths[0]:,} to {lengths[-1]:,} steps"
+
+
 def rough_duration(seconds: float) -> str:
     """A duration with as many digits as an estimate has: `40 s`, `12 min`, `2 h 50 min`, `27 h`."""
     if seconds < 60:
@@ -59,13 +78,14 @@ def _proposals(plan: Plan, found: Rehearsals, slots: int, guess_s: float) -> lis
     if steps := _fewer_steps(methods):
         more = max(seeds, SEEDS)
         options = f"--steps {steps}" + (f" --seeds {more}" if more != seeds else "")
-        proposals[options] = _total_s(methods, found, steps, None, more, slots)
+        proposals[f"`{options}`"] = _total_s(methods, found, steps, None, more, slots)
     for text, limit_s in TIME_LIMITS.items():
         total_s = _total_s(methods, found, None, limit_s, seeds, slots)
         if total_s < guess_s / 2:
-            proposals[f"--time-limit {text}"] = total_s
+            instead = " in place of `--steps`" if plan.has_steps else ""
+            proposals[f"`--time-limit {text}`{instead}"] = total_s
             break
-    return [f"`{options}`: {rough_duration(total)}" for options, total in proposals.items() if total < guess_s]
+    return [f"{options}: {rough_duration(total)}" for options, total in proposals.items() if total < guess_s]
 
 
 def _fewer_steps(methods: list[PlannedRun]) -> int | None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from a3c_zoo.comparison.reading import read_run
-from a3c_zoo.comparison.timing import speed_variables, timing_of
 from a3c_zoo.config import Config
 from a3c_zoo.config.provenance import plugin_versions, plugins_of
 from a3c_zoo.config.sets import dump_config, entries_of
@@ -18,24 +16,14 @@ from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.learning.network_configs import ImageConfig
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.plugins.sources import SourceDigests
-from a3c_zoo.records import Outcome
-from a3c_zoo.runs.directory import RunDirectory, describe_host, moment_of, run_paths
+from a3c_zoo.records import FINISHED, Outcome
+from a3c_zoo.store.directory import RunDirectory, describe_host, moment_of, run_paths
+from a3c_zoo.store.run_records import read_run
+from a3c_zoo.store.timing_file import speed_variables, timing_of
+from a3c_zoo.words import listed
 
-#: The reasons of an end with the budget spent.
-FINISHED: Final = ("steps", "time-limit", "episodes")
 #: A guess for a method without an earlier run.
 GUESSED_STARTUP_S: Final = 5.0
-
-
-def listed(names: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def counted(number: int, things: str) -> str:
-    """`1 trial`, `1,000 trials`. things: their plural, with an s."""
-    return f"{number:,} {things if number != 1 else things.removesuffix('s')}"
 
 
 @dataclass(frozen=True, slots=True)

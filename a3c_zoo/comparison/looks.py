@@ -8,20 +8,23 @@ than a claim says: of 100 comparisons without a difference, about 4 are claimed 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from a3c_zoo.comparison.measures import MeasuredRun
-from a3c_zoo.comparison.results import Results, with_claims
-from a3c_zoo.comparison.sequential import Pair
+from a3c_zoo.comparison.plan import Plan, PlannedRun
 from a3c_zoo.errors import printable
+from a3c_zoo.figures.measures import MeasuredRun, measure
+from a3c_zoo.figures.results import Results, with_claims
+from a3c_zoo.figures.sequential import Pair, SequentialRule
 from a3c_zoo.files import MAX_TEXT, open_file, read_bytes
+from a3c_zoo.store.run_records import read_runs
 
 LOOKS_FILE: Final = "looks.jsonl"
 #: What a look at a pair of methods depends on, of each run.
@@ -57,14 +60,55 @@ def looked_at(results: Results) -> Results:
     return with_claims(replace(results, seen=seen))
 
 
+def planned_looks(plan: Plan, rule: SequentialRule | None) -> dict[Pair, str]:
+    """The pairs about which the report of a plan will claim nothing → the report that has looked at runs of both.
+
+    A pair without missing runs is left out: its report may be a look at the same runs, which is no second one.
+    """
+    methods: dict[tuple[str, str], list[PlannedRun]] = {}
+    for run in plan.runs:
+        methods.setdefault((run.env, run.method), []).append(run)
+    found: dict[Pair, str] = {}
+    for (env, method), (other_env, other) in itertools.combinations(methods, 2):
+        if env == other_env:
+            runs, others = methods[env, method], methods[env, other]
+            is_trained = any(run.done is None for run in (*runs, *others))
+            report = _report_of_done(_done(runs), _done(others), rule) if is_trained else ""
+            if report:
+                found[Pair(env, method, other)] = report
+    return found
+
+
+def _done(runs: Iterable[PlannedRun]) -> list[Path]:
+    return [run.done for run in runs if run.done is not None]
+
+
+def _report_of_done(runs: Sequence[Path], others: Sequence[Path], rule: SequentialRule | None) -> str:
+    """The report that looked at finished runs of both methods; "" if none did.
+
+    A comparison with a rule may have ended before it needed all seeds of its plan: the same command with the same rule
+    is no second look then.
+    """
+    report = _report_of_both(runs, others, lambda key, count: False)
+    if not report or rule is None:
+        return report
+    same = _key(_measured(runs), _measured(others), _name_of(rule))
+    return _report_of_both(runs, others, lambda key, count: key == same)
+
+
+def _measured(runs: Sequence[Path]) -> Runs:
+    records, _ = read_runs(runs, trust=True)  # the runs of a plan
+    return [measure(record, record.path.name) for record in records]
+
+
 def keep_looks(results: Results, report: Path) -> None:
     """Writes down that a report has looked at its runs, if its seeds could have shown something."""
     if results.decided is None and not any(claim.is_possible for claim in results.claims):
         return
     keys: dict[Path, list[str]] = {}
     for look in _looks(results):
-        for run in (each.record for each in (*look.runs, *look.others) if each.record.is_ours):
-            keys.setdefault(run.path, []).append(look.key)
+        for folder in _ours([*look.runs, *look.others]):
+            keys.setdefault(folder, []).append(look.key)
     line: dict[str, Any] = {
         "at": datetime.now().astimezone().isoformat(timespec="seconds"),
         "report": os.path.abspath(report),
@@ -79,13 +123,17 @@ def _looks(results: Results) -> Iterator[_Look]:
     """The pairs of methods about which the report claims or decides something."""
     rule = results.decided.rule if results.decided else None
     pairs = {(each.question.env, each.question.method, each.question.other) for each in results.claims}
-    name = results.question if rule is None else f"{rule.looks} looks of {rule.block} seeds"
+    name = results.question if rule is None else _name_of(rule)
     for env, each in results.environments.items():
         for pair in each.pairs:
             found = (env, pair.method, pair.other)
             if found in pairs or (rule is not None and found in rule.pairs):
                 sides = each.methods[pair.method].runs, each.methods[pair.other].runs
                 yield _Look(found, *sides, _key(*sides, name))
+
+
+def _name_of(rule: SequentialRule) -> str:
+    return f"{rule.looks} looks of {rule.block} seeds"
 
 
 def _number_of_claims(results: Results) -> int:
@@ -105,22 +153,35 @@ def _earlier_report(look: _Look, claims: int) -> str:
     A look at the same runs by the same rule is no second one: it has the same results. With fewer claims than it had it
     is one, because each of them would need less.
     """
-    others = _known_looks(look.others)
-    for key, (count, report) in _known_looks(look.runs).items():
-        if key in others and (key != look.key or count > claims):
+    return _report_of_both(_ours(look.runs), _ours(look.others), lambda key, count: key == look.key and count <= claims)
+
+
+def _ours(runs: Runs) -> list[Path]:
+    """The directories of the runs that a3c-zoo made."""
+    return [run.record.path for run in runs if run.record.is_ours]
+
+
+def _report_of_both(runs: Sequence[Path], others: Sequence[Path], is_same: Callable[[str, int], bool]) -> str:
+    """The report that looked at runs of both methods; "" if none did.
+
+    is_same: whether a look with this key and number of claims is the one that is being taken now.
+    """
+    theirs = _known_looks(others)
+    for key, (count, report) in _known_looks(runs).items():
+        if key in theirs and not is_same(key, count):
             return report
     return ""
 
 
-def _known_looks(runs: Runs) -> dict[str, tuple[int, str]]:
+def _known_looks(runs: Sequence[Path]) -> dict[str, tuple[int, str]]:
     """Key → the greatest number of claims, and the first report, of all looks at any of these runs.
 
     Damaged lines are left out.
     """
     found: dict[str, tuple[int, str]] = {}
-    for run in (each.record for each in runs if each.record.is_ours):
+    for folder in runs:
         with suppress(OSError):
-            for line in read_bytes(run.path / LOOKS_FILE, MAX_TEXT).splitlines():
+            for line in read_bytes(folder / LOOKS_FILE, MAX_TEXT).splitlines():
                 with suppress(ValueError, KeyError, TypeError, RecursionError):
                     look: Mapping[str, Any] = json.loads(line)
                     count, report = int(look["claims"]), printable(str(look["report"]))

@@ -9,14 +9,16 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from a3c_zoo.comparison.evaluations import CHECKPOINTS
-from a3c_zoo.comparison.known_runs import KnownRuns, listed
-from a3c_zoo.comparison.reading import method_name
+from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import comparison_steps, dump_config, resolve_config, tuning_cost
+from a3c_zoo.config.train_command import TrainCommand
 from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry, unknown_entry
+from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
+from a3c_zoo.store.run_records import method_name
+from a3c_zoo.words import listed
 
 MAX_SEEDS: Final = 1000
 #: A shorter training leaves nothing to evaluate.
@@ -58,7 +60,7 @@ class PlannedRun:
     """One run of a plan.
 
     Attributes:
-        options: the arguments of `a3c-zoo train`, without those that name directories.
+        command: what the training is given; `config` is made from it.
         done: the finished run that has exactly this configuration; None if it must be trained.
         guess_s: how long it will take, in seconds; None if no earlier run tells how fast the method is.
         schedule_steps: the length that the method's set gives its schedules, in agent steps, where the comparison gives
@@ -71,7 +73,7 @@ class PlannedRun:
     seed: int
     budget: Budget
     config: Config
-    options: tuple[str, ...]
+    command: TrainCommand
     done: Path | None
     guess_s: float | None
     schedule_steps: int | None = None
@@ -92,6 +94,7 @@ class Plan:
         reuse: whether finished runs are used again. host: the machines that train; None: they are as this one.
         left_out: damaged run that would have been used → reason.
         outdated: finished run that would have been used if other sources had not made it → reason.
+        has_steps: whether the user gave `--steps`, beside which there can be no `--time-limit`.
     """
 
     runs: tuple[PlannedRun, ...]
@@ -100,6 +103,7 @@ class Plan:
     left_out: dict[Path, str] = field(default_factory=dict)
     outdated: dict[Path, str] = field(default_factory=dict)
     host: Mapping[str, Any] | None = None
+    has_steps: bool = False
 
     @property
     def training_order(self) -> list[int]:
@@ -199,7 +203,7 @@ def make_plan(
             runs += found
     if len({run.method for run in runs}) < 2:
         raise ZooError(f"there is nothing to compare {runs[0].method} with: give a --baseline, or a second --agent")
-    return Plan(tuple(runs), runs_dir, reuse, known.left_out, known.outdated, host)
+    return Plan(tuple(runs), runs_dir, reuse, known.left_out, known.outdated, host, has_steps=steps is not None)
 
 
 def _refuse_twice(kind: str, given: Sequence[Any]) -> None:
@@ -247,29 +251,22 @@ def plan_run(
     overrides = given + [
         f"{key}={'null' if value is None else str(value).lower()}" for key, value in (settings | ends).items()
     ]
-    options = [entry.name, "--agent", agent.name, "--seed", str(seed)]
-    options += ["--hyperparams", method.hyperparams] if method.hyperparams else []
-    flags: dict[str, tuple[Any, str]] = {"run.seed": (seed, "--seeds")}
-    if budget.steps is not None:
-        flags["run.steps"] = budget.steps, "--steps"
-        options += ["--steps", str(budget.steps)]
-    else:
-        flags["run.time_limit_s"] = budget.time_limit_s, "--time-limit"
-        options += ["--time-limit", f"{budget.time_limit_s:.3f}s"]
-    config = resolve_config(registry, entry, agent, hyperparams=method.hyperparams, overrides=overrides, flags=flags)
+    command = TrainCommand(
+        entry.name, agent.name, seed, budget.steps, budget.time_limit_s, method.hyperparams, tuple(overrides)
+    )
+    config = command.config(registry)
     least = least_steps(config)
     if budget.steps is not None and budget.steps < least:
         raise ConfigError(
             f"--steps {budget.steps}: too small for one evaluation; {method.text} learns from {least:,} steps at a time"
         )
-    options += [text for override in overrides for text in ("-o", override)]
     return PlannedRun(
         entry.name,
         method.label or method_name(agent.name, config.env.stack),
         seed,
         budget,
         config,
-        tuple(options),
+        command,
         known.same(config),
         known.guess(entry.name, agent.name, budget.steps, budget.time_limit_s),
         max(schedules.values(), default=None) if budget.steps else None,

@@ -7,6 +7,7 @@ first fault is known before a run directory is made, and the speeds are those of
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -20,16 +21,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
-from a3c_zoo.comparison.evaluations import CHECKPOINTS
-from a3c_zoo.comparison.local_engine import end_with_parent, training_environment
 from a3c_zoo.comparison.plan import Plan, PlannedRun
-from a3c_zoo.comparison.reading import REHEARSAL
 from a3c_zoo.config.sets import dump_config
+from a3c_zoo.engines.local import end_with_parent, training_environment
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import read_json
-from a3c_zoo.hardware import giga
+from a3c_zoo.hardware import available_cores, giga
 from a3c_zoo.processes.start import handlers_wait
-from a3c_zoo.runs.directory import disk_errors
+from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS, DEFAULT_EPISODES, MAX_ENVS
+from a3c_zoo.store.directory import disk_errors
+from a3c_zoo.store.run_records import REHEARSAL
 
 #: How long all methods together train, in seconds.
 ALL_S: Final = 3.0
@@ -39,6 +40,8 @@ LEAST_S, MOST_S = 1.0, 1.5
 LIMIT_S: Final = 15.0
 #: What a fresh process of a run takes longer than this one, in which Python and torch are there already, in seconds.
 PROCESS_S: Final = 2.0
+#: How long an episode of an evaluation lasts at most, for an estimate, in agent steps: nobody knows it beforehand.
+EPISODE_STEPS: Final = 1000
 #: How long the child may take to end, and how long a method may do nothing beyond its own limits, in seconds.
 GRACE_S, HANG_S = 3.0, 60.0
 LOOK_EVERY_S: Final = 0.1
@@ -54,17 +57,29 @@ class Rehearsal:
         steps_per_s: agent steps a second; None if its first rollout took too long.
         other_s: seconds of a run beside those of training.
         checkpoint_bytes: the size of a checkpoint.
+        evaluation_step_s: seconds that one step of all environments of an evaluation takes.
+        episode_steps: agent steps of an episode in an estimate: `EPISODE_STEPS`, or the limit if that is less.
     """
 
     steps_per_s: float | None
     other_s: float
     checkpoint_bytes: int
+    evaluation_step_s: float
+    episode_steps: int
 
     def guess_s(self, steps: int | None, time_limit_s: float | None) -> float | None:
         """How long a run with this budget takes, in seconds; None if the speed is not known."""
         if steps is None:
             return self.other_s + (time_limit_s or 0.0)
         return None if self.steps_per_s is None else self.other_s + steps / self.steps_per_s
+
+    def evaluation_s(self, episodes: int, checkpoints: int = CHECKPOINTS) -> float:
+        """How long the evaluations of a run take, in seconds, if episodes last `episode_steps`.
+
+        Each checkpoint plays `episodes` with sampled and with greedy actions. The cores share the checkpoints.
+        """
+        one_s = math.ceil(episodes / MAX_ENVS) * self.episode_steps * self.evaluation_step_s
+        return PROCESS_S + 2 * one_s * checkpoints / min(available_cores(), checkpoints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +89,7 @@ class RehearsalJob:
     Attributes:
         env: its environment's name. config: the path of its config.yml. result: where the child writes what it found.
         least: agent steps of one rollout of every worker. seconds: how long it trains, if a rollout is not longer.
+        episodes: of an evaluation.
     """
 
     env: str
@@ -81,6 +97,7 @@ class RehearsalJob:
     result: str
     least: int
     seconds: float
+    episodes: int
     limit_s: float = LIMIT_S
 
 
@@ -88,12 +105,15 @@ class RehearsalJob:
 Rehearsals = dict[tuple[str, str], Rehearsal]
 
 
-def rehearse(runs: Sequence[PlannedRun], runs_dir: Path, tell: Callable[[str], None]) -> Rehearsals:
+def rehearse(
+    runs: Sequence[PlannedRun], runs_dir: Path, tell: Callable[[str], None], episodes: int = DEFAULT_EPISODES
+) -> Rehearsals:
     """Lets each method among these runs train for a few seconds on each of its environments, and act once.
 
     Args:
         runs_dir: where the runs will lie. It is left as it was.
         tell: gets a line when it begins, and one for each method.
+        episodes: how many each evaluation plays with sampled actions, and with greedy ones.
 
     Raises:
         ZooError: a method cannot be trained here, or the disk has no room for its runs. The message names the cure.
@@ -106,7 +126,7 @@ def rehearse(runs: Sequence[PlannedRun], runs_dir: Path, tell: Callable[[str], N
     tell("first, each method trains for a few seconds: does it work here, and how fast is it?")
     found: Rehearsals = {}
     with _folder_in(runs_dir) as folder:
-        jobs = [_job(run, folder / str(number), len(methods)) for number, run in enumerate(methods.values())]
+        jobs = [_job(run, folder / str(number), len(methods), episodes) for number, run in enumerate(methods.values())]
         with _child(folder, jobs) as (process, output):
             for job, run in zip(jobs, methods.values(), strict=True):
                 found[run.env, run.method] = rehearsal = _result(process, output, job, run)
@@ -133,13 +153,14 @@ def _speed(rehearsal: Rehearsal) -> str:
     return f"{rehearsal.steps_per_s:,.0f} steps/s"
 
 
-def _job(run: PlannedRun, place: Path, methods: int) -> RehearsalJob:
+def _job(run: PlannedRun, place: Path, methods: int, episodes: int) -> RehearsalJob:
     """Writes the configuration of a run below `place`, for the child."""
     with disk_errors(place, "write"):
         place.mkdir()
         (place / "config.yml").write_text(dump_config(run.config), encoding="utf-8")
     seconds = min(max(ALL_S / methods, LEAST_S), MOST_S)
-    return RehearsalJob(run.env, str(place / "config.yml"), str(place / "result.json"), run.least_steps, seconds)
+    files = str(place / "config.yml"), str(place / "result.json")
+    return RehearsalJob(run.env, *files, run.least_steps, seconds, episodes)
 
 
 @contextmanager

@@ -9,26 +9,28 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from a3c_zoo.baselines.baseline_configs import SB3DQNConfig
-from a3c_zoo.comparison.evaluations import write_json
-from a3c_zoo.comparison.rehearsal import PROCESS_S, RehearsalJob
+from a3c_zoo.comparison.rehearsal import EPISODE_STEPS, PROCESS_S, RehearsalJob
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import load_config
 from a3c_zoo.errors import WorkerError, ZooError, first_line, one_line
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.records import Progress
 from a3c_zoo.runs.api import load_from
-from a3c_zoo.runs.directory import RunDirectory
+from a3c_zoo.runs.evaluate_checkpoints import MAX_ENVS
 from a3c_zoo.runs.setup import Observer, RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.train import train_new
+from a3c_zoo.store.directory import RunDirectory, write_json
 
-#: How many steps a policy acts.
-ACTS = 5
+#: How many steps a policy acts at least, if no episode ends before, and how long it goes on with them, in seconds.
+ACTS, ACT_S = 3, 0.3
 #: `sb3-dqn` begins to learn after so many agent steps here. Without learning it would seem faster than it is.
 LEARNING_STARTS = 100
 
@@ -69,30 +71,36 @@ def rehearse_one(job: RehearsalJob) -> dict[str, Any]:
     if outcome.reason == "interrupted" and not watch.is_over:
         raise KeyboardInterrupt  # the parent has ended, or wants this process to end
     directory = RunDirectory(outcome.run, is_trusted=True)
-    act(directory)
+    evaluation_step_s = act(directory, job.episodes)
     sizes = [file.stat().st_size for file in directory.checkpoints.iterdir()]
     return {
         "steps_per_s": outcome.steps_per_s if outcome.steps else None,
         "other_s": outcome.total_s - outcome.training_s + PROCESS_S,
         "checkpoint_bytes": max(sizes, default=0),
+        "evaluation_step_s": evaluation_step_s,
+        "episode_steps": min(whole.env.factory_kwargs().get("max_episode_steps") or EPISODE_STEPS, EPISODE_STEPS),
     }
 
 
-def act(directory: RunDirectory) -> None:
-    """Plays a few steps on the zoo's environment, as an evaluation does, and closes it."""
+def act(directory: RunDirectory, episodes: int) -> float:
+    """Plays a few steps on the zoo's environments, as an evaluation of a comparison does, and closes them.
+
+    Returns how long a step of all of them takes, in seconds.
+    """
     from a3c_zoo.runs.evaluation import evaluate_policy
 
     policy, to_play = load_from(directory)
-    steps = iter(range(ACTS - 1))
+    to_play = replace(to_play, count=episodes, num_envs=MAX_ENVS)
+    moments_s: list[float] = []
 
     def stop(played: int) -> None:
-        if next(steps, None) is None:
+        moments_s.append(time.monotonic())
+        if len(moments_s) >= ACTS and moments_s[-1] - moments_s[0] >= ACT_S:
             raise StopEvaluationError
 
-    try:
+    with suppress(StopEvaluationError):
         evaluate_policy(policy, to_play, on_step=stop)
-    except StopEvaluationError:
-        return
+    return (moments_s[-1] - moments_s[0]) / max(len(moments_s) - 1, 1)
 
 
 def main(jobs: list[RehearsalJob]) -> int:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.plan import Plan, PlannedRun
-from a3c_zoo.comparison.side_by_side import Post, side_by_side
-from a3c_zoo.comparison.turns import turn
 from a3c_zoo.config.sets import dump_config
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob, new_run_name
+from a3c_zoo.engines.shared_folder import turn
+from a3c_zoo.engines.slots import Post, side_by_side
 from a3c_zoo.plugins.registry import get_registry
 
 
@@ -108,5 +108,6 @@ def _train(run: PlannedRun, plan: Plan, watcher: ComparisonWatcher, engine: Engi
 
 
 def _run_job(run: PlannedRun, plan: Plan, engine: Engine, tell: Callable[[JobProgress | None], None]) -> Trained:
-    job = TrainingJob(run.config, plan.runs_dir, new_run_name(run.env, run.method, run.seed), run.options)
+    name = new_run_name(run.env, run.method, run.seed)
+    job = TrainingJob(run.command, run.config.run.workers, plan.runs_dir, name)
     return Trained(run, job.path, engine.train(job, tell))

@@ -25,7 +25,7 @@ import click
 
 from a3c_zoo.display.terminals import WaitingLine
 from a3c_zoo.errors import printable_lines
-from a3c_zoo.output import is_dumb
+from a3c_zoo.standard_streams import is_dumb
 
 if TYPE_CHECKING:
     from rich.console import ConsoleRenderable

@@ -23,7 +23,7 @@ from rich.segment import ControlType, Segment, Segments
 from rich.text import Text
 
 from a3c_zoo.display.terminals import ECHO, open_blocks
-from a3c_zoo.output import is_in_foreground
+from a3c_zoo.standard_streams import is_in_foreground
 
 
 class LiveBlock(RenderHook):

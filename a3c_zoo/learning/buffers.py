@@ -20,7 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from a3c_zoo.errors import ConfigError, RunDirectoryError
-from a3c_zoo.saved_state import fitting
+from a3c_zoo.store.saved_state import fitting
 
 
 class Buffers:

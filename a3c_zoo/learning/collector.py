@@ -21,7 +21,7 @@ from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.returns import Bools, Floats
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.library_settings import LibrarySettings, kept_settings
-from a3c_zoo.saved_state import fitting
+from a3c_zoo.store.saved_state import fitting
 
 #: A rollout that ends with its episode draws noise for so many rows at a time: it may reserve a million, and use fifty.
 NOISE_ROWS = 1024

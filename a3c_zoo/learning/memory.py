@@ -12,7 +12,7 @@ from a3c_zoo import hardware
 from a3c_zoo.errors import ConfigError, RunDirectoryError
 from a3c_zoo.hardware import giga
 from a3c_zoo.learning.spaces import ObservationSpec
-from a3c_zoo.saved_state import tensors_of
+from a3c_zoo.store.saved_state import tensors_of
 
 #: Memory of an environment with images beside its observations, in bytes (an Atari emulator of ale-py 0.12).
 IMAGE_ENVIRONMENT_BYTES = 1_400_000

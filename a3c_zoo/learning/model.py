@@ -39,8 +39,8 @@ from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, as_batch, observation_spec
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, building, load_factory
 from a3c_zoo.plugins.variants import class_names
-from a3c_zoo.saved_state import fitting
 from a3c_zoo.seeds import SEED_NETWORK, seed_for
+from a3c_zoo.store.saved_state import fitting
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch import Tensor
 from a3c_zoo.learning.objective import scaled_rewards
 from a3c_zoo.learning.returns import Bools, Floats, n_step_returns
 from a3c_zoo.learning.rollout import Rollout
-from a3c_zoo.saved_state import fitting
+from a3c_zoo.store.saved_state import fitting
 
 
 class Windows:

@@ -132,7 +132,7 @@ def zoo_optimizers() -> list[OptimizerEntry]:
 
 @hookimpl
 def zoo_engines() -> list[EngineEntry]:
-    local = "a3c_zoo.comparison.local_engine:LocalEngine"
+    local = "a3c_zoo.engines.local:LocalEngine"
     return [EngineEntry("local", local, description="this machine: one training after the other, alone")]
 
 

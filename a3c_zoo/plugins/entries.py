@@ -204,7 +204,7 @@ class HookEntry:
 
 @dataclass(frozen=True, slots=True)
 class TrainedEntry:
-    """A trained agent, in a folder that `python -m a3c_zoo.runs.save_trained RUN FOLDER` has written.
+    """A trained agent, in a folder that `python -m a3c_zoo.sharing.save_trained RUN FOLDER` has written.
 
     Attributes:
         name: its own name, and that of its folder in `package`. description: one line for listings.

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from a3c_zoo.errors import MissingGuardError
-from a3c_zoo.output import drop_lost_output
 from a3c_zoo.plugins.module_files import MODULE_FILES, ModuleFiles
 from a3c_zoo.processes.start import UNGUARDED_STATUS, forget_safe_path, process_context, start_process, warm_up
+from a3c_zoo.standard_streams import drop_lost_output
 
 if sys.platform == "linux":
     import fcntl

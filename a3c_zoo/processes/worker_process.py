@@ -19,7 +19,7 @@ from a3c_zoo.errors import ZooError, type_and_message
 from a3c_zoo.learning.counters import TICKS, Counters
 from a3c_zoo.processes.crew import REPORT_EVERY_S, CutShort, Worker, WorkerFactory
 from a3c_zoo.processes.faults import UnsavableStateError
-from a3c_zoo.saved_state import UNPICKLABLE
+from a3c_zoo.store.saved_state import UNPICKLABLE
 from a3c_zoo.store_order import memory_barrier
 
 #: What the first cell holds: STOP, or the number of a turn. Workers stand still in odd turns and work in even ones. Two

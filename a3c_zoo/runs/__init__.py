@@ -1,1 +1,1 @@
-"""L5: run directories, what is recorded in them, training and evaluation."""
+"""Trainings and evaluations: session, recorder, progress, evaluator, solved check."""

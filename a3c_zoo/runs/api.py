@@ -18,17 +18,17 @@ from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.records import Evaluation, Outcome, Policy
-from a3c_zoo.runs.checkpoints import BEST, FINAL, PolicyState
-from a3c_zoo.runs.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
-from a3c_zoo.runs.initial import with_initial
-from a3c_zoo.runs.loaded import LoadedAgent
+from a3c_zoo.runs.init_from import with_initial
+from a3c_zoo.runs.loaded_agent import LoadedAgent
 from a3c_zoo.runs.playing_view import PlayingView
-from a3c_zoo.runs.recommended import RECOMMENDED, Choice, choose_in_python, return_of
 from a3c_zoo.runs.setup import Observer, RunSetup
 from a3c_zoo.runs.train import train_new, train_on
-from a3c_zoo.runs.trained import find_policy, policy_state
 from a3c_zoo.runs.training_view import TrainingView
 from a3c_zoo.seeds import USER_EVALUATIONS
+from a3c_zoo.store.checkpoints import BEST, FINAL, PolicyState
+from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
+from a3c_zoo.store.recommended import RECOMMENDED, Choice, choose_in_python, return_of
+from a3c_zoo.store.trained import find_policy, policy_state
 
 if TYPE_CHECKING:
     from a3c_zoo.learning.function_env import EnvFunction

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from a3c_zoo.errors import DivergedError
 from a3c_zoo.records import Snapshot
-from a3c_zoo.runs.checkpoints import PolicyState, ResourceState, RunState, read_policy, write_checkpoint
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.progress import FEWEST_EPISODES, RunProgress
+from a3c_zoo.store.checkpoints import PolicyState, ResourceState, RunState, read_policy, write_checkpoint
+from a3c_zoo.store.directory import RunDirectory
 
 #: Parameters are copied at most once in so many episodes: a run that learns fast has a new best at almost every report.
 EVERY_EPISODES: Final = 10

@@ -35,11 +35,11 @@ from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
 from a3c_zoo.processes.start import environment
 from a3c_zoo.records import Evaluation, Policy
-from a3c_zoo.runs.checkpoints import read_policy
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.videos import RUN_FILM, EpisodeFilm, FilmLimits
-from a3c_zoo.saved_state import loading
 from a3c_zoo.seeds import SEED_EVALUATION, SEED_PROCESS, seed_for
+from a3c_zoo.store.checkpoints import read_policy
+from a3c_zoo.store.saved_state import loading
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv

@@ -18,18 +18,18 @@ from a3c_zoo.files import open_file, shown
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import EvaluatorResult, Snapshot
-from a3c_zoo.runs.checkpoints import EvaluatorState, PolicyState, RunState, read_policy, write_checkpoint
-from a3c_zoo.runs.directory import RunDirectory
 from a3c_zoo.runs.evaluation import MODES, EvaluationTask, PlayedTask, play_task
-from a3c_zoo.runs.evaluation_files import HEADER, EvaluationRows
 from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
-from a3c_zoo.runs.films import keep_film
 from a3c_zoo.runs.full_disk import may_pass
 from a3c_zoo.runs.resources import Clock
-from a3c_zoo.runs.rows import RETRY_S
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
+from a3c_zoo.store.checkpoints import EvaluatorState, PolicyState, RunState, read_policy, write_checkpoint
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.evaluation_files import HEADER, EvaluationRows
+from a3c_zoo.store.films import keep_film
+from a3c_zoo.store.rows import RETRY_S
 
 
 class EvaluationInTurn:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from a3c_zoo.display.displays import Display
-from a3c_zoo.display.words import bar, duration
+from a3c_zoo.display.pieces import bar, duration
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Episode, Evaluation, EvaluatorResult, Progress, Reason, Report, Snapshot, score
-from a3c_zoo.runs.checkpoints import RunState
 from a3c_zoo.runs.resources import Clock, Usage
 from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.solved_check import SolvedCheck
+from a3c_zoo.store.checkpoints import RunState
 
 #: Episodes in a mean return.
 WINDOW = 100

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import MAX_TABLE, read_bytes
 from a3c_zoo.records import Episode, EvaluatorResult, Outcome, Progress, RunInfo
-from a3c_zoo.runs.checkpoints import RunState
-from a3c_zoo.runs.directory import RunDirectory, disk_errors
 from a3c_zoo.runs.hparams import final_values
-from a3c_zoo.runs.rows import RowFile
 from a3c_zoo.runs.setup import RunSetup, Watch
+from a3c_zoo.store.checkpoints import RunState
+from a3c_zoo.store.directory import RunDirectory, disk_errors
+from a3c_zoo.store.rows import RowFile
 
 if TYPE_CHECKING:
     from tensorboard.compat.proto.event_pb2 import Event

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from a3c_zoo.runs.checkpoints import ResourceState
+from a3c_zoo.store.checkpoints import ResourceState
 
 if TYPE_CHECKING:
     import psutil

@@ -15,7 +15,16 @@ from a3c_zoo.processes.crew import REPORT_EVERY_S
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Episode, Outcome, Reason, Report, Snapshot
 from a3c_zoo.runs.best import BestPolicy
-from a3c_zoo.runs.checkpoints import (
+from a3c_zoo.runs.evaluation import EvaluationTask
+from a3c_zoo.runs.evaluation_process import EvaluationProcess
+from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
+from a3c_zoo.runs.full_disk import FullDisk, lacks_room
+from a3c_zoo.runs.progress import RunProgress, Stopping
+from a3c_zoo.runs.recorder import Publisher
+from a3c_zoo.runs.setup import RunSetup, Watch
+from a3c_zoo.runs.solved_check import SolvedCheck
+from a3c_zoo.seeds import CHECK_EVALUATIONS
+from a3c_zoo.store.checkpoints import (
     BEST,
     FINAL,
     Checkpoint,
@@ -28,18 +37,9 @@ from a3c_zoo.runs.checkpoints import (
     step_file,
     write_checkpoint,
 )
-from a3c_zoo.runs.directory import RunDirectory, run_argument
-from a3c_zoo.runs.evaluation import EvaluationTask
-from a3c_zoo.runs.evaluation_files import bytes_until
-from a3c_zoo.runs.evaluation_process import EvaluationProcess
-from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
-from a3c_zoo.runs.full_disk import FullDisk, lacks_room
-from a3c_zoo.runs.progress import RunProgress, Stopping
-from a3c_zoo.runs.recommended import is_better, was_checked
-from a3c_zoo.runs.recorder import Publisher
-from a3c_zoo.runs.setup import RunSetup, Watch
-from a3c_zoo.runs.solved_check import SolvedCheck
-from a3c_zoo.seeds import CHECK_EVALUATIONS
+from a3c_zoo.store.directory import RunDirectory, run_argument
+from a3c_zoo.store.evaluation_files import bytes_until
+from a3c_zoo.store.recommended import is_better, was_checked
 
 
 class Session:

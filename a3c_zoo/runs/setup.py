@@ -17,9 +17,9 @@ from a3c_zoo.plugins.run_hooks import RunHooks
 from a3c_zoo.plugins.sources import SourceDigests
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.records import Progress
-from a3c_zoo.runs.directory import RUN_FORMAT, describe_host
 from a3c_zoo.runs.resources import Clock, Meter
 from a3c_zoo.runs.signals import StopRequest
+from a3c_zoo.store.directory import RUN_FORMAT, describe_host
 
 
 @dataclass(frozen=True, slots=True)

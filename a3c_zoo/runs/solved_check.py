@@ -7,26 +7,23 @@ processes play, or on which of them plays a part.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from multiprocessing.connection import wait
 
 from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.records import Evaluation, Snapshot
-from a3c_zoo.runs.checkpoints import PolicyState, write_checkpoint
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedEpisodes, PlayedTask, play_task
-from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
+from a3c_zoo.runs.evaluation_pool import EvaluationPool
+from a3c_zoo.runs.evaluation_process import EvaluationError
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK, seed_for
+from a3c_zoo.store.checkpoints import PolicyState, write_checkpoint
 
 #: A check has so many parts. Smaller ones would wait more for their longest episodes, and act for few games at a time.
 PARTS = 4
 #: This process plays for so long, in seconds, before it starts others: short episodes end sooner than processes start.
 ALONE_S = 1.0
-#: How often the parent looks for a signal while others play, in seconds.
-LOOK_EVERY_S = 0.1
 
 
 class _TakesLongError(Exception):
@@ -99,24 +96,12 @@ class SolvedCheck:
     def _play_side_by_side(self, parts: Sequence[EvaluationTask]) -> list[PlayedTask]:
         """Plays parts in processes; returns them in their order."""
         played: dict[int, PlayedTask] = {}
-        waiting, busy = deque(enumerate(parts)), dict[EvaluationProcess, int]()
-        children = [EvaluationProcess("a3c-zoo solved check") for _ in parts[: self._processes]]
-        try:
-            while len(played) < len(parts):
-                self._on_step(0)
-                for child in children:
-                    if child in busy and (result := child.result()) is not None:
-                        played[busy.pop(child)] = result
-                    if child not in busy and waiting:
-                        number, part = waiting.popleft()
-                        child.begin(part)
-                        busy[child] = number
-                wait([child.connection for child in busy], LOOK_EVERY_S)
-        finally:
-            for child in children:
-                child.ask_to_stop()
-            for child in children:
-                child.stop()
+        size = min(self._processes, len(parts))
+        with EvaluationPool("a3c-zoo solved check", size) as pool:
+            for number, result in pool.play(dict(enumerate(parts)), on_look=lambda: self._on_step(0)):
+                if isinstance(result, EvaluationError):
+                    raise result
+                played[number] = result
         return [played[number] for number in range(len(parts))]
 
 

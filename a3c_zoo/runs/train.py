@@ -22,13 +22,13 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.processes.start import pickled, without_collections
 from a3c_zoo.records import Outcome, Reason
-from a3c_zoo.runs.checkpoint_bytes import PARAMETERS
-from a3c_zoo.runs.checkpoints import FINAL, Checkpoint, RunState, checkpoint_steps
-from a3c_zoo.runs.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
-from a3c_zoo.runs.going_on import go_on_from
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
+from a3c_zoo.store.checkpoint_bytes import PARAMETERS
+from a3c_zoo.store.checkpoints import FINAL, Checkpoint, RunState, checkpoint_steps
+from a3c_zoo.store.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
+from a3c_zoo.store.rewind import go_on_from
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config, RunConfig

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from a3c_zoo.config import RunConfig
 from a3c_zoo.display.displays import Display
-from a3c_zoo.display.words import Trend, bar, duration, speed
+from a3c_zoo.display.pieces import Trend, bar, duration, speed
 from a3c_zoo.errors import printable
 from a3c_zoo.records import Outcome, Progress, score
 from a3c_zoo.runs.setup import Observer

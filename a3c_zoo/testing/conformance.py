@@ -339,6 +339,6 @@ def _through_a_file(subject: Subject, state: Any) -> Any:
 
 def through_a_file(state: Any) -> Any:
     """Returns a state as a checkpoint gives it back. Raises ValueError for what a checkpoint cannot hold."""
-    from a3c_zoo.runs.checkpoint_bytes import from_bytes, to_bytes  # torch
+    from a3c_zoo.store.checkpoint_bytes import from_bytes, to_bytes  # torch
 
     return from_bytes(to_bytes({"state": state}))["state"]

@@ -37,7 +37,7 @@ from a3c_zoo.plugins.registry import Registry, imported_by
 from a3c_zoo.plugins.sources import RUN_HOOKS
 from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.setup import RunSetup
-from a3c_zoo.runs.trained import directory_of
+from a3c_zoo.store.trained import directory_of
 from a3c_zoo.testing.conformance import check_entry
 from a3c_zoo.testing.findings import Findings
 from a3c_zoo.testing.optimizer_checks import examine_optimizer

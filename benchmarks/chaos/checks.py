@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from a3c_zoo.runs.checkpoint_bytes import read_content
+from a3c_zoo.store.checkpoint_bytes import read_content
 from benchmarks.chaos.trial import DamageError, Trial
 
 STEPS, EPISODES = 0, 3  # columns of the counters

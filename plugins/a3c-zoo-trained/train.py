@@ -79,7 +79,7 @@ def make(name: str, folder: Path) -> None:
         sys.exit(f"{path} was made by another command: {shlex.join(meta['command'])}")
     with tempfile.TemporaryDirectory() as temporary:
         saved, plotted = Path(temporary) / name, Path(temporary) / "curve.csv"
-        run("a3c_zoo.runs.save_trained", name, str(saved), folder=folder)
+        run("a3c_zoo.sharing.save_trained", name, str(saved), folder=folder)
         run("a3c_zoo", "plot", name, "--out", str(plotted), folder=folder)
         (saved / "curve.csv").write_text(curve(plotted), encoding="utf-8")
         shutil.rmtree(made, ignore_errors=True)

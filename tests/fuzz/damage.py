@@ -14,7 +14,7 @@ import torch
 import yaml
 from hypothesis import strategies as st
 
-from a3c_zoo.runs.checkpoint_bytes import read_content
+from a3c_zoo.store.checkpoint_bytes import read_content
 from tests.fuzz.values import OBEYED, nested, numbers, texts
 from tests.fuzz.watch import EVIL
 from tests.toys_runs import unchecked_bytes

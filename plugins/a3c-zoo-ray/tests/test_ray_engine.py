@@ -116,18 +116,16 @@ def test_jobs_end_with_their_command(
 RESUME = """
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from a3c_zoo.engines import TrainingJob, local_engine
+from a3c_zoo.engines import TrainCommand, TrainingJob, local_engine
 from a3c_zoo_ray.config import RayEngineConfig
 from a3c_zoo_ray.engine import make
 
-one_worker = SimpleNamespace(run=SimpleNamespace(workers=1))
-options = "cartpole --agent a3c-in-turn --seed 3 -o run.stop_when_solved=false -o run.checkpoint_every_steps=1000"
+overrides = ("run.stop_when_solved=false", "run.checkpoint_every_steps=1000")
 for folder, engine in ("ray", make(RayEngineConfig(address=sys.argv[1]))), ("local", local_engine()):
     with engine:
         for steps, resumes in (2000, False), (4000, True):
-            words = ((*options.split(),) if not resumes else ()) + ("--steps", str(steps))
-            job = TrainingJob(one_worker, Path(folder), "one", words, resumes)
+            command = TrainCommand("cartpole", "a3c-in-turn", 3, steps, overrides=overrides)
+            job = TrainingJob(command, 1, Path(folder), "one", resumes)
             fault = engine.train(job, lambda told: None)
             assert fault is None, fault
 """
@@ -135,9 +133,9 @@ for folder, engine in ("ray", make(RayEngineConfig(address=sys.argv[1]))), ("loc
 
 STOP = """
 import sys
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from a3c_zoo.engines import TrainingJob
+from a3c_zoo.engines import TrainCommand, TrainingJob
 from a3c_zoo_ray import engine as module
 from a3c_zoo_ray.config import RayEngineConfig
 
@@ -146,14 +144,14 @@ class Writer(module.PieceWriter):
         super().__call__(piece)
         engine.stop()
 
-one_worker = SimpleNamespace(run=SimpleNamespace(workers=1))
 files = lambda: {path: path.read_bytes() for path in sorted(Path("runs/one").rglob("*")) if path.is_file()}
 with module.make(RayEngineConfig(address=sys.argv[1])) as engine:
-    words = ("cartpole", "--serial", "--steps", "1000")
-    assert engine.train(TrainingJob(one_worker, Path("runs"), "one", words, False), lambda told: None) is None
+    job = TrainingJob(TrainCommand("cartpole", "a3c", 1, 1000), 1, Path("runs"), "one")
+    assert engine.train(job, lambda told: None) is None
     before = files()
     module.PieceWriter = Writer
-    fault = engine.train(TrainingJob(one_worker, Path("runs"), "one", ("--steps", "2000"), True), lambda told: None)
+    goes_on = replace(job, command=replace(job.command, steps=2000), resumes=True)
+    fault = engine.train(goes_on, lambda told: None)
     assert (fault, files() == before) == (module.STOPPED, True)
     assert [path.name for path in Path("runs").iterdir()] == ["one"]
 """
@@ -169,20 +167,18 @@ def test_a_run_stays_as_it_was_if_its_job_is_stopped_while_it_arrives(
 WITH_FILE = """
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from a3c_zoo.engines import TrainingJob, local_engine
+from a3c_zoo.engines import TrainCommand, TrainingJob, local_engine
 from a3c_zoo_ray.config import RayEngineConfig
 from a3c_zoo_ray.engine import make
 
-one_worker = SimpleNamespace(run=SimpleNamespace(workers=1))
 (file := Path("mine.yml")).write_text("agent: {gamma: 0.5}")
-words = ("cartpole", "--serial", "--hyperparams", "mine.yml", "--steps", "100")
+command = TrainCommand("cartpole", "a3c", 1, 100, hyperparams="mine.yml")
 with make(RayEngineConfig(address=sys.argv[1], max_retries=0)) as engine:
     for folder, each in ("ray", engine), ("local", local_engine()):
-        fault = each.train(TrainingJob(one_worker, Path(folder), "one", words), lambda told: None)
+        fault = each.train(TrainingJob(command, 1, Path(folder), "one"), lambda told: None)
         assert fault is None, fault
     file.unlink()
-    print(engine.train(TrainingJob(one_worker, Path("ray"), "two", words), lambda told: None))
+    print(engine.train(TrainingJob(command, 1, Path("ray"), "two"), lambda told: None))
 """
 
 
@@ -203,8 +199,7 @@ def test_the_file_of_hyperparameters_travels(cluster: Any, environ: dict[str, st
 GIVEN_UP = """
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from a3c_zoo.engines import TrainingJob
+from a3c_zoo.engines import TrainCommand, TrainingJob
 from a3c_zoo_ray import engine as module
 from a3c_zoo_ray.config import RayEngineConfig
 
@@ -216,11 +211,10 @@ class Full(module.PieceWriter):
     def __call__(self, piece):
         raise OSError(28, "No space left on device")
 
-one_worker = SimpleNamespace(run=SimpleNamespace(workers=1))
 with module.make(RayEngineConfig(address=sys.argv[1], max_retries=0)) as engine:
-    words = ("cartpole", "--serial", "--steps", "1000")
+    job = TrainingJob(TrainCommand("cartpole", "a3c", 1, 1000), 1, Path("runs"), "one")
     for module.PieceWriter in Damaged, Full:
-        print(engine.train(TrainingJob(one_worker, Path("runs"), "one", words, False), lambda told: None))
+        print(engine.train(job, lambda told: None))
 assert not [*Path("runs").iterdir()]
 """
 

@@ -6,17 +6,18 @@ import json
 import threading
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
-from a3c_zoo.config import Config
-from a3c_zoo.engines import TrainingJob
+from a3c_zoo.engines import TrainCommand, TrainingJob
 from a3c_zoo.errors import WorkerError
 
 from a3c_zoo_ray import engine
 from a3c_zoo_ray.job import Order, Piece, order_of, pieces_of, tell_given_paths, write_pieces
 from a3c_zoo_ray.machines import Machine, difference, free_machine
+
+COMMAND = TrainCommand("cartpole", "a3c", 1)
 
 
 def test_a_run_directory_travels_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +50,7 @@ def test_an_order_has_plugin_files_and_variables(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", "mine.py")
     monkeypatch.setenv("A3C_ZOO_PLUGINS", "ppo")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    job = TrainingJob(cast("Config", None), tmp_path, "one", ("cartpole",))
+    job = TrainingJob(COMMAND, 1, tmp_path, "one")
     order = order_of(job)
     assert order.plugin_files == {str(tmp_path / "mine.py"): b"X = 1\n"}
     assert (order.variables["A3C_ZOO_PLUGINS"], order.variables["OMP_NUM_THREADS"]) == ("ppo", "3")
@@ -59,26 +60,26 @@ def test_an_order_has_plugin_files_and_variables(tmp_path: Path, monkeypatch: py
 def test_an_order_has_the_file_of_hyperparameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yml").write_text("agent: {gamma: 0.5}\n")
-    options = ("cartpole", "--hyperparams", "mine.yml", "--steps", "100")
-    order = order_of(TrainingJob(cast("Config", None), tmp_path, "one", options))
+    command = replace(COMMAND, hyperparams="mine.yml", steps=100)
+    order = order_of(TrainingJob(command, 1, tmp_path, "one"))
     assert order.hyperparams_file == ("mine.yml", b"agent: {gamma: 0.5}\n")
-    for more in (("--hyperparams", "nstep-classic"), ("-o", "gamma=0.5")):
-        job = TrainingJob(cast("Config", None), tmp_path, "one", ("cartpole", *more))
+    for command in (replace(COMMAND, hyperparams="nstep-classic"), replace(COMMAND, overrides=("gamma=0.5",))):
+        job = TrainingJob(command, 1, tmp_path, "one")
         assert order_of(job).hyperparams_file is None
 
 
 def test_the_paths_of_a_run_are_those_of_the_command(tmp_path: Path) -> None:
     """The folder of a job goes away with what lies there."""
-    options = ("cartpole", "--hyperparams", "mine.yml")
-    order = Order(Path("runs"), "one", options, False, {}, {"/home/me/mine.py": b""}, ("mine.yml", b""))
-    job = TrainingJob(cast("Config", None), tmp_path / "runs", "one", ("cartpole", "--hyperparams", "/job/mine.yml"))
+    command = replace(COMMAND, hyperparams="mine.yml")
+    order = Order(Path("runs"), "one", command, 1, False, {}, {"/home/me/mine.py": b""}, ("mine.yml", b""))
+    job = TrainingJob(replace(command, hyperparams="/job/mine.yml"), 1, tmp_path / "runs", "one")
     job.path.mkdir(parents=True)
     files = ["/job/plugins/mine.py", "/there/own.py"]
     told = {"command": ["a3c-zoo", *job.arguments(job.runs_dir)], "plugin_files": files}
     (job.path / "meta.json").write_text(json.dumps(told))
     tell_given_paths(job, order)
     told = json.loads((job.path / "meta.json").read_text())
-    words = "a3c-zoo train cartpole --hyperparams mine.yml --name one --quiet --runs-dir runs"
+    words = "a3c-zoo train cartpole --agent a3c --seed 1 --hyperparams mine.yml --name one --quiet --runs-dir runs"
     assert told == {"command": words.split(), "plugin_files": ["/home/me/mine.py", "/there/own.py"]}
 
 
@@ -86,7 +87,7 @@ def test_no_job_begins_if_its_run_cannot_be_kept(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(engine, "_on", lambda *arguments, **options: pytest.fail("a job began"))
     (tmp_path / "file").touch()
     for runs, error in (tmp_path / "file", FileExistsError), (tmp_path / "file/runs", NotADirectoryError):
-        job = TrainingJob(cast("Config", None), runs, "one", ("cartpole",))
+        job = TrainingJob(COMMAND, 1, runs, "one")
         made, machine = engine.RayEngine.__new__(engine.RayEngine), Machine("n", "127.0.0.1", 4, {})
         fault = made._run(job, machine, 1, lambda told: None)
         assert (fault or "").startswith(f"it cannot be kept: {error.__name__}: ")

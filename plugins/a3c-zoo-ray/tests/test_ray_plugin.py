@@ -33,7 +33,7 @@ def test_workers_are_shared_out_among_nodes() -> None:
 PROGRAM = """
 import os, sys
 import a3c_zoo, torch
-from a3c_zoo.runs.checkpoint_bytes import read_content
+from a3c_zoo.store.checkpoint_bytes import read_content
 
 BASE = {"run.stop_when_solved": False, "run.evaluation_episodes": 1, "run.checkpoint_every_s": 1e6}
 

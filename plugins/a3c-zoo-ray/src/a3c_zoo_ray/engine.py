@@ -103,7 +103,7 @@ class RayEngine(Engine):
         """See `Engine`. A job takes a whole machine if none has a CPU for each worker, as on `local`."""
         why = ""
         for _ in range(self._settings.max_retries + 1):
-            machine, cpus = self._take(job.config.run.workers, tell)
+            machine, cpus = self._take(job.workers, tell)
             if machine is None:
                 return STOPPED
             try:

@@ -11,16 +11,13 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from a3c_zoo import load_registry
-from a3c_zoo.engines import JobProgress, TrainingJob, local_engine, machine_and_versions
+from a3c_zoo.engines import JobProgress, TrainCommand, TrainingJob, local_engine, machine_and_versions
 from a3c_zoo.errors import WorkerError
 
 from a3c_zoo_ray.owner import owned_folder
-
-if TYPE_CHECKING:
-    from a3c_zoo.config import Config
 
 #: The most bytes of one piece. Ray's object store holds a few of them at once.
 PIECE_BYTES = 4_000_000
@@ -50,17 +47,18 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A job, as it travels: a configuration may be of classes that the machine does not know yet.
+    """A job, as it travels.
 
     Attributes:
-        runs_dir: the folder of runs, for meta.json. name, options, resumes: see `TrainingJob`.
+        runs_dir: the folder of runs, for meta.json. name, command, workers, resumes: see `TrainingJob`.
         variables: of the environment. plugin_files: path → content. hyperparams_file: its name and content.
         run: the pieces of the run directory, if it is resumed.
     """
 
     runs_dir: Path
     name: str
-    options: tuple[str, ...]
+    command: TrainCommand
+    workers: int
     resumes: bool
     variables: Mapping[str, str]
     plugin_files: Mapping[str, bytes] = field(default_factory=dict)
@@ -75,7 +73,7 @@ def order_of(job: TrainingJob) -> Order:
     files = {path: Path(path).read_bytes() for path in paths}
     hyperparams = (path.name, path.read_bytes()) if (path := job.hyperparams_file) else None
     run = tuple(pieces_of(job.path)) if job.resumes else ()
-    return Order(job.runs_dir, job.name, job.options, job.resumes, variables, files, hyperparams, run)
+    return Order(job.runs_dir, job.name, job.command, job.workers, job.resumes, variables, files, hyperparams, run)
 
 
 def examine() -> dict[str, Any]:
@@ -90,8 +88,7 @@ def carry_out(order: Order) -> Iterator[JobProgress | Piece | End | None]:
         _set_variables(order, Path(folder))
         runs = Path(folder) / "runs"
         write_pieces(order.run, runs / order.name)
-        # The configuration is in the options, or in the directory.
-        job = TrainingJob(cast("Config", None), runs, order.name, order.options, order.resumes)
+        job = TrainingJob(order.command, order.workers, runs, order.name, order.resumes)
         if order.hyperparams_file is not None:
             name, content = order.hyperparams_file
             job = job.with_hyperparams_file(_written(Path(folder) / "hyperparams", name, content))
@@ -106,7 +103,7 @@ def tell_given_paths(job: TrainingJob, order: Order) -> None:
     """Puts the paths of the machine of the command into meta.json: those of this machine go away."""
     meta = job.path / "meta.json"
     if meta.exists() and not order.resumes:
-        given = replace(job, options=order.options).arguments(order.runs_dir)
+        given = replace(job, command=order.command).arguments(order.runs_dir)
         words = dict(zip(job.arguments(job.runs_dir), given, strict=True))
         files = {Path(path).name: path for path in order.plugin_files}
         told = json.loads(meta.read_text(encoding="utf-8"))

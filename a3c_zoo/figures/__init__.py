@@ -1,0 +1,1 @@
+"""Figures of runs: arrays in, records out. Statistics, claims, durations, results."""

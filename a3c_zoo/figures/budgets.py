@@ -1,0 +1,35 @@
+"""The budgets of runs in words, and whether two methods had the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from a3c_zoo.figures.measures import MeasuredRun
+from a3c_zoo.store.run_records import RunRecord
+
+#: Runs of other programs are as long as each other if the longest has at most so many times the steps of the shortest.
+LENGTHS_ALIKE: Final = 1.1
+
+
+def budget_of(record: RunRecord) -> str:
+    """The budget of a run of a3c-zoo, in words. Runs of other programs do not tell theirs."""
+    steps, episodes, limit_s = (record.settings.get(f"run.{key}") for key in ("steps", "episodes", "time_limit_s"))
+    words = [f"{steps:,} steps" if steps else "", f"{episodes:,} episodes" if episodes else ""]
+    words.append(f"{limit_s:,g} s of training" if limit_s else "")
+    return " and ".join(filter(None, words)) or "no budget"
+
+
+def have_one_budget(runs: Sequence[MeasuredRun]) -> bool:
+    """Whether all runs had the same budget. With runs of other programs, which tell none: whether they are alike long.
+
+    Only then may the report claim a difference between their methods.
+    """
+    budgets = {budget_of(run.record) for run in runs if run.record.is_ours}
+    return len(budgets) <= 1 and (all(run.record.is_ours for run in runs) or are_alike_long(runs))
+
+
+def are_alike_long(runs: Sequence[MeasuredRun]) -> bool:
+    """Whether the steps of the longest run are at most `LENGTHS_ALIKE` times those of the shortest."""
+    steps = [run.measures.steps for run in runs]
+    return max(steps) <= LENGTHS_ALIKE * min(steps)

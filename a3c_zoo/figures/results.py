@@ -1,0 +1,411 @@
+"""The results of several runs together: the record behind results.json and behind the report."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from a3c_zoo.figures import claims, statistics
+from a3c_zoo.figures.budgets import have_one_budget
+from a3c_zoo.figures.claims import Claim, Question
+from a3c_zoo.figures.decisions import Decisions
+from a3c_zoo.figures.durations import MeanDifference, TimeToThreshold, mean_difference, time_to_threshold
+from a3c_zoo.figures.figure_table import COSTS, FIGURES, FINAL_RETURNS, QUESTIONS, SCORES, TIMES, Figure
+from a3c_zoo.figures.improvement import Chance, EarlierChance, earlier, improvement
+from a3c_zoo.figures.measures import (
+    MeasuredRun,
+    SettingRow,
+    durations_of,
+    machine_of,
+    settings_side_by_side,
+    values_of,
+)
+from a3c_zoo.figures.statistics import Estimate, Floats
+from a3c_zoo.records import score
+from a3c_zoo.store.run_records import threshold_of
+
+#: If the fixed loop's longest time is more than this many times its shortest, a report claims nothing about seconds.
+NOISE_LIMIT: Final = 1.5
+SCALE: Final = "0 and 1: the worst and the best final return of all runs on an environment"
+
+
+class Spread(NamedTuple):
+    """Median and range of a figure over runs."""
+
+    median: float
+    min: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class MethodResults:
+    """The runs of a method on an environment, by seed, and their figures by the names of the measures."""
+
+    runs: tuple[MeasuredRun, ...]
+    scores: Mapping[str, Mapping[str, Estimate]]
+    costs: Mapping[str, Spread]
+    times: Mapping[str, TimeToThreshold]
+
+
+@dataclass(frozen=True, slots=True)
+class PairResults:
+    """Two methods, by the names of the measures.
+
+    Attributes:
+        scores, times: the probabilities that a run of `method` is better than a run of `other`.
+        differences: of the interquartile means of scores, and of the restricted means of times.
+    """
+
+    method: str
+    other: str
+    scores: Mapping[str, Chance]
+    times: Mapping[str, EarlierChance]
+    differences: Mapping[str, Estimate | MeanDifference]
+
+    @property
+    def chances(self) -> dict[str, Chance | EarlierChance]:
+        """All probabilities."""
+        return {**self.times, **self.scores}
+
+    @property
+    def asked(self) -> dict[str, Chance | EarlierChance]:
+        """What a verdict asks about: which method reaches the threshold earlier, and which ends with more."""
+        final = final_return_in(self.scores)
+        return {
+            name: chance
+            for name, chance in self.chances.items()
+            if name in self.times or (final is not None and name == final.name)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentResults:
+    """An environment: its threshold, its methods by name, every pair of them, and their settings side by side."""
+
+    threshold: float | None
+    methods: Mapping[str, MethodResults]
+    pairs: tuple[PairResults, ...]
+    settings: tuple[SettingRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverallResults:
+    """Several environments on one scale, see `SCALE`.
+
+    Attributes:
+        scores: method → final returns `[seeds, environments]` from 0 to 1, NaN for a missing run; only methods that
+            have runs on every environment.
+        methods: method → every statistic of these scores.
+    """
+
+    scores: Mapping[str, Floats]
+    methods: Mapping[str, Mapping[str, Estimate]]
+    pairs: tuple[PairResults, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """How the runs of a comparison were made.
+
+    Attributes:
+        schedules: the rule for the lengths of schedules, in words. slots: how many trained at once, at most.
+        tuning: environment → method → what finding its set cost, where the set says so.
+        engine_notes: see `Engine.notes`.
+        missing: environment → method → how many of its runs are still to come; empty for a finished comparison.
+        plan: a digest of all planned runs.
+    """
+
+    schedules: str = ""
+    slots: int = 1
+    tuning: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
+    engine_notes: tuple[str, ...] = ()
+    missing: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    plan: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Everything that a comparison found.
+
+    Attributes:
+        runs: in the order in which they were read. left_out: run → reason.
+        making: None for runs that were not made for this comparison.
+        overall: None for a single environment.
+        machine: what the runs were made with: name → its values, more than one if runs differ.
+        calibration: seconds of the fixed loop before the runs; None if no run has such a time.
+        decided: what a comparison with a rule has decided; None for one without.
+        claims: of all questions that were asked, see `unasked`; none if a rule has decided.
+        lost: (environment, method) → how many of its runs have no figures; they are in no other figure than `times`.
+        question: the main question, which the user named: a key of `QUESTIONS`; "" for none.
+        unasked: pairs and measures of which nothing is asked, and why, one sentence each.
+        seen: (environment, method, other) → the report that looked at runs of both before; they make no claims.
+    """
+
+    runs: tuple[MeasuredRun, ...]
+    left_out: Mapping[str, str]
+    making: Making | None
+    environments: Mapping[str, EnvironmentResults]
+    overall: OverallResults | None
+    machine: Mapping[str, Sequence[str]]
+    calibration: Spread | None
+    decided: Decisions | None = None
+    claims: tuple[Claim, ...] = ()
+    lost: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    question: str = ""
+    unasked: tuple[str, ...] = ()
+    seen: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+
+    @property
+    def methods(self) -> list[str]:
+        """All methods, in the order in which they are shown."""
+        return _methods(self.environments)
+
+    @property
+    def caution(self) -> str | None:
+        """The warning about few seeds; None if all methods have enough in every environment that has them."""
+        found = [(name, len(each.runs)) for env in self.environments.values() for name, each in env.methods.items()]
+        counts = {name: [runs for method, runs in found if method == name] for name in self.methods}
+        return statistics.caution({name: min(each) for name, each in counts.items()})
+
+    @property
+    def machines(self) -> list[str]:
+        """The processors that the runs were made on."""
+        hosts = (run.record.host for run in self.runs)
+        return sorted({f"{host['cpu']}, {host['cores']} cores" for host in hosts if {"cpu", "cores"} <= host.keys()})
+
+    @property
+    def no_seconds(self) -> str:
+        """Why the report claims nothing about seconds; "" if it may."""
+        if len(self.machines) > 1:
+            return "the runs were made on different machines"
+        loop = self.calibration
+        if loop is not None and loop.max > NOISE_LIMIT * loop.min:
+            times = loop.max / loop.min
+            return (
+                f"the fixed loop took up to {times:.2f} times its shortest time, and the limit is {NOISE_LIMIT:g} times"
+            )
+        if not all(run.record.is_ours for run in self.runs):
+            return "the machine of the other programs' runs is not known"
+        untimed = sum(run.measures.calibration_s is None for run in self.runs)
+        if untimed:
+            if untimed < len(self.runs):
+                before = f"{untimed} of the {len(self.runs)} runs"
+            else:
+                before = "these runs"
+            return f"no fixed loop was timed before {before}: `a3c-zoo compare` times one before each run that it makes"
+        return ""
+
+    @property
+    def shown_runs(self) -> list[MeasuredRun]:
+        """All runs in the order in which they are shown: by environment, method and seed."""
+        return [run for env in self.environments.values() for method in env.methods.values() for run in method.runs]
+
+    @property
+    def episodes(self) -> list[int]:
+        """The numbers of episodes that evaluations of these runs had, rising."""
+        return sorted({played.evaluation.episodes for run in self.runs for played in run.record.evaluations})
+
+
+def results_of(
+    runs: Sequence[MeasuredRun],
+    left_out: Mapping[str, str],
+    making: Making | None = None,
+    decided: Decisions | None = None,
+    lost: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    question: str = "",
+) -> Results:
+    """Computes the results of runs. left_out: run → reason. The others: see `Results`."""
+    records = [each.record for each in runs]
+    names = list(dict.fromkeys(record.method for record in records))
+    envs = dict.fromkeys(record.env for record in records)
+    environments = {env: _environment(runs, env, names, lost) for env in envs}
+    seconds = values_of(runs, "calibration_s")
+    found = Results(
+        runs=tuple(runs),
+        left_out=left_out,
+        making=making,
+        environments=environments,
+        overall=_overall(environments) if len(environments) > 1 else None,
+        machine=machine_of(records),
+        calibration=_spread(seconds) if len(seconds) else None,
+        decided=decided,
+        lost=lost,
+        question=question,
+    )
+    return with_claims(found)
+
+
+def with_claims(results: Results) -> Results:
+    """The same results with the claims that they allow; without any if a rule has decided, or if runs are to come."""
+    if results.decided is not None or (results.making is not None and results.making.missing):
+        return results
+    asked, unasked = _questions(results)
+    main = QUESTIONS[results.question] if results.question else ()
+    return replace(results, claims=claims.claims_of(asked, main), unasked=tuple(unasked))
+
+
+def _questions(results: Results) -> tuple[list[Question], list[str]]:
+    """Everything that the verdict asks, of each pair in each environment, and over all environments.
+
+    Returns:
+        The questions; and why others are not asked, one sentence each.
+    """
+    if results.caution is not None:
+        return [], []
+    found = list[Question]()
+    unasked = dict[str, None]()
+    silent = {(env, name) for env, name in results.lost}  # methods whose runs are no sample, in which environment
+    unlike = set[tuple[str, str]]()  # pairs that had different budgets somewhere, or that a report looked at before
+    for env, each in results.environments.items():
+        for name, method in each.methods.items():
+            if lacking := _without_final_return(method.runs):
+                silent.add((env, name))
+                runs = f"{lacking} of {len(method.runs)} runs of {name}"
+                unasked[f"{env}: {runs} have no final return, so nothing is claimed about {name} there."] = None
+        for pair in each.pairs:
+            names = pair.method, pair.other
+            both = [each.methods[name].runs for name in names]
+            if (env, *names) in results.seen or not have_one_budget([*both[0], *both[1]]):
+                unlike.add(names)
+            elif not {(env, name) for name in names} & silent:
+                for measure, chance in pair.asked.items():
+                    if measure == "seconds_to_threshold" and results.no_seconds:
+                        continue
+                    if why := _why_unasked(measure, *both):
+                        unasked[f"{env}: {why.format(*names)}."] = None
+                        continue
+                    sizes = len(both[0]), len(both[1])
+                    found.append(Question(env, measure, *names, chance, sizes, min(sizes)))
+    if results.overall is not None:
+        for pair in results.overall.pairs:
+            names = pair.method, pair.other
+            if names not in unlike and not any(name in names for _, name in silent):
+                found.append(_question_over_all(results.overall, pair))
+    return found, list(unasked)
+
+
+def _question_over_all(overall: OverallResults, pair: PairResults) -> Question:
+    counts = [(~np.isnan(overall.scores[name])).sum(axis=0) for name in (pair.method, pair.other)]
+    fewest = int(counts[0].min()), int(counts[1].min())
+    tosses = int(min(each.sum() for each in counts))
+    return Question(None, "final_return", pair.method, pair.other, pair.scores["final_return"], fewest, tosses)
+
+
+def _without_final_return(runs: Sequence[MeasuredRun]) -> int:
+    """How many runs of a method have no final return though others have one: those that have are no sample."""
+    counts = [len(values_of(runs, each.name)) for each in FINAL_RETURNS]
+    has = max(counts)
+    return len(runs) - has if has else 0
+
+
+def _why_unasked(measure: str, runs: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> str:
+    """Why no seed could answer a question, as words with two places for the methods; "" if it is asked.
+
+    A question that is not asked costs the others nothing. The reasons are about all runs of both methods together, so
+    they do not depend on which method is better: Tarone 1990, "A modified Bonferroni method for discrete data".
+    """
+    both = [*runs, *others]
+    values = values_of(both, measure)
+    if FIGURES[measure].kind == "time":
+        if len(values):
+            return ""
+        return "no run of {} or {} reached the threshold, so nothing is asked about it"
+    if np.ptp(values):
+        return ""
+    return f"all runs of {{}} and {{}} ended with a return of {score(values[0])}"
+
+
+def _environment(
+    runs: Sequence[MeasuredRun], env: str, names: Sequence[str], lost: Mapping[tuple[str, str], int]
+) -> EnvironmentResults:
+    here = [each for each in runs if each.measures.env == env]
+    threshold = threshold_of(here[0].record)
+    by_method = {name: [each for each in here if each.measures.method == name] for name in names}
+    methods = {name: _method(found, threshold, lost.get((env, name), 0)) for name, found in by_method.items() if found}
+    return EnvironmentResults(
+        threshold,
+        methods,
+        tuple(_pair(methods, *pair) for pair in itertools.combinations(methods, 2)),
+        tuple(settings_side_by_side([each.record for each in here])),
+    )
+
+
+def _method(found: Iterable[MeasuredRun], threshold: float | None, lost: int) -> MethodResults:
+    runs = tuple(sorted(found, key=lambda run: run.measures.seed or 0))
+    scores = {each.name: values_of(runs, each.name) for each in SCORES}
+    costs = {each.name: values_of(runs, each.name) for each in COSTS}
+    has_times = threshold is not None and not any(run.record.is_smoothed for run in runs)
+    return MethodResults(
+        runs,
+        {name: statistics.estimates(values[:, None]) for name, values in scores.items() if len(values)},
+        {name: _spread(values) for name, values in costs.items() if len(values)},
+        _times(runs, lost) if has_times else {},
+    )
+
+
+def _times(runs: Sequence[MeasuredRun], lost: int) -> dict[str, TimeToThreshold]:
+    known = [each for each in TIMES if all(getattr(run.measures, each.end) is not None for run in runs)]
+    return {each.name: time_to_threshold(durations_of(runs, each), lost) for each in known}
+
+
+def _spread(values: Floats) -> Spread:
+    return Spread(float(np.median(values)), float(values.min()), float(values.max()))
+
+
+def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> PairResults:
+    runs, others = methods[method].runs, methods[other].runs
+    scores = {}
+    times = {}
+    differences: dict[str, Estimate | MeanDifference] = {}
+    for name in (each.name for each in SCORES):
+        if _is_comparable(name, runs, others):
+            mine, theirs = values_of(runs, name)[:, None], values_of(others, name)[:, None]
+            scores[name] = improvement(mine, theirs)
+            differences[name] = statistics.difference(mine, theirs)
+    if methods[method].times and methods[other].times:
+        for time in (each for each in TIMES if each.question):
+            both = durations_of(runs, time), durations_of(others, time)
+            times[time.name] = earlier(*both)
+            differences[time.name] = mean_difference(*both)
+    return PairResults(method, other, scores, times, differences)
+
+
+def _is_comparable(name: str, runs: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> bool:
+    """If both methods have five runs or more, a score that fewer than five runs of a method have is left out."""
+    needed = min(statistics.MIN_SEEDS, len(runs), len(others))
+    return min(len(values_of(each, name)) for each in (runs, others)) >= needed
+
+
+def final_return_in(figures: Container[str]) -> Figure | None:
+    """The best final return among figures by name; None if there is none."""
+    return next((each for each in FINAL_RETURNS if each.name in figures), None)
+
+
+def _methods(environments: Mapping[str, EnvironmentResults]) -> list[str]:
+    return list(dict.fromkeys(name for each in environments.values() for name in each.methods))
+
+
+def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
+    name = "final_return"
+    pairs = []
+    returns = [
+        {method: values_of(each.runs, name) for method, each in env.methods.items()} for env in environments.values()
+    ]
+    matrices = ((method, statistics.on_one_scale(returns, method)) for method in _methods(environments))
+    scores = {method: matrix for method, matrix in matrices if matrix is not None}
+    for one, other in itertools.combinations(scores, 2):
+        found = (each.methods for each in environments.values())
+        if not all(_is_comparable(name, methods[one].runs, methods[other].runs) for methods in found):
+            continue
+        both = scores[one], scores[other]
+        chance = improvement(*both)
+        gap = statistics.difference(*both)
+        pairs.append(PairResults(one, other, {name: chance}, {}, {name: gap}))
+    return OverallResults(
+        scores, {method: statistics.estimates(matrix) for method, matrix in scores.items()}, tuple(pairs)
+    )

@@ -1,0 +1,1 @@
+"""Records in, words and pictures out: verdict, tables, drawings, page, plots."""

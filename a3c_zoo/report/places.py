@@ -1,0 +1,128 @@
+"""Where the files of a report go: into a new folder, without overwriting another report."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import filelock
+
+from a3c_zoo.errors import ZooError
+from a3c_zoo.files import read_bytes, refuse_place
+from a3c_zoo.store.directory import disk_errors
+
+#: The folder of reports for which the caller named none.
+DEFAULT_OUT_DIR: Final = Path("comparisons")
+#: If the environments' names have more characters, the name of a report's folder has the number of names instead.
+MAX_STEM: Final = 100
+#: The most bytes of a report's results.json that are read: some 3 kB for each run.
+MAX_RESULTS: Final = 64 << 20
+#: The page of a report, and all its files.
+REPORT_PAGE: Final = "report.html"
+REPORT_FILES: Final = ("report.md", REPORT_PAGE, "results.json", "runs.csv", "curves.png", "curves.svg")
+#: Is locked while a comparison writes the report beside it.
+LOCK_FILE: Final = ".report.lock"
+
+
+def opening(page: Path) -> str:
+    """The command that opens a page in a browser: `open`, or what a desktop has in its place."""
+    program = "xdg-open" if shutil.which("xdg-open") and not shutil.which("open") else "open"
+    return f"{program} {shlex.quote(str(page))}"
+
+
+def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
+    """The folder of a report; nothing is made yet. A report that was interrupted may be there: it will be finished.
+
+    Raises:
+        ZooError: it holds a finished report, or cannot be written.
+    """
+    if out is None:
+        stem = "-".join(env.replace(":", "_").replace("/", "_") for env in envs) or "runs"
+        stem = stem if len(stem) <= MAX_STEM else f"{len(envs)}-environments"
+        out = DEFAULT_OUT_DIR / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = Path(out)
+    exists = os.path.exists  # False, too, where the user may not look, and for a name that is too long
+    is_taken = exists(folder) and (not folder.is_dir() or any(exists(folder / name) for name in REPORT_FILES))
+    if is_taken and not is_unfinished(folder):
+        raise ZooError(f"--out {folder}: a report is there already, and is not overwritten; choose another")
+    refuse_place(folder)
+    return folder
+
+
+@contextmanager
+def claimed(out: Path, plan: str = "") -> Iterator[Path]:
+    """Makes the folder of a report and yields it. No other comparison takes it while the body runs.
+
+    If another one has taken it already, takes `-2`, `-3`, … beside it. A report of the same plan that was interrupted,
+    and that nobody writes now, is taken over. After an error or Ctrl-C the folder holds the last report that was
+    written, if there was one, and else no part of any.
+
+    Args:
+        plan: see `Making`.
+    """
+    wanted = out if out.name.strip(".") else out.resolve()
+    made: list[Path] = []
+    folders = (out, *(Path(f"{wanted}-{number}") for number in range(2, 10_000)))
+    locked = ((folder, lock) for folder in folders if (lock := _locked(folder, plan, made)))
+    folder, lock = next(locked, (None, None))
+    if folder is None or lock is None:
+        raise ZooError(f"--out {out}: cannot find a free name for the report; choose another")
+    try:
+        yield folder
+    except BaseException:
+        if not os.path.exists(folder / "results.json"):  # it is written last: without it no report is whole
+            for name in REPORT_FILES:
+                (folder / name).unlink(missing_ok=True)
+        raise
+    finally:
+        with suppress(OSError):
+            (folder / LOCK_FILE).unlink(missing_ok=True)
+        lock.release()
+        with suppress(OSError):  # it holds the report
+            for path in made:
+                path.rmdir()
+
+
+def is_unfinished(folder: Path, plan: str = "") -> bool:
+    """Whether a folder holds a report whose comparison has not ended. plan: only of this plan, see `Making`."""
+    try:
+        results = json.loads(read_bytes(folder / "results.json", MAX_RESULTS))
+    except (OSError, ValueError, RecursionError):
+        return False
+    if not isinstance(results, dict):
+        return False
+    return bool(results.get("missing")) and plan in ("", results.get("plan"))
+
+
+def _locked(folder: Path, plan: str, made: list[Path]) -> filelock.BaseFileLock | None:
+    """Makes a folder and locks it; returns None if it is another report's, or another comparison writes one there.
+
+    made: gets the folder and those above it that are made, the innermost first.
+    """
+    if _is_taken(folder, plan):
+        return None
+    lock = filelock.FileLock(folder / LOCK_FILE)
+    with disk_errors(folder, "write", "--out DIR"):
+        try:
+            missing = [path for path in (folder, *folder.parents) if not os.path.exists(path)]
+            folder.mkdir(parents=True, exist_ok=True)
+            made[:] = missing
+            lock.acquire(blocking=False)
+        except (filelock.Timeout, FileExistsError):
+            return None
+    if _is_taken(folder, plan):  # another one has written its report in this moment
+        lock.release()
+        return None
+    return lock
+
+
+def _is_taken(folder: Path, plan: str) -> bool:
+    has_report = any(os.path.exists(folder / name) for name in REPORT_FILES)
+    return has_report and not (plan and is_unfinished(folder, plan))

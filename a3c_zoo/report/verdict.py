@@ -1,0 +1,233 @@
+"""The verdict of a report: its conclusions, one sentence each, which say no more than the figures do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from a3c_zoo.figures import decisions
+from a3c_zoo.figures.budgets import are_alike_long, budget_of
+from a3c_zoo.figures.claims import ERROR, Claim, needs, percent
+from a3c_zoo.figures.figure_table import FIGURES
+from a3c_zoo.figures.improvement import EarlierChance
+from a3c_zoo.figures.results import MethodResults, Results, final_return_in
+from a3c_zoo.records import score
+from a3c_zoo.report.pages import number, ranged, seconds
+from a3c_zoo.store.run_records import RunRecord, hidden_threshold
+from a3c_zoo.words import counted, listed
+
+#: How sentences begin that are about all environments together.
+EVERYWHERE = "All environments"
+#: What follows from different budgets.
+UNLIKE = ", which alone can make a difference, so nothing is claimed there about methods that differ in this."
+THEIR_EVALUATIONS = (
+    "Runs of other programs: the evaluations that their evaluations.npz has, from training, on seeds of their own. The "
+    "file does not say with which actions; they count as RL Zoo plays, sampled on Atari games and MiniGrid, greedy on "
+    "all others."
+)
+TRAINING_ONLY = (
+    "Runs of other programs without evaluations.npz: their curves are training returns, and nothing here sets these "
+    "against evaluations."
+)
+
+
+def verdict(results: Results) -> list[str]:
+    """The conclusions, one sentence each. The answer comes first: what is shown, what is not, and why nothing is."""
+    lines = [*answers(results)]
+    lines += [second_look(*pair, report) for pair, report in results.seen.items()]
+    lines += [results.caution] if results.caution else []
+    lines += [*_why_nothing_is_claimed(results), *results.unasked]
+    lines += _about_claims(results)
+    for env, found in results.environments.items():
+        for name, method in found.methods.items():
+            lines += _about_method(env, name, method, found.threshold, not results.no_seconds)
+    if results.left_out:
+        lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below; the figures are without them.")
+    return [*lines, *_other_notes(results)]
+
+
+def answers(results: Results) -> dict[str, bool]:
+    """The first sentences of the verdict, which answer its questions → whether a difference is shown."""
+    found = decisions.sentences(results.decided) if results.decided else {}
+    ordered = sorted(results.claims, key=lambda claim: not claim.holds)
+    return found | {_about_claim(claim): claim.holds for claim in ordered}
+
+
+def notes(results: Results) -> list[str]:
+    """Differences and gaps that make runs hard to compare, one sentence each."""
+    return [*_why_nothing_is_claimed(results), *_other_notes(results)]
+
+
+def _why_nothing_is_claimed(results: Results) -> list[str]:
+    lost = [_about_lost(results, env, name, lost) for (env, name), lost in results.lost.items()]
+    return [*lost, *_about_budgets(results), *_about_lengths(results)]
+
+
+def _other_notes(results: Results) -> list[str]:
+    unplayed = [
+        run.measures.run
+        for run in results.runs
+        if run.measures.final_return is None and run.measures.final_return_greedy is None
+    ]
+    found = []
+    if unplayed:
+        found.append(f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing.")
+    if any(run.record.evaluations and not run.record.is_ours for run in results.runs):
+        found.append(THEIR_EVALUATIONS)
+    if any(not (run.record.evaluations or run.record.is_ours) for run in results.runs):
+        found.append(TRAINING_ONLY)
+    found += filter(None, dict.fromkeys(hidden_threshold(run.record) for run in results.runs))
+    found += [
+        f"{env}: the runs of {name} do not have the same settings; see below."
+        for env, each in results.environments.items()
+        for name, method in each.methods.items()
+        if any(_settings_of(run.record) != _settings_of(method.runs[0].record) for run in method.runs)
+    ]
+    if len(results.machines) > 1:
+        found.append(f"The runs were made on different machines: {listed(results.machines)}.")
+    found += results.making.engine_notes if results.making else ()
+    if results.no_seconds:
+        found.append(f"Nothing is said here of seconds and speed, because {results.no_seconds}.")
+    return found
+
+
+def _settings_of(record: RunRecord) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """The settings of a run of a3c-zoo, and those of another program's that tells them, both without the seed."""
+    return record.settings_but_seed, record.their_settings
+
+
+def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
+    """What the runs without figures mean for the others: these are no sample of the method's runs."""
+    each = results.environments.get(env)
+    there = f"there{' and over all environments' * (results.overall is not None)}"
+    method = each.methods.get(name) if each else None
+    if each is None or method is None:
+        failed = f"{counted(lost, 'runs')} of {name} failed or cannot be read, and none has figures"
+        return f"{env}: {failed}, so nothing is claimed about {name} {there}."
+    text = f"{env}: {lost} of {lost + len(method.runs)} runs of {name} failed or cannot be read; "
+    if method.times:
+        text += f"they count as runs that never reached {each.threshold:g}, and the other figures are without them"
+    else:
+        text += "the figures are of the others alone"
+    if results.decided:
+        return f"{text}."
+    return f"{text}, so nothing is claimed about {name} {there}."
+
+
+def _about_budgets(results: Results) -> list[str]:
+    """A sentence for each environment whose methods had different budgets. Runs of other programs tell none."""
+    found = []
+    for env, each in results.environments.items():
+        budgets: dict[str, dict[str, None]] = {}  # method → its budgets in words, in order
+        for name, method in each.methods.items():
+            for record in (run.record for run in method.runs if run.record.is_ours):
+                budgets.setdefault(name, {})[budget_of(record)] = None
+        if len({frozenset(words) for words in budgets.values()}) > 1:
+            told = "; ".join(f"{name}: {' or '.join(words)}" for name, words in budgets.items())
+            found.append(f"{env}: methods had different budgets ({told}){UNLIKE}")
+    return found
+
+
+def _about_lengths(results: Results) -> list[str]:
+    """A sentence for each environment with runs of other programs, whose budgets nobody tells, of different lengths."""
+    found = []
+    for env, each in results.environments.items():
+        steps = {name: [run.measures.steps for run in method.runs] for name, method in each.methods.items()}
+        runs = [run for method in each.methods.values() for run in method.runs]
+        if not all(run.record.is_ours for run in runs) and not are_alike_long(runs):
+            told = "; ".join(
+                f"{name}: {min(counts):,}{f' to {max(counts):,}' * (min(counts) < max(counts))} steps"
+                for name, counts in steps.items()
+            )
+            found.append(f"{env}: the runs have different lengths ({told}){UNLIKE}")
+    return found
+
+
+def common_budget(results: Results) -> str:
+    """The budget of all runs, in words; "budget not known" if some are of other programs, which do not tell theirs."""
+    budgets = {budget_of(run.record) for run in results.runs if run.record.is_ours}
+    if len(budgets) > 1:
+        return "different budgets"
+    if all(run.record.is_ours for run in results.runs):
+        return budgets.pop()
+    return "budget not known"
+
+
+def _about_method(env: str, name: str, method: MethodResults, threshold: float | None, in_seconds: bool) -> list[str]:
+    parts = []
+    if (figure := final_return_in(method.scores)) is not None:
+        final = method.scores[figure.name]["interquartile_mean"]
+        parts.append(f"ended with an interquartile mean return of {ranged(*final, show=score)}{figure.actions}")
+    if threshold is not None and method.times:
+        time = method.times["seconds_to_threshold"]
+        steps = method.times["steps_to_threshold"]
+        text = f"reached {threshold:g} in training in {time.reached} of {time.runs} runs"
+        if in_seconds and time.median is not None:
+            text += f", half of all runs within {seconds(time.median)}"
+        elif steps.median is not None:
+            text += f", half of all runs within {number(steps.median)} steps"
+        parts.append(text)
+    if in_seconds and "steps_per_s" in method.costs:
+        parts.append(f"made {number(method.costs['steps_per_s'].median)} steps/s")
+    return [f"{env}: {name} {listed(parts)}."] if parts else []
+
+
+def second_look(env: str, method: str, other: str, report: str, claimed: str = "is claimed") -> str:
+    """The sentence about a pair whose runs an earlier report has looked at."""
+    return (
+        f"{env}: nothing {claimed} about {method} and {other}, because an earlier report looked at some of these "
+        f"runs: {report}. A claim needs seeds that no report has used (--seeds), or --until-decided from the start."
+    )
+
+
+def _about_claim(claim: Claim) -> str:
+    """One sentence on a question of the report: the figure, its interval, and what the report claims.
+
+    The method that is ahead comes first, and the limit of p stands in the sentence.
+    """
+    question = claim.question
+    chance = question.chance
+    env = question.env or EVERYWHERE
+    value = chance.value
+    low = chance.low
+    high = chance.high
+    winner = question.method
+    loser = question.other
+    if value < 0.5:
+        winner, loser, value = loser, winner, 1 - value
+        low, high = (None if end is None else 1 - end for end in (high, low))
+    if isinstance(chance, EarlierChance):
+        what = f"reaches the threshold {FIGURES[question.measure].better}"
+        if chance.unknown == 1:
+            return f"{env}: not shown: no pair of runs tells whether {winner} or {loser} {what}."
+    else:
+        what = f"ends with a higher {'return' if question.env else 'score'}{FIGURES[question.measure].actions}"
+    text = f"{env}: a run of {winner} {what} than a run of {loser} with probability {ranged(value, low, high)}; "
+    if isinstance(chance, EarlierChance) and chance.unknown:
+        text += (
+            f"for {percent(chance.unknown)} of the pairs of runs the order is unknown, and each such pair counts half; "
+        )
+    worth = f"p = {percent(claim.p_of_all)}{f' over all {claim.among} claims' if claim.among > 1 else ''}"
+    if claim.holds:
+        return f"{text}shown ({worth}; the limit is {percent(ERROR)})."
+    if chance.p <= ERROR < question.p:
+        return f"{text}not shown, because it depends on these pairs (the limit of p is {percent(ERROR)})."
+    if question.p <= ERROR:
+        text += f"p = {percent(question.p)} alone, but not shown after correction for {claim.among} claims "
+    else:
+        text += "not shown "
+    return f"{text}({worth}; the limit is {percent(ERROR)})."
+
+
+def _about_claims(results: Results) -> list[str]:
+    """How the claims hold their error, and what the seeds at hand could have shown."""
+    if not results.claims:
+        return []
+    count = len(results.claims)
+    most = percent(ERROR)
+    rule = f"The probability that this claim is wrong is at most {most} (permutation test)."
+    if count > 1:
+        rule = f"The probability that any of these {count} claims is wrong is at most {most} (permutation tests, Holm)."
+    if results.question and count > 1:
+        rule += f" The main question ({results.question}) came first; others are claimed only if all its claims hold."
+    return [rule, needs(results.claims)]

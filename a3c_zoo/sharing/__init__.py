@@ -1,0 +1,1 @@
+"""Trained agents for others: cards, hub, export, the folder of a plugin."""

@@ -1,0 +1,1 @@
+"""What lies on the disk: each writer of a file beside its reader; and runs of other programs."""

@@ -1,0 +1,96 @@
+"""evaluations.json of a run: what its checkpoints played after training."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import filelock
+
+from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.files import fields_of, read_json
+from a3c_zoo.records import Evaluation
+from a3c_zoo.store.directory import disk_errors, write_json
+
+EVALUATIONS_FILE: Final = "evaluations.json"
+EVALUATIONS_FORMAT: Final = 1
+#: How long one comparison waits while another writes the evaluations of the same run, in seconds.
+LOCK_LIMIT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEvaluation:
+    """Episodes that a checkpoint played after training.
+
+    Attributes:
+        steps, training_s: agent steps and training seconds of the checkpoint.
+    """
+
+    steps: int
+    training_s: float
+    evaluation: Evaluation
+
+    @property
+    def key(self) -> tuple[int, bool]:
+        """Agent steps, and whether actions were greedy. No two evaluations of a run have the same key."""
+        return self.steps, self.evaluation.deterministic
+
+
+def evaluations_of(run: Path) -> tuple[CheckpointEvaluation, ...]:
+    """Reads a run's evaluations.json: rising in steps, sampled actions before greedy ones.
+
+    A file that is missing, no JSON, or of another format counts as empty.
+
+    Raises:
+        RunDirectoryError: a row is damaged, a checkpoint is there twice, or a later one has no later seconds.
+    """
+    try:
+        content = read_json(run / EVALUATIONS_FILE)
+        rows = content["evaluations"] if content["format"] == EVALUATIONS_FORMAT else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+    try:
+        found = sorted(map(_checkpoint_evaluation, rows), key=lambda each: each.key)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged") from error
+    if len({each.key for each in found}) < len(found):
+        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: it has checkpoints twice")
+    by_mode = ([each for each in found if each.key[1] == is_greedy] for is_greedy in (False, True))
+    if any(one.training_s >= two.training_s for mode in by_mode for one, two in itertools.pairwise(mode)):
+        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: its training_s do not rise")
+    return tuple(found)
+
+
+def _checkpoint_evaluation(row: Any) -> CheckpointEvaluation:
+    fields = fields_of(CheckpointEvaluation, row)
+    steps, training_s = fields.pop("steps"), fields.pop("training_s")
+    return CheckpointEvaluation(steps, training_s, Evaluation(**fields_of(Evaluation, fields)))
+
+
+def keep_evaluations(run: Path, episodes: int, found: Sequence[CheckpointEvaluation], seed: int) -> None:
+    """Adds evaluations to a run's evaluations.json, under a lock: another comparison may add some at the same time.
+
+    Evaluations of the same checkpoints are replaced, and so are those with another number of episodes.
+
+    Raises:
+        RunDirectoryError: the file cannot be written, or another process holds the lock for too long.
+    """
+    with disk_errors(run, "write"), filelock.FileLock(run / ".evaluations.lock", timeout=LOCK_LIMIT_S):
+        every = {each.key: each for each in (*kept_evaluations(run, episodes), *found)}
+        rows = [
+            {"steps": each.steps, "training_s": each.training_s, **asdict(each.evaluation)}
+            for _, each in sorted(every.items())
+        ]
+        content = {"format": EVALUATIONS_FORMAT, "episodes": episodes, "seed": seed, "evaluations": rows}
+        write_json(run / EVALUATIONS_FILE, content)
+
+
+def kept_evaluations(run: Path, episodes: int) -> tuple[CheckpointEvaluation, ...]:
+    """A run's evaluations with this number of episodes; none if its evaluations.json is damaged."""
+    try:
+        return tuple(each for each in evaluations_of(run) if each.evaluation.episodes == episodes)
+    except RunDirectoryError:
+        return ()

@@ -1,0 +1,127 @@
+"""Going on from a checkpoint of a run: what is later moves to a folder of its own before."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.files import MAX_TABLE, open_file, shown
+from a3c_zoo.store.checkpoints import (
+    BEST,
+    FINAL,
+    Checkpoint,
+    DamagedCheckpointError,
+    RunState,
+    checkpoint_steps,
+    read_policy,
+    resumable_checkpoint,
+    step_file,
+    write_checkpoint,
+)
+from a3c_zoo.store.directory import TIMING_FILE, RunDirectory, disk_errors
+from a3c_zoo.store.films import films_by_step
+from a3c_zoo.store.rows import open_rows
+
+#: A file over `MAX_TABLE` is copied if its size is at most so many times the bytes that it takes on the disk, which may
+#: compress it. A sparse file of a terabyte takes none.
+MOST_COMPRESSED = 16
+
+
+def go_on_from(
+    directory: RunDirectory, which: str = FINAL, examine: Callable[[RunState], None] = lambda state: None
+) -> tuple[Checkpoint[RunState], list[tuple[str, str, str]]]:
+    """Reads a checkpoint to go on with training (`resumable_checkpoint`), and moves aside what is later.
+
+    Args:
+        examine: raises ZooError to refuse the run's part of the checkpoint, before anything moves.
+
+    Returns:
+        The checkpoint, and events to tell: kind, text, and the traceback or "".
+
+    Raises:
+        RunDirectoryError: training cannot go on from it, or the disk refuses something.
+    """
+    saved = resumable_checkpoint(directory, which)
+    examine(saved.state)
+    evaluator = saved.state.evaluator
+    positions = {"monitor.csv": saved.state.monitor_position, "evaluations.csv": evaluator and evaluator.position}
+    for name, position in positions.items():
+        if position:  # nothing moves if its rows are gone
+            open_rows(directory.home / name, position).close()
+    events = [("checkpoint_damaged", reason, "") for reason in saved.damaged]
+    if folder := set_aside(directory, saved.state.steps, also_at=which == BEST):
+        where = f"later checkpoints, later films and a copy of the rows are in {shown(folder)}"
+        events.append(("set_aside", f"going on from step {saved.state.steps:,}: {where}", ""))
+    _only_for_acting(directory, saved.state.steps)
+    return saved, events
+
+
+def _only_for_acting(directory: RunDirectory, step: int) -> None:
+    """Training no longer goes on from a best policy that is later than a step: the rows that it counts will be cut."""
+    if (best := directory.best_file).exists() and (policy := read_policy(best)).state.steps > step and policy.state.run:
+        write_checkpoint(best, policy.agent, replace(policy.state, run=None))
+
+
+def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path | None:
+    """Moves everything later than a step to a folder of its own, before a run goes on from that step.
+
+    The folder, `checkpoints/set-aside-N`, gets the later checkpoints and films, `best.pt` if it is later or damaged,
+    and copies of the files whose rows are going to be cut.
+
+    Args:
+        also_at: whether a checkpoint at that step moves as well: the run goes on from another file, and writes its own.
+
+    Returns:
+        The folder; None if no checkpoint and no film is later, and best.pt is not damaged.
+    """
+    later = [step_file(directory, each) for each in checkpoint_steps(directory) if each >= step + (not also_at)]
+    if (best := directory.best_file).exists():
+        try:
+            is_void = read_policy(best).state.steps > step and bool(later)
+        except DamagedCheckpointError:
+            is_void = True
+        later = [best, *later] if is_void else later
+    films = [film for at_step, film in films_by_step(directory).items() if at_step > step]
+    if not later and not films:
+        return None
+    copied = _files_to_copy(directory)
+    with disk_errors(directory.checkpoints, "write"):
+        folder = _folder_with(copied, directory.checkpoints)
+        for name in ("evaluations.json", TIMING_FILE):  # they are of checkpoints, and of a run, that are no more
+            (directory.home / name).unlink(missing_ok=True)
+        for path in films + later[::-1]:  # if this is cut short, the newest that is left is the nearest to the step
+            path.rename(folder / path.name)
+    return folder
+
+
+def _folder_with(copied: Sequence[Path], parent: Path) -> Path:
+    """Makes a new folder with copies of files, or none if the disk refuses one."""
+    folder = next(path for n in itertools.count(1) if not (path := parent / f"set-aside-{n}").exists())
+    folder.mkdir()
+    try:
+        for path in copied:
+            shutil.copy2(path, folder, follow_symlinks=False)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return folder
+
+
+def _files_to_copy(directory: RunDirectory) -> list[Path]:
+    """The files whose rows are going to be cut. Raises RunDirectoryError for a link, a FIFO or a huge sparse file."""
+    evaluations = ("evaluations.csv", "evaluations.npz", "evaluations.json")
+    names = ("monitor.csv", *evaluations, "outcome.json", "solved.json", TIMING_FILE)
+    paths = [path for path in (directory.home / name for name in names) if os.path.lexists(path)]
+    for path in paths:
+        try:
+            bytes_on_disk = 512 * path.lstat().st_blocks
+            open_file(path, limit=max(MAX_TABLE, MOST_COMPRESSED * bytes_on_disk)).close()
+        except OSError as error:
+            text = f"{shown(path)} cannot be copied: {error.strerror}. Put a plain file in its place first"
+            raise RunDirectoryError(text) from error
+    return paths

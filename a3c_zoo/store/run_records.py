@@ -1,0 +1,352 @@
+"""Reads finished runs: our run directories, and folders of other programs. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from a3c_zoo.config.yaml import read_document
+from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+from a3c_zoo.files import MAX_TABLE, absolute, read_bytes, shown, why_closed
+from a3c_zoo.plugins.registry import get_registry, imported_by
+from a3c_zoo.records import Outcome
+from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
+from a3c_zoo.store.command_lines import command_of
+from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, RunDirectory, RunSummary, summary_of, why_not_own
+from a3c_zoo.store.foreign_runs import ForeignRun, is_foreign_run, read_foreign_run
+from a3c_zoo.store.tables import Curve, read_monitor
+from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of
+from a3c_zoo.version import __version__
+
+#: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
+CUT_SHORT: Final = ("interrupted", "error")
+#: How the names of folders begin in which methods are tried before a comparison (`rehearsal`). They hold no runs.
+REHEARSAL: Final = ".rehearsal-"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunRecord:
+    """One run, as it was read. A run of another program has a path, a method, an environment, a curve and evaluations.
+
+    Its texts are printable: a stranger can have written them.
+
+    Attributes:
+        path: its directory.
+        method: see `method_name`; the name of the folder for a run of another program.
+        env: the environment's name; `gym:ID` if the zoo has no name for it; see `foreign_runs.UNKNOWN_ENV`.
+        seed: None if it is not known.
+        curve: every training episode.
+        settings: every value of the configuration, "section.key" → value.
+        host, versions: name → value, from meta.json: the machine, and the packages. host has torch's threads, too.
+        command: the command line of a3c-zoo that made the run, in words; empty if none did.
+        outcome: None for a run that has not ended.
+        evaluations: of its checkpoints, rising in steps; those beside training in a run of another program.
+        timing: None for a run that no comparison trained to its end.
+        is_smoothed: each point of the curve is a mean of up to 100 episodes.
+        is_trusted: whether `env` may name a module to import.
+        their_settings: name → value as text, of another program that tells them.
+    """
+
+    path: Path
+    method: str
+    env: str
+    seed: int | None
+    curve: Curve
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+    evaluations: tuple[CheckpointEvaluation, ...] = ()
+    timing: Timing | None = None
+    is_smoothed: bool = False
+    is_trusted: bool = False
+    their_settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a3c-zoo made it."""
+        return bool(self.settings)
+
+    @property
+    def settings_but_seed(self) -> dict[str, Any]:
+        """All settings but `run.seed`: equal for runs that differ only in their seed."""
+        return {key: value for key, value in self.settings.items() if key != "run.seed"}
+
+    @property
+    def command_line(self) -> str:
+        """The command line that trained it, with the variables that were set; "" if no command did."""
+        if not self.command:
+            return ""
+        variables = self.timing.variables if self.timing else {}
+        words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+        return " ".join([*words, shlex.join(self.command)])
+
+
+def method_name(agent: str, stack: str | None, init_from: Mapping[str, Any] | None = None) -> str:
+    """The name of a run's method: the agent's, with `@zoo` for a library's algorithm on the zoo's environments.
+
+    stack: the value of `env.stack`: whose environments the agent was trained on. init_from: what it began with.
+    """
+    entry = get_registry().agents.get(agent)
+    name = f"{agent}@zoo" if entry is not None and "own" in entry.stacks and stack == "zoo" else agent
+    return name if init_from is None else f"{name} from {init_from.get('name')}"
+
+
+def threshold_of(run: RunRecord) -> float | None:
+    """The return at which a run's environment counts as solved.
+
+    None if there is none, if its plugin is not installed, or if `hidden_threshold` has something to say.
+    """
+    try:
+        return get_registry().env(run.env, is_trusted=run.is_trusted).threshold
+    except ZooError:
+        return None
+
+
+def hidden_threshold(run: RunRecord) -> str | None:
+    """Why a threshold is not looked up, in one sentence; None if it is."""
+    module = imported_by(run.env)
+    if run.is_trusted or not module:
+        return None
+    return f"The threshold of {run.env} is not known: '{module}' would be imported for it. To allow that: --trust."
+
+
+def read_runs(
+    paths: Iterable[str | Path],
+    *,
+    strict: bool = True,
+    frame_skip: int | None = None,
+    runs_dir: Path = DEFAULT_RUNS_DIR,
+    trust: bool = False,
+    wanted: Callable[[RunSummary], bool] = lambda run: True,
+) -> tuple[list[RunRecord], dict[Path, str]]:
+    """Reads every run at or below `paths`, sorted by path within each.
+
+    Args:
+        strict, frame_skip: see `read_run`.
+        runs_dir: where one's own runs lie. trust: whether to trust the others as well. An environment that one
+            trusted run names is trusted in all runs.
+        wanted: whether to read a run. Of one of another program it learns environment, method (as agent) and seed.
+
+    Returns:
+        The runs; and path → reason in one line, for each run that it could not use.
+    """
+    runs, left_out, seen = [], {}, set()
+    for folder in (folder for path in paths for folder in _run_folders(Path(path))):
+        if folder.resolve() in seen:  # named twice
+            continue
+        seen.add(folder.resolve())
+        try:
+            if _is_ours(folder) and not wanted(summary_of(folder)):
+                continue
+            run = read_run(folder, strict=strict, frame_skip=frame_skip)
+            if run.is_ours or wanted(_their_summary(run)):
+                runs.append(run)
+        except RunDirectoryError as error:
+            left_out[folder] = printable(str(error))
+    trusted = {run.env for run in runs if trust or not why_not_own(run.path, runs_dir)}
+    return [replace(run, is_trusted=run.env in trusted) for run in runs], left_out
+
+
+def lost_runs(paths: Iterable[Path]) -> list[RunRecord]:
+    """The lost runs among those at `paths`, which `read_runs` could not use; without curves.
+
+    A run that trained and has no figures is lost, whatever it lacks: an error ended it, it was killed, or its figures
+    are damaged or not finite. A run is not lost if a user interrupted it, if it still runs, if it never made a step, or
+    if another version of a3c-zoo made it.
+    """
+    found = []
+    for path in paths:
+        directory = RunDirectory(path)
+        with suppress(RunDirectoryError):
+            meta, settings = directory.meta(), settings_of(directory.config_file)
+            is_of_this_version = _texts(meta.get("versions")).get("a3c-zoo") == __version__
+            if is_of_this_version and not directory.is_running() and not says_nothing(path):
+                nothing = Curve.ordered(*np.empty((4, 0)))
+                found.append(RunRecord(path, *_names(meta, settings), settings["run.seed"], nothing))
+    return found
+
+
+def says_nothing(path: Path) -> bool:
+    """Whether a run without figures is no lost run of its method: somebody ended it, or it never made a step.
+
+    A run without a directory was refused before it began, or lost with the machine that trained it.
+    """
+    if not os.path.lexists(path):
+        return True
+    directory = RunDirectory(path)
+    with suppress(RunDirectoryError):
+        outcome = directory.outcome()
+        if outcome is not None:
+            return outcome.reason == "interrupted" or not outcome.steps
+        return not _has_episodes(path)  # it was killed
+    return False
+
+
+def _has_episodes(path: Path) -> bool:
+    """Whether a run has ended a training episode, as far as its monitor.csv can be read."""
+    with suppress(OSError):
+        return read_bytes(path / "monitor.csv", MAX_TABLE).count(b"\n") > 2
+    return False
+
+
+def _names(meta: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[str, str]:
+    """The method and the environment of a run of ours."""
+    method = method_name(meta["agent"], settings.get("env.stack"), meta.get("init_from"))
+    return printable(method), printable(meta["env"])
+
+
+def _their_summary(run: RunRecord) -> RunSummary:
+    nothing = dict.fromkeys(("steps", "mean_return_100", "solved"))
+    return RunSummary(run.path.name, run.path, run.env, run.method, run.seed, "unknown", **nothing, started="")
+
+
+def _run_folders(path: Path) -> list[Path]:
+    """All runs and closed folders below `path`, sorted; `path` itself if it is one, or if there is none."""
+    if _is_run(path):
+        return [path]
+    found, waiting = [], [path]
+    while waiting:  # `os.walk` calls itself for each folder, and a thousand may lie in each other
+        folder = waiting.pop()
+        with suppress(OSError):  # without what goes away meanwhile, and without paths that are too long
+            if _is_run(folder):
+                found.append(folder)
+            if not _is_ours(folder):  # below ours are event files, and rows that were set aside
+                waiting += _folders_in(folder)
+    return sorted(found) or [path]
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """The folders in a folder, without links and rehearsals. Raises OSError."""
+    with os.scandir(folder) as entries:
+        below = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return [Path(entry.path) for entry in below if not entry.name.startswith(REHEARSAL)]
+
+
+def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) -> RunRecord:
+    """Reads a run directory, or a folder of another program (`foreign_runs`).
+
+    Args:
+        strict: refuse a run directory whose run has not ended, or that another version of a3c-zoo made, and a folder
+            without a monitor.
+        frame_skip: of other programs, see `read_monitors`.
+
+    Raises:
+        RunDirectoryError: the run cannot be used; the message gives the reason, without the path.
+    """
+    try:
+        if _is_ours(path):
+            return _read_ours(RunDirectory(path), strict)
+        if closed := why_closed(path):
+            raise RunDirectoryError(closed)
+        record = _theirs(path, read_foreign_run(path, strict, frame_skip))
+        if strict and not len(record.curve.steps):
+            raise RunDirectoryError("it has no episode")
+        return record
+    except RunDirectoryError as error:
+        text = str(error)
+        for each in (path, absolute(path), shown(absolute(path))):
+            text = text.removeprefix(f"{each}/").removeprefix(f"{each} ")
+        raise RunDirectoryError(text) from error
+
+
+def _is_run(path: Path) -> bool:
+    return _is_ours(path) or bool(why_closed(path)) or is_foreign_run(path)
+
+
+def _is_ours(path: Path) -> bool:
+    is_file, is_dir = os.path.isfile, os.path.isdir  # False for what may not be looked at
+    return is_file(path / "meta.json") or (is_file(path / "config.yml") and is_dir(path / "checkpoints"))
+
+
+def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
+    if not os.path.lexists(directory.meta_file):
+        raise RunDirectoryError("incomplete: it has no meta.json")
+    meta = directory.meta()
+    versions = _texts(meta.get("versions"))
+    if strict:
+        if (made_by := versions.get("a3c-zoo", "of an unknown version")) != __version__:
+            raise RunDirectoryError(f"made by a3c-zoo {made_by}; this is {__version__}")
+        if directory.is_running():
+            raise RunDirectoryError("still running")
+    outcome, settings = directory.outcome(), settings_of(directory.config_file)
+    if strict:
+        _refuse_unfinished(outcome)
+    file = directory.path / "monitor.csv"
+    if not os.path.lexists(file):
+        raise RunDirectoryError("incomplete: it has no monitor.csv")
+    timing = timing_of(directory.path)
+    method, env = _names(meta, settings)
+    returns, lengths, seconds, steps = read_monitor(file, ("r", "l", "t", "step"), torn_end=not strict).rows.T
+    return RunRecord(
+        path=directory.path,
+        method=method,
+        env=env,
+        seed=settings["run.seed"],
+        curve=Curve.ordered(steps, seconds, returns, lengths),
+        settings=settings,
+        host=_texts(meta.get("host")) | _threads(directory.path, meta["agent"], timing, settings),
+        versions=versions,
+        command=tuple(map(printable, command_of(meta))),
+        outcome=outcome,
+        evaluations=evaluations_of(directory.path),
+        timing=timing,
+    )
+
+
+def _texts(values: Any) -> dict[str, str]:
+    pairs = values.items() if isinstance(values, dict) else ()
+    return {printable(str(name)): printable(str(value)) for name, value in pairs}
+
+
+def _threads(run: Path, agent: str, timing: Timing | None, settings: Mapping[str, Any]) -> dict[str, str]:
+    """With how many threads of torch an agent computed. An old timing.json does not say it."""
+    known = timing.torch_threads if timing else None
+    number = torch_threads_of(run, settings) if known is None else known
+    return {} if number is None else {printable(f"torch threads of {agent}"): str(number)}
+
+
+def _refuse_unfinished(outcome: Outcome | None) -> None:
+    if outcome is None:
+        raise RunDirectoryError("incomplete: it has no outcome.json, so it was killed")
+    if outcome.reason in CUT_SHORT:
+        last_line = outcome.detail.strip().rpartition("\n")[2]
+        raise RunDirectoryError(f"incomplete: its end was '{outcome.reason}'" + (f", {last_line}" if last_line else ""))
+
+
+def settings_of(file: Path) -> dict[str, Any]:
+    """Every value of a config.yml, "section.key" → value. The plugins that it names need not be installed."""
+    if not os.path.lexists(file):
+        raise RunDirectoryError("incomplete: it has no config.yml")
+    try:
+        document = read_document(file, file.name)
+    except ZooError as error:
+        raise RunDirectoryError(str(error)) from error
+    sections = {name: keys for name, keys in document.data.items() if isinstance(keys, dict)}
+    if document.faults or "run" not in sections:
+        fault = document.faults[0].message if document.faults else "it has no section 'run'"
+        raise RunDirectoryError(f"{file.name} is damaged: {fault}")
+    if not isinstance(sections["run"].get("seed"), int):
+        raise RunDirectoryError(f"{file.name} is damaged: run.seed is no whole number")
+    return {printable(f"{section}.{key}"): value for section, keys in sections.items() for key, value in keys.items()}
+
+
+def _theirs(path: Path, run: ForeignRun) -> RunRecord:
+    return RunRecord(
+        path=path,
+        method=printable(run.method),
+        env=printable(run.env),
+        seed=run.number,
+        curve=run.curve,
+        evaluations=run.evaluations,
+        is_smoothed=run.is_smoothed,
+        their_settings=run.settings,
+    )

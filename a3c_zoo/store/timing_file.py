@@ -1,0 +1,82 @@
+"""timing.json of a run that a comparison trained: what its seconds depend on beside its configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from a3c_zoo.errors import printable
+from a3c_zoo.files import MAX_TEXT, fields_of, read_bytes, read_json
+from a3c_zoo.store.directory import TIMING_FILE, write_json
+
+#: Environment variables that change the speed of a run, for example by torch's number of threads.
+SPEED_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
+
+#: A shorter time of the fixed loop is damaged: times are kept in microseconds.
+LEAST_S: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The contents of timing.json.
+
+    Attributes:
+        calibration_s: seconds that a fixed loop took before the run.
+        variables: those of `SPEED_VARIABLES` that were set, with their values.
+        torch_threads: with how many threads of torch the agent computed; None if it has no such setting, or if an older
+            version wrote the file.
+    """
+
+    calibration_s: float
+    variables: Mapping[str, str]
+    torch_threads: int | None = None
+
+
+def speed_variables() -> dict[str, str]:
+    """Those of `SPEED_VARIABLES` that are set here, and so in the runs that this process starts."""
+    return {name: os.environ[name] for name in SPEED_VARIABLES if name in os.environ}
+
+
+def timing_of(run: Path) -> Timing | None:
+    """Reads a run's timing.json; None if there is none, or a damaged one."""
+    try:
+        content = fields_of(Timing, read_json(run / TIMING_FILE))
+        variables = {printable(name): printable(str(value)) for name, value in content.get("variables", {}).items()}
+        found = Timing(float(content["calibration_s"]), variables, content.get("torch_threads"))
+        return found if found.calibration_s >= LEAST_S else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_timing(run: Path, calibration_s: float, wall_s: float, settings: Mapping[str, Any]) -> None:
+    """Writes a finished run's timing.json. settings: "section.key" → value."""
+    content = {
+        "format": 1,
+        "calibration_s": round(calibration_s, 6),
+        "wall_s": round(wall_s, 3),
+        "variables": speed_variables(),
+        "torch_threads": torch_threads_of(run, settings),
+    }
+    write_json(run / TIMING_FILE, content)
+
+
+def torch_threads_of(run: Path, settings: Mapping[str, Any]) -> int | None:
+    """With how many threads of torch an agent computed; what it measured is in events.jsonl.
+
+    None if the agent has no such setting, or if the file is damaged.
+    """
+    if "agent.torch_threads" not in settings:
+        return None
+    number = settings["agent.torch_threads"] or 1  # with a single thread, there is nothing to measure
+    if settings["agent.torch_threads"] is None and os.path.lexists(run / "events.jsonl"):
+        try:
+            for line in read_bytes(run / "events.jsonl", MAX_TEXT).splitlines():
+                event = json.loads(line)
+                number = event["threads"] if event["kind"] == "torch_threads" else number
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+    return number if isinstance(number, int) else None

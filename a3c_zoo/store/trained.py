@@ -1,0 +1,155 @@
+"""What a name means to `play`, `evaluate`, `export` and `load_agent`, and trained agents, which plugins offer.
+
+A trained agent's folder is a run directory of four files: `config.yml`, `meta.json`, `outcome.json` with an evaluation,
+and `parameters.safetensors` in place of checkpoints, whose digest is in `meta.json`. So one reader checks both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from a3c_zoo.cures import install_plugin
+from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, one_line, printable
+from a3c_zoo.files import MAX_TABLE, read_bytes, why_closed
+from a3c_zoo.plugins.entries import TrainedEntry
+from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.store.checkpoint_bytes import PARAMETERS
+from a3c_zoo.store.checkpoints import FINAL, Checkpoint, PolicyState, load_policy_state, read_policy
+from a3c_zoo.store.command_lines import command_of, shell_line, without_home
+from a3c_zoo.store.directory import PULLED, RunDirectory, find_run, list_runs, run_paths
+
+#: What offers the trained agents of this project: its distribution, and the package with their folders.
+DISTRIBUTION, PACKAGE = "a3c-zoo-trained", "a3c_zoo_trained"
+#: What `facts` tells.
+FACTS: Final = ("command", "continued", "weaknesses", "seed", "training_s", "versions", "host")
+
+
+def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool) -> RunDirectory:
+    """What a name means: a run; else the newest solved run of an environment; else a trained agent, as stderr says.
+
+    A pulled agent comes last if its folder is called like an environment or a trained agent.
+
+    agent: of an environment only policies of this agent. Raises ZooError if there is none, with the cure.
+    """
+    registry, name = get_registry(), str(name)
+    offered = [each for each in registry.trained.values() if name in (each.env, each.name)]
+    pulled = None
+    with suppress(RunDirectoryError):
+        run = find_run(name, runs_dir, trust)
+        if (offered or name in registry.envs) and os.path.lexists(run.path / PULLED):
+            pulled = run
+        elif agent is None:
+            return run
+        else:
+            raise ZooError(f"'{name}' is a run, which has one agent: leave out --agent")
+    solved = [run for run in list_runs(runs_dir) if run.solved and run.env == name and agent in (None, run.agent)]
+    chosen = [each for each in offered if agent in (None, each.agent)]
+    if solved:
+        found, told = find_run(solved[-1].path, runs_dir, trust), f"{solved[-1].path}, the newest run that solved it"
+    elif chosen:
+        found, told = directory_of(registry, chosen[0]), f"trained agent '{chosen[0].name}'"
+        told += f" of {registry.owner(chosen[0])}{''.join(f'; or name {each.name}' for each in chosen[1:])}"
+    elif pulled and agent is None:
+        found, told = pulled, f"{pulled.path}, which was pulled from a hub"
+    elif offered or name in registry.envs or name.partition(":")[0] in registry.families:
+        env, by = offered[0].env if offered else name, f" --agent {agent}" if agent else ""
+        none = f"no run in {runs_dir} has solved '{name}', and no plugin offers an agent trained on it"
+        raise ZooError(f"{none}{by and f', by{by}'}: a3c-zoo train {env}{by}. {_others(registry)}")
+    elif os.path.isdir(name) or why_closed(Path(name)) or why_closed(runs_dir / name):
+        return find_run(name, runs_dir, trust)  # it raises
+    else:
+        raise RunDirectoryError(_unknown(name, runs_dir, registry))
+    print(printable(f"{name}: {told}"), file=sys.stderr)
+    return found
+
+
+def _others(registry: Registry) -> str:
+    """Where policies are listed, and where some come from."""
+    return f"Or name one: a3c-zoo list runs, a3c-zoo list trained.{where_from(registry)}"
+
+
+def where_from(registry: Registry) -> str:
+    """`" …"`: how to get the trained agents of this project, or `""` if they are installed."""
+    is_there = any(each.package == PACKAGE for each in registry.trained.values())
+    return "" if is_there else f" {DISTRIBUTION} brings some: {install_plugin(DISTRIBUTION)}"
+
+
+def _unknown(name: str, runs_dir: Path, registry: Registry) -> str:
+    """The error for a name that means nothing, with the nearest one that does."""
+    known = [*registry.envs, *(each for family in registry.families.values() for each in family.examples)]
+    known += [each for entry in registry.trained.values() for each in (entry.name, entry.env)]
+    hint = did_you_mean(name, [*(path.name for path in run_paths(runs_dir)), *known])
+    there = f"'{name}' is no run here or in {runs_dir}, no environment and no trained agent."
+    return f"{there}{hint} To get one: a3c-zoo train ENV. {_others(registry)}"
+
+
+def for_others(meta: dict[str, Any]) -> dict[str, Any]:
+    """A meta.json without the kernel's release and a program's own words, and with `~` for the home folder's path."""
+    host, command = meta.get("host", {}), [without_home(word) for word in command_of(meta)]
+    files = [Path(str(file)).name for file in meta.get("plugin_files", [])]
+    system = {"system": str(host.get("system", "")).partition(" ")[0]}
+    return {**meta, "command": command, "plugin_files": files, "host": {**host, **system}}
+
+
+def facts(directory: RunDirectory, entry: TrainedEntry | None) -> dict[str, Any]:
+    """How an agent was trained, fit for others to read. entry: that of its folder, None for a run.
+
+    Raises:
+        RunDirectoryError: meta.json or outcome.json is missing or damaged.
+    """
+    meta, outcome = for_others(directory.meta()), directory.outcome()
+    told = entry or TrainedEntry("", "", "", "")
+    texts = shell_line(meta["command"]), told.continued, told.weaknesses
+    rest = meta.get("seed"), outcome and outcome.training_s, meta.get("versions"), meta.get("host")
+    return dict(zip(FACTS, (*texts, *rest), strict=True))
+
+
+def directory_of(registry: Registry, entry: TrainedEntry) -> RunDirectory:
+    """The folder that an entry names. Raises RunDirectoryError if it is not there, or of another agent."""
+    try:
+        found = RunDirectory(Path(str(resources.files(entry.package) / entry.name)), is_trusted=True)
+    except Exception as error:  # of the package's own import
+        raise RunDirectoryError(f"package '{entry.package}' cannot be found: {one_line(error)}") from error
+    meta = found.meta()
+    if (meta["env"], meta["agent"]) != (entry.env, entry.agent):
+        raise RunDirectoryError(f"{found.meta_file} is of {meta['agent']} on {meta['env']}, not as '{entry.name}' says")
+    return found
+
+
+def entry_of(registry: Registry, directory: RunDirectory) -> TrainedEntry | None:
+    """The entry whose folder this is; None for a run, and for the folder of nobody."""
+    for entry in registry.trained.values():
+        with suppress(RunDirectoryError, OSError):
+            if directory_of(registry, entry).path.samefile(directory.path):
+                return entry
+    return None
+
+
+def policy_state(directory: RunDirectory, which: str = FINAL) -> Checkpoint[PolicyState]:
+    """As `load_policy_state`, also of a trained agent's folder."""
+    path = directory.path / PARAMETERS
+    if which != FINAL or not os.path.lexists(path):
+        return load_policy_state(directory, which)
+    saved = read_policy(path)
+    if hashlib.sha256(read_bytes(path, MAX_TABLE)).hexdigest() != directory.meta().get("sha256"):
+        raise RunDirectoryError(f"{path} is not the file that meta.json was written with (SHA-256)")
+    return saved
+
+
+def row_of(registry: Registry, entry: TrainedEntry) -> dict[str, Any]:
+    """A trained agent for listings. If its figures cannot be read, `fault` says why."""
+    try:
+        directory = directory_of(registry, entry)
+        fault, outcome, known = None, directory.outcome(), facts(directory, entry)
+    except RunDirectoryError as error:
+        fault, outcome, known = str(error), None, dict.fromkeys(FACTS)
+    figures = {name: getattr(outcome and outcome.evaluation, name, None) for name in ("mean_return", "std_return")}
+    figures["steps"] = outcome and outcome.steps
+    told = {name: getattr(entry, name) for name in ("name", "env", "agent")}
+    return {**told, **figures, **known, "weaknesses": entry.weaknesses, "fault": fault}

@@ -1,0 +1,147 @@
+"""Optuna's storages: opened, locked so that a killed process holds nobody up, and their errors in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import filelock
+import optuna
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal._file import BaseJournalFileLock
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from a3c_zoo.errors import ZooError, printable
+from a3c_zoo.files import open_file, read_json, replace_file
+from a3c_zoo.store.directory import disk_errors
+
+#: The folder of studies: each has a folder with its journal, its reports and its set.
+STUDIES_DIR: Final = Path("studies")
+JOURNAL: Final = "journal.jsonl"
+#: In the folder of a study: the other storages that have a study of its name, so that all are listed.
+ELSEWHERE: Final = "storages.json"
+#: How Optuna begins each record of a journal.
+HEAD: Final = b'{"op_code"'
+#: How long a process waits for another one that writes to the same study, in seconds.
+PATIENCE_S: Final = 20.0
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)  # the board tells what happens
+
+
+class Lock(filelock.FileLock):
+    """A lock file, which may be no link. Raises ZooError if it cannot be used, and `filelock.Timeout`."""
+
+    def acquire(self, *arguments: Any, **options: Any) -> Any:
+        """As `filelock.FileLock.acquire`."""
+        try:
+            return super().acquire(*arguments, **options)
+        except filelock.Timeout:
+            raise
+        except OSError as error:
+            raise ZooError(f"{self.lock_file} cannot be used: {error.strerror or error}; delete it") from error
+
+
+class _JournalLock(BaseJournalFileLock):
+    """A lock that the kernel takes from a process that ends. Optuna's own one would keep others waiting."""
+
+    def __init__(self, path: Path, follow: bool) -> None:
+        self._path = path
+        self._follow = follow
+        self._lock = Lock(f"{path}.lock", timeout=PATIENCE_S)
+
+    def acquire(self) -> bool:
+        """Waits for the lock. Cuts off half a record, which a full disk or a power cut has left."""
+        self._lock.acquire()
+        with open_file(self._path, "r+b", follow=self._follow) as file:
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
+        return True
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+def _refuse_others(path: Path, follow: bool) -> None:
+    """Raises ValueError for a file that is no journal: `_JournalLock` would cut off its last line, or all of it."""
+    with open_file(path, follow=follow) as file:
+        head = file.read(len(HEAD))
+    if head != HEAD[: len(head)]:
+        raise ValueError(f"{path} does not begin as a journal")
+
+
+@contextmanager
+def storage_errors(where: str) -> Iterator[None]:
+    """Turns what Optuna and its databases raise into one line. where: names the storage."""
+    try:
+        yield
+    except filelock.Timeout:
+        raise ZooError(f"{where} is locked: another process has held it for {PATIENCE_S:g} s; stop that one") from None
+    except OSError as error:
+        raise ZooError(printable(f"{where} cannot be used: {error.strerror or error}: {error.filename}")) from error
+    except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
+        cause = error.__cause__ or error
+        text = str(getattr(cause, "orig", None) or cause).strip().partition("\n")[0]
+        raise ZooError(printable(f"{where} cannot be used: {text}")) from error
+
+
+def place_of(storage: str | None, name: str) -> str:
+    """Where a study lies, for messages: a journal, or a URL without its password and options."""
+    if storage is None or "://" not in storage:
+        return storage or str(STUDIES_DIR / name / JOURNAL)
+    with suppress(ArgumentError, ValueError):
+        return make_url(storage).set(query={}).render_as_string(hide_password=True)
+    return f"{storage.partition('://')[0]}://…"
+
+
+def elsewhere(name: str) -> dict[str, Any]:
+    """The other storages with a study of this name: place → what is known of the study there."""
+    path = STUDIES_DIR / name / ELSEWHERE
+    try:
+        with disk_errors(path, "read", "--study NAME"):
+            if path.exists():
+                return read_json(path)
+            return {}
+    except ValueError as error:
+        raise ZooError(f"{path} is damaged ({error}); delete it") from error
+
+
+def keep_elsewhere(name: str, storage: str, about: dict[str, Any]) -> None:
+    """Keeps that a storage has a study of this name."""
+    path = STUDIES_DIR / name / ELSEWHERE
+    place = place_of(storage, name)
+    if (known := elsewhere(name)).get(place) != about:
+        with disk_errors(path, "write", "--study NAME"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, json.dumps({**known, place: about}, indent=2).encode())
+
+
+def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
+    """Opens a journal (a path; by default that of the study) or a database (a URL). is_new: makes what is not there."""
+    where = place_of(storage, name)
+    if where.startswith("redis"):
+        raise ZooError(f"--storage {where}: Optuna keeps pickles in Redis, which are not read; name another")
+    try:
+        with storage_errors(f"--storage {where}"):
+            if storage is not None and "://" in storage:
+                url = make_url(storage)
+                if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+                    raise ZooError(f"--storage {where} keeps nothing: name a file, such as sqlite:///tuning.db")
+                return optuna.storages.get_storage(RDBStorage(storage))
+            path, follow = Path(where), storage is not None  # a link that the user names is theirs
+            if not is_new and not os.path.exists(path):
+                raise ZooError(f"there is no study {where}. See: a3c-zoo list studies")
+            with disk_errors(path, "write", "--storage FILE"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                open_file(path, "ab", follow=follow).close()
+                _refuse_others(path, follow)
+                return JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path, follow)))
+    except ImportError as error:
+        raise ZooError(f"--storage {where} needs a driver: {error}") from error
+    except (ValueError, LookupError, TypeError, AssertionError) as error:
+        raise ZooError(f"--storage {where} is no journal of Optuna, or damaged; name another") from error

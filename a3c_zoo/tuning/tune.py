@@ -1,0 +1,210 @@
+"""The Python side of `a3c-zoo tune`: opens a study, lets its trials race, and plays the finale."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from a3c_zoo.comparison.estimates import if_episodes_last, rough_duration
+from a3c_zoo.comparison.known_runs import KnownRuns
+from a3c_zoo.comparison.plan import Budget, Method, plan_run
+from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse
+from a3c_zoo.config.search import search_space
+from a3c_zoo.engines import Engine
+from a3c_zoo.errors import ConfigError, ZooError
+from a3c_zoo.files import refuse_place
+from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
+from a3c_zoo.runs.signals import stop_on_signals
+from a3c_zoo.tuning.contenders import Contender
+from a3c_zoo.tuning.finale import CHOICE_RUNS, FINALISTS, default_of, plan_of, play_finale
+from a3c_zoo.tuning.racing import REDUCTION, TUNING_SEEDS, Race, TuningWatcher, method_of, rungs_of
+from a3c_zoo.tuning.storages import storage_errors
+from a3c_zoo.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
+
+#: Agent steps of a whole run on an environment without a budget of its own.
+USUAL_STEPS: Final = 400_000
+
+
+def make_settings(
+    env: str, agent: str | None, hyperparams: str | None, overrides: Sequence[str], steps: int | None, **others: Any
+) -> StudySettings:
+    """The settings of a study. others: `pruner`, and those of `StudySettings`."""
+    find_typed_module(env)
+    registry = get_registry()
+    entry = registry.env(env)
+    agent_entry = registry.agent(agent or entry.default_agent)
+    keys = search_space(registry, entry, agent_entry, hyperparams, overrides)
+    steps = steps or entry.budget_steps or USUAL_STEPS
+    begin = Method(agent_entry.name, agent_entry, hyperparams=hyperparams, overrides=tuple(overrides))
+    known = KnownRuns(registry, Path(), reuse=False)
+    config = plan_run(registry, entry, begin, TUNING_SEEDS[0], Budget(steps), known).config
+    least = config.run.workers * config.env.num_envs * config.agent.rollout_steps
+    rungs = rungs_of(steps, least, is_racing=others.pop("pruner") == "halving")
+    space = {each.key: {each.kind: list(each.values)} for each in keys}
+    given = env, agent_entry.name, hyperparams, list(overrides), steps, rungs
+    return StudySettings(*given, **others, config=config.to_dict(), space=space)
+
+
+def rehearse_study(
+    study: TuningStudy,
+    engine: Engine,
+    tell: Callable[[str], None],
+    trials: int,
+    timeout_s: float | None,
+    final_seeds: int,
+    out: Path | None,
+) -> bool:
+    """Tries the set of the start and the default one, and tells how long what is left will take. See `rehearse`.
+
+    Arguments: see `tune`. Returns whether trials must be trained; if not, nothing is tried.
+    """
+    with storage_errors(f"--storage {study.where}"):
+        ended = study.attribute(RESULT)
+        if ended and has_searched(ended, trials, timeout_s):
+            return False
+        _refuse_out(out)
+        if has_searched(_searched(study), trials, timeout_s):
+            return False
+        contenders = study.contenders()
+    settings = study.settings
+    methods = [method_of(settings, settings.agent)]
+    with suppress(ConfigError):  # the finale says why it is not compared
+        methods.append(default_of(settings, f"{settings.agent} with the default set"))
+    start, *others = plan_of(study, methods, TUNING_SEEDS[:1], engine).runs
+    runs = [start, *(run for run in others if run.config.to_dict() != start.config.to_dict())]
+    with stop_on_signals() as stop:
+        stop.allow_interrupts()
+        found = rehearse(runs, study.runs_dir, tell, settings.episodes)
+    rehearsal = found.get((start.env, start.method))
+    if rehearsal is not None and rehearsal.steps_per_s is not None:
+        jobs = jobs_left(settings.rungs, contenders, trials, settings.seeds)
+        search_s = _search_s(jobs, rehearsal, settings.episodes) / engine.slots
+        finale = min(FINALISTS, trials) * CHOICE_RUNS + (1 + len(runs)) * final_seeds
+        finale_s = finale * _run_s(settings.steps, rehearsal, settings.episodes, CHECKPOINTS) / engine.slots
+        whole = rough_duration(min(search_s, timeout_s or math.inf) + finale_s)
+        left = "what is left of the trials" if any(each.scores for each in contenders) else "all trials"
+        tell(f"{left}, the choice and the comparison, with evaluations: about {whole}, {if_episodes_last([rehearsal])}")
+    return True
+
+
+def _search_s(jobs: Mapping[int, int], rehearsal: Rehearsal, episodes: int) -> float:
+    """How long the trainings of a race take one after the other, in seconds. jobs: see `jobs_left`."""
+    return sum(number * _run_s(steps, rehearsal, episodes, checkpoints=1) for steps, number in jobs.items())
+
+
+def _run_s(steps: int, rehearsal: Rehearsal, episodes: int, checkpoints: int) -> float:
+    """How long a run takes with the evaluations of its checkpoints, in seconds. Its speed is known."""
+    return (rehearsal.guess_s(steps, None) or 0.0) + rehearsal.evaluation_s(episodes, checkpoints)
+
+
+def tune(
+    study: TuningStudy,
+    engine: Engine,
+    watcher: TuningWatcher,
+    trials: int,
+    timeout_s: float | None,
+    final_seeds: int,
+    out: Path | None,
+) -> dict[str, Any] | None:
+    """Lets trials race, chooses the best one on fresh seeds, compares it with the start, and writes its set.
+
+    Args:
+        trials: how many the study gets in all. timeout_s: after this time no trial begins or goes on.
+        final_seeds: of the last comparison. out: the file of the set.
+
+    Returns:
+        How the study ended, perhaps before; None if other processes still train trials of it.
+    """
+    with storage_errors(f"--storage {study.where}"):
+        ended: dict[str, Any] | None = study.attribute(RESULT)
+        if ended and has_searched(ended, trials, timeout_s):
+            return ended
+        _refuse_out(out)
+        study.refuse_made_anew()
+        study.attribute(OPTIONS, {"trials": trials, "timeout": timeout_s, "final_seeds": final_seeds})
+        searched = _searched(study)
+        if not has_searched(searched, trials, timeout_s):
+            began_s = time.monotonic()
+            deadline_s = began_s + (timeout_s or math.inf)
+            registry = get_registry()
+            made = study.settings
+            entries = registry.env(made.env), registry.agent(made.agent)
+            keys = search_space(registry, *entries, made.hyperparams, made.overrides)
+            with stop_on_signals() as stop:
+                stop.allow_interrupts()
+                race = Race(study, keys, trials, deadline_s, engine, watcher)
+                race.run()
+            if not _has_ended(study, race, timeout_s, time.monotonic() - began_s):
+                return None
+            count = sum(each.state != "FAIL" for each in study.contenders())
+            searched = {"trials": count, "wanted": trials, "timeout": timeout_s if race.is_cut else None}
+            study.attribute(SEARCHED, searched)
+        ended = play_finale(study, final_seeds, out, timeout_s, watcher, engine)
+        return study.attribute(RESULT, ended | searched | {"final_seeds": final_seeds})  # type: ignore[no-any-return]
+
+
+def _refuse_out(out: Path | None) -> None:
+    """Raises ZooError if the file of the set is there already, or cannot be written."""
+    if out is not None:
+        if os.path.exists(out):
+            raise ZooError(f"--out {out} exists already, and is not overwritten; choose another")
+        refuse_place(out)
+
+
+def _searched(study: TuningStudy) -> dict[str, Any]:
+    """How the search of a study ended, see `has_searched`; no trials before."""
+    searched = study.attribute(SEARCHED) or {"trials": 0}
+    return {"trials": searched} if isinstance(searched, int) else searched  # a number: of an older version
+
+
+def jobs_left(rungs: Sequence[int], contenders: Sequence[Contender], trials: int, seeds: int) -> dict[int, int]:
+    """Agent steps → how many trainings have so many steps, in what a race has still to train.
+
+    A trial that goes on to a rung trains the steps that it lacks. trials, seeds: of the whole race, and of each trial.
+    """
+    jobs = Counter[int]()
+    before = 0
+    for number, rung in enumerate(rungs):
+        wanted = -(-trials // REDUCTION**number)
+        done = sum(rung in each.scores and each.state != "FAIL" for each in contenders)
+        jobs[rung - before] += max(0, wanted - done) * seeds
+        before = rung
+    return dict(jobs)
+
+
+def has_searched(kept: Mapping[str, Any], trials: int, timeout_s: float | None) -> bool:
+    """Whether a search has had so many trials, or so much time for them.
+
+    kept: what the study keeps of its end: "trials" there are; and if the time was over, "timeout", and how many were
+        "wanted".
+    """
+    if trials <= kept["trials"]:
+        return True
+    had_s = kept.get("timeout")
+    return had_s is not None and timeout_s is not None and timeout_s <= had_s and trials <= kept["wanted"]
+
+
+def _has_ended(study: TuningStudy, race: Race, timeout_s: float | None, took_s: float) -> bool:
+    """Ends the trials of this folder of runs that are not on the last rung. Returns whether all trials have ended.
+
+    Raises ZooError if the time was too short for one trial. took_s: how long the race took.
+    """
+    contenders = study.contenders()
+    racing = [each for each in contenders if each.state == "RUNNING"]
+    here = {each.number: study.take(each.number) for each in racing if each.is_here}
+    if None in here.values():
+        return False  # another process trains one of them, and will come here later
+    if timeout_s is not None and not race.is_in_time:
+        took = f", which took {took_s:,.1f} s" * any(each.scores for each in contenders)
+        text = f"--timeout {timeout_s:.10g}s: too short for one trial{took}"
+        raise ZooError(f"{text}; what was trained is kept, and the same command with more time goes on")
+    for number in here:
+        study.end(number)
+    return len(here) == len(racing)

@@ -1,0 +1,16 @@
+"""Lists and numbers of things in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def listed(names: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def counted(number: int, things: str) -> str:
+    """`1 trial`, `1,000 trials`. things: their plural, with an s."""
+    return f"{number:,} {things if number != 1 else things.removesuffix('s')}"
