@@ -235,17 +235,18 @@ class RolloutWorker(Member):
         return rollout
 
     def _add_seconds(self, began_s: float) -> None:
-        """Adds the seconds of a rollout that began at `began_s`, and of learning from the one before, to the report."""
+        """Adds the seconds of a rollout that began at `began_s`, and of learning from the one before, to the report.
+
+        The first rollout, and the first one after a standstill, are left out: there was no learning before them.
+        """
         ended_s = time.perf_counter()
-        seconds = self._report.seconds
-        env_s = self.collector.env_s
-        learning_s = 0.0 if self._collected_s is None else began_s - self._collected_s
-        for part, part_s in (
-            ("environment", env_s),
-            ("acting", ended_s - began_s - env_s),
-            ("learning", learning_s),
-        ):
-            seconds[part] = seconds.get(part, 0.0) + part_s
+        if self._collected_s is not None:
+            env_s = self.collector.env_s
+            acting_s = ended_s - began_s - env_s
+            learning_s = began_s - self._collected_s
+            seconds = self._report.seconds
+            for part, part_s in (("environment", env_s), ("acting", acting_s), ("learning", learning_s)):
+                seconds[part] = seconds.get(part, 0.0) + part_s
         self._collected_s = ended_s
 
     def _scale_rewards(self, rollout: Rollout, statistics: RewardStatistics) -> None:
