@@ -150,6 +150,15 @@ def test_the_panel_estimates_when_the_threshold_is_reached(monkeypatch: pytest.M
     assert line.endswith("475.0  ━━━━━━━━━━ 100%")
 
 
+def test_an_estimate_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    view, display, sent = shown_live(60, monkeypatch)
+    for second in range(21):
+        view.progress(replace(LATER, training_s=float(second), mean_return_100=75.0 + 10 * second))
+    display.close()
+    (line,) = [line for line in last_panel(sent.getvalue()) if line.startswith("threshold")]
+    assert line.endswith("475.0  50%, about 20.0 s")
+
+
 def test_no_estimate_where_the_return_falls(monkeypatch: pytest.MonkeyPatch) -> None:
     view, display, sent = shown_live(80, monkeypatch)
     for second in range(10):

@@ -28,7 +28,7 @@ VALUE: Final = 14
 #: The longest bars: of the budget, and on the way to the threshold.
 BAR: Final = 24
 SHORT_BAR: Final = 10
-#: Below this width there is no bar beside an estimate.
+#: In a panel that is narrower, there is no bar beside an estimate.
 NARROW: Final = 70
 #: Label → name of the metric.
 METRICS: Final = {
@@ -161,17 +161,20 @@ class TrainingView(Observer):
         share = (mean - first) / (target - first) if target > first else 1.0
         share = max(0.0, min(1.0, share))
         text = f"{share:.0%}"
-        if not self._end and (left := self._rise_left(progress, mean, target)):
-            text += f", {left}"
-        return text if width < NARROW else f"{bar(share, SHORT_BAR)} {text}"
+        left_s = None if self._end else self._rise_left_s(progress, mean, target)
+        if left_s is not None:
+            text += f", about {duration(left_s)}"
+        if width < NARROW:
+            return text
+        return f"{bar(share, SHORT_BAR)} {text}{' away' if left_s is not None else ''}"
 
-    def _rise_left(self, progress: Progress, mean: float, target: float) -> str:
-        """How long the mean return still has to rise as it does now, in words; "" if it does not rise."""
+    def _rise_left_s(self, progress: Progress, mean: float, target: float) -> float | None:
+        """How many seconds the mean return still has to rise as it does now; None if it does not rise."""
         slope = self._trend.slope()
         if slope is None or slope <= 0 or mean >= target:
-            return ""
+            return None
         left_s = (target - mean) / slope
-        return f"about {duration(left_s)} away" if left_s < FARTHEST * progress.training_s else ""
+        return left_s if left_s < FARTHEST * progress.training_s else None
 
     def _times(self, progress: Progress, width: int) -> list[Text]:
         """The time of the training, and the share of its budget."""
