@@ -80,7 +80,7 @@ def test_train_and_evaluate_show_one_output(kernel: Any) -> None:
 
     played = run(kernel, "agent = a3c_zoo.load_agent('one')\nfigures = a3c_zoo.evaluate('one', episodes=20)\nagent")
     assert len(played.displays) == 1
-    assert plain(played.updates[-1]) == "━━━━━━━━━━━━━━━━━━━━━━━━ one: 20 of 20 episodes"
+    assert plain(played.updates[-1]) == "━━━━━━━━━━━━━━━━━━━━━━━━ 100%, one: 20 of 20 episodes"
     assert played.result.startswith("<a3c on cartpole: 2,")
     assert played.others == []
 

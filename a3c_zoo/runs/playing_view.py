@@ -11,6 +11,8 @@ from a3c_zoo.display.pieces import bar, duration
 if TYPE_CHECKING:
     from rich.text import Text
 
+#: The bar is as long as this, in characters, if its words leave room for it.
+BAR = 24
 #: Seconds until the first line; each further one comes after twice as long.
 FIRST_LINE_S = 2.0
 
@@ -47,9 +49,9 @@ class PlayingView:
 
         share = self._played / self._episodes
         left = f", about {duration(self._passed_s * (1 - share) / share)} left" if 0 < share < 1 else ""
-        text = Text.assemble((bar(share, 24), "cyan"), f" {self._words()}{left}")
-        text.no_wrap, text.overflow = True, "ellipsis"
-        return text
+        words = f"{share:.0%}, {self._words()}{left}"
+        room = max(0, min(BAR, width - len(words) - 1))
+        return Text.assemble((bar(share, room), "cyan"), f" {words}", no_wrap=True, overflow="ellipsis")
 
     def _words(self) -> str:
         name = f"{self._name}: " if self._name else ""
