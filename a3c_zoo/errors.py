@@ -94,7 +94,7 @@ class CrewLostError(WorkerError):
 
 
 class ServersLostError(CrewLostError):
-    """What a run keeps on other machines is gone, as when all of them are taken away. Nothing is wrong with the run."""
+    """The machines that keep a part of the run are gone, for example because their job has ended."""
 
 
 def is_full(error: OSError) -> bool:
@@ -154,14 +154,14 @@ def printable_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.expandtabs().split("\n"))
 
 
-#: What Gymnasium's id of an Atari game has beside the game: `ALE/Pong-v5`, `PongNoFrameskip-v4`.
+#: The parts of a Gymnasium id that are not the name of the Atari game: `ALE/Pong-v5`, `PongNoFrameskip-v4`.
 AROUND_GAMES = re.compile(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns `" Did you mean 'x'?"` for the nearest of `known`, or `""` if no name is near.
 
-    If none is near, it looks again without what Gymnasium's id of an Atari game has beside the game.
+    If none is near, it looks again, without the parts of a Gymnasium id that are not the name of an Atari game.
     """
     others = [each for each in known if each != name]
     game = AROUND_GAMES.sub("", name).lower()

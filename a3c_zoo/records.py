@@ -67,7 +67,8 @@ class Report:
         episodes: episodes that ended since the last report.
         metrics: name (`loss_policy`, `entropy`, …) → its newest value.
         skipped: updates since the last report that were not made, because their gradient was not finite.
-        first_rollout: before the first rollout of any worker has ended: how many steps its environments have made.
+        first_rollout: steps of a worker's environments in its first rollout, until the first rollout of any worker
+            has ended.
         seconds: of collecting and learning since the last report: "environment", "acting" and "learning" → seconds.
     """
 

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION, SEED_CHECK, SEED_PROCESS, SEED_PASSES = range(7)
 
-#: An evaluation's number is the first number of its kind plus how many of this kind the run has had before. The kinds
-#: are: whether the run is solved, asked for by a user, by the evaluator beside training, by a comparison. A part of a
-#: solved check has a tree of its own, and is evaluation 0 of it.
+#: The number of a run's k-th evaluation of a kind (k = 0, 1, …) is k + the first number of this kind. The four kinds
+#: are evaluations that decide whether the run is solved, those that a user asks for, those of the evaluator beside
+#: training, and those of a comparison. Each part of a solved check is evaluation 0 of a tree of its own.
 CHECK_EVALUATIONS, USER_EVALUATIONS, EVALUATOR_EVALUATIONS, COMPARED_EVALUATIONS = range(0, 4_000_000, 1_000_000)
 
 

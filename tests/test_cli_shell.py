@@ -223,7 +223,7 @@ def test_requirements(faulty: Path, sing: Path, here: Run) -> None:
     done = here("list", "envs", "--requirements")
     assert (done.returncode, done.stderr) == (
         2,
-        "Error: --requirements is of plugins: a3c-zoo list plugins --requirements\n",
+        "Error: --requirements is for plugins: a3c-zoo list plugins --requirements\n",
     )
 
 

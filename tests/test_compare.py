@@ -140,7 +140,8 @@ def test_it_says_beforehand_what_it_will_do(compared: Compared) -> None:
     first, third, few, tried, a3c, random, estimate, on_top, *_ = compared.stdout.splitlines()
     assert first == f"a3c and random on cartpole ({STEPS:,} steps), 2 seeds: 4 runs"
     count = f"{4 * 10 * 2 * EPISODES:,}"  # runs, checkpoints, modes
-    assert third == (f"checkpoints are evaluated, {EPISODES} episodes each, sampled and greedy: {count} at most")
+    played = f"each checkpoint plays {EPISODES} episodes with sampled and with greedy actions"
+    assert third == f"evaluation: {played}; {count} episodes at most"
     needs = "one question needs 6 of each method, and three need 7"
     assert few == f"so few seeds can show no difference on an environment: {needs}"
     assert tried == "first, each method trains for a few seconds: does it work here, and how fast is it?"
@@ -564,7 +565,10 @@ def test_a_report_at_a_place_that_may_not_be_looked_at(tmp_path: Path, monkeypat
         (["cartpole", "--baseline", "random", "--baseline", "random"], "method random is given twice"),
         (["cartpole", "--baseline", "sb3-a2c@mine"], "'sb3-a2c@mine': write zoo or own after the @"),
         (["cartpole", "--baseline", "random@own"], "env.stack: own — agent 'random' trains on: zoo"),
-        (["cartpole", "--baseline", "random", "--seeds", "many"], "Invalid value for '--seeds': 'many' is no number"),
+        (
+            ["cartpole", "--baseline", "random", "--seeds", "many"],
+            "Invalid value for '--seeds': 'many' is neither a number",
+        ),
         (["cartpole", "--baseline", "random", "--seeds", "999999999999"], "--seeds: give 1 to 1,000 of them"),
         (["cartpole", "--baseline", "random", "--seeds", "9" * 30], "--seeds: give 1 to 1,000 of them"),
         (

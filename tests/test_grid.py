@@ -151,7 +151,7 @@ def test_what_cannot_be_shown_together(
 
     number = "Error: --grid shows 2 to 16 agents, or checkpoints of one: RUN@100000 RUN@best"
     assert refusal("--grid", "cart") == refusal("--grid", *["cart"] * 17) == number
-    assert refusal("cart", "pong") == "Error: 2 agents are given; to see them side by side: --grid"
+    assert refusal("cart", "pong") == "Error: 2 agents are given; to see them side by side, add --grid"
     assert refusal("--grid") == "Error: Missing argument 'RUN|ENV...'. See: a3c-zoo play --help"
     unknown = f"Error: 'cort' is no run here or in {runs}, no environment and no trained agent. Did you mean 'cart'? "
     assert refusal("--grid", "pong", "cort").startswith(unknown)

@@ -431,7 +431,7 @@ def test_all_faults_are_reported_at_once_with_their_lines(tmp_path: Path) -> Non
     file.write_text(FAULTY_SET)
     overrides = ["foo", "n_stps=3", "name=5", "x.y=1", "agent.gae_lambda=", "optimizer.beta1=[1", "alpha=*a"]
     flags = {"run.checkpoint_every_s": (-1, "--checkpoint-every")}
-    must_read = "must read KEY=VALUE, such as agent.n_steps=5 (no value: null)"
+    must_read = "must read KEY=VALUE, such as agent.n_steps=5 (write null for no value)"
     assert resolve_faults(hyperparams=str(file), overrides=overrides, flags=flags) == [
         f"{file}:3 agent.n_steps: 0 — must be greater than or equal to 1",
         f"{file}:4 agent.gama: unknown key. Did you mean 'gamma'?",

@@ -11,7 +11,8 @@ import pytest
 
 from a3c_zoo.comparison.estimates import estimate
 from a3c_zoo.comparison.known_runs import KnownRuns
-from a3c_zoo.comparison.plan import Budget, Method, Plan, make_plan, plan_run
+from a3c_zoo.comparison.methods import Method
+from a3c_zoo.comparison.plan import Budget, Plan, make_plan, plan_run
 from a3c_zoo.plugins.registry import get_registry
 
 

@@ -232,7 +232,7 @@ def test_the_loss_reaches_processes(own: str, runs: Path) -> None:
         ("flat", r"returns a policy_gain of float32 \[\]; it needs one number for each sample: float32 \[160\]"),
         ("wide", r"returns a value_error of float64 \[160\]; it needs one number for each sample: float32 \[160\]"),
         ("tensor", r"the loss returns Tensor; it must return a3c_zoo\.learning\.LossTerms"),
-        ("comparing", r"run_a3c does if the agent's configuration model returns True from its property keeps_outputs"),
+        ("comparing", r"run_a3c keeps them if the property keeps_outputs of the agent's configuration model is True"),
         ("plain", r"configuration model, AgentConfig, must derive from OwnConfig"),
         ("bare", r"agent 'bare': its AgentEntry.sections must have network and optimizer"),
     ],

@@ -187,7 +187,7 @@ def test_a_state_that_could_not_be_read_ends_the_run_at_its_begin(
 
 
 def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ZooError, match="--checkpoint says from where a run goes on"):
+    with pytest.raises(ZooError, match=r"--checkpoint chooses where a run goes on: .* --resume RUN"):
         train(tmp_path, checkpoint=5)
     run = train(tmp_path, steps=1).run
     for which in ("7", "x", -1):

@@ -306,7 +306,7 @@ REFUSED = {
     ("cartpole", "--storage", "."): "cannot write .: Is a directory. Choose another: --storage FILE",
     ("--resume", "nobody"): "there is no study studies/nobody/journal.jsonl. See: a3c-zoo list studies",
     ("--resume", "x" * 300): "--resume xxxxxxxxxxxxxxxxxxxx...: is too long; at most 200 bytes",
-    ("cartpole", "--resume", "mine"): "--resume goes on with a study as it was made; leave out env",
+    ("cartpole", "--resume", "mine"): "--resume goes on with a study as it began; leave out env",
     ("cartpole", "-o", "run.steps=480"): "-o run.steps: this command sets it for every run; use --steps",
     ("cartpole", "-o", "run.time_limit_s=5"): "-o run.time_limit_s: this command sets it for every run; use --steps",
     ("cartpole", "-o", "seed=7"): "-o run.seed: this command sets it for every run; leave it out",
@@ -357,7 +357,7 @@ def test_an_environment_without_a_budget_has_a_usual_one(folder: Path, capfd: py
     made = settings(env="gym:Acrobot-v1", steps=None)
     assert (made.steps, made.rungs[-1]) == (USUAL_STEPS, USUAL_STEPS)
     assert settings(steps=None).steps == get_registry().env("cartpole").budget_steps
-    announced = "gym:Acrobot-v1 has no budget of its own: --steps 400000 is that of a whole run\n"
+    announced = "gym:Acrobot-v1 has no budget of its own, so a whole run has 400000 steps (--steps)\n"
     assert announced in _announce(TuningStudy("mine", None, Path("runs"), made), 30)
     assert command_line("tune", "--help") == 0
     assert f"[default: ENV's budget, or {USUAL_STEPS}]" in " ".join(capfd.readouterr().out.split())
@@ -517,7 +517,7 @@ def test_the_set_says_what_it_cost_as_data_and_the_report_has_it(tuned: Path) ->
     assert row in Path("studies/cartpole-a3c/report/report.md").read_text()
     for bad in ("3", "{trials: 3}", "{trials: 3, runs: -1, steps: 5}", "{trials: 3, runs: 1, steps: 5, hours: 2}"):
         Path("bad.yml").write_text(f"tuning: {bad}\n")
-        with pytest.raises(ConfigError, match=r"bad.yml:1 tuning: must have whole numbers below trials, runs, steps"):
+        with pytest.raises(ConfigError, match=r"bad.yml:1 tuning: must have .*trials, runs, steps.* whole numbers"):
             resolve_config(registry, registry.env("cartpole"), registry.agent("a3c"), hyperparams="./bad.yml")
 
 
@@ -541,7 +541,7 @@ def test_the_report_has_the_search_and_both_methods(tuned: Path) -> None:
     assert "\n![The search](search.png)\n\nThe best trials; marked: the chosen one\n" in text
     assert Path("studies/cartpole-a3c/report/search.png").read_bytes().startswith(b"\x89PNG")
     assert "1 trials" not in text + _announce(TuningStudy("cartpole-a3c", None, Path("runs")), 1)
-    assert "With few trials it is a hint.\n" in text.partition("## The search")[2]
+    assert "With few trials this is only a hint.\n" in text.partition("## The search")[2]
     assert "| trial | steps | return | agent.gamma | optimizer.learning\\_rate |" in text
     assert (
         "search: mean return of the seeds of each trial" in Path("studies/cartpole-a3c/report/report.html").read_text()
@@ -573,7 +573,7 @@ def test_a_study_that_has_ended_refuses_another_comparison(tuned: Path, capfd: p
         out, err = capfd.readouterr()
         assert out == ""
         assert len(err.splitlines()) == 1
-        assert f"study 'cartpole-a3c' has ended, with its set in best.yml: {given} comes too late; copy that" in err
+        assert f"study 'cartpole-a3c' has ended, and its set is in best.yml. Too late: {given}. Copy that" in err
         assert "or give --trials 4 or more, or another --study" in err
     assert not Path("new.yml").exists()
 
@@ -793,8 +793,8 @@ def test_more_time_for_trials_that_have_all_ended_is_refused(folder: Path, capfd
     assert command_line(*words, "--trials", 4, "--timeout", "1h") == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert line.endswith(
-        "has ended, with its set in best.yml: --timeout 3600s comes too late; copy that file, or give --trials 5 or "
-        "more, or another --study"
+        "has ended, and its set is in best.yml. Too late: --timeout 3600s. Copy that file, or give --trials 5 or more, "
+        "or another --study"
     )
 
 
@@ -806,7 +806,7 @@ def test_what_comes_too_late_after_a_search_that_the_time_ended(
     words = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--episodes", 1]
     assert command_line(*words, "--trials", 5, "--timeout", "60s", "--out", "other.yml") == 2
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.endswith("copy that file, or give --trials 11 or more, a longer --timeout, or another --study")
+    assert line.endswith("Copy that file, or give --trials 11 or more, a longer --timeout, or another --study")
 
 
 def test_a_trial_of_another_process_is_left_to_it(tuned: Path) -> None:
@@ -833,13 +833,13 @@ def test_a_study_with_trials_of_another_place_says_which_and_can_be_ended(
     assert command_line(*words) == 0
     first, then = capfd.readouterr().err.splitlines()
     assert first == (
-        f"Nothing is left for this process. The study has not ended, because of trials 0 and 1 of {place}, "
-        "and perhaps of trials that other processes train here."
+        f"Nothing is left for this process. The study has not ended: it waits for trials 0 and 1 of {place}, "
+        "and perhaps for trials that other processes train here."
     )
-    assert then.endswith("For a place that is gone, see docs/how-to/tune.md.")
+    assert then.endswith("If that place is gone, see docs/how-to/tune.md.")
     here.end(0)
     assert command_line(*words) == 0
-    assert f"because of trial 1 of {place}, and" in capfd.readouterr().err
+    assert f"it waits for trial 1 of {place}, and" in capfd.readouterr().err
     assert command_line(*words, "--json") == 0
     assert json.loads(capfd.readouterr().out) == {"study": "moved", "trial": None}
     here.end(1)

@@ -2,15 +2,15 @@
 
     collect ──▶ differentiate ──▶ apply        all three in every worker; there is no learner
 
-`agent.locking: apply` puts a lock around apply alone, so that its cost and its gain can be measured. The textbook's
-agents `nstep` and `monte-carlo` differ only in their configuration models (`TextbookConfig`).
+`agent.locking: apply` puts a lock around apply alone, so that its cost and its gain can be measured. The
+textbook's agents `nstep` and `monte-carlo` differ only in their configuration models (`TextbookConfig`).
 
-With `agent.clip_ratio` the loss is PPO's, and a worker passes `agent.epochs` times over the shuffled samples of a
-rollout, or over its segments if the network has a recurrent core. It still applies each gradient to the shared
-parameters, and pulls them before the next.
+With `agent.clip_ratio` the loss is PPO's, and a worker passes `agent.epochs` times over the shuffled samples
+of a rollout, or over its segments if the network has a recurrent core. It still applies each gradient to the
+shared parameters, and pulls them before the next.
 
-(Mnih et al. 2016, arXiv:1602.01783, algorithm S3; Recht et al. 2011, arXiv:1106.5730, for the missing lock; Schulman
-et al. 2017, arXiv:1707.06347, for the clipped ratio.)
+(Mnih et al. 2016, arXiv:1602.01783, algorithm S3; Recht et al. 2011, arXiv:1106.5730, for the missing lock;
+Schulman et al. 2017, arXiv:1707.06347, for the clipped ratio.)
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class A3CWorker(RolloutWorker):
                 self.on_tick_of_updates()  # many updates take long: the worker does not hang
                 self.pull()
             self.model.flat.zero_gradients()
-            # The last update tells how far a rollout has moved the policy; at the first the ratio is always 1.
+            # The last update tells how far a rollout has moved the policy; at the first the ratio is always
+            # 1.
             wanted = number == self._num_updates - 1 and self.wants_metrics()
             metrics = self._differentiate(rollout, batch, wanted)
             applied = self.applier.apply(self.model.flat.wide_gradients(), (self.updates_at_pull,))
@@ -81,14 +82,18 @@ class A3CWorker(RolloutWorker):
 
     def _samples(self, rollout: Rollout) -> Samples | Segments:
         """Single samples or, with a recurrent core, segments."""
-        network, actions, objective = self.model.network, self.context.spaces.actions, self.objective()
+        network = self.model.network
+        actions = self.context.spaces.actions
+        objective = self.objective()
         if rollout.states is None:
             return samples_of(rollout, network, actions, objective)
         length = self.agent.steps_of_segment(self.context.config.env.num_envs)
         return segments_of(rollout, network, actions, objective, length)
 
     def _differentiate(self, rollout: Rollout, batch: Batch, want_metrics: bool) -> dict[str, float]:
-        network, actions, objective = self.model.network, self.context.spaces.actions, self.objective()
+        network = self.model.network
+        actions = self.context.spaces.actions
+        objective = self.objective()
         if isinstance(batch, Samples):
             return differentiate_samples(network, actions, batch, objective, want_metrics)
         if isinstance(batch, Segments):
@@ -100,7 +105,7 @@ class A3CWorker(RolloutWorker):
 
 
 def _has_samples(rollout: Rollout, batch: Batch) -> bool:
-    """Whether a batch has more than steps that the environment ignored: the optimizer would move by its momentum."""
+    """Whether a batch has a step that counts. Without one, the optimizer would still move, by its momentum."""
     valid = rollout.valid[:, batch] if isinstance(batch, slice) else batch.valid
     return bool(valid.any())
 
@@ -115,7 +120,8 @@ def update_columns(config: LossConfig, num_envs: int) -> list[slice]:
 
 def check_segments(config: Config) -> None:
     """Raises ConfigError if the segments of a recurrent core would have one step, which nobody has asked for."""
-    agent, num_envs = config.agent, config.env.num_envs
+    agent = config.agent
+    num_envs = config.env.num_envs
     assert isinstance(agent, LossConfig)
     assert config.network is not None
     if not (config.network.has_core and agent.keeps_outputs) or agent.n_steps == 1:
@@ -140,6 +146,8 @@ def run_a3c(context: RunContext, loss: Loss = actor_critic_loss, crew: CrewFacto
 
     def exchange(model: Model) -> Lock | None:
         is_needed = isinstance(config, A3CConfig) and config.locking == "apply" and not context.serial
-        return process_context(context.config.run.start_method).Lock() if is_needed else None
+        if is_needed:
+            return process_context(context.config.run.start_method).Lock()
+        return None
 
     train(context, A3CWorker, None, exchange, loss, crew)

@@ -2,8 +2,8 @@
 
     workers: collect ──samples──▶ learner: differentiate ──▶ apply
 
-Workers never differentiate. Their samples are sliding windows of `agent.reward_steps` steps. `agent.transfer` says how
-they cross:
+Workers never differentiate. Their samples are sliding windows of `agent.reward_steps` steps. `agent.transfer`
+says how they cross:
 
     microbatches  whole rollouts, whose returns the worker has bootstrapped when it collected them
     transitions   single steps, which the learner bootstraps with its own, newer network
@@ -35,7 +35,9 @@ from a3c_zoo.store.saved_state import fitting, loading
 
 def hand_over_micro_batch(worker: HandoverWorker) -> None:
     """Fills one slot with the complete windows of a rollout and their returns."""
-    windows, rollout, num_steps = worker.windows, worker.windows.rollout, worker.windows.num_steps
+    windows = worker.windows
+    rollout = worker.windows.rollout
+    num_steps = worker.windows.num_steps
     network = worker.model.network
     if rollout.states is None:
         ahead = windows.values_ahead(network.value)
@@ -57,7 +59,8 @@ def hand_over_micro_batch(worker: HandoverWorker) -> None:
 
 def hand_over_transitions(worker: HandoverWorker) -> None:
     """Fills a slot for each complete window."""
-    windows, rollout = worker.windows, worker.windows.rollout
+    windows = worker.windows
+    rollout = worker.windows.rollout
     rewards, discounts, lasts = windows.parts()
     for t, n in np.argwhere(windows.valid).tolist():
         slot = worker.claim()
@@ -104,7 +107,8 @@ class DataLearner(Learner):
 
     def differentiate(self, want_metrics: bool) -> tuple[Tensor, dict[str, float]]:
         """Returns the gradient of the batch at the newest parameters, and metrics (`descend`)."""
-        batch, self._taken = self._samples, 0
+        batch = self._samples
+        self._taken = 0
         self.model.pull(self.context.parameters, self.context.observation_statistics, self.context.buffers)
         self.model.flat.zero_gradients()
         if self.model.network.has_modes:
@@ -116,17 +120,21 @@ class DataLearner(Learner):
             returns = batch["rewards"].numpy() + batch["discounts"].numpy() * known[self._size :]
             valid = np.ones(self._size, np.bool_)
         else:
-            returns, valid = batch["returns"].numpy(), batch["valid"].numpy()
-        actions, advantages = batch["actions"], returns - known[: self._size]
-        distribution, objective = self.context.spaces.actions, self.objective()
+            returns = batch["returns"].numpy()
+            valid = batch["valid"].numpy()
+        actions = batch["actions"]
+        advantages = returns - known[: self._size]
+        distribution = self.context.spaces.actions
+        objective = self.objective()
         metrics = descend(distribution, logits, values, actions, advantages, returns, valid, objective, want_metrics)
         return self.model.flat.wide_gradients(), metrics
 
     def _evaluate(self) -> tuple[Tensor, Tensor]:
         """Logits `[B, A]` of the B samples, and values `[≥ B]` that begin with those of the samples."""
-        network, observations = self.model.network, self._samples["observations"]
-        # `evaluate` gives logits of every row but the last. The last row holds the states that follow transitions,
-        # or any one sample again.
+        network = self.model.network
+        observations = self._samples["observations"]
+        # `evaluate` gives logits of every row but the last. The last row holds the states that follow
+        # transitions, or any one sample again.
         if "lasts" in self._samples:
             return network.evaluate(torch.stack((observations, self._samples["lasts"])))
         if "states" in self._samples:
@@ -135,7 +143,8 @@ class DataLearner(Learner):
 
     def _unroll(self) -> tuple[Tensor, Tensor]:
         """As `_evaluate`, for a recurrent core: one pass over M micro-batches, `[M, T·N]` as `[T, M·N]`."""
-        resets, states = self._batch["resets"], self._batch["states"][:, 0]  # [M, T, N] and [M, K, N, H]
+        resets = self._batch["resets"]  # [M, T, N]
+        states = self._batch["states"][:, 0]  # [M, K, N, H]
         slots, rows, envs = resets.shape
         stored = self._batch["observations"]
         observations = stored.view(slots, rows, envs, *stored.shape[2:]).transpose(0, 1).flatten(1, 2)
@@ -151,7 +160,8 @@ class DataLearner(Learner):
 
 def layout(model: Model, config: Config) -> Layout:
     """What one slot of the ring holds."""
-    agent, spec = config.agent, model.spaces.observations
+    agent = config.agent
+    spec = model.spaces.observations
     assert isinstance(agent, A3CDataConfig)
     stored = torch.from_numpy(np.zeros(0, spec.dtype)).dtype
     if agent.transfer == "transitions":
@@ -181,7 +191,8 @@ def check_batch(config: Config) -> None:
     Raises:
         ConfigError: the batch is no multiple of a micro-batch, or transitions would feed a recurrent core.
     """
-    agent, num_envs = config.agent, config.env.num_envs
+    agent = config.agent
+    num_envs = config.env.num_envs
     assert isinstance(agent, A3CDataConfig)
     assert config.network is not None
     rows = agent.n_steps * num_envs
@@ -203,7 +214,8 @@ def run_a3c_data(context: RunContext, loss: Loss = actor_critic_loss) -> None:
     Args:
         loss: computes the terms of the loss.
     """
-    config, agent = context.config, agent_config(context, A3CDataConfig)
+    config = context.config
+    agent = agent_config(context, A3CDataConfig)
     check_batch(config)
     slots = agent.slots
     if context.serial and agent.transfer == "transitions":

@@ -2,8 +2,8 @@
 
     workers: collect ──▶ differentiate ──gradients──▶ learner: apply
 
-A gradient crosses as one flat tensor `[P]`, float32, clipped. The learner adds up `agent.gradients_per_update` of them,
-clips the sum, and applies it.
+A gradient crosses as one flat tensor `[P]`, float32, clipped. The learner adds up
+`agent.gradients_per_update` of them, clips the sum, and applies it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from a3c_zoo.store.saved_state import fitting, loading
 
 def hand_over_gradient(worker: HandoverWorker) -> None:
     """Differentiates the complete windows, and fills one slot with the clipped gradient, unless it is not finite."""
-    windows, rows, model = worker.windows, worker.windows.num_steps, worker.model
+    windows = worker.windows
+    rows = worker.windows.num_steps
+    model = worker.model
     wanted = worker.wants_metrics()
     model.flat.zero_gradients()
     logits, values, value = forward(model.network, windows.samples, slice(None))
@@ -93,7 +95,8 @@ def run_a3c_grad(context: RunContext, loss: Loss = actor_critic_loss) -> None:
     Args:
         loss: computes the terms of the loss.
     """
-    config, agent = context.config, agent_config(context, A3CGradConfig)
+    config = context.config
+    agent = agent_config(context, A3CGradConfig)
 
     def exchange(model: Model) -> dict[str, Tensor]:
         return make_ring(config.run.workers, agent.slots, layout(model), 1, not context.serial)

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from a3c_zoo.config import AgentConfig
 from a3c_zoo.errors import ConfigError
 
-#: Most steps of a segment that is not configured: long enough for gradients through time, short enough for an update of
-#: 64 samples to hold several.
+#: Most steps of a segment that is not configured: long enough for gradients through time, short enough for an
+#: update of 64 samples to hold several.
 LONGEST_SEGMENT = 16
 
 
@@ -104,8 +104,8 @@ class A3CConfig(LossConfig):
     update_samples: int | None = Field(
         None,
         ge=1,
-        description="samples per update, a multiple of agent.n_steps or, with agent.clip_ratio, a divisor of the "
-        "rollout if that is longer; null: the whole rollout",
+        description="samples per update, a multiple of agent.n_steps; with agent.clip_ratio a divisor of the rollout's "
+        "samples, or more than these for the whole rollout; null: the whole rollout",
     )
     clip_ratio: float | None = Field(
         None,
@@ -226,7 +226,8 @@ class TextbookConfig(LossConfig):
     """The keys of the textbook's CartPole agents (Zai & Brown 2020, chapter 5).
 
     γ, coefficients and the summed loss are its numbers; the sets `cartpole/*-classic` have all of them.
-    A worker has one environment, acts with the shared parameters themselves, and pulls only observation statistics.
+    A worker has one environment, acts with the shared parameters themselves, and pulls only observation
+    statistics.
     """
 
     cut_at_end: ClassVar[bool] = True
@@ -249,7 +250,10 @@ class NStepConfig(TextbookConfig):
     """Rollouts of at most `n_steps`, cut at the episode's end; bootstrapped where they are cut before."""
 
     n_steps: int = Field(
-        100, ge=1, le=100_000, description="most steps of a rollout (N); it ends earlier with its episode"
+        100,
+        ge=1,
+        le=100_000,
+        description="largest number of steps of a rollout (N), which ends with its episode",
     )
 
 
@@ -259,5 +263,5 @@ class MonteCarloConfig(TextbookConfig):
     whole_episodes: ClassVar[bool] = True
 
     n_steps: int = Field(
-        1000, ge=1, le=1_000_000, description="most steps of an episode; memory is reserved for that many"
+        1000, ge=1, le=1_000_000, description="largest number of steps of an episode, for which memory is reserved"
     )

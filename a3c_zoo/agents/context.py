@@ -45,8 +45,8 @@ class AgentState(ActingState):
     Attributes:
         optimizer: moments that all workers share, empty where each worker keeps its own.
         counters: the tensor of `Counters`.
-        workers: the state of each worker, the learner's last; empty after a failure, and before worker processes
-            have come to their first standstill.
+        workers: the state of each worker, the learner's last; empty after a failure, and before worker
+            processes have come to their first standstill.
         reward_statistics: the tensor of `RewardStatistics`; None where rewards have a fixed scale.
     """
 
@@ -100,7 +100,7 @@ class WorkerContext:
 
     @property
     def running_statistics(self) -> dict[str, Tensor]:
-        """The tensors of statistics that this run keeps, by what they are of: `observations`, `rewards`."""
+        """The tensors of statistics that this run keeps, by name: `observations`, `rewards`."""
         tensors = {"observations": self.observation_statistics, "rewards": self.reward_statistics}
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
@@ -108,13 +108,14 @@ class WorkerContext:
 def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> AgentState | None:
     """Reads and validates the checkpoint that a run goes on from; None for a new run.
 
-    A checkpoint for acting, which another run may have written, is completed: with the run's counts, and without states
-    of workers.
+    A checkpoint for acting, which another run may have written, is completed: with the run's counts, and
+    without states of workers.
 
     Raises:
         RunDirectoryError: a part is missing, or does not fit the run.
     """
-    config, counts = context.config, context.acting_counts
+    config = context.config
+    counts = context.acting_counts
     if context.checkpoint is None:
         return None
     assert context.network is not None
@@ -145,8 +146,8 @@ def worker_context(
 
     Args:
         exchange, loss: see `WorkerContext`. saved: what `agent_state` returned.
-        has_learner: the last row of the counters is a learner's. It alone applies gradients, so the context holds the
-            moments even where `optimizer.shared_statistics` is false.
+        has_learner: the last row of the counters is a learner's. It alone applies gradients, so the context
+            holds the moments even where `optimizer.shared_statistics` is false.
 
     Raises:
         RunDirectoryError: the checkpoint's moments are not those of this run.
@@ -156,7 +157,8 @@ def worker_context(
     assert context.network is not None
     assert context.optimizer is not None
     num_members = config.run.workers + has_learner
-    parameters, counters = model.flat.initial.clone(), Counters.zeros(num_members)
+    parameters = model.flat.initial.clone()
+    counters = Counters.zeros(num_members)
     buffers = {name: buffer.clone() for name, buffer in model.buffers.initial.items()}
     moments = statistics = rewards = None
     if model.module.normalizes:

@@ -36,7 +36,8 @@ class HandoverWorker(RolloutWorker):
         super().__init__(context, rank, state, on_tick)
         agent = self.agent
         assert isinstance(agent, HandoverConfig)
-        self._hand_over, self._ring = hand_over, Ring(context.exchange)
+        self._hand_over = hand_over
+        self._ring = Ring(context.exchange)
         self._works_in_turn = not context.exchange["filled"].is_shared()
         limit = self.objective().largest_reward
         self.windows = Windows(self.collector.rollout, agent.reward_steps, agent.gamma, limit)
@@ -91,7 +92,8 @@ class Learner(Member):
         context: its `exchange` is the ring. Others: see `RolloutWorker`.
 
     Attributes:
-        versions: for each item that was taken for the next update, the count of updates when its worker pulled.
+        versions: for each item that was taken for the next update, the count of updates when its worker
+            pulled.
     """
 
     def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
@@ -102,7 +104,8 @@ class Learner(Member):
         self._wait_s = SHORTEST_WAIT_S
         if state:
             with loading():
-                self.versions, self.ring.last = list(state["versions"]), state["last"]
+                self.versions = list(state["versions"])
+                self.ring.last = state["last"]
 
     def work(self) -> None:
         """Takes the next item in the ring, or waits a little for it."""

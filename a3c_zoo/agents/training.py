@@ -29,8 +29,8 @@ from a3c_zoo.records import Report, RunContext, Snapshot
 from a3c_zoo.store.saved_state import from_plain, to_plain
 
 AnyLossConfig = TypeVar("AnyLossConfig", bound=LossConfig)
-#: Makes a crew: `(run, factory, worker_context, states)`; the states are those of a checkpoint, or None or empty. The
-#: crew keeps the tensors of the worker context up to date: snapshots are made of them.
+#: Makes a crew: `(run, factory, worker_context, states)`; the states are those of a checkpoint, or None or
+#: empty. The crew keeps the tensors of the worker context up to date: snapshots are made of them.
 CrewFactory = Callable[[RunContext, WorkerFactory, WorkerContext, list[State] | None], Crew]
 
 
@@ -38,7 +38,8 @@ def agent_config(context: RunContext, kind: type[AnyLossConfig]) -> AnyLossConfi
     """Returns the `agent` section, which is of this kind.
 
     Raises:
-        PluginError: the agent's configuration model does not derive from `kind`, or its entry leaves a section out.
+        PluginError: the agent's configuration model does not derive from `kind`, or its entry leaves a
+            section out.
     """
     config = context.config
     if not isinstance(config.agent, kind):
@@ -63,11 +64,12 @@ def train(
 
     Args:
         worker: builds one worker from a `WorkerContext`.
-        learner: builds the learner, one more process, which applies what the workers hand over; None for none.
+        learner: builds the learner, one more process, which applies what the workers hand over; None for
+            none.
         exchange: makes what the agent's processes share beside the parameters (`WorkerContext.exchange`).
         loss: computes the terms of the loss.
-        crew: makes the crew, where the workers are not processes of this machine; it must check itself that they fit
-            into memory. None for the crew of every other agent.
+        crew: makes the crew, where the workers are not processes of this machine; it must check itself that
+            they fit into memory. None for the crew of every other agent.
 
     Raises:
         ConfigError: agent, network and environment do not fit together, or not into memory.
@@ -89,7 +91,8 @@ def train(
         spaces = replace(spaces, observations=replace(spaces.observations, background=known))
     model = Model.create(spaces, context.network, config)
     check_outputs(model, context.network)
-    shared = worker_context(context, model, exchange(model) if exchange else None, learner is not None, saved, loss)
+    exchanged = exchange(model) if exchange else None
+    shared = worker_context(context, model, exchanged, learner is not None, saved, loss)
     factory = worker if learner is None else partial(build, (worker, learner))
     states = saved.workers if saved else None
     if crew is None:
@@ -100,8 +103,9 @@ def train(
 
 
 def check_room(config: Config, spaces: Spaces, workers: int) -> None:
-    """Raises ConfigError if so many workers of a run do not fit into this machine's memory."""
-    agent, num_envs = config.agent, config.env.num_envs
+    """Raises ConfigError if this number of workers does not fit into this machine's memory."""
+    agent = config.agent
+    num_envs = config.env.num_envs
     assert isinstance(agent, LossConfig)
     assert config.network is not None
     check_memory(
@@ -117,7 +121,7 @@ def check_room(config: Config, spaces: Spaces, workers: int) -> None:
 def build(
     kinds: Sequence[WorkerFactory], context: WorkerContext, rank: int, state: State | None, on_tick: OnTick
 ) -> Worker:
-    """Returns a worker by the first of `kinds`, or the learner, which has the last rank, by the second."""
+    """Builds a worker with the first of `kinds`, or the learner, which has the last rank, with the second."""
     return kinds[rank == context.config.run.workers](context, rank, state, on_tick)
 
 
@@ -137,7 +141,8 @@ def check_schedule(config: Config) -> None:
     """Raises ConfigError for a linear schedule without an end."""
     assert isinstance(config.agent, LossConfig)
     assert config.optimizer is not None
-    is_rate, is_entropy = config.optimizer.schedule == "linear", config.agent.entropy_schedule == "linear"
+    is_rate = config.optimizer.schedule == "linear"
+    is_entropy = config.agent.entropy_schedule == "linear"
     if (is_rate or is_entropy) and not (config.optimizer.schedule_steps or config.run.steps):
         key = "optimizer.schedule" if is_rate else "agent.entropy_schedule"
         raise ConfigError(f"{key}: linear — needs optimizer.schedule_steps, or a budget: --steps N")
@@ -147,7 +152,8 @@ def check_live(config: Config) -> None:
     """Raises ConfigError for an agent that acts live and a network that cannot compute with the shared parameters."""
     assert isinstance(config.agent, LossConfig)
     assert config.network is not None
-    precision, device = config.network.computes_in, config.run.device
+    precision = config.network.computes_in
+    device = config.run.device
     if not config.agent.acts_live or (precision == "float32" and device == "cpu"):
         return
     cure = "-o agent.pull=rollout, or " if isinstance(config.agent, HandoverConfig) else ""

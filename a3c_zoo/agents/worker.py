@@ -43,8 +43,8 @@ from a3c_zoo.store.saved_state import fitting, loading, not_finite
 #: Seconds between two updates whose metrics are computed: often enough for a plot, and cheap.
 METRICS_EVERY_S = 0.05
 
-#: A run ends after so many gradients of one worker or learner in a row that are not finite. One rollout of PPO may give
-#: dozens of them; parameters that have diverged give no others.
+#: If so many gradients of one worker or learner in a row are not finite, the run ends. One rollout of PPO may
+#: give dozens of them; parameters that have diverged give no others.
 MOST_SKIPPED_IN_A_ROW = 100
 
 #: Staleness is reported over this many of the newest updates.
@@ -82,8 +82,11 @@ class Member:
         config = context.config
         assert isinstance(config.agent, LossConfig)
         assert config.optimizer is not None
-        self.context, self.rank, self.on_tick = context, rank, on_tick
-        self.agent, self.optimizer_config = config.agent, config.optimizer
+        self.context = context
+        self.rank = rank
+        self.on_tick = on_tick
+        self.agent = config.agent
+        self.optimizer_config = config.optimizer
         self.model = Model(context.spaces, context.network, config, config.run.device)
         self.counters = Counters(context.counters)
         self.row = self.counters.row(rank)
@@ -143,8 +146,10 @@ class Member:
             }
 
     def report(self) -> Report:
-        report, self._report = self._report, Report(worker=self.rank)
-        report.steps, report.updates = self.counters.steps, self.counters.updates
+        report = self._report
+        self._report = Report(worker=self.rank)
+        report.steps = self.counters.steps
+        report.updates = self.counters.updates
         return report
 
     def state_dict(self) -> State:
@@ -158,15 +163,19 @@ class RolloutWorker(Member):
     """A worker that pulls parameters and collects rollouts; agents derive from it and define `work`.
 
     Args:
-        state: a state dictionary to go on from, or None. Others: see `Member`; `on_tick` is called after every
-            environment step.
+        state: a state dictionary to go on from, or None. Others: see `Member`; `on_tick` is called after
+            every environment step.
     """
 
     def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, on_tick)
-        config, agent, seed = context.config, self.agent, context.config.run.seed
+        config = context.config
+        agent = self.agent
+        seed = context.config.run.seed
         replaced = int(self.row[REPLACED])
-        path = (rank, context.resumes, replaced) if replaced else (rank, context.resumes)
+        path = [rank, context.resumes]
+        if replaced:
+            path.append(replaced)
         start = self.model.network.start(config.env.num_envs)
         self.collector = Collector(
             CheckedEnvironment(make_env(context, rank), context.entry.name, context.spaces.observations),
@@ -222,7 +231,8 @@ class RolloutWorker(Member):
         self.row[STEPS] += counts.sum()
         self.row[EPISODES] += len(episodes)
         if episodes:
-            now, steps = time.monotonic(), steps_before + counts.cumsum()
+            now = time.monotonic()
+            steps = steps_before + counts.cumsum()
             self._report.episodes += [
                 Episode(e.episode_return, e.length, int(steps[e.row]), now, self.rank) for e in episodes
             ]
@@ -259,7 +269,8 @@ class RolloutWorker(Member):
     def state_dict(self) -> State:
         self._collected_s = None  # a standstill is no learning
         state: State = {"collector": self.collector.state_dict()}
-        # Without the state of its environments a resumed worker begins new episodes, whose returns begin at 0.
+        # Without the state of its environments a resumed worker begins new episodes, whose returns begin at
+        # 0.
         if self.context.reward_statistics is not None and "env" in state["collector"]:
             state["discounted_returns"] = torch.from_numpy(self._discounted.newest.copy())
         return state
@@ -280,7 +291,8 @@ class Applier:
     def __init__(
         self, member: Member, state: State | None = None, lock: AbstractContextManager[object] | None = None
     ) -> None:
-        context, self._config = member.context, member.optimizer_config
+        context = member.context
+        self._config = member.optimizer_config
         moments = context.moments
         self._own_moments: dict[str, Tensor] | None = None
         if moments is None:
@@ -288,7 +300,9 @@ class Applier:
             if state:
                 fill(moments, state.get("optimizer", {}))
         self._optimizer = new_optimizer(context.optimizer, context.parameters, moments, self._config)
-        self._member, self._budget, self._lock = member, context.config.run.steps, lock or nullcontext()
+        self._member = member
+        self._budget = context.config.run.steps
+        self._lock = lock or nullcontext()
 
     def apply(self, gradient: Tensor, versions: Iterable[int]) -> dict[str, float]:
         """Clips a gradient `[P]` in place and applies it at the scheduled learning rate, unless it is not finite.
@@ -302,7 +316,9 @@ class Applier:
         Raises:
             DivergedError: see `Member.accepts`.
         """
-        member, context, config = self._member, self._member.context, self._config
+        member = self._member
+        context = self._member.context
+        config = self._config
         norm = clip_by_global_norm(gradient, config.max_grad_norm)
         rate = learning_rate_at(config, member.counters.steps, self._budget)
         if not member.accepts(norm):

@@ -1,7 +1,7 @@
 """Configuration models of the baselines. They do not import torch, because `show` reads them.
 
-Keys have stable-baselines3's own names, so its documentation and RL Zoo's settings apply. RL Zoo's `lin_0.001` is a
-value of 0.001 with the schedule `linear`.
+Keys have stable-baselines3's own names, so its documentation and RL Zoo's settings apply. RL Zoo's
+`lin_0.001` is a value of 0.001 with the schedule `linear`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class SB3Config(AgentConfig):
         "returns stay raw",
     )
     torch_threads: int | None = Field(
-        None, ge=1, le=1024, description="torch's threads; null: one or all, whichever a session's start finds faster"
+        None,
+        ge=1,
+        le=1024,
+        description="number of torch's threads; null: one or all, whichever is faster where the session runs",
     )
 
     def updates(self, num_envs: int) -> tuple[int, int]:
@@ -143,10 +146,13 @@ class SB3DQNConfig(SB3Config):
     buffer_size: int = Field(1_000_000, ge=1, le=1_000_000_000, description="agent steps that the replay buffer holds")
     learning_starts: int = Field(100, ge=0, description="agent steps with random actions before it learns")
     batch_size: int = Field(32, ge=1, description="samples of an update")
-    tau: float = Field(1.0, gt=0, le=1, description="part of the target network that is replaced each time, 0 to 1")
-    train_freq: int = Field(4, ge=1, le=1_000_000, description="steps per environment between two times of learning")
+    tau: float = Field(1.0, gt=0, le=1, description="part of the target network that each change replaces, 0 to 1")
+    train_freq: int = Field(4, ge=1, le=1_000_000, description="steps per environment between two rounds of updates")
     gradient_steps: int = Field(
-        1, ge=-1, le=1_000_000, description="updates each time; -1: as many as steps of all environments"
+        1,
+        ge=-1,
+        le=1_000_000,
+        description="updates in a round; -1: one for each step since the last round",
     )
     target_update_interval: int = Field(
         10_000, ge=1, description="agent steps between two changes of the target network"
@@ -162,7 +168,10 @@ class SB3DQNConfig(SB3Config):
         return self.train_freq
 
     def updates(self, num_envs: int) -> tuple[int, int]:
-        return self.train_freq * num_envs if self.gradient_steps < 0 else self.gradient_steps, self.batch_size
+        updates = self.gradient_steps
+        if updates < 0:
+            updates = self.train_freq * num_envs
+        return updates, self.batch_size
 
 
 class RandomConfig(AgentConfig):

@@ -44,12 +44,16 @@ class RandomWorker:
     """
 
     def __init__(self, collector: Collector, network: UniformNetwork, steps: Tensor) -> None:
-        self._collector, self._network, self._steps, self._report = collector, network, steps, Report()
+        self._collector = collector
+        self._network = network
+        self._steps = steps
+        self._report = Report()
 
     def work(self) -> None:
         """Collects one rollout."""
         episodes = self._collector.collect(self._network)
-        steps, now = int(self._steps) + self._collector.rollout.valid.sum(axis=1).cumsum(), time.monotonic()
+        steps = int(self._steps) + self._collector.rollout.valid.sum(axis=1).cumsum()
+        now = time.monotonic()
         self._report.episodes += [Episode(e.episode_return, e.length, int(steps[e.row]), now, 0) for e in episodes]
         self._steps[0] = int(steps[-1])
 
@@ -57,8 +61,10 @@ class RandomWorker:
         """Does nothing: no work is left at a standstill."""
 
     def report(self) -> Report:
-        report, self._report = self._report, Report()
-        report.worker, report.steps = 0, int(self._steps)
+        report = self._report
+        self._report = Report()
+        report.worker = 0
+        report.steps = int(self._steps)
         return report
 
     def state_dict(self) -> dict[str, Any]:
@@ -70,16 +76,24 @@ class RandomWorker:
 
 def run(context: RunContext) -> None:
     """Plays until the run ends; `AgentEntry.run`."""
-    entry, config, saved, seed = context.entry, context.config, context.checkpoint, context.config.run.seed
+    entry = context.entry
+    config = context.config
+    saved = context.checkpoint
+    seed = context.config.run.seed
     assert isinstance(config.agent, RandomConfig)
-    num_steps, num_envs = config.agent.n_steps, config.env.num_envs
+    num_steps = config.agent.n_steps
+    num_envs = config.env.num_envs
     spaces = probe_spaces(entry, None, config, context.supported_spaces)
     check_memory(spaces.observations, workers=1, num_envs=num_envs, stored_steps=num_steps)
     network = UniformNetwork(spaces.actions.num_logits)
-    resumes, steps, states = 0, torch.zeros(1, dtype=torch.int64), None
+    resumes = 0
+    steps = torch.zeros(1, dtype=torch.int64)
+    states = None
     if saved is not None:
         with loading():
-            resumes, steps[0], states = int(saved["session"]) + 1, int(saved["steps"]), list(saved["workers"])
+            resumes = int(saved["session"]) + 1
+            steps[0] = int(saved["steps"])
+            states = list(saved["workers"])
 
     def worker(_: None, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> RandomWorker:
         """Builds the only worker; `state` is its part of a checkpoint, None for new environments."""

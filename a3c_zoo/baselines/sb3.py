@@ -1,7 +1,8 @@
 """Trains stable-baselines3's algorithms by their own `learn`, and reports to the run.
 
-One callback joins SB3 to a run. After each environment step it collects ended episodes. Between two rollouts it reports
-and lets the run evaluate, save or end. After the time limit it drops the rollout. SB3 runs in the calling process.
+One callback joins SB3 to a run. After each environment step it collects ended episodes. Between two rollouts
+it reports and lets the run evaluate, save or end. After the time limit it drops the rollout. SB3 runs in the
+calling process.
 
 Raises:
     ZooError: at import, stable-baselines3 is missing or broken.
@@ -77,17 +78,20 @@ class RunCallback(BaseCallback):
 
     Args:
         context: the run.
-        model: the algorithm. Its optimizer steps are counted; SB3 counts PPO's epochs, which have several steps each.
+        model: the algorithm. Its optimizer steps are counted; SB3 counts PPO's epochs, which have several
+            steps each.
         updates: the optimizer steps of earlier sessions. resumes: how often the run was resumed.
 
     Attributes:
-        snapshot: the state that the run saves and evaluates. episodes: those that have ended since the last report.
+        snapshot: the state that the run saves and evaluates. episodes: those that have ended since the last
+            report.
         settings: those of torch and NumPy in training. After each step of the environments they are set back.
     """
 
     def __init__(self, context: RunContext, model: BaseAlgorithm, updates: int, resumes: int) -> None:
         super().__init__()
-        self._context, self._updates = context, updates
+        self._context = context
+        self._updates = updates
         self.snapshot = Snapshot(
             lambda: {**saved_state(model), "updates": self._updates, "session": resumes},
             counts=lambda: Report(steps=model.num_timesteps, updates=self._updates),
@@ -111,21 +115,24 @@ class RunCallback(BaseCallback):
         dones: NDArray[np.bool_] = self.locals["dones"]
         self._lengths += 1
         if dones.any():
-            now, steps = time.monotonic(), self.model.num_timesteps
+            now = time.monotonic()
+            steps = self.model.num_timesteps
             for n, info in enumerate(self.locals["infos"]):
                 if (episode := info.get("episode")) is not None:  # from the monitors below the wrappers: raw
                     # Their lengths are in steps of the innermost environment: on Atari, in emulator frames.
                     self.episodes.append(Episode(float(episode["r"]), int(self._lengths[n]), steps, now, 0))
                     self._lengths[n] = 0
         if self._context.cuts_rollouts():
-            self.model.num_timesteps, self.episodes = self._first_step, []  # the rollout is lost, as with all agents
+            self.model.num_timesteps = self._first_step  # the rollout is lost, as with all agents
+            self.episodes = []
             self._report()
             self._settle()
         return True
 
     def _on_rollout_start(self) -> None:
         """Called after the update from a rollout and before the next rollout, when counts and parameters agree."""
-        now, steps = time.monotonic(), self.model.num_timesteps
+        now = time.monotonic()
+        steps = self.model.num_timesteps
         self._first_step = steps
         # A rollout that can end the run is reported at once, so runs of one seed end at the same step.
         if self.episodes or steps >= self._next_pause or now >= self._next_report_s:
@@ -136,7 +143,8 @@ class RunCallback(BaseCallback):
             self._settle()
 
     def _report(self) -> None:
-        episodes, self.episodes = self.episodes, []
+        episodes = self.episodes
+        self.episodes = []
         self._context.record([Report(0, self.model.num_timesteps, self._updates, episodes, self._metrics())])
         for figures in self._kept:
             figures.clear()
@@ -153,18 +161,21 @@ class RunCallback(BaseCallback):
 def run(context: RunContext) -> None:
     """Trains until the run ends; `AgentEntry.run`.
 
-    A resume continues with the parameters, optimizer, schedules and counts. Environments start new episodes with other
-    random numbers, so a resumed run does not equal an uninterrupted one.
+    A resume continues with the parameters, optimizer, schedules and counts. Environments start new episodes
+    with other random numbers, so a resumed run does not equal an uninterrupted one.
 
     Raises:
-        ConfigError: the algorithm cannot be built for this configuration and environment, or its rollouts do not fit
-            into memory.
+        ConfigError: the algorithm cannot be built for this configuration and environment, or its rollouts do
+            not fit into memory.
     """
-    entry, config, saved = context.entry, context.config, context.checkpoint
+    entry = context.entry
+    config = context.config
+    saved = context.checkpoint
     resumes = updates = 0
     if saved is not None:
         with loading():
-            resumes, updates = int(saved["session"]) + 1, int(saved["updates"])
+            resumes = int(saved["session"]) + 1
+            updates = int(saved["updates"])
     # The run's own seed, of 32 bits as NumPy requires: SB3's users find their own results again.
     seed = seed_for(config.run.seed, SEED_ENV, resumes) if resumes else config.run.seed % 2**32
     _check_memory(entry, config)
@@ -229,7 +240,8 @@ def _check_memory(entry: EnvEntry, config: Config) -> None:
         ConfigError: they do not fit.
         PluginError: the environment cannot be made, or cannot be closed.
     """
-    agent, num_envs = config.agent, config.env.num_envs
+    agent = config.agent
+    num_envs = config.env.num_envs
     assert isinstance(agent, SB3Config)
     env = make_stack(entry, config, 1, 0)
     space = env.observation_space

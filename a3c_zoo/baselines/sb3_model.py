@@ -70,8 +70,8 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
     """Makes the environments of `env.stack`; `info["episode"]` has the raw return of an episode that ended.
 
     Raises:
-        ConfigError: actions of `own` do not begin with 0, a key that SB3's environments do not have was changed, or
-            there are observations that `agent.normalize` cannot scale.
+        ConfigError: actions of `own` do not begin with 0, a key that SB3's environments do not have was
+            changed, or there are observations that `agent.normalize` cannot scale.
         ZooError: OpenCV is missing, which SB3's Atari wrappers need, or a package of the environment.
         PluginError: the environment cannot be made.
     """
@@ -96,7 +96,8 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
 
 def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> VecEnv:
     assert isinstance(config.agent, SB3Config)
-    clip, given = config.agent.clip_rewards, config.env.factory_kwargs()
+    clip = config.agent.clip_rewards
+    given = config.env.factory_kwargs()
     if config.env.stack != "own":
         return make_zoo_vec_env(entry, config.env, num_envs, seed, clip)
     env_id = entry.own_id
@@ -129,8 +130,8 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
 def _make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int, clip_rewards: bool) -> VecEnv:
     """Makes `make_atari_env`, `VecFrameStack` and `VecTransposeImage`, combined as in RL Zoo.
 
-    The monitors are below the wrappers that end episodes at lost lives and clip rewards. So the monitors' episodes are
-    whole games with raw scores.
+    The monitors are below the wrappers that end episodes at lost lives and clip rewards. So the monitors'
+    episodes are whole games with raw scores.
     """
     try:
         import cv2  # noqa: F401
@@ -193,8 +194,8 @@ def build_model(entry: EnvEntry, config: Config, env: VecEnv, seed: int | None, 
 def _linear(model: BaseAlgorithm, initial: float, steps: int) -> Callable[[float], float]:
     """Returns a schedule that falls linearly from `initial` to 0 over `steps` agent steps, like RL Zoo's `lin_`.
 
-    SB3 passes to its schedules the share of `learn`'s steps that is left. Here `learn` does not know its end, and a
-    resume calls it again. So the schedule reads SB3's counter of agent steps.
+    SB3 passes to its schedules the share of `learn`'s steps that is left. Here `learn` does not know its end,
+    and a resume calls it again. So the schedule reads SB3's counter of agent steps.
     """
     return lambda progress_remaining: initial * max(0.0, 1.0 - model.num_timesteps / steps)
 
@@ -242,10 +243,13 @@ def restore(model: BaseAlgorithm, state: Mapping[str, Any]) -> None:
         for parameter, moments in model.policy.optimizer.state.items():  # torch does not compare them
             for name, moment in moments.items():
                 if not isinstance(moment, int):  # SB3's RMSprop counts its steps in a plain number
-                    fitting(moment, parameter if moment.dim() else moment, f"optimizer.{name}")
-        model.num_timesteps, model._n_updates = int(state["steps"]), int(state["n_updates"])
+                    like = parameter if moment.dim() else moment
+                    fitting(moment, like, f"optimizer.{name}")
+        model.num_timesteps = int(state["steps"])
+        model._n_updates = int(state["n_updates"])
         for name, each in _running_statistics(model).items():
-            saved, like = state["normalize"][name], torch.tensor(each.mean)
+            saved = state["normalize"][name]
+            like = torch.tensor(each.mean)
             each.mean, each.var = (fitting(saved[key], like, f"{name}.{key}").numpy() for key in ("mean", "var"))
             each.count = float(saved["count"])
         if isinstance(model, DQN):
@@ -261,15 +265,18 @@ def _running_statistics(model: BaseAlgorithm) -> dict[str, RunningMeanStd]:
     if not normalizer.norm_obs:
         return {"return": normalizer.ret_rms}
     found: dict[str, RunningMeanStd] | RunningMeanStd = normalizer.obs_rms
-    arrays = {f"observation.{key}": each for key, each in found.items()} if isinstance(found, dict) else {}
+    arrays = {}
+    if isinstance(found, dict):
+        arrays = {f"observation.{key}": each for key, each in found.items()}
     return {"return": normalizer.ret_rms, **(arrays or {"observation": found})}  # type: ignore[dict-item]
 
 
 class SB3Policy:
     """Acts with an SB3 policy by SB3's own `predict`, and samples from a random state of its own.
 
-    The noise of `use_sde` is a function of the observation. It is drawn for each episode when it begins, and for all
-    every `sde_sample_freq` steps. SB3 draws it for each rollout in training, and once for a policy that it loads.
+    The noise of `use_sde` is a function of the observation. It is drawn for each episode when it begins, and
+    for all every `sde_sample_freq` steps. SB3 draws it for each rollout in training, and once for a policy
+    that it loads.
 
     Args:
         model: the algorithm; the parameters of its policy may change later.
@@ -281,7 +288,9 @@ class SB3Policy:
         self.policy: Any = model.policy
         self._normalizer = model.get_vec_normalize_env()
         self._first_action = getattr(model.env.unwrapped, "first_action", 0)  # SB3 calls it 0
-        self._uses_sde, self._noise_every, self._steps = model.use_sde, model.sde_sample_freq, 0
+        self._uses_sde = model.use_sde
+        self._noise_every = model.sde_sample_freq
+        self._steps = 0
         self._random_state = torch.Generator().manual_seed(seed).get_state()
 
     def predict(
@@ -306,7 +315,9 @@ class SB3Policy:
             self._draw_noise(episode_start, deterministic)
             actions, state = self.policy.predict(observation, state, episode_start, deterministic)
             self._random_state = torch.get_rng_state()
-        return (actions + self._first_action if np.any(self._first_action) else actions), state
+        if np.any(self._first_action):
+            actions = actions + self._first_action
+        return actions, state
 
     def _draw_noise(self, episode_start: NDArray[np.bool_] | None, deterministic: bool) -> None:
         if not self._uses_sde or deterministic:
@@ -315,7 +326,8 @@ class SB3Policy:
         is_all = self._steps == 0 or (self._noise_every > 0 and self._steps % self._noise_every == 0)
         self._steps += 1
         if is_all or (episode_start is not None and starts.any()):
-            drawn, before = self.policy.action_dist, self.policy.action_dist.exploration_matrices
+            drawn = self.policy.action_dist
+            before = self.policy.action_dist.exploration_matrices
             with torch.no_grad():
                 self.policy.reset_noise(len(starts))
             if not is_all and len(before) == len(starts):  # in the middle of an episode it stays

@@ -1,6 +1,7 @@
 """How many threads torch uses for a baseline: one or all, whichever computes faster on this machine, now.
 
-On busy cores many threads wait for each other: a small network then takes many times as long as with one thread.
+On busy cores many threads wait for each other: a small network then takes many times as long as with one
+thread.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from torch import Tensor
 from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3Config
 from a3c_zoo.learning.generators import lent_generator
 
-#: How long each kind of work is repeated with each number of threads, in seconds; how often both take turns at most.
+#: How long each kind of work is repeated with each number of threads, in seconds; how often both take turns
+#: at most.
 MEASURE_S: Final = 0.05
 ROUNDS: Final = 3
 #: After a turn in which one number was so many times as fast as the other, nothing more is measured.
@@ -74,7 +76,8 @@ def seconds_of_a_rollout(model: BaseAlgorithm, agent: SB3Config) -> dict[int, fl
 def _mean_s(work: Callable[[], None]) -> float:
     """Repeats work for `MEASURE_S`. The mean counts the times in which threads waited for a busy core."""
     work()  # the first time makes buffers and threads
-    count, start_s = 0, time.perf_counter()
+    count = 0
+    start_s = time.perf_counter()
     while (now_s := time.perf_counter()) < start_s + MEASURE_S or not count:
         work()
         count += 1

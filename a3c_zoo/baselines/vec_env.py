@@ -1,8 +1,9 @@
 """The zoo's environments for stable-baselines3: adapts Gymnasium's `VectorEnv` to SB3's `VecEnv`.
 
-SB3 resets in the same step. It reads the final observation from `infos[n]["terminal_observation"]` and whether a limit
-truncated the episode from `infos[n]["TimeLimit.truncated"]`. It stores every action as a real transition. What the
-adapter does for each autoreset mode of Gymnasium (`s'`: final observation, `s0`: first one of the next episode):
+SB3 resets in the same step. It reads the final observation from `infos[n]["terminal_observation"]` and
+whether a limit truncated the episode from `infos[n]["TimeLimit.truncated"]`. It stores every action as a real
+transition. What the adapter does for each autoreset mode of Gymnasium (`s'`: final observation, `s0`: first
+one of the next episode):
 
     mode        the environment                      the adapter
     SAME_STEP   returns s0, s' is in info            copies s' to `terminal_observation`
@@ -10,9 +11,10 @@ adapter does for each autoreset mode of Gymnasium (`s'`: final observation, `s0`
     NEXT_STEP   returns s'; the next step ignores    has a VectorEnv of one for each environment, resets those that
                 its action and returns s0            ended, returns s0
 
-A NEXT_STEP VectorEnv of several environments cannot make the ignored step in one of them alone, SB3 cannot mask that
-step, and `reset_mask` is defined for DISABLED mode only (CartPoleVectorEnv resets all its environments). With one
-VectorEnv for each environment, `reset()` resets one environment. SB3's DummyVecEnv also steps them one by one.
+A NEXT_STEP VectorEnv of several environments cannot make the ignored step in one of them alone, SB3 cannot
+mask that step, and `reset_mask` is defined for DISABLED mode only (CartPoleVectorEnv resets all its
+environments). With one VectorEnv for each environment, `reset()` resets one environment. SB3's DummyVecEnv
+also steps them one by one.
 """
 
 from __future__ import annotations
@@ -52,10 +54,10 @@ class _Part:
 class ZooVecEnv(VecEnv):
     """One or several vector environments as one `VecEnv`.
 
-    SB3 numbers actions and choices from 0; the adapter adds the number of the environment's first one. Infos have only
-    the keys that SB3 reads at the end of an episode, and `info["episode"]` as SB3's monitors write it, with the raw
-    return `r` and the length `l`. A termination that does not end the episode (a lost life) is a `done`, and the game
-    goes on.
+    SB3 numbers actions and choices from 0; the adapter adds the number of the environment's first one. Infos
+    have only the keys that SB3 reads at the end of an episode, and `info["episode"]` as SB3's monitors write
+    it, with the raw return `r` and the length `l`. A termination that does not end the episode (a lost life)
+    is a `done`, and the game goes on.
 
     Args:
         envs: the vector environments; one in NEXT_STEP mode must have a single environment.
@@ -67,7 +69,9 @@ class ZooVecEnv(VecEnv):
     """
 
     def __init__(self, envs: Sequence[VectorEnv[Any, Any, Any]], name: str, clip_rewards: bool = False) -> None:
-        self.envs, self._name, self._clip_rewards = list(envs), name, clip_rewards
+        self.envs = list(envs)
+        self._name = name
+        self._clip_rewards = clip_rewards
         observation_space, action_space = envs[0].single_observation_space, envs[0].single_action_space
         if observation_space.shape is None or observation_space.dtype is None:
             raise ConfigError(
@@ -90,7 +94,8 @@ class ZooVecEnv(VecEnv):
         elif isinstance(action_space, spaces.MultiDiscrete):
             self.first_action = action_space.start
             action_space = spaces.MultiDiscrete(action_space.nvec)
-        self._shape, self._dtype = (num_envs, *spec.shape), spec.dtype
+        self._shape = (num_envs, *spec.shape)
+        self._dtype = spec.dtype
         self._valid = np.ones((1, num_envs), np.bool_)  # no step is ignored
         super().__init__(num_envs, observation_space, action_space)
 
@@ -122,7 +127,8 @@ class ZooVecEnv(VecEnv):
                 raise EnvironmentContractError(
                     f"environment '{self._name}' returned a reward that is not finite in float32 ({reward})"
                 )
-            rewards[place], dones[place] = reward, terminated | truncated
+            rewards[place] = reward
+            dones[place] = terminated | truncated
             over[place] = part.episode_over(terminated, truncated, info)
             if dones[place].any():
                 ends = infos[place]
@@ -138,7 +144,9 @@ class ZooVecEnv(VecEnv):
         finished = self._accounts.add(rewards[np.newaxis], self._valid, over[np.newaxis])
         for n, episode in zip(np.flatnonzero(over), finished, strict=True):
             infos[n]["episode"] = {"r": episode.episode_return, "l": episode.length}
-        return observations, (np.sign(rewards) if self._clip_rewards else rewards), dones, infos
+        if self._clip_rewards:
+            rewards = np.sign(rewards)
+        return observations, rewards, dones, infos
 
     def close(self) -> None:
         with ExitStack() as stack:  # closes the others where one raises

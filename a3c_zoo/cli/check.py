@@ -39,7 +39,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 class _WaitingLine:
-    """A line on the terminal that says what a check is at which takes long: a slow simulator needs minutes."""
+    """A line on the terminal that says which part of a long check is going on: a slow simulator needs minutes."""
 
     def __init__(self) -> None:
         self._is_live, self._shown = sys.stderr.isatty() and not is_dumb(), ""

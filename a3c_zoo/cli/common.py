@@ -167,7 +167,7 @@ runs_dir_option = _runs_dir("Directory of a run that is given by name.")
 trust_option: Callable[[_Command], _Command] = click.option(
     "--trust",
     is_flag=True,
-    help="Let a run that is not your own name modules to import. Your own: yours, in the directory of all runs.",
+    help="Let a run that somebody else made name modules to import. Your own runs in --runs-dir need no --trust.",
 )
 
 #: Options of commands that resolve a configuration: `agent`, `hyperparams` and `overrides`.

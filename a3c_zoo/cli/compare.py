@@ -45,7 +45,7 @@ def parse_seeds(text: str) -> Sequence[int]:
     """Returns the seeds of a list such as `3,7,11`, or 1 to 5 for `5`; for `type=` of an option."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts) or parts == ["0"]:
-        raise click.BadParameter(f"'{text}' is no number of seeds and no list of them; write 10, or 3,7,11")
+        raise click.BadParameter(f"'{text}' is neither a number of seeds nor a list of seeds; write 10, or 3,7,11")
     numbers = tuple(map(int, parts))
     return numbers if len(numbers) > 1 else range(1, min(numbers[0], 1_000_000) + 1)  # a plan refuses so many
 
@@ -69,18 +69,26 @@ def parse_seeds(text: str) -> Sequence[int]:
     help="Baseline; may be repeated. NAME@zoo trains it on the zoo's environments.",
 )
 @click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="TEXT",
+    help="An agent or a baseline with settings, in place of --agent and --baseline; may be repeated: "
+    '"[NAME=]AGENT[:SET] [-o KEY=VALUE]...". SET is a set or a file. With --from: only runs with these settings.',
+)
+@click.option(
     "--seeds", type=parse_seeds, default="5", show_default=True, metavar="N|LIST", help="1 to N, or a list: 3,7."
 )
 @click.option(
     "--until-decided",
     is_flag=True,
-    help="Train a block of --seeds after the other, until a test has decided each pair of methods.",
+    help="Train one block of --seeds after another, until a test has decided each pair of methods.",
 )
 @click.option(
     "--max-seeds",
     type=click.IntRange(1),
     metavar="N",
-    help="With --until-decided: the most seeds, a multiple of a block.  [default: 20]",
+    help="With --until-decided: the largest number of seeds, a multiple of the block.  [default: 20]",
 )
 @click.option(
     "--question",
@@ -130,9 +138,9 @@ def command(
     """Train agents and baselines on ENV, several seeds each, evaluate them alike, and write a report.
 
     First each method trains for a few seconds, which shows whether it works here and how long all runs will take. Then
-    the command asks. Each run is a fresh process, one at a time unless the engine has more machines, seed by seed. The
-    report is written anew after each run. Finished runs are used again: after Ctrl-C the same command continues with
-    the missing ones.
+    the command asks. Runs are trained seed by seed, each in a fresh process, one at a time unless the engine has more
+    machines. The report is written anew after each run. Finished runs are used again: after Ctrl-C the same command
+    continues with the missing ones.
     """
     from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read, rehearse_plan
     from a3c_zoo.comparison.comparison_view import ComparisonView
@@ -158,7 +166,16 @@ def command(
     if sources:
         _refuse_options_of_training(click.get_current_context())
         wanted = run_filter(filters)
-        found = read(sources, options["envs"], out, options["agents"], wanted, trust=trust, question=question)
+        found = read(
+            sources,
+            options["envs"],
+            out,
+            options["agents"],
+            options["methods"],
+            wanted,
+            trust=trust,
+            question=question,
+        )
         return _tell(found, as_json)
     refuse_trust(trust, "--from")
     if filters:
@@ -231,9 +248,9 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
         lines.append(f"blocks of {rule.block} seeds, {seeds} at most, until each of {len(rule.pairs)} pairs is decided")
     if any(run.schedule_steps for run in plan.runs):
         lines.append(plan.schedules)
-    most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,} at most"
-    each = f"{episodes:,} episode{'s' * (episodes > 1)} each"
-    lines.append(f"checkpoints are evaluated, {each}, sampled and greedy: {most}")
+    most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,} episodes at most"
+    each = f"each checkpoint plays {episodes:,} episode{'s' * (episodes > 1)}"
+    lines.append(f"evaluation: {each} with sampled and with greedy actions; {most}")
     if rule is None and len(methods) > 1 and seeds < seeds_needed(1):  # type: ignore[operator]
         needs = f"one question needs {seeds_needed(1)} of each method, and three need {seeds_needed(3)}"
         lines.append(f"so few seeds can show no difference on an environment: {needs}")

@@ -41,7 +41,8 @@ def command(
 ) -> None:
     """Play episodes with a trained agent, on seeds that it was not trained on.
 
-    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
+    RUN is a run directory or its name. ENV is the name of an environment: its newest solved run is used, or else a
+    trained agent.
     """
     from a3c_zoo.runs import api
     from a3c_zoo.store.recommended import choose

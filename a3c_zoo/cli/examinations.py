@@ -88,10 +88,10 @@ def python() -> Iterator[Diagnosis]:
 
     yield Diagnosis("a3c-zoo", "ok", f"{__version__}, in {Path(__file__).parents[1]}")
     version, needed = platform.python_version(), metadata.metadata(FIRST_PARTY_DISTRIBUTION)["Requires-Python"]
-    is_fit, cure = SpecifierSet(needed).contains(version, prereleases=True), f"install a3c-zoo for a Python {needed}"
+    is_fit, cure = SpecifierSet(needed).contains(version, prereleases=True), f"install a3c-zoo with a Python {needed}"
     yield _judged("Python", f"{version}, {sys.executable}", is_fit, (1, 1), cure)
     if (found := f"{platform.system()} {platform.machine()}") != TESTED:
-        yield Diagnosis("system", "warning", f"{found}: a3c-zoo is tested on {TESTED} alone", f"use {TESTED}")
+        yield Diagnosis("system", "warning", f"{found}: a3c-zoo is tested only on {TESTED}", f"use {TESTED}")
 
 
 def machine() -> Iterator[Diagnosis]:
@@ -187,7 +187,7 @@ def packages() -> Iterator[Diagnosis]:
 
 
 def _faults(extra: str = "") -> dict[str, str]:
-    """Packages that a3c-zoo or one of its extras needs, and why they do not do: missing, or of another version."""
+    """Packages that a3c-zoo or an extra needs and cannot use, and why: they are missing, or of another version."""
     from packaging.requirements import Requirement
 
     faults = {}

@@ -30,7 +30,8 @@ from a3c_zoo.files import refuse_out
 def command(run: str, kind: str, out: Path, force: bool, checkpoint: str, **options: Any) -> None:
     """Write a trained agent as a file that acts without a3c-zoo. Needs the extra `onnx`.
 
-    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
+    RUN is a run directory or its name. ENV is the name of an environment: its newest solved run is used, or else a
+    trained agent.
 
     Before it is written, the file acts on 1,000 observations of episodes. If an output differs by more than 1e-5, or a
     most probable action is another one, nothing is written and the exit status is 1.

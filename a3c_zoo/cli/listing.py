@@ -208,9 +208,9 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
     if requirements and as_json:
         raise ZooError("--requirements and --json are two formats: give one")
     if requirements and what != "plugins":
-        raise ZooError("--requirements is of plugins: a3c-zoo list plugins --requirements")
+        raise ZooError("--requirements is for plugins: a3c-zoo list plugins --requirements")
     if what != "runs" and is_typed("runs_dir"):
-        raise ZooError("--runs-dir is of runs: a3c-zoo list runs --runs-dir DIR")
+        raise ZooError("--runs-dir is for runs: a3c-zoo list runs --runs-dir DIR")
     if what == "runs":
         rows: Sequence[Row] = _runs(runs_dir, wanted)
     elif wanted:
@@ -258,7 +258,7 @@ def _return(row: Row) -> str | None:
 
 
 def _none(what: str) -> str:
-    """What is told in place of an empty listing."""
+    """The sentence in place of an empty listing."""
     if what != "trained":
         return f"No {what}."
     from a3c_zoo.store.trained import where_from

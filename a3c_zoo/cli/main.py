@@ -71,7 +71,7 @@ class ZooGroup(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parses the command line. What no command could work with is refused here."""
+        """Parses the command line, and refuses what no command could work with."""
         given = list(args)
         rest = super().parse_args(ctx, args)  # --help and --version end here
         if not ctx.resilient_parsing:

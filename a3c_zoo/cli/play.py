@@ -64,9 +64,10 @@ def command(
 ) -> int:
     """Watch a trained agent, on seeds that it was not trained on.
 
-    RUN is a run directory or the name of one; ENV an environment's name: its newest solved run, else a trained agent.
-    RUN@STEP, RUN@best and RUN@final name a checkpoint. Ctrl-C, or closing the window, ends it; a video then holds what
-    was played until there. With --grid, an agent that has played all its episodes stays, dimmed, until the others have.
+    RUN is a run directory or its name. ENV is the name of an environment: its newest solved run is used, or else a
+    trained agent. RUN@STEP, RUN@best and RUN@final name a checkpoint. Ctrl-C, or closing the window, ends the playing;
+    a video then has what was played so far. With --grid, an agent that has played all its episodes stays, dimmed, until
+    the others have played theirs.
     """
     from a3c_zoo.cli.grid import Tile, show
     from a3c_zoo.cli.screens import ClosedError, open_screens
@@ -75,7 +76,7 @@ def command(
     if fps is not None and math.isnan(fps):  # no range refuses it
         raise click.BadParameter("nan is no speed.", param_hint="'--fps'")
     if len(run) > 1 and not grid:
-        raise ZooError(f"{len(run)} agents are given; to see them side by side: --grid")
+        raise ZooError(f"{len(run)} agents are given; to see them side by side, add --grid")
     if grid and not 1 < len(run) <= MOST_TILES:
         raise ZooError(f"--grid shows 2 to {MOST_TILES} agents, or checkpoints of one: RUN@100000 RUN@best")
     if is_typed("checkpoint") and all(_parts(name, options["runs_dir"])[1] for name in run):

@@ -18,8 +18,8 @@ from a3c_zoo.errors import printable
     type=click.Choice(["return", "episode-length", "evaluation"]),
     default="return",
     show_default=True,
-    help="Returns or lengths of training episodes, or returns of evaluations with sampled actions; of other programs "
-    "as their evaluations.npz has them.",
+    help="Returns or lengths of training episodes, or returns of evaluations with sampled actions. "
+    "An evaluations.npz of another program is drawn as it is.",
 )
 @click.option(
     "--x", type=click.Choice(["steps", "seconds", "episodes"]), default="steps", show_default=True, help="The x axis."
@@ -36,7 +36,7 @@ from a3c_zoo.errors import printable
     default=Path("plot.png"),
     show_default=True,
     metavar="FILE",
-    help="The file to write: a picture, .png or .svg, or its numbers, .csv.",
+    help="The file to write: a picture (.png, .svg) or its numbers (.csv).",
 )
 @click.option("-f", "--force", is_flag=True, help="Overwrite the file.")
 @click.option(
@@ -49,7 +49,7 @@ from a3c_zoo.errors import printable
     "--env",
     metavar="NAME",
     shell_complete=complete_env,
-    help="Only runs on this environment, and runs that do not name theirs.",
+    help="Draw only runs on this environment, and runs whose environment is not known.",
 )
 @click.option(
     "--label",
@@ -63,9 +63,9 @@ from a3c_zoo.errors import printable
 def command(runs: tuple[str, ...], **options: Any) -> None:
     """Draw the curves of each RUN: a run directory, the name of one, or a folder of them.
 
-    Runs that differ only in their seed share a colour: single runs thin, and their interquartile mean with its 95 %
-    interval thick; of fewer than five runs, their mean within their range. Folders of stable-baselines3, RL Zoo or
-    CleanRL are runs too. Runs of one method in different folders are different curves.
+    Runs that differ only in their seed share a colour. A thin line is a single run. The thick line is the interquartile
+    mean with its 95 % interval; for fewer than five runs it is their mean within their range. Folders of
+    stable-baselines3, RL Zoo or CleanRL are runs, too. Runs of one method in different folders are different curves.
     """
     from a3c_zoo.report.plot import plot
 

@@ -14,13 +14,14 @@ from a3c_zoo.files import valid_name
 @click.command(epilog="Example: a3c-zoo pull alice/cartpole")
 @click.argument("repo", metavar="OWNER/NAME")
 @click.option("--revision", metavar="R", help="A branch, a tag or a commit.  [default: the newest of the main branch]")
-@click.option("--name", metavar="NAME", help="Name of the new folder.  [default: that of the repository]")
+@click.option("--name", metavar="NAME", help="Name of the new folder.  [default: the repository's]")
 @kept_runs_option
 @trust_option
 def command(repo: str, revision: str | None, name: str | None, runs_dir: Path, trust: bool) -> None:
     """Fetch a trained agent from a hub of Hugging Face's API, and check it as a run that is not your own.
 
-    Needs the extra `hub`. If it is refused, nothing is left. A hub that does not answer within 30 s ends the command.
+    Needs the extra `hub`. If the agent is refused, nothing is left. If the hub does not answer within 30 s, the command
+    ends.
     """
     need_extra("pull", "hub", "huggingface_hub", "httpx2")
     from a3c_zoo.sharing import hub

@@ -35,9 +35,9 @@ from a3c_zoo.files import MAX_TEXT, read_bytes, refuse_place, same_folder
 def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: bool, **options: Any) -> None:
     """Send a trained agent to a hub of Hugging Face's API, with a card and a film of half a minute.
 
-    Needs the extras `hub` and `play`. RUN is a run directory or the name of one; ENV an environment's name: its newest
-    solved run, else a trained agent. A run first plays 100 episodes for its card. The token is HF_TOKEN, or that of
-    `hf auth login`. A hub that does not answer within 30 s ends the command.
+    Needs the extras `hub` and `play`. RUN is a run directory or its name. ENV is the name of an environment: its newest
+    solved run is used, or else a trained agent. A run first plays 100 episodes for its card. The token is HF_TOKEN, or
+    that of `hf auth login`. If the hub does not answer within 30 s, the command ends.
     """
     need_extra("push", "hub", "huggingface_hub", "httpx2")
     from a3c_zoo.runs.videos import ffmpeg_program

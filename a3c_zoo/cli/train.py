@@ -23,6 +23,8 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.errors import first_line
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
+FILM_EVERY = "Film every N-th evaluation. If the set has no evaluations, there is one every 10 s."
+
 
 @click.command(epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m")
 @click.argument("env", required=False, shell_complete=complete_env)
@@ -40,12 +42,12 @@ from a3c_zoo.standard_streams import drop_lost_output, take_stdout
     metavar="X",
     help="Stop at this mean return of 100 episodes.  [default: the environment's threshold]",
 )
-@click.option("--film-every", type=int, metavar="N", help="Film every N-th evaluation; if none are set, one per 10 s.")
+@click.option("--film-every", type=int, metavar="N", help=FILM_EVERY)
 @click.option(
     "--resume",
     metavar="RUN",
     shell_complete=complete_run,
-    help="Continue a run. Limits count from the start of the run; those given before stay.",
+    help="Continue a run. Limits count from the start of the run, and those given before stay.",
 )
 @click.option(
     "--checkpoint",
@@ -56,7 +58,7 @@ from a3c_zoo.standard_streams import drop_lost_output, take_stdout
     "--init-from",
     metavar="RUN|ENV",
     shell_complete=complete_run,
-    help="Begin with the parameters of a run or a trained agent, which `evaluate` finds by this name.",
+    help="Begin with the parameters of the policy that `evaluate` finds by this name.",
 )
 @click.option("--name", metavar="TEXT", help="Name of the run directory.")
 @kept_runs_option

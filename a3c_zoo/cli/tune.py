@@ -33,16 +33,19 @@ from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 if TYPE_CHECKING:
     from a3c_zoo.tuning.studies import TuningStudy
 
-#: The most bytes of a study's name. Those of its runs have more behind it.
+#: The most bytes in the name of a study. The names of its runs are this name and more.
 MOST_BYTES: Final = 200
-#: What a study keeps of how it was made.
+#: The options that a study keeps.
 KEPT: Final = ("env", "agent", "hyperparams", "overrides", "steps", "seeds", "episodes", "sampler")
 PRUNER: Final = (
-    "halving: a third of the trials goes on after 1/9 and 1/3 of the steps; none: all do.  [default: halving]"
+    "halving: a third of the trials goes on after 1/9 of the steps, and again after 1/3; none: all.  [default: halving]"
 )
+SAMPLER: Final = "Optuna's sampler.  [default: tpe]"
+STORAGE: Final = "Where Optuna keeps the study.  [default: studies/NAME/journal.jsonl]"
+OUT: Final = "File of the new set.  [default: in studies/NAME]"
 STEPS: Final = "Agent steps of a whole run.  [default: ENV's budget, or 400000]"
 RESUME: Final = (
-    "Go on with a study, without ENV and its options. --trials, --timeout and --final-seeds stay if not given."
+    "Go on with a study. It has ENV and its options; --trials, --timeout and --final-seeds can be given anew."
 )
 COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 
@@ -51,17 +54,23 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 @click.argument("env", required=False, shell_complete=complete_env)
 @configuration_options
 @click.option("--trials", type=MANY, default=30, show_default=True, metavar="N", help="Trials of the study, in all.")
-@click.option("--timeout", type=parse_seconds, metavar="90s|10m|2h", help="Then no trial begins or goes on.")
+@click.option("--timeout", type=parse_seconds, metavar="90s|10m|2h", help="After this time no trial begins or goes on.")
 @click.option("--seeds", type=COUNT, default=2, show_default=True, metavar="N", help="Runs of each trial.")
 @click.option("--final-seeds", type=COUNT, default=7, show_default=True, metavar="N", help="Runs of the comparison.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help=STEPS)
 @click.option("--episodes", type=MANY, default=20, show_default=True, metavar="N", help="Episodes per evaluation.")
-@click.option("--sampler", type=click.Choice(["tpe", "random", "gp"]), default="tpe", help="Optuna's.  [default: tpe]")
+@click.option(
+    "--sampler", type=click.Choice(["tpe", "random", "gp"]), default="tpe", help="Optuna's sampler.  [default: tpe]"
+)
 @click.option("--pruner", type=click.Choice(["halving", "none"]), default="halving", help=PRUNER)
 @click.option("--study", metavar="NAME", help="Name of the study.  [default: ENV-AGENT]")
-@click.option("--storage", metavar="FILE|URL", help="Where Optuna keeps it.  [default: studies/NAME/journal.jsonl]")
+@click.option(
+    "--storage", metavar="FILE|URL", help="Where Optuna keeps the study.  [default: studies/NAME/journal.jsonl]"
+)
 @click.option("--resume", metavar="STUDY", help=RESUME)
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The set.  [default: in studies/NAME]")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="File of the new set.  [default: in studies/NAME]"
+)
 @kept_runs_option
 @engine_options
 @click.option("--yes", is_flag=True, help="Do not ask before training.")
@@ -77,13 +86,13 @@ def command(
 ) -> int:
     """Search for better hyperparameters for ENV, with evidence. Needs the extra `tune`.
 
-    First the sets that it begins with train for a few seconds, which shows whether they work here and how long all
-    will take. Then the command asks. Trials race: each trains a few steps, and the better ones go on. The best ones are
-    trained again on fresh seeds. The chosen one is compared with the set that the search began with and with the
-    default one, and written as a set for --hyperparams.
+    First the default set and the set of the start train for a few seconds, which shows whether they work here and how
+    long all will take. Then the command asks. Trials race: each trains for some steps, and the better ones go on. The
+    best ones are trained again on fresh seeds. The best of these is compared with both sets, and written as a set for
+    --hyperparams.
 
     A set's block `search:` says which keys are searched; each agent has a default one. After Ctrl-C the same command
-    goes on. Several may work on one study.
+    goes on. Several commands can work on one study.
     """
     need_extra("tune", "tune", "optuna")
     from a3c_zoo.display.displays import open_display
@@ -128,13 +137,13 @@ def command(
 def _refuse_beside_resume() -> None:
     params = [param for param in click.get_current_context().command.params if param.name in (*KEPT, "pruner", "study")]
     if given := [param.opts[0] for param in params if is_typed(str(param.name))]:
-        raise ZooError(f"--resume goes on with a study as it was made; leave out {', '.join(given)}")
+        raise ZooError(f"--resume goes on with a study as it began; leave out {', '.join(given)}")
 
 
 def _refuse_if_ended(
     study: TuningStudy, trials: int, timeout: float | None, final_seeds: int, out: Path | None
 ) -> None:
-    """Raises ZooError for options of the search, the comparison and the set of a study that has all already."""
+    """Raises ZooError for options that come too late, because the study has its search, comparison and set already."""
     from a3c_zoo.tuning.storages import storage_errors
     from a3c_zoo.tuning.studies import RESULT
     from a3c_zoo.tuning.tune import has_searched
@@ -152,9 +161,9 @@ def _refuse_if_ended(
     if out is not None and absolute(out) != absolute(Path(ended["file"])):
         given.append(f"--out {out}")
     if given:
-        text = f"study '{study.name}' has ended, with its set in {ended['file']}: {' and '.join(given)} comes too late"
+        text = f"study '{study.name}' has ended, and its set is in {ended['file']}. Too late: {' and '.join(given)}"
         longer = ", a longer --timeout" if had_s is not None and trials > ended["trials"] else ""
-        raise ZooError(f"{text}; copy that file, or give --trials {wanted + 1} or more{longer}, or another --study")
+        raise ZooError(f"{text}. Copy that file, or give --trials {wanted + 1} or more{longer}, or another --study")
 
 
 def _announce(study: TuningStudy, trials: int) -> str:
@@ -165,7 +174,7 @@ def _announce(study: TuningStudy, trials: int) -> str:
     each = f"{counted(trials, 'trials')}, {counted(made.seeds, 'seeds')}"
     title = f"{made.agent} on {made.env}: {each} each, judged after {rungs} steps"
     if get_registry().env(made.env).budget_steps is None:
-        title += f"\n{made.env} has no budget of its own: --steps {made.steps} is that of a whole run"
+        title += f"\n{made.env} has no budget of its own, so a whole run has {made.steps} steps (--steps)"
     return f"{title}\nfrom {start}, searching {', '.join(made.space)}\nstudy {study.name}: {study.where}"
 
 
@@ -180,10 +189,10 @@ def _why_open(study: TuningStudy) -> str:
         return "Other processes still train trials of this study; the last of them ends it."
     trials = (f"trial{'s' * (len(each) > 1)} {listed(map(str, each))} of {place}" for place, each in places.items())
     return (
-        f"Nothing is left for this process. The study has not ended, because of {listed(trials)}, "
-        "and perhaps of trials that other processes train here.\n"
-        "If processes there still train, the last of all ends it. If none does, give the same command there: on a "
-        "machine of that name, with that --runs-dir. For a place that is gone, see docs/how-to/tune.md."
+        f"Nothing is left for this process. The study has not ended: it waits for {listed(trials)}, "
+        "and perhaps for trials that other processes train here.\n"
+        "If a process there still trains, the last process ends the study. If none does, give the same command there: "
+        "on a machine of that name, with that --runs-dir. If that place is gone, see docs/how-to/tune.md."
     )
 
 

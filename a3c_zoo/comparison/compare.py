@@ -16,6 +16,7 @@ from a3c_zoo.comparison import seed_blocks
 from a3c_zoo.comparison.comparison_view import ComparisonView
 from a3c_zoo.comparison.estimates import estimate, evaluations_estimate
 from a3c_zoo.comparison.looks import keep_looks, looked_at, planned_looks
+from a3c_zoo.comparison.methods import parsed_method, runs_of_methods
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained, train_plan
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from a3c_zoo.report.pages import ReportSection
 
 DEFAULT_SEEDS: Final = 5
-#: After a report so far, the next one waits for so many times the seconds that it took: many short runs need few.
+#: After a report, the next one waits for this many times the seconds that it took: many short runs need few reports.
 REPORT_PAUSE: Final = 4
 
 
@@ -88,6 +89,7 @@ def compare(
     *,
     agents: str | Sequence[str] = (),
     baselines: str | Sequence[str] = (),
+    methods: str | Sequence[str] = (),
     seeds: int | Sequence[int] = DEFAULT_SEEDS,
     steps: int | None = None,
     time_limit_s: float | None = None,
@@ -114,6 +116,8 @@ def compare(
     Args:
         envs, agents: a name or several; by default each environment's own agent, or all of `sources`.
         baselines: several, too: `NAME`, or `NAME@zoo` for a library's algorithm on the zoo's environments.
+        methods: in place of agents and baselines, several settings of one agent, too: `"NAME=AGENT:SET -o KEY=VALUE"`,
+            of which the name, the set and the values may be left out. With `sources`: the runs that have them.
         seeds: how many, or a list of them. steps, time_limit_s: each run's budget; by default the environment's own.
         episodes: how many each of a run's ten checkpoints plays with sampled actions, and with greedy ones.
         until_decided: trains blocks of `seeds` until a test has decided each pair, up to `max_seeds` (20).
@@ -128,29 +132,59 @@ def compare(
         ZooError: for an error of the caller. KeyboardInterrupt: on Ctrl-C; the same call continues with missing runs.
     """
     refuse_unguarded()
-    envs, agents, baselines = _several(envs), _several(agents), _several(baselines)
+    envs = _several(envs)
+    agents = _several(agents)
+    baselines = _several(baselines)
+    methods = _several(methods)
     folder = choose_out(out, envs)
     check_question(question, until_decided)
     if sources:
-        return _read_only(**locals())
+        _refuse_training(
+            baselines=baselines,
+            seeds=seeds,
+            steps=steps,
+            time_limit_s=time_limit_s,
+            episodes=episodes,
+            until_decided=until_decided,
+            max_seeds=max_seeds,
+            reuse=reuse,
+            engine=engine,
+            engine_options=_several(engine_options),
+        )
+        return read(
+            [Path(source) for source in _several(sources)],
+            envs,
+            folder,
+            agents,
+            methods=methods,
+            runs_dir=Path(runs_dir),
+            trust=trust,
+            question=question,
+        )
     refuse_trust(trust, "--from")
-    wanted: dict[str, Any] = {"envs": envs, "agents": agents, "baselines": baselines, "seeds": seeds, "steps": steps}
-    wanted |= {"time_limit": time_limit_s, "max_seeds": max_seeds, "runs_dir": Path(runs_dir), "reuse": reuse}
     with open_engine(get_registry(), engine, _several(engine_options)) as opened:
-        made = make_plan_and_rule(until_decided, **wanted, host=opened.host())
-        return _watched(*made, episodes, folder, watcher, opened, question)
+        plan, rule = make_plan_and_rule(
+            until_decided,
+            envs=envs,
+            agents=agents,
+            baselines=baselines,
+            methods=methods,
+            seeds=seeds,
+            steps=steps,
+            time_limit=time_limit_s,
+            max_seeds=max_seeds,
+            runs_dir=Path(runs_dir),
+            reuse=reuse,
+            host=opened.host(),
+        )
+        return _watched(plan, rule, episodes, folder, watcher, opened, question)
 
 
-def _read_only(**given: Any) -> Comparison:
-    """As `compare`, of runs. Raises ZooError if an argument that only training needs is not its default."""
-    of_training = ["baselines", "seeds", "steps", "time_limit_s", "episodes", "until_decided", "max_seeds", "reuse"]
-    of_training += ["engine", "engine_options"]
+def _refuse_training(**given: Any) -> None:
+    """Raises ZooError if an argument of `compare` that only training needs is not its default."""
     defaults = inspect.signature(compare).parameters
-    if changed := [name for name in of_training if given[name] not in (defaults[name].default, [])]:
+    if changed := [name for name, value in given.items() if value != defaults[name].default]:
         raise ZooError(f"`sources` are only read; leave out {', '.join(changed)}")
-    folders, runs_dir = map(Path, _several(given["sources"])), Path(given["runs_dir"])
-    options = {"runs_dir": runs_dir, "trust": given["trust"], "question": given["question"]}
-    return read(folders, given["envs"], given["folder"], given["agents"], **options)
 
 
 def check_question(question: str, until_decided: bool = False) -> None:
@@ -162,7 +196,7 @@ def check_question(question: str, until_decided: bool = False) -> None:
 
 
 def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
-    """One or several: a text is one, and no sequence of letters."""
+    """The values of an argument that may be one or several: a text is one value, and no sequence of letters."""
     return (given,) if isinstance(given, str | Path) else tuple(given)
 
 
@@ -407,16 +441,24 @@ def read(
     envs: Sequence[str],
     out: Path,
     agents: Sequence[str] = (),
+    methods: Sequence[str] = (),
     wanted: Callable[[RunSummary], bool] = lambda run: True,
     runs_dir: Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
     question: str = "",
 ) -> Comparison:
-    """Makes a report of runs as they are. envs, agents: only theirs; all if empty. The others: see `read_runs`.
+    """Makes a report of runs as they are.
+
+    Args:
+        envs, agents: only theirs; all if empty. methods: only runs with their settings, as users write them.
+        wanted, runs_dir, trust: see `read_runs`.
 
     Raises:
-        ZooError: there is no run; runs are of different environments and none was named; or a seed is there twice.
+        ZooError: there is no run; runs are of different environments and none was named; a seed is there twice; or a
+            method has no run.
     """
+    if methods and agents:
+        raise ZooError("--method names agents with their settings: leave out --agent")
 
     def is_wanted(run: RunSummary) -> bool:
         return (not agents or run.agent in agents) and wanted(run)
@@ -426,6 +468,9 @@ def read(
     if len(found) > 1 and not envs:
         raise ZooError(f"--from: the runs are of {len(found)} environments; choose among --env {' --env '.join(found)}")
     chosen = on_envs(records, envs, "--from")
+    if methods:
+        registry = get_registry()
+        chosen = runs_of_methods(registry, chosen, [parsed_method(registry, text) for text in methods])
     there = {run.env for run in chosen}
     named = told_apart(chosen)
     unread = unread_on(unread, there) if envs else unread
@@ -458,7 +503,10 @@ def _refuse_twins(measured: Sequence[MeasuredRun]) -> None:
             twins.append(f"seed {each.seed} of {each.method} on {each.env} is there twice, {twin} and {each.run}")
     if twins:
         others = f", and {len(twins) - 1:,} more runs are twins" if len(twins) > 1 else ""
-        raise ZooError(f"--from: {twins[0]}{others}: leave one of each out, with --since or by naming runs one by one")
+        raise ZooError(
+            f"--from: {twins[0]}{others}: tell settings of one agent apart with --method, or leave one of "
+            "each out, with --since or by naming runs one by one"
+        )
 
 
 def _report(

@@ -130,7 +130,7 @@ class ComparisonView(ComparisonWatcher):
         return self._evaluated
 
     def block(self, width: int) -> Table:
-        """A line for each method. What the running run has reached is cut off where the terminal has no room for it."""
+        """A line for each method. The figures of the running run are cut off if the terminal has no room for them."""
         from rich.table import Table
         from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""How long a comparison will train, and what would take less, in words."""
+"""How long a comparison will train, and which shorter comparisons are possible, in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from a3c_zoo.words import counted, listed
 
 #: Above this estimate, shorter comparisons are proposed, in seconds.
 LONG_S: Final = 3600.0
-#: The seeds of a proposal, unless the comparison has more: three questions about a pair need so many.
+#: The seeds of a proposal, unless the comparison has more: this is how many three questions about a pair need.
 SEEDS: Final = 7
 #: A proposal's share of the steps, and its time limits in seconds, the longest first.
 SHARE: Final = 10

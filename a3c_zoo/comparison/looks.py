@@ -1,8 +1,8 @@
-"""Which reports have looked at runs, so that a second look at the same methods claims nothing for free.
+"""Which reports have looked at runs: a second look at the same methods claims nothing.
 
 A report whose seeds could have shown something writes a line to `looks.jsonl` in the directory of each of its runs, if
-a3c-zoo made the run and the directory can be written. Who looks at more seeds until a claim holds is wrong more often
-than a claim says: of 100 comparisons without a difference, about 4 are claimed at ten seeds, and 8 at ten or at twenty.
+a3c-zoo made the run and the directory can be written. Whoever adds seeds until a claim holds is wrong more often than
+a claim says: of 100 comparisons without a difference, about 4 are claimed at ten seeds, and 8 at ten or at twenty.
 """
 
 from __future__ import annotations

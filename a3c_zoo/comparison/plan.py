@@ -10,12 +10,13 @@ from random import Random
 from typing import Any, Final
 
 from a3c_zoo.comparison.known_runs import KnownRuns
+from a3c_zoo.comparison.methods import Method, method_of_kind, parsed_method, refuse_equal
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import comparison_steps, dump_config, resolve_config, tuning_cost
 from a3c_zoo.config.train_command import TrainCommand
 from a3c_zoo.errors import ConfigError, ZooError
-from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
-from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry, unknown_entry
+from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
 from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
 from a3c_zoo.store.run_records import method_name
 from a3c_zoo.words import listed
@@ -39,23 +40,6 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
-    """An agent or a baseline as users write it (`sb3-a2c@zoo`), and the value of `env.stack` that they asked for.
-
-    Attributes:
-        label: its name in a report, if several configurations of one agent are compared.
-        hyperparams, overrides: of `train`.
-    """
-
-    text: str
-    agent: AgentEntry
-    stack: str | None = None
-    label: str = ""
-    hyperparams: str | None = None
-    overrides: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedRun:
     """One run of a plan.
 
@@ -63,9 +47,9 @@ class PlannedRun:
         command: what the training is given; `config` is made from it.
         done: the finished run that has exactly this configuration; None if it must be trained.
         guess_s: how long it will take, in seconds; None if no earlier run tells how fast the method is.
-        schedule_steps: the length that the method's set gives its schedules, in agent steps, where the comparison gives
-            them that of the budget; None if it changes none.
-        tuning: what finding the method's set cost, see `tuning_cost`.
+        schedule_steps: the length of schedules in the method's set, in agent steps, if the comparison replaces this
+            length by the budget; None if it replaces none.
+        tuning: the cost of finding the method's set, see `tuning_cost`.
     """
 
     env: str
@@ -91,7 +75,7 @@ class Plan:
 
     Attributes:
         runs: seed by seed, in each the environments, in each the methods; see `training_order`.
-        reuse: whether finished runs are used again. host: the machines that train; None: they are as this one.
+        reuse: whether finished runs are used again. host: the machines that train; None: they equal this machine.
         left_out: damaged run that would have been used → reason.
         outdated: finished run that would have been used if other sources had not made it → reason.
         has_steps: whether the user gave `--steps`, beside which there can be no `--time-limit`.
@@ -138,7 +122,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """Is equal for plans of the same runs."""
+        """A text that is equal for plans of the same runs."""
         told = "\n".join(f"{run.method}\n{dump_config(run.config)}" for run in self.runs)
         return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
 
@@ -148,7 +132,7 @@ class Plan:
         return [run for run in self.runs if run.done is None]
 
     def guess_s(self, slots: int = 1) -> float:
-        """How long the training will take with so many runs at once, in seconds, but for methods of unknown speed."""
+        """How long training takes with so many runs at once, in seconds, without the methods of unknown speed."""
         return side_by_side_s([run.guess_s or 0.0 for run in self.missing], slots)
 
     @property
@@ -167,6 +151,7 @@ def make_plan(
     envs: Sequence[str],
     agents: Sequence[str],
     baselines: Sequence[str],
+    methods: Sequence[str] = (),
     seeds: Sequence[int],
     steps: int | None,
     time_limit: float | None,
@@ -176,10 +161,11 @@ def make_plan(
 ) -> Plan:
     """Plans seed by seed, in each the environments, in each the methods.
 
-    host: see `Plan`.
+    Args:
+        methods: as users write them (`methods.FORM`), in place of agents and baselines. host: see `Plan`.
 
     Raises:
-        ZooError: a name is unknown, or something is given twice or is missing.
+        ZooError: a name is unknown, something is given twice or is missing, or two methods are the same.
         ConfigError: a configuration cannot be trained, or a budget is too small for it.
     """
     if not envs:
@@ -192,17 +178,22 @@ def make_plan(
     for name in envs:
         find_typed_module(name)
     entries = [(entry, _budget(registry, entry, steps, time_limit)) for entry in map(registry.env, envs)]
-    compared = [_method(registry, "baseline", name) for name in baselines]
+    if methods and (agents or baselines):
+        raise ZooError("--method names agents and baselines with their settings: leave out --agent and --baseline")
+    named = [parsed_method(registry, text) for text in methods]
+    compared = [method_of_kind(registry, "baseline", name) for name in baselines]
     known = KnownRuns(registry, runs_dir, reuse, host)
     runs: list[PlannedRun] = []
     for seed in seeds:
         for entry, budget in entries:
-            methods = [*(_method(registry, "agent", name) for name in agents or [entry.default_agent]), *compared]
-            found = [plan_run(registry, entry, method, seed, budget, known) for method in methods]
-            _refuse_twice("method", [run.method for run in found])
-            runs += found
+            own = [method_of_kind(registry, "agent", name) for name in agents or [entry.default_agent]]
+            planned = [plan_run(registry, entry, each, seed, budget, known) for each in named or [*own, *compared]]
+            _refuse_twice("method", [run.method for run in planned])
+            refuse_equal({run.method: run.config for run in planned}, entry.name)
+            runs += planned
     if len({run.method for run in runs}) < 2:
-        raise ZooError(f"there is nothing to compare {runs[0].method} with: give a --baseline, or a second --agent")
+        others = "a --baseline, a second --agent, or several --method"
+        raise ZooError(f"there is nothing to compare {runs[0].method} with: give {others}")
     return Plan(tuple(runs), runs_dir, reuse, known.left_out, known.outdated, host, has_steps=steps is not None)
 
 
@@ -225,24 +216,12 @@ def _budget(registry: Registry, entry: EnvEntry, steps: int | None, time_limit_s
     return Budget(steps=steps)
 
 
-def _method(registry: Registry, kind: str, text: str) -> Method:
-    name, at, stack = text.partition("@")
-    known = {each.name: each for each in registry.agents.values() if each.kind == kind}
-    if name not in known:
-        if name in registry.agents:
-            other, articles = registry.agents[name].kind, {"agent": "an agent", "baseline": "a baseline"}
-            raise ZooError(f"'{name}' is {articles[other]}, not {articles[kind]}: --{other} {name}")
-        raise unknown_entry(kind, name, known, listing=f"a3c-zoo list {kind}s")
-    if at and stack not in ("own", "zoo"):
-        raise ZooError(f"'{text}': write zoo or own after the @, for the environments that it trains on")
-    return Method(text, known[name], stack or None)
-
-
 def plan_run(
     registry: Registry, entry: EnvEntry, method: Method, seed: int, budget: Budget, known: KnownRuns
 ) -> PlannedRun:
     """Plans one run. Raises ConfigError if it cannot be trained, or the budget is too small for it."""
-    agent, given = method.agent, list(method.overrides)
+    agent = method.agent
+    given = list(method.overrides)
     usual = resolve_config(registry, entry, agent, hyperparams=method.hyperparams, overrides=given)
     schedules = _schedules(usual, budget)
     ends = {key: budget.steps or length for key, length in schedules.items()}

@@ -38,7 +38,7 @@ ALL_S: Final = 3.0
 LEAST_S, MOST_S = 1.0, 1.5
 #: A method whose first rollout takes longer than this has no speed, in seconds.
 LIMIT_S: Final = 15.0
-#: What a fresh process of a run takes longer than this one, in which Python and torch are there already, in seconds.
+#: How much longer a fresh process of a run takes to start than this one, which has Python and torch, in seconds.
 PROCESS_S: Final = 2.0
 #: How long an episode of an evaluation lasts at most, for an estimate, in agent steps: nobody knows it beforehand.
 EPISODE_STEPS: Final = 1000

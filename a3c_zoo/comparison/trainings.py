@@ -57,7 +57,7 @@ class ComparisonWatcher:
 def train_plan(
     plan: Plan, watcher: ComparisonWatcher, engine: Engine, on_end: Callable[[Trained], None] = lambda trained: None
 ) -> list[Trained]:
-    """Trains the missing runs in `Plan.training_order`; returns all in the order of the plan.
+    """Trains the missing runs in `Plan.training_order`; returns all runs in the order of the plan.
 
     on_end: is called in the main thread when a run has ended, after the watcher.
 

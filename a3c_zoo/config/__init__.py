@@ -1,6 +1,6 @@
 """Configuration: typed models, settings with their sources, YAML, hyperparameter sets.
 
-What plugins derive their own models from is exported here.
+This package exports the models from which plugins derive their own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Typed, validated configuration: the sections of every run, and the whole as one frozen record.
 
-The models of `agent.*`, `network.*` and `env.*` are named by the entries and derive from the models here. Each field
-has a description with its unit. This module imports neither torch nor gymnasium.
+The models of `agent.*`, `network.*` and `env.*` are named by the entries and derive from the models here.
+Each field has a description with its unit. This module imports neither torch nor gymnasium.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ class RunConfig(Section):
     stop_return: float | None = Field(
         None, description="end at this mean return of the last 100 episodes; null: at the environment's threshold"
     )
-    stop_when_solved: bool = Field(True, description="true: end at run.stop_return; false: end only by a budget")
+    stop_when_solved: bool = Field(
+        True, description="true: end at run.stop_return; false: end only when a budget is spent"
+    )
     checkpoint_every_s: float = Field(300.0, gt=0, description="time between checkpoints, in seconds")
     checkpoint_every_steps: int | None = Field(
         None, ge=1, lt=NEVER, description="agent steps between checkpoints; null: none"
@@ -120,8 +122,8 @@ class RunConfig(Section):
     evaluation_patience_s: float = Field(
         600.0,
         gt=0,
-        description="an evaluation fails if none of its episodes ends for this time, in seconds, in an environment "
-        "without a time limit",
+        description="in an environment without a time limit: an evaluation fails if no episode ends for this time, in "
+        "seconds",
     )
     evaluation_every_s: float | None = Field(
         None, gt=0, description="training time between the evaluator's evaluations, in seconds; null: none"
@@ -138,13 +140,14 @@ class RunConfig(Section):
     film_every: int | None = Field(
         None,
         ge=1,
-        description="film one in so many evaluations, the first too; if none are set, one comes every 10 s; null: none",
+        description="film one in this number of evaluations, beginning with the first; without evaluation_every_s and "
+        "evaluation_every_steps there is an evaluation every 10 s; null: film none",
     )
     worker_timeout_s: float = Field(
         300.0, gt=0, description="a worker that makes no step for this time counts as hung, in seconds"
     )
     worker_restarts: int = Field(
-        3, ge=0, description="workers that may fail within an hour and are replaced; 0: the first one ends the run"
+        3, ge=0, description="number of failed workers that are replaced within an hour; one more failure ends the run"
     )
     restarts: int = Field(
         3,
@@ -162,14 +165,19 @@ class RunConfig(Section):
         return self.evaluation_every_s is not None or self.evaluation_every_steps is not None
 
     def settled(self) -> RunConfig:
-        """Returns a copy in which films have evaluations to be made of."""
+        """Returns a copy that has evaluations if it has films, which are made of evaluations."""
         needs_evaluations = self.film_every is not None and not self.has_evaluator
-        return self.model_copy(update={"evaluation_every_s": 10.0}) if needs_evaluations else self
+        if needs_evaluations:
+            return self.model_copy(update={"evaluation_every_s": 10.0})
+        return self
 
     def next_pause(self, steps: int) -> int:
         """Returns the first agent step after `steps` with a checkpoint due or the budget spent."""
-        every, budget = self.checkpoint_every_steps, NEVER if self.steps is None else self.steps
-        return budget if every is None else min(budget, (steps // every + 1) * every)
+        every = self.checkpoint_every_steps
+        budget = NEVER if self.steps is None else self.steps
+        if every is None:
+            return budget
+        return min(budget, (steps // every + 1) * every)
 
 
 class EnvConfig(Section):
@@ -191,7 +199,10 @@ class EnvConfig(Section):
     @classmethod
     def _check_wrappers(cls, wrappers: tuple[Any, ...]) -> tuple[Any, ...]:
         for wrapper in wrappers:
-            path, arguments = next(iter(wrapper.items())) if isinstance(wrapper, dict) and wrapper else (wrapper, {})
+            path: Any = wrapper
+            arguments: Any = {}
+            if isinstance(wrapper, dict) and wrapper:
+                path, arguments = next(iter(wrapper.items()))
             if not (isinstance(path, str) and isinstance(arguments, dict)) or (wrapper != path and len(wrapper) != 1):
                 raise ValueError("each must read module:Class, or {module:Class: {argument: value}}")
             if ":" not in path:
@@ -213,7 +224,7 @@ class AgentConfig(Section):
 
     @property
     def import_strings(self) -> tuple[str, ...]:
-        """Other code that trains: module:name of each."""
+        """The import strings of other code that takes part in training."""
         return ()
 
     @property
@@ -305,10 +316,11 @@ class Config:
         env_name: the environment's name. agent_name: the agent's.
         env: a section; like `agent` and `network` an instance of the model that its entry names.
         network: None for agents without this section (`AgentEntry.sections`); so is `optimizer`.
-        plugins: name of a run hook → its settings; of the hooks that are on by default, or that were given settings.
+        plugins: name of a run hook → its settings; of the hooks that are on by default, or that were given
+            settings.
         sources: "section.key" → its source (`cartpole/a3c.yml:7`, `-o`, `--seed`); defaults have none.
-        sets_workers: `run.workers` of the set or file that gives the learning rate of a new run; None if it has none,
-            or if the rate is given in another way.
+        sets_workers: `run.workers` of the set or file that gives the learning rate of a new run; None if it
+            has none, or if the rate is given in another way.
     """
 
     env_name: str
@@ -330,7 +342,7 @@ class Config:
 
     @property
     def import_strings(self) -> tuple[str, ...]:
-        """Code beside that of the entries that takes part in the run: module:name of wrappers, and of what trains."""
+        """Import strings of wrappers and of training code: what takes part in the run beside the entries."""
         return (*(path for path, _ in self.env.wrapper_calls()), *self.agent.import_strings)
 
     def to_dict(self) -> dict[str, Any]:
@@ -338,5 +350,9 @@ class Config:
         plain: dict[str, Any] = {"env_name": self.env_name, "agent_name": self.agent_name}
         for label, section in self.sections().items():
             place, _, name = label.partition(".")  # the name of a run hook may have more dots
-            (plain.setdefault(place, {}) if name else plain)[name or place] = section.model_dump(mode="json")
+            values = section.model_dump(mode="json")
+            if name:
+                plain.setdefault(place, {})[name] = values
+            else:
+                plain[place] = values
         return plain

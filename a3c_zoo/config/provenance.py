@@ -12,11 +12,11 @@ from a3c_zoo.plugins.sources import with_run_hooks
 
 
 def plugins_of(registry: Registry, config: Config) -> dict[str, str]:
-    """Returns the plugins that take part in a run, with versions, by what they take part with.
+    """Returns the plugins that take part in a run: part of the run → plugin and version.
 
-    Keys: "env", "agent", "network", "optimizer"; "plugins.NAME" for run hooks that the run has chosen; "hooks" for the
-    plugins whose hooks are called in every run; "hyperparams" for the set. The optimizer's plugin, and those of the
-    last two keys, are there only if they are not of a3c-zoo.
+    Keys: "env", "agent", "network", "optimizer"; "plugins.NAME" for run hooks that the run has chosen;
+    "hooks" for the plugins whose hooks are called in every run; "hyperparams" for the set. The optimizer's
+    plugin, and those of the last two keys, are there only if they are not of a3c-zoo.
     """
     owners = {kind: registry.owner(entry) for kind, entry in entries_of(registry, config).items()}
     found = {kind: str(owner) for kind, owner in owners.items() if (kind, owner.first_party) != ("optimizer", True)}

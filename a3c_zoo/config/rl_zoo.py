@@ -1,8 +1,8 @@
 """Hyperparameter files of RL Baselines3 Zoo: recognised, and translated where a key exists here.
 
 Such a file has an entry for each Gymnasium id, and perhaps `atari` and `default`. Its keys are those of
-stable-baselines3's constructors and some of rl_zoo3's own (rl_zoo3/exp_manager.py). Texts of Python in it are parsed,
-never run.
+stable-baselines3's constructors and some of rl_zoo3's own (rl_zoo3/exp_manager.py). Texts of Python in it are
+parsed, never run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _NORMALIZE: Final[Mapping[tuple[bool, bool], bool | str]] = {
     (False, True): "rewards",
     (False, False): False,
 }
-#: Argument of stable-baselines3's `AtariWrapper` → the zoo's key; and the values of those that differ there by default.
+#: Argument of stable-baselines3's `AtariWrapper` → the zoo's key; and the values of those that differ there
+#: by default.
 _ATARI_KEYS: Final = {
     "terminal_on_life_loss": "env.life_loss",
     "clip_reward": "agent.clip_rewards",
@@ -43,7 +44,7 @@ _ATARI_KEYS: Final = {
     "action_repeat_probability": "env.sticky_actions",
 }
 _ATARI_DEFAULTS: Final = {"terminal_on_life_loss": True, "clip_reward": True}
-#: A key of rl_zoo3 that has none here → what to do.
+#: A key of rl_zoo3 without a counterpart here → what to do.
 _CURES: Final = {
     "env_kwargs": "register the environment with these arguments under an id of your own, and name it gym:MODULE:ID",
     "callback": "a plugin's run hook does the same: docs/reference/hooks.md",
@@ -70,14 +71,17 @@ def translated(
 
     Args:
         source: the file's name in messages.
-        env_id: the environment's id in Gymnasium. is_vector: whether a factory makes it, so that it takes no wrappers.
+        env_id: the environment's id in Gymnasium. is_vector: whether a factory makes it, so that it takes no
+            wrappers.
         fields: section → the keys that it has, of "run", "env" and "agent".
     """
     entries = _entries(raw)
     if entries is None:
         return None
     their_name = (env_id or "").rpartition(":")[2]
-    names = [their_name, "atari", "default"] if _ATARI.fullmatch(their_name) else [their_name, "default"]
+    names = [their_name, "default"]
+    if _ATARI.fullmatch(their_name):
+        names.insert(1, "atari")
     chosen = next((name for name in names if name in entries), None)
     if "policy" not in fields["agent"]:
         return _refused(source, "its values are those of stable-baselines3's algorithms: name one, as --agent sb3-a2c")
@@ -124,7 +128,9 @@ class _Entry:
 
     def __init__(self, source: str, fields: Mapping[str, set[str]], other_name: str | None) -> None:
         self.left_out: list[str] = []
-        self._source, self._fields, self._other_name = source, fields, other_name
+        self._source = source
+        self._fields = fields
+        self._other_name = other_name
         self._data: dict[str, dict[str, Any]] = {}
         self._lines: dict[Location, int] = {}
         self._wrappers: list[str] = []
@@ -151,7 +157,8 @@ class _Entry:
         match key:
             case "n_timesteps" | "n_envs":
                 label = "run.steps" if key == "n_timesteps" else "env.num_envs"
-                self.put(label, int(value) if isinstance(value, float) and value.is_integer() else value, line)
+                is_whole = isinstance(value, float) and value.is_integer()
+                self.put(label, int(value) if is_whole else value, line)
             case "normalize":
                 self._normalize(value, line)
             case "policy_kwargs":
@@ -169,7 +176,7 @@ class _Entry:
                 self._plain(key, value, line)
 
     def _plain(self, key: str, value: Any, line: int) -> None:
-        """A key that is called here as there. A schedule such as `lin_7e-4` is a value and a key of its own."""
+        """Translates a key that has the same name here. A schedule (`lin_7e-4`) is a value and a key of its own."""
         if isinstance(value, str) and (linear := _LINEAR.fullmatch(value)) and isinstance(_number(linear[1]), float):
             if self.put(f"agent.{key}_schedule", "linear", line):
                 value = _number(linear[1])

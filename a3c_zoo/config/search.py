@@ -22,9 +22,10 @@ from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry
 
 Kind = Literal["choice", "uniform", "log"]
-#: Keys of `env` and `run` that may be searched, and keys of other sections that may not: a study decides them, or they
-#: choose a model with other keys.
-OTHERS, FIXED = ("env.num_envs", "run.workers"), ("name", "schedule_steps")
+#: Keys of `env` and `run` that may be searched.
+OTHERS = ("env.num_envs", "run.workers")
+#: Keys of other sections that may not: `name` chooses a model with other keys, and the study decides the steps.
+FIXED = ("name", "schedule_steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,9 @@ class SearchedKey:
     def text_of(self, number: float) -> str:
         """A number from the range as `-o` takes it, with few digits."""
         low, high = self.values
-        return display(int(number) if self.is_whole else min(max(float(f"{number:.4g}"), low), high), 0)
+        if self.is_whole:
+            return display(int(number), 0)
+        return display(min(max(float(f"{number:.4g}"), low), high), 0)
 
 
 def search_space(
@@ -103,15 +106,18 @@ def _keys(settings: Settings, space: Document) -> Iterator[SearchedKey | str]:
 
 def _fixed(settings: Settings, key: str) -> str:
     """Why a key may not be searched; "" if it may."""
-    (section, dot, name), agent = key.partition("."), settings.agent
+    section, dot, name = key.partition(".")
+    agent = settings.agent
     if not dot:
         return "must be a section and a key, such as optimizer.learning_rate"
     if section not in settings.settings:
         return f"agent '{agent.name}' has no section '{section}'"
     if name in FIXED or (section in ("run", "env") and key not in OTHERS):
-        return f"is fixed; searched are keys of agent, network and optimizer, and {' and '.join(OTHERS)}"
-    is_one = agent.one_environment if key == OTHERS[0] else agent.one_process and key == OTHERS[1]
-    return f"is 1 for agent '{agent.name}'" if is_one else ""
+        return f"is fixed; a search may have keys of agent, network and optimizer, and {' and '.join(OTHERS)}"
+    num_envs, workers = OTHERS
+    if (key == num_envs and agent.one_environment) or (key == workers and agent.one_process):
+        return f"is 1 for agent '{agent.name}'"
+    return ""
 
 
 def _fault(settings: Settings, key: str, given: Any) -> str:
@@ -132,13 +138,15 @@ def _fault(settings: Settings, key: str, given: Any) -> str:
     if values[0] >= values[1]:
         return f"{display(values)} — an empty range; low must be below high"
     is_bad = kind == "log" and values[0] <= 0
-    return f"{display(values)} — a logarithmic range begins above 0" if is_bad else ""
+    if is_bad:
+        return f"{display(values)} — a logarithmic range begins above 0"
+    return ""
 
 
 def _refusal(settings: Settings, label: str, value: Any) -> str:
     """Why a key may not have a value, beside the other settings as they are; "" if it may.
 
-    What several keys may not be together is found when a trial has them.
+    If a combination of several keys is refused, this is found when a trial has it.
     """
     section, _, key = label.partition(".")
     given = {name: each.value for name, each in settings.settings[section].items()}

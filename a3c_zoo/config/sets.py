@@ -1,8 +1,8 @@
 """Hyperparameter sets → one frozen configuration, each value with its source.
 
 Order, the later wins: defaults < set < `--hyperparams FILE` < `-o KEY=VALUE` < flags. A set is a file
-`<env>/<set>.yml` in a package that a plugin offers; for an environment of a family, `<family>/<rest>/<set>.yml`. All
-faults are collected and reported together.
+`<env>/<set>.yml` in a package that a plugin offers; for an environment of a family,
+`<family>/<rest>/<set>.yml`. All faults are collected and reported together.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class HyperparamSet:
         name: its name for `--hyperparams`.
         package: the package that holds it. file: the file in it.
         source: its name in messages, such as `cartpole/a3c.yml`.
-        plugin: the plugin that offers the package. `PLUGIN/NAME` names the set even if another plugin has one, too.
+        plugin: the plugin that offers the package. `PLUGIN/NAME` names the set even if another plugin has
+            one, too.
     """
 
     env: str
@@ -104,7 +105,8 @@ def _read_package(package: str, plugin: str) -> list[HyperparamSet]:
 def sets_for(registry: Registry, env: EnvEntry) -> list[HyperparamSet]:
     """Returns an environment's own sets, then those of its family. Of several with one name, the first one is meant.
 
-    Those of the distribution that offers the environment, or the family, come first; then by the order of loading.
+    Those of the distribution that offers the environment, or the family, come first; then by the order of
+    loading.
     """
     loaded = {info.name: info for info in registry.plugins if info.status == "loaded"}
     order = list(loaded)
@@ -130,7 +132,9 @@ def find_set(registry: Registry, env: EnvEntry, name: str) -> HyperparamSet:
     plugin, _, short = name.rpartition("/")
     for each in sets:
         if each.name == short and plugin in ("", each.plugin):
-            return replace(each, source=f"{plugin}/{each.source}") if plugin else each
+            if plugin:
+                return replace(each, source=f"{plugin}/{each.source}")
+            return each
     hint = did_you_mean(name, [full for each in sets for full in (each.name, f"{each.plugin}/{each.name}")])
     raise UnknownNameError(
         f"environment '{env.name}' has no hyperparameter set '{name}'.{hint} See: a3c-zoo list hyperparams"
@@ -160,8 +164,9 @@ def resolve_config(
     """Builds the configuration of a run.
 
     Args:
-        hyperparams: the name of a set that replaces the default set, also `PLUGIN/NAME`; or a file (another path with
-            a separator, or with the ending .yml or .yaml) whose values replace those of the default set.
+        hyperparams: the name of a set that replaces the default set, also `PLUGIN/NAME`; or a file (another
+            path with a separator, or with the ending .yml or .yaml) whose values replace those of the default
+            set.
         overrides: `KEY=VALUE` texts; the value is read as in a set.
         flags: "section.key" → value and the name of its flag, such as "--seed".
 
@@ -179,7 +184,8 @@ def resolve_config(
     config = settings.config()
     if rate and rate.source == config.sources.get("optimizer.learning_rate"):
         few = (documents[rate.order[0] - 1].data.get("run") or {}).get("workers")
-        config = replace(config, sets_workers=few if type(few) is int and few > 0 else None)
+        is_number = type(few) is int and few > 0
+        config = replace(config, sets_workers=few if is_number else None)
     source = config.sources.get("env.wrappers", "")
     if config.env.wrappers and hyperparams is not None and source.startswith(f"{hyperparams}:"):
         raise ConfigError(
@@ -201,7 +207,8 @@ def load_config(
 
     Args:
         flags: replace values of the file; see `resolve_config`.
-        is_trusted: whether its environment and `env.wrappers` may name a module to import; see `Registry.env`.
+        is_trusted: whether its environment and `env.wrappers` may name a module to import; see
+            `Registry.env`.
         doubt: why not.
         with_hooks: False leaves out the settings of run hooks, whose plugins playing does not need.
 
@@ -299,16 +306,19 @@ def _of_rl_zoo(registry: Registry, env: EnvEntry, agent: AgentEntry, file: str) 
 
 
 def tuning_cost(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> dict[str, int]:
-    """What finding the values cost that a configuration begins with; empty if its last source does not say so."""
+    """The cost of finding the values with which a configuration begins; empty if its last source has none."""
     documents = documents_of(registry, env, agent, hyperparams)
-    found: dict[str, int] = documents[-1].data.get(TUNING) or {} if documents else {}
+    if not documents:
+        return {}
+    found: dict[str, int] = documents[-1].data.get(TUNING) or {}
     return found
 
 
 def comparison_steps(registry: Registry, env: EnvEntry) -> int | None:
     """Agent steps of each run of a comparison on an environment, by default.
 
-    The default set of the environment's own agent says it in its block `compare:`, else the environment's entry does.
+    The default set of the environment's own agent says it in its block `compare:`, else the environment's
+    entry does.
 
     Raises:
         ConfigError: the set has a fault.

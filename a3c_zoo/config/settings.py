@@ -16,14 +16,21 @@ from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_m
 from a3c_zoo.plugins.entries import AgentEntry, EngineEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_part
 from a3c_zoo.plugins.registry import Registry
 
-#: Position of a setting: its layer, then its line in the file or its place on the command line. The later wins.
+#: Position of a setting: its layer, then its line in the file or its place on the command line. The later
+#: wins.
 _Order = tuple[int, int]
-_OVERRIDES, _FLAGS, _LAST = 10, 11, 12
+#: The layers above all files: single values, flags, and what follows from the agent.
+_OVERRIDES = 10
+_FLAGS = 11
+_LAST = 12
 #: The block of a set that `a3c-zoo tune` reads, see `config/search.py`. A run does not have it.
 SEARCH = "search"
-#: The block of a set that says what finding it cost: whole numbers below `TUNING_COST`. A run does not have it.
-TUNING, TUNING_COST = "tuning", ("trials", "runs", "steps")
-#: The block of a set with the budget of a comparison: `steps`, in agent steps of each run. A run does not have it.
+#: The block of a set that says what finding it cost. A run does not have it.
+TUNING = "tuning"
+#: The keys of this block; each has a whole number.
+TUNING_COST = ("trials", "runs", "steps")
+#: The block of a set with the budget of a comparison: `steps`, in agent steps of each run. A run does not
+#: have it.
 COMPARE = "compare"
 
 
@@ -39,11 +46,14 @@ class Settings:
     """Gathers settings in layers, then validates them. Faults are collected until the end.
 
     Args:
-        has_defaults: whether run hooks that are on by default take part. A run that goes on has those of its file.
+        has_defaults: whether run hooks that are on by default take part. A run that goes on has those of its
+            file.
     """
 
     def __init__(self, registry: Registry, env: EnvEntry, agent: AgentEntry, has_defaults: bool = True) -> None:
-        self.registry, self.env, self.agent = registry, env, agent
+        self.registry = registry
+        self.env = env
+        self.agent = agent
         self.settings: dict[str, dict[str, Setting]] = {name: {} for name in SECTIONS if name in agent.sections}
         on = (entry.name for entry in registry.hooks.values() if entry.on_by_default and has_defaults)
         self.settings |= {f"{PLUGINS}.{name}": {} for name in on}
@@ -51,7 +61,8 @@ class Settings:
         self.layers = 0
         #: The highest layer with a block `search:`.
         self.search: Document | None = None
-        #: For sections whose model depends on their name: the layer that names another entry than a layer below it.
+        #: For sections whose model depends on their name: the layer that names another entry than a layer
+        #: below it.
         self._named_in = dict.fromkeys(bases.NAMED, 0)
 
     def add_document(self, document: Document) -> None:
@@ -69,10 +80,10 @@ class Settings:
                 self.search = document
             elif section == TUNING:
                 if not is_cost(values):
-                    self._fault(given, section, f"must have whole numbers below {', '.join(TUNING_COST)}")
+                    self._fault(given, section, f"must have the keys {', '.join(TUNING_COST)}, with whole numbers")
             elif section == COMPARE:
                 if not is_comparison(values):
-                    self._fault(given, section, "must have one whole number above 0, steps")
+                    self._fault(given, section, "must have one key, steps, with a whole number above 0")
             elif section == PLUGINS and (values is None or isinstance(values, dict)):
                 for name, settings in (values or {}).items():
                     self._add_section(document, settings, section, name)
@@ -81,7 +92,8 @@ class Settings:
 
     def _add_section(self, document: Document, values: Any, *place: str) -> None:
         """Adds a section of a document, which lies at a place of one key, or of two: `plugins`, `NAME`."""
-        section, given = ".".join(place), self._given(document, values, *place)
+        section = ".".join(place)
+        given = self._given(document, values, *place)
         if values is not None and not isinstance(values, dict):
             self._refuse(given, section, "must be a section with keys below it")
         elif self._has_section(section, given):
@@ -105,7 +117,7 @@ class Settings:
             setting = Setting(None, "-o", (_OVERRIDES, place))
             key, equals, value_text = (part.strip() for part in text.partition("="))
             if not (key and equals and value_text):
-                self._fault(setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (no value: null)")
+                self._fault(setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (write null for no value)")
                 continue
             try:
                 setting = setting._replace(value=yaml.parse_value(value_text))
@@ -176,12 +188,14 @@ class Settings:
     def _stack(self, wanted: str) -> str:
         """Decides `env.stack`: "own" or "zoo"."""
         if wanted == "auto":
-            return "own" if "own" in self.agent.stacks and self.env.own_id else "zoo"
+            if "own" in self.agent.stacks and self.env.own_id:
+                return "own"
+            return "zoo"
         if wanted not in self.agent.stacks:
             why = f"agent '{self.agent.name}' trains on: {', '.join(self.agent.stacks)}"
             self._refuse(self.settings["env"]["stack"], "env.stack", why)
         elif wanted == "own" and not self.env.own_id:
-            why = f"environment '{self.env.name}' has no Gymnasium id (EnvEntry.gym_id) to make it by; zoo works"
+            why = f"environment '{self.env.name}' has no Gymnasium id (EnvEntry.gym_id) by which to make it; use zoo"
             self._refuse(self.settings["env"]["stack"], "env.stack", why)
         return wanted
 
@@ -284,12 +298,14 @@ def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str
         ConfigError: has one line for each fault.
     """
     model = _model(entry.config, bases.EngineConfig)
-    values, sources, faults = dict(flags), {key: f"--{key}" for key in flags}, []
+    values = dict(flags)
+    sources = {key: f"--{key}" for key in flags}
+    faults = []
     for text in given:
         key, equals, value_text = (part.strip() for part in text.partition("="))
         try:
             if not (key and equals and value_text):
-                raise ValueError("must read KEY=VALUE")
+                raise ValueError("must read KEY=VALUE (write null for no value)")
             values[key] = yaml.parse_value(value_text)
         except ValueError as error:
             faults.append(f"--engine-option {text}: {error}")
@@ -340,7 +356,9 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
     if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
         key = str(detail["loc"][0])
         elsewhere = [label for label in _labels(models) if label.rpartition(".")[2] == key]
-        hint = f" Did you mean '{elsewhere[0]}'?" if elsewhere else did_you_mean(key, models[section].model_fields)
+        hint = did_you_mean(key, models[section].model_fields)
+        if elsewhere:
+            hint = f" Did you mean '{elsewhere[0]}'?"
         if section == "env" and not hint:
             hint = (
                 " Other arguments of an environment: register it with kwargs={…} under an id of your own, and name it "
@@ -350,7 +368,9 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
     message: str = detail["msg"].removeprefix("Value error, ")
     message = message.replace("Input should be", "must be").replace("Input should have", "must have")
     message = message.replace("a valid tuple", "a list: [first, second, …]")
-    return f"{display(detail['input'])} — {message}" if detail["loc"] else message
+    if detail["loc"]:
+        return f"{display(detail['input'])} — {message}"
+    return message
 
 
 def is_cost(values: Any) -> bool:

@@ -1,11 +1,12 @@
 """YAML for hyperparameter sets: plain data, and the line of each key.
 
-Differences from YAML 1.1, which PyYAML reads: `1e-4` is a number; only true and false are booleans (`no` and `off` are
-words); dates, base-60 numbers and `0o17` are words, and `010` is ten; tags, anchors, aliases and duplicate keys are
-refused. Values are null, booleans, numbers, strings, lists and mappings; nothing else is constructed.
+Differences from YAML 1.1, which PyYAML reads: `1e-4` is a number; only true and false are booleans (`no` and
+`off` are words); dates, base-60 numbers and `0o17` are words, and `010` is ten; tags, anchors, aliases and
+duplicate keys are refused. Values are null, booleans, numbers, strings, lists and mappings; nothing else is
+constructed.
 
-The nodes that PyYAML composes are turned into data here, because no library among the dependencies gives the line of
-each key and reports several faults at once, which error messages and `show` need.
+The nodes that PyYAML composes are turned into data here, because no library among the dependencies gives the
+line of each key and reports several faults at once, which error messages and `show` need.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ _Dumper.add_representer(list, lambda dumper, items: dumper.represent_sequence(_P
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     """Quotes a text with a line break of Unicode, which PyYAML would fold."""
-    return dumper.represent_scalar(_PREFIX + "str", text, style='"' if {*text} & {*"\x85\u2028\u2029"} else None)
+    has_line_ends = bool({*text} & {*"\x85\u2028\u2029"})
+    return dumper.represent_scalar(_PREFIX + "str", text, style='"' if has_line_ends else None)
 
 
 _Dumper.add_representer(str, _represent_text)
@@ -182,15 +184,18 @@ def _parse(raw: bytes) -> tuple[Any, _Builder]:
         node = _Loader(raw.decode("utf-8-sig")).get_single_node()
         return None if node is None else builder.build(node, ()), builder
     except UnicodeDecodeError as error:
-        line, message = raw.count(b"\n", 0, error.start) + 1, f"is not UTF-8 (byte {error.start})"
+        line = raw.count(b"\n", 0, error.start) + 1
+        message = f"is not UTF-8 (byte {error.start})"
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         parts = [getattr(error, name, None) for name in ("context", "problem", "reason")]
-        line, message = mark.line + 1 if mark else 1, " ".join(str(part) for part in parts if part)
+        line = mark.line + 1 if mark else 1
+        message = " ".join(str(part) for part in parts if part)
         if isinstance(error, yaml.reader.ReaderError):  # it has a place, and no mark
             line = raw.decode("utf-8-sig").count("\n", 0, error.position) + 1
     except (ValueError, OverflowError):  # PyYAML makes a character of an escape such as \U00110000
-        line, message = 1, "has an escape that is no Unicode character"
+        line = 1
+        message = "has an escape that is no Unicode character"
     return builder.refuse(line, (), message), builder
 
 
@@ -267,7 +272,9 @@ class OthersDocument:
             return [self.plain(each, depth - 1) for each in node.value]
         kind = node.tag.removeprefix(_REFUSED_TAG).removeprefix("!!").removeprefix(_PREFIX)
         try:
-            return _SCALARS[kind][1](node.value) if kind in _SCALARS else str(node.value)
+            if kind in _SCALARS:
+                return _SCALARS[kind][1](node.value)
+            return str(node.value)
         except ValueError:
             return str(node.value)
 
@@ -316,7 +323,9 @@ def _plain(value: Any) -> Any:
     for kind in (int, float):  # also of an Enum
         if isinstance(value, kind):
             return kind(value)
-    return str.__str__(value) if isinstance(value, str) else str(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    return str(value)
 
 
 def display(value: Any, limit: int = 60) -> str:
@@ -325,4 +334,6 @@ def display(value: Any, limit: int = 60) -> str:
         text = printable(_dumped(value))
     except yaml.representer.RepresenterError:  # a Python caller may pass any object
         text = printable(repr(value))
-    return f"{text[: limit - 1]}…" if limit and len(text) > limit else text
+    if limit and len(text) > limit:
+        return f"{text[: limit - 1]}…"
+    return text

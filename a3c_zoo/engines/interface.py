@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from a3c_zoo.config.sets import names_set
 from a3c_zoo.config.train_command import TrainCommand
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.evaluate_checkpoints import evaluate_runs
 from a3c_zoo.store.directory import describe_host
+
+#: The most characters of environment and method in a run's name: a method's name can be all its settings.
+LONGEST_STEM: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class Engine(ABC):
         return evaluate_runs(runs, episodes, on_played, give_sign=give_sign)
 
     def host(self) -> Mapping[str, Any] | None:
-        """The machines that train, as `meta.json` has them (`host` and `versions`); None: they are as this one."""
+        """The machines that train, as `meta.json` has them (`host` and `versions`); None: they equal this machine."""
         return None
 
     def notes(self) -> Sequence[str]:
@@ -129,7 +132,7 @@ class Engine(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Ends all jobs in order, and refuses new ones. Another thread calls it than those in `train`, which return."""
+        """Ends all jobs in order, and refuses new ones. Called from another thread than `train`, which then returns."""
 
     def close(self) -> None:  # noqa: B027
         """Ends what the engine has started."""
@@ -145,7 +148,8 @@ class Engine(ABC):
 
 def new_run_name(env: str, method: str, seed: int) -> str:
     """A name for a run's directory. With its microseconds, another comparison does not choose it in the same second."""
-    return re.sub(r"[^\w.+=@-]", "_", f"{env}-{method}-s{seed}-{datetime.now():%Y%m%d-%H%M%S-%f}")
+    stem = re.sub(r"[^\w.+=@-]", "_", f"{env}-{method}")
+    return f"{stem[:LONGEST_STEM]}-s{seed}-{datetime.now():%Y%m%d-%H%M%S-%f}"
 
 
 def machine_and_versions() -> dict[str, Any]:

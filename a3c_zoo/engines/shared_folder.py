@@ -30,9 +30,10 @@ def turn(
     A folder that cannot be written has no turns, because nobody trains there.
 
     Args:
-        name: of the turn, a file name. what: another comparison may be doing now, in words. tell: gets a line when the
-            waiting begins, and one when a comparison without a sign of life is no longer waited for. check: is called
-            several times a second while waiting; what it raises ends the waiting.
+        name: the file name of the turn. what: what another comparison may be doing now, in words.
+        tell: gets a line when the waiting begins, and one when a comparison without a sign of life is no longer
+            waited for.
+        check: is called several times a second while waiting; what it raises ends the waiting.
 
     Yields:
         The sign of life: the holder must call it more often than every `PATIENCE_S` seconds.

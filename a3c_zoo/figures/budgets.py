@@ -13,7 +13,7 @@ LENGTHS_ALIKE: Final = 1.1
 
 
 def budget_of(record: RunRecord) -> str:
-    """The budget of a run of a3c-zoo, in words. Runs of other programs do not tell theirs."""
+    """The budget of a run of a3c-zoo, in words. The budgets of other programs' runs are not known."""
     steps, episodes, limit_s = (record.settings.get(f"run.{key}") for key in ("steps", "episodes", "time_limit_s"))
     words = [f"{steps:,} steps" if steps else "", f"{episodes:,} episodes" if episodes else ""]
     words.append(f"{limit_s:,g} s of training" if limit_s else "")
@@ -21,7 +21,7 @@ def budget_of(record: RunRecord) -> str:
 
 
 def have_one_budget(runs: Sequence[MeasuredRun]) -> bool:
-    """Whether all runs had the same budget. With runs of other programs, which tell none: whether they are alike long.
+    """Whether all runs had the same budget. Those of other programs have none: whether all runs are about equally long.
 
     Only then may the report claim a difference between their methods.
     """

@@ -1,4 +1,4 @@
-"""The claims of a report: which there are, and which hold if all of them together may be wrong in 5 % of reports."""
+"""The claims of a report. All claims together are wrong in at most 5 % of reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from a3c_zoo.figures.improvement import RANDOM_ORDERS, Chance, EarlierChance
 from a3c_zoo.figures.power import power_in_words
 
-#: The greatest probability that a report makes any wrong claim; so a claim holds if its p over all claims is not above.
+#: The greatest probability that a report makes any wrong claim. A claim holds if its p over all claims is at most this.
 ERROR: Final = 0.05
 
 
@@ -33,7 +33,7 @@ class Question:
 
     @property
     def p(self) -> float:
-        """The test's p; the greatest one that pairs of runs allow whose order is unknown."""
+        """The test's p. If the order of some pairs of runs is unknown, the greatest p that these pairs allow."""
         if isinstance(self.chance, EarlierChance):
             return self.chance.p_at_worst
         return self.chance.p
@@ -101,7 +101,7 @@ def claims_of(questions: Sequence[Question], main: Collection[str] = ()) -> tupl
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """The p adjusted by Holm's method: any that is at most 5 % is wrong with a probability of 5 %, all together.
+    """The p adjusted by Holm's method: if those up to 5 % are claimed, any of them is wrong with at most 5 %.
 
     The k-th smallest of n is multiplied by n − k + 1, and is no less than a smaller one. Holm 1979, "A simple
     sequentially rejective multiple test procedure".
@@ -115,7 +115,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def seeds_needed(questions: int) -> int | None:
-    """The fewest seeds of each method with which one claim among so many questions can hold; None if no number does."""
+    """The fewest seeds of each method with which one claim among this number of questions can hold; None if none do."""
     return next((n for n in range(2, 100) if questions * least_p(n) <= ERROR), None)
 
 

@@ -32,8 +32,12 @@ class Moment(NamedTuple):
 def running_mean(values: Floats | NDArray[np.int64], window: int) -> Floats:
     """The mean of the last `window` values up to each value, of fewer at the beginning. `[K]` → `[K]`.
 
-    Each window is the end of one block of `window` values and the beginning of the next, both summed from their border.
-    A difference of sums from the start would lose the digits of all values after one that is huge.
+    With a window of 3, the values are cut into blocks of 3. A window's two parts are summed from the border in it:
+
+        values    a b c | d e f | g h i
+        window      b c | d          (b + c) + d
+
+    The usual difference of two sums from the start would lose the digits of all values after a huge one.
     """
     count = len(values)
     window = max(1, min(window, count))

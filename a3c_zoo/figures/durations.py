@@ -69,7 +69,7 @@ class MeanDifference(NamedTuple):
 
 
 def least_chance(successes: int, runs: int) -> float:
-    """The one-sided 95 % lower bound of a chance of which `successes` of `runs` are known.
+    """The one-sided 95 % lower bound of the chance of success, if `successes` of `runs` have succeeded.
 
     Clopper and Pearson 1934, "The use of confidence or fiducial limits illustrated in the case of the binomial". If all
     n succeed, it is 0.05^(1/n): 55 % for 5 runs, 90 % for 29.
@@ -84,7 +84,7 @@ def least_chance(successes: int, runs: int) -> float:
 def time_to_threshold(durations: Durations, lost: int = 0) -> TimeToThreshold:
     """The median time to reach a threshold.
 
-    lost: how many runs more failed. They count as runs that never reach it, however long the others take.
+    lost: how many other runs failed. They count as runs that never reach it, however long the others take.
 
     Its interval ends where that of `survival` crosses one half (Brookmeyer and Crowley 1982, "A confidence interval for
     the median survival time").
@@ -153,9 +153,9 @@ def restricted_mean(durations: Durations, until: float) -> tuple[float, float]:
 def mean_difference(durations: Durations, others: Durations) -> MeanDifference:
     """The difference of two methods' restricted mean times to a threshold.
 
-    Both are restricted to the last moment up to which both are known: a method whose last run reaches the threshold is
-    known for ever, another one up to the end of its longest run. Royston and Parmar 2013, "Restricted mean survival
-    time: an alternative to the hazard ratio". The interval is Welch's.
+    Both are restricted to the last moment up to which both are known. If a method's longest run reaches the threshold,
+    its times are known for every moment, else up to the end of this run. Royston and Parmar 2013, "Restricted mean
+    survival time: an alternative to the hazard ratio". The interval is Welch's.
     """
     from scipy.special import stdtrit
 

@@ -43,8 +43,8 @@ class Measures:
             budget is in seconds.
         steps_to_threshold, seconds_to_threshold: when the mean return of the last 100 training episodes first reached
             the environment's threshold.
-        cpu_s_to_threshold: an estimate, because CPU time is known of whole runs alone: its share of `cpu_s` is that of
-            `seconds_to_threshold` in `training_s`. Start-up and checkpoints are in it.
+        cpu_s_to_threshold: an estimate, because CPU time is only known for whole runs: `cpu_s` times
+            `seconds_to_threshold` / `training_s`. Start-up and checkpoints are in it.
         steps, training_s: at the end. total_s: with start-up and checkpoints.
         calibration_s: of the fixed loop that was timed before the run.
     """

@@ -1,4 +1,4 @@
-"""What a number of runs can find: the p of many simulated comparisons at once, and how often a difference is shown."""
+"""How often a number of runs shows a difference, by simulated comparisons whose p are computed at once."""
 
 from __future__ import annotations
 

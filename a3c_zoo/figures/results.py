@@ -114,7 +114,7 @@ class Making:
 
     Attributes:
         schedules: the rule for the lengths of schedules, in words. slots: how many trained at once, at most.
-        tuning: environment → method → what finding its set cost, where the set says so.
+        tuning: environment → method → the cost of finding its set, if the set has it.
         engine_notes: see `Engine.notes`.
         missing: environment → method → how many of its runs are still to come; empty for a finished comparison.
         plan: a digest of all planned runs.
@@ -138,11 +138,11 @@ class Results:
         overall: None for a single environment.
         machine: what the runs were made with: name → its values, more than one if runs differ.
         calibration: seconds of the fixed loop before the runs; None if no run has such a time.
-        decided: what a comparison with a rule has decided; None for one without.
+        decided: what a comparison with a rule has decided; None without a rule.
         claims: of all questions that were asked, see `unasked`; none if a rule has decided.
         lost: (environment, method) → how many of its runs have no figures; they are in no other figure than `times`.
         question: the main question, which the user named: a key of `QUESTIONS`; "" for none.
-        unasked: pairs and measures of which nothing is asked, and why, one sentence each.
+        unasked: pairs and measures about which nothing is asked, and why, one sentence each.
         seen: (environment, method, other) → the report that looked at runs of both before; they make no claims.
     """
 

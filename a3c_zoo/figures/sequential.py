@@ -5,9 +5,9 @@ of all looks together are the level, so the looks may depend on each other in an
 square of the runs: Kim and DeMets 1987, "Design and analysis of group sequential tests based on the type I error
 spending rate function". Within a look, Holm's rule holds for the pairs that are open.
 
-Why no more than the level is spent: let m of all pairs have no difference. Before the first of them is decided, all m
-are open, so its p is at most the look's part divided by m. For each of m pairs and each look, this has the probability
-part / m; the sum is the level.
+Why no more than the level is spent: let m of all pairs have no difference. When the first of them is decided, all m are
+still open, so its p is at most the look's part divided by m. For each of the m pairs and each look, the probability of
+such a p is at most part / m. The sum over pairs and looks is the level.
 """
 
 from __future__ import annotations

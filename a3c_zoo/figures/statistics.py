@@ -155,7 +155,7 @@ def estimate(scores: ArrayLike, statistic: Statistic = interquartile_mean) -> Es
 def difference(scores: ArrayLike, others: ArrayLike, statistic: Statistic = interquartile_mean) -> Estimate:
     """A statistic of `scores` `[S, E]` less that of `others` `[S', E]`, with its interval. Raises what `estimate` does.
 
-    The runs of each method are drawn for themselves.
+    The runs of each method are drawn on their own.
     """
     return _estimates([scores, others], {"": lambda x, y: np.asarray(statistic(x) - statistic(y))})[""]
 

@@ -1,6 +1,7 @@
 """The three stages: collect, differentiate, apply. No processes, no files, no printing.
 
-The names below are public: what networks and agents of plugins use. Their modules are imported at the first access.
+The names below are public: what networks and agents of plugins use. Their modules are imported at the first
+access.
 """
 
 from __future__ import annotations

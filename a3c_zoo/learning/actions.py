@@ -1,17 +1,17 @@
 """Distributions over actions, chosen by the action space.
 
 The network's policy gives the parameters. Noise is drawn for a whole rollout at once; a sample adds it to the
-parameters. A rollout stores actions in a form of the distribution's own (`shape`, `dtype`), which the loss needs, and
-`to_env` makes the environment's actions from it.
+parameters. A rollout stores actions in a form of the distribution's own (`shape`, `dtype`), which the loss
+needs, and `to_env` makes the environment's actions from it.
 
-torch.distributions has the same ones. They take no generator, draw for one step at a time, and check and allocate for
-every call: on small networks that costs more than the forward pass.
+torch.distributions has the same ones. They take no generator, draw for one step at a time, and check and
+allocate for every call: on small networks that costs more than the forward pass.
 
 All distributions (`ActionDistribution`) offer the same, for B observations at a time:
 
     num_logits              K, how many numbers of noise a sample takes. The network gives as many logits for each
-                            observation (`[B, K]`); for a Gaussian it gives K means, and K logarithms of deviations
-                            follow them (`[B, 2K]`)
+                            observation (`[B, K]`); for a Gaussian it gives K means, and K logarithms of
+                            deviations follow them (`[B, 2K]`)
     shape, dtype            of one action, as a rollout stores it
     noise                   fills `out` `[..., K]`, float32, with the noise that samples are made of, and returns it
     sample                  writes one action per row into `out` `[B, *shape]`, from noise `[B, K]`
@@ -166,14 +166,15 @@ class Bernoulli:
 class Gaussian:
     """Diagonal Gaussian over the actions of a Box. The deviations are parameters of their own.
 
-    A rollout stores u ~ N(μ, σ²) as it was drawn. `to_env` is a fixed function of u and belongs to the environment for
-    the policy gradient: ∇ log π(a) = ∇ log π(u). So loss and entropy are those of u.
+    A rollout stores u ~ N(μ, σ²) as it was drawn. `to_env` is a fixed function of u and belongs to the
+    environment for the policy gradient: ∇ log π(a) = ∇ log π(u). So loss and entropy are those of u.
 
-    u is the distance from the middle of the bounds, in half widths of the bounds: σ = 1 means the same in every
-    environment. In a dimension with an infinite bound, u is the action itself.
+    u is the distance from the middle of the bounds, in half widths of the bounds: σ = 1 means the same in
+    every environment. In a dimension with an infinite bound, u is the action itself.
 
     Attributes:
-        low, high: bounds, flat, `[D]`, may be infinite. space_shape, space_dtype: of the environment's actions.
+        low, high: bounds, flat, `[D]`, may be infinite. space_shape, space_dtype: of the environment's
+            actions.
         squash: takes tanh(u) instead of u clipped to ±1; needs finite bounds.
     """
 
@@ -223,7 +224,9 @@ class Gaussian:
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Squashed by tanh, or clipped; always within the bounds."""
         middle, half, low, high = self.bounds
-        scaled = middle + half * (np.tanh(actions) if self.squash else actions)
+        if self.squash:
+            actions = np.tanh(actions)
+        scaled = middle + half * actions
         bounded: NDArray[Any] = np.clip(scaled, low, high)
         return bounded.reshape(len(actions), *self.space_shape).astype(self.space_dtype, copy=False)
 
@@ -251,19 +254,23 @@ ActionDistribution = Categorical | MultiCategorical | Bernoulli | Gaussian
 
 def _bound(given: Any) -> float:
     """A bound of a Box. Some environments write the largest float32 where they mean that there is none."""
-    return float(given) if abs(given) < LARGEST_BOUND else float(np.copysign(np.inf, given))
+    if abs(given) < LARGEST_BOUND:
+        return float(given)
+    return float(np.copysign(np.inf, given))
 
 
 def action_distribution(space: Space[Any], *, squash: bool = False, uniform: bool = False) -> ActionDistribution:
     """Returns the distribution over a single environment's action space.
 
     Args:
-        squash: bounds Box actions by tanh instead of clipping. uniform: for random actions, with all logits 0.
+        squash: bounds Box actions by tanh instead of clipping. uniform: for random actions, with all logits
+            0.
 
     Raises:
-        UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary and Box of floating point, and
-            for one without numbers.
-        ConfigError: a bound is infinite, or `LARGEST_BOUND` or more, and `squash` or `uniform` needs finite ones.
+        UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary and Box of floating
+            point, and for one without numbers.
+        ConfigError: a bound is infinite, or `LARGEST_BOUND` or more, and `squash` or `uniform` needs finite
+            ones.
     """
     if 0 in (space.shape or ()):
         raise UnsupportedSpaceError(f"action space {space} holds no number: there is nothing to learn")
@@ -301,7 +308,13 @@ def distribution_state(distribution: ActionDistribution) -> list[Any]:
     """Returns the kind of a distribution and its fields as plain numbers, strings and lists."""
     kind = next(name for name, each in KINDS.items() if each is type(distribution))
     values = [getattr(distribution, each.name) for each in fields(distribution)]
-    return [kind, *(list(value) if isinstance(value, tuple) else value for value in values)]
+    return [kind, *map(_as_list, values)]
+
+
+def _as_list(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return value
 
 
 def distribution_from(state: list[Any]) -> ActionDistribution:

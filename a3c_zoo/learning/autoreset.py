@@ -46,7 +46,8 @@ class Autoreset:
         """Starts the next episodes, unless the environment does so itself; returns what the agent acts on next.
 
         Args:
-            observation: what `step` returned. ended: the environments whose episodes ended with this step, `[N]`.
+            observation: what `step` returned. ended: the environments whose episodes ended with this step,
+                `[N]`.
         """
         return observation
 
@@ -68,7 +69,9 @@ class Disabled(Autoreset):
     """The environment never resets by itself."""
 
     def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
-        return self._env.reset(options={"reset_mask": ended.copy()})[0] if ended.any() else observation
+        if ended.any():
+            return self._env.reset(options={"reset_mask": ended.copy()})[0]
+        return observation
 
 
 _CLASSES = {"NextStep": NextStep, "SameStep": SameStep, "Disabled": Disabled}
@@ -82,8 +85,8 @@ def autoreset_of(env: VectorEnv[Any, Any, Any]) -> Autoreset:
 def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> str:
     """Returns "NextStep", "SameStep" or "Disabled".
 
-    The attribute of the object comes first: AtariVectorEnv writes its mode into the metadata dictionary that every
-    VectorEnv class shares.
+    The attribute of the object comes first: AtariVectorEnv writes its mode into the metadata dictionary that
+    every VectorEnv class shares.
 
     Raises:
         EnvironmentContractError: the environment names none of these modes.
@@ -100,10 +103,10 @@ def autoreset_mode(env: VectorEnv[Any, Any, Any]) -> str:
 def episode_over(env: VectorEnv[Any, Any, Any]) -> EpisodeOver:
     """Returns the function `(terminated, truncated, info) -> [N], bool` that tells which episodes ended with a step.
 
-    An environment may report terminations that do not end an episode, such as a lost life while the game goes on. It
-    then has a method `episode_over`, which is returned. Nothing is bootstrapped across such a termination, but the
-    next action is real, and the return and length of the episode go on. Gymnasium's vector wrappers hide the method, so
-    it is looked for behind them.
+    An environment may report terminations that do not end an episode, such as a lost life while the game goes
+    on. It then has a method `episode_over`, which is returned. Nothing is bootstrapped across such a
+    termination, but the next action is real, and the return and length of the episode go on. Gymnasium's
+    vector wrappers hide the method, so it is looked for behind them.
     """
     while isinstance(env, VectorWrapper) and not hasattr(env, "episode_over"):
         env = env.env

@@ -11,8 +11,10 @@ from a3c_zoo.learning.autoreset import episode_over
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.spaces import ObservationSpec
 
-#: So many steps are looked at, unless an episode ends before. The seed is that of the first reset and the actions.
-STEPS, SEED = 32, 0
+#: The number of steps that are looked at; fewer if an episode ends before.
+STEPS = 32
+#: The seed of the first reset and of the actions.
+SEED = 0
 
 
 def background_of(env: VectorEnv[Any, Any, Any], name: str, spec: ObservationSpec) -> int:
@@ -24,8 +26,11 @@ def background_of(env: VectorEnv[Any, Any, Any], name: str, spec: ObservationSpe
     Raises:
         EnvironmentContractError: the environment does not return what its spaces promise.
     """
-    checked, counts, over = CheckedEnvironment(env, name, spec), np.zeros(256, np.int64), episode_over(env)
-    pictures, is_over = checked.reset(SEED), False
+    checked = CheckedEnvironment(env, name, spec)
+    counts = np.zeros(256, np.int64)
+    over = episode_over(env)
+    pictures = checked.reset(SEED)
+    is_over = False
     env.action_space.seed(SEED)
     for _ in range(STEPS):
         counts += np.bincount(pictures.reshape(-1).view(np.uint8), minlength=256)
@@ -34,5 +39,6 @@ def background_of(env: VectorEnv[Any, Any, Any], name: str, spec: ObservationSpe
         with checked.raising_in("step"):
             observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
         checked.check_step(reward, terminated, truncated)
-        pictures, is_over = checked.observation(observation), bool(over(terminated, truncated, info).any())
+        pictures = checked.observation(observation)
+        is_over = bool(over(terminated, truncated, info).any())
     return int(counts.argmax())

@@ -1,13 +1,13 @@
 """What a network keeps beside its parameters, such as BatchNorm's running statistics: shared and saved with them.
 
-Buffers are not trained. A pass in training mode changes them in place. A worker adds its changes to the shared buffers
-when it hands over or applies a gradient, and copies the shared ones with each pull. As with parameters, nothing is
-locked: a change may be lost when two workers add at the same moment.
+Buffers are not trained. A pass in training mode changes them in place. A worker adds its changes to the
+shared buffers when it hands over or applies a gradient, and copies the shared ones with each pull. Nothing is
+locked, as with parameters, so a change may be lost when two workers add at the same moment.
 
-The running statistics of BatchNorm and InstanceNorm are moving averages: a pass sets r to (1 − m)·r + m·v, where v is
-that of the batch. Such a change is no sum, since it depends on r: with many workers the sum would be of another sign
-than r, or grow without limit. So what the batches of a worker add is mixed with the shared statistics, see
-`Buffers.push`.
+The running statistics of BatchNorm and InstanceNorm are moving averages: a pass sets r to (1 − m)·r + m·v,
+where v is that of the batch. Such a change is no sum, since it depends on r: with many workers the sum would
+be of another sign than r, or grow without limit. So what the batches of a worker add is mixed with the shared
+statistics, see `Buffers.push`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class Buffers:
     def push(self, shared: Mapping[str, Tensor]) -> None:
         """Adds to the shared buffers what the network has changed since the last pull or push; copies changed flags.
 
-        Of running statistics, k passes have left the part w = (1 − m)^k: now = w·pulled + u. Shared ones become
-        w·shared + u = now + w·(shared − pulled).
+        A pass changes a running statistic s to (1 − m)·s + m·x, where m is the momentum and x the batch's
+        statistic. After k passes it is now = w·pulled + u, where w = (1 − m)^k, and u is the part of these
+        batches. The same passes change the shared statistic to w·shared + u = now + w·(shared − pulled).
         """
         left = self._left()
         for name, pulled in self._pulled.items():

@@ -23,7 +23,8 @@ from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.library_settings import LibrarySettings, kept_settings
 from a3c_zoo.store.saved_state import fitting
 
-#: A rollout that ends with its episode draws noise for so many rows at a time: it may reserve a million, and use fifty.
+#: A rollout that ends with its episode draws noise for so many rows at a time: it may reserve a million, and
+#: use fifty.
 NOISE_ROWS = 1024
 
 
@@ -44,11 +45,14 @@ class FinishedEpisode:
 class ActionNoise:
     """The noise from which the actions of a rollout are sampled, a row for each step.
 
-    With a correlation ρ, the noise of a Gaussian is a first-order autoregressive process in each environment and each
-    dimension: ε_t = ρ · ε_(t−1) + √(1 − ρ²) · η_t, with η_t from N(0, 1). Each ε_t alone is from N(0, 1), too. The loss
-    takes log π(a|s) as if the noise were independent. The noise goes on when an episode ends. Actions that go the same
-    way for some steps explore further (Lillicrap et al. 2016, arXiv:1509.02971, section 3; for PPO: Hollenstein et al.
-    2024, arXiv:2312.11091).
+    With a correlation ρ, the noise of a Gaussian is a first-order autoregressive process in each environment
+    and each dimension:
+
+        ε_t = ρ · ε_(t−1) + √(1 − ρ²) · η_t, with η_t from N(0, 1)
+
+    Each ε_t alone is from N(0, 1), too. The loss takes log π(a|s) as if the noise were independent. The noise
+    goes on when an episode ends. Actions that go the same way for some steps explore further (Lillicrap et
+    al. 2016, arXiv:1509.02971, section 3; for PPO: Hollenstein et al. 2024, arXiv:2312.11091).
 
     Args:
         distribution: whose noise it is. rows: how many are drawn at once. num_envs: N. generator: draws them.
@@ -110,9 +114,10 @@ class Collector:
         num_steps: T. seed: for the first reset. generator: for the sampling of actions.
         on_tick: called after every environment step; may raise to stop.
         cut_at_end: a rollout ends with its episode, if that comes before T steps; for a single environment.
-        keeps_outputs: keep the logits and values of the network that acts (`Rollout.logits`); not with a core.
-        start: state of a recurrent core before an episode, `[K, N, H]` (`ActorCritic.start`); None without a core. The
-            state goes on from rollout to rollout, also when parameters have changed in between.
+        keeps_outputs: keep the logits and values of the network that acts (`Rollout.logits`); not with a
+            core.
+        start: state of a recurrent core before an episode, `[K, N, H]` (`ActorCritic.start`); None without a
+            core. The state goes on from rollout to rollout, also when parameters have changed in between.
         noise_correlation: ρ of the noise of Box actions from step to step (`ActionNoise`).
 
     Attributes:
@@ -133,15 +138,23 @@ class Collector:
         keeps_outputs: bool = False,
         noise_correlation: float = 0.0,
     ) -> None:
-        self.env, self._checked, self._distribution = checked.env, checked, distribution
-        self.generator, self._on_tick = generator, on_tick
-        self._num_steps, self._cut_at_end, self._has_core = num_steps, cut_at_end, start is not None
-        self._autoreset, self._episode_over = autoreset_of(self.env), episode_over(self.env)
+        self.env = checked.env
+        self._checked = checked
+        self._distribution = distribution
+        self.generator = generator
+        self._on_tick = on_tick
+        self._num_steps = num_steps
+        self._cut_at_end = cut_at_end
+        self._has_core = start is not None
+        self._autoreset = autoreset_of(self.env)
+        self._episode_over = episode_over(self.env)
         # A cut rollout may begin with a step that the environment ignores: one more row, for T real steps.
-        rows, num_envs = num_steps + cut_at_end, self.env.num_envs
+        rows = num_steps + cut_at_end
+        num_envs = self.env.num_envs
         self.rollout = self._buffers = Rollout.zeros(rows, num_envs, checked.spec, distribution, start)
         self._buffers.valid[:] = True
-        self._observations, self._actions = self.rollout.observations.numpy(), self.rollout.actions.numpy()
+        self._observations = self.rollout.observations.numpy()
+        self._actions = self.rollout.actions.numpy()
         self._rewards = np.zeros((rows, num_envs))  # as the environment gave them; the rollout has them in float32
         self._logits: list[Tensor] = []
         if keeps_outputs:
@@ -170,10 +183,18 @@ class Collector:
         Raises:
             EnvironmentContractError: the environment returned NaN, or a wrong shape or dtype.
         """
-        rollout, env, step, distribution = self._buffers, self._checked, self.env.step, self._distribution
-        observations, over, rewards = self._observations, self._over, self._rewards
-        resets_at_once, cut_at_end, resets = not self._autoreset.ignores_a_step, self._cut_at_end, rollout.resets
-        num_rows, settings = self._begin_rollout(), LibrarySettings.now()
+        rollout = self._buffers
+        env = self._checked
+        step = self.env.step
+        distribution = self._distribution
+        observations = self._observations
+        over = self._over
+        rewards = self._rewards
+        resets_at_once = not self._autoreset.ignores_a_step
+        cut_at_end = self._cut_at_end
+        resets = rollout.resets
+        num_rows = self._begin_rollout()
+        settings = LibrarySettings.now()
         policy = self._policy(network)
         noise, clock, env_s = self._noise, time.perf_counter, 0.0
         with torch.no_grad():
@@ -189,7 +210,9 @@ class Collector:
                 if torch.is_grad_enabled():  # the environment has turned gradients on
                     torch.set_grad_enabled(False)
                 env.check_step(reward, terminated, truncated)
-                rewards[t], rollout.terminated[t], rollout.truncated[t] = reward, terminated, truncated
+                rewards[t] = reward
+                rollout.terminated[t] = terminated
+                rollout.truncated[t] = truncated
                 over[t + 1] = self._episode_over(terminated, truncated, info)
                 following = env.observation(observation)
                 if resets_at_once and over[t + 1].any():
@@ -212,10 +235,12 @@ class Collector:
 
     def _begin_rollout(self) -> int:
         """Copies the newest rows to row 0; returns how many rows the rollout has at most."""
-        self._observations[0], self._over[0] = self._observations[self._newest], self._over[self._newest]
+        self._observations[0] = self._observations[self._newest]
+        self._over[0] = self._over[self._newest]
         if self._has_core:
             states, resets = self._buffers.core
-            states[0], resets[0] = states[self._newest], resets[self._newest]
+            states[0] = states[self._newest]
+            resets[0] = resets[self._newest]
         self._buffers.finals.clear()
         self._is_whole = False
         has_ignored_step = self._autoreset.ignores_a_step and bool(self._over[0, 0])
@@ -223,12 +248,14 @@ class Collector:
 
     def _end_rollout(self, num_rows: int) -> list[FinishedEpisode]:
         """Marks the ignored steps, checks all numbers, and closes the episodes that ended."""
-        rollout, over = self._buffers, self._over
+        rollout = self._buffers
+        over = self._over
         if self._autoreset.ignores_a_step:
             np.logical_not(over[:num_rows], out=rollout.valid[:num_rows])
         with np.errstate(over="ignore"):
             rollout.rewards[:num_rows] = self._rewards[:num_rows]
-        self._newest, self._is_whole = num_rows, True
+        self._newest = num_rows
+        self._is_whole = True
         if rollout.values is not None:
             rollout.logits = torch.stack(self._logits)
         if num_rows != len(self.rollout.rewards):
@@ -238,7 +265,8 @@ class Collector:
 
     def _restart(self, t: int, observation: Any, info: dict[str, Any]) -> NDArray[Any]:
         """Keeps the final observations of step t and starts the next episodes; returns what is acted on next."""
-        rollout, env = self._buffers, self._checked
+        rollout = self._buffers
+        env = self._checked
         finals = self._autoreset.final_observations(observation, info)
         # Only truncated episodes are bootstrapped: what follows a termination is worth 0.
         for n in np.flatnonzero(self._over[t + 1] & rollout.truncated[t] & ~rollout.terminated[t]).tolist():
@@ -251,7 +279,9 @@ class Collector:
         """What acts: from the observations of one row after the other to logits."""
         if self._has_core:
             return self._remembering(network)
-        return network.policy if self._buffers.values is None else self._keeping(network, self._buffers.values)
+        if self._buffers.values is None:
+            return network.policy
+        return self._keeping(network, self._buffers.values)
 
     def _keeping(self, network: ActorCritic, values: Tensor) -> Callable[[Tensor], Tensor]:
         """Returns a policy that keeps its logits and the values `[T+1, N]`."""
@@ -293,8 +323,9 @@ class Collector:
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next rollout depends on; the state of the environments only if they can give it.
 
-        An environment with `get_state() -> dict` of tensors, numbers and strings, and `set_state(dict)`, is restored
-        exactly. Others start new episodes on resume, and so do all after a rollout that was cut short.
+        An environment with `get_state() -> dict` of tensors, numbers and strings, and `set_state(dict)`, is
+        restored exactly. Others start new episodes on resume, and so do all after a rollout that was cut
+        short.
         """
         state: dict[str, Any] = {"sampling": self.generator.get_state()}
         get_state = getattr(self.env, "get_state", None)
@@ -325,7 +356,8 @@ class EpisodeAccounts:
 
         Args:
             rewards: `[T, N]`. over: which steps ended an episode, `[T, N]`.
-            valid: False for ignored steps, which belong to no episode: neither reward nor length counts, `[T, N]`.
+            valid: False for ignored steps, which belong to no episode: neither reward nor length counts, `[T,
+                N]`.
         """
         returns = self.returns + np.cumsum(np.where(valid, rewards, 0), axis=0, dtype=np.float64)
         lengths = self.lengths + np.cumsum(valid, axis=0, dtype=np.int64)

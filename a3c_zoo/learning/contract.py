@@ -47,8 +47,11 @@ class CheckedEnvironment:
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], name: str, spec: ObservationSpec) -> None:
-        self.env, self.name, self.spec = env, name, spec
-        self._shape, self._dtype = (env.num_envs,), spec.dtype
+        self.env = env
+        self.name = name
+        self.spec = spec
+        self._shape = (env.num_envs,)
+        self._dtype = spec.dtype
         self._batch_shape = (env.num_envs, *spec.given_shape)
 
     def reset(self, seed: int | None) -> NDArray[Any]:
@@ -73,17 +76,21 @@ class CheckedEnvironment:
         checks = (("reward", reward, NUMBERS), ("terminated", terminated, FLAGS), ("truncated", truncated, FLAGS))
         for what, array, kinds in checks:
             if not isinstance(array, np.ndarray) or array.shape != self._shape or array.dtype.kind not in kinds:
-                raise self._broken(what, array, self._shape, "bool" if kinds is FLAGS else "numbers")
+                promised = "bool" if kinds is FLAGS else "numbers"
+                raise self._broken(what, array, self._shape, promised)
 
     def final_observation(self, finals: Any, n: int) -> NDArray[Any]:
         """Returns row n of `Autoreset.final_observations` as `[*spec.shape]`, checked."""
-        # AtariVectorEnv gives a dense array, SyncVectorEnv an object array with None for the other environments.
+        # AtariVectorEnv gives a dense array, SyncVectorEnv an object array with None for the other
+        # environments.
         final = None if finals is None else row_of(finals, n)
         if final is None:
             raise EnvironmentContractError(
                 f"environment '{self.name}' resets in the same step but gives no 'final_obs'"
             )
-        final = np.array(self._flat(final)[0] if self.spec.leaves else final, self.spec.dtype)
+        if self.spec.leaves:
+            final = self._flat(final)[0]
+        final = np.array(final, self.spec.dtype)
         wanted = self.spec.shape if self.spec.leaves else self.spec.given_shape
         if final.shape != wanted:
             raise self._broken("final observation", final, wanted, self.spec.dtype)
@@ -164,15 +171,17 @@ def raise_misfit(error: Exception, name: str) -> None:
 def misfit(error: Exception) -> str | None:
     """How an environment breaks the contract of `reset` and `step`, so that its caller raised this error.
 
-    The error's traceback tells it; steps without an error do nothing for it. The caller is a vector environment, a
-    wrapper, Gymnasium's passive checker, or this project. An error that the environment raises itself is none.
+    The error's traceback tells it; steps without an error do nothing for it. The caller is a vector
+    environment, a wrapper, Gymnasium's passive checker, or this project. An error that the environment raises
+    itself is none.
 
     Returns:
         What the environment "returned …" or "has …"; None if the error has another cause.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     sync = next((n for n, frame in enumerate(frames) if frame.f_code in RESULTS), None)
-    # `concatenate` chooses a function by the kind of space. Deeper frames may be of an environment's own vectors.
+    # `concatenate` chooses a function by the kind of space. Deeper frames may be of an environment's own
+    # vectors.
     is_joined = sync is not None and any(_module(frame) == concatenate.__module__ for frame in frames[sync + 1 :][:2])
     if is_joined and isinstance(error, ValueError | TypeError | LookupError):
         env = frames[sync].f_locals["self"]  # type: ignore[index]
@@ -243,13 +252,17 @@ def wrong_observation(space: spaces.Space[Any], observations: Sequence[Any]) -> 
 def _form(value: Any) -> str:
     """A value in a few words: `float64 [3, 1]`, `list`."""
     dtype = getattr(value, "dtype", None)
-    return type(value).__name__ if dtype is None else f"{dtype} {list(value.shape)}"
+    if dtype is None:
+        return type(value).__name__
+    return f"{dtype} {list(value.shape)}"
 
 
 def is_finite(found: Any) -> bool:
     """Whether all numbers of an array are finite in float32, or of the arrays in dictionaries and tuples."""
     if not isinstance(found, np.ndarray):
-        parts = found.values() if isinstance(found, dict) else found if isinstance(found, tuple) else ()
+        parts = found if isinstance(found, tuple) else ()
+        if isinstance(found, dict):
+            parts = tuple(found.values())
         return all(map(is_finite, parts))
     found = _as_learned(found)
     # The sum is finite if every number is, unless it overflows: then each number is looked at.

@@ -7,8 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-#: The columns of a worker's row: agent steps; updates; ticks, which are environment steps and checks while waiting (a
-#: worker without ticks hangs); finished episodes; how many workers of this rank have failed and were replaced.
+#: The columns of a worker's row:
+#: - STEPS, UPDATES, EPISODES: agent steps, updates, finished episodes
+#: - TICKS: environment steps, and checks while it waits; a worker without ticks hangs
+#: - REPLACED: how many workers of this rank have failed and were replaced
 STEPS, UPDATES, TICKS, EPISODES, REPLACED = range(5)
 NUM_COLUMNS = 5
 

@@ -100,7 +100,8 @@ def _make(
     return factory(num_envs, seed, **kwargs)
 
 
-#: Parts of Gymnasium's messages on the missing packages of an environment. They are the names of the extras, too.
+#: Parts of Gymnasium's messages on the missing packages of an environment. They are the names of the extras,
+#: too.
 EXTRAS = ("box2d", "mujoco")
 
 
@@ -149,5 +150,6 @@ def _make_registered(
 
 
 def _takes_render_mode(creator: str | Callable[..., object]) -> bool:
-    parameters = inspect.signature(load_object(creator) if isinstance(creator, str) else creator).parameters
+    made_by = load_object(creator) if isinstance(creator, str) else creator
+    parameters = inspect.signature(made_by).parameters
     return any(each.name == "render_mode" or each.kind is each.VAR_KEYWORD for each in parameters.values())

@@ -41,14 +41,18 @@ def entry_of(function: EnvFunction) -> EnvEntry:
             found = f"not {type(env)}; for a VectorEnv: EnvEntry(factory=…)"
             raise ZooError(f"'{path}' must return a gymnasium.Env, {found}")
         try:
-            variant, spec = variant_of(env.observation_space, env.action_space), env.spec
+            variant = variant_of(env.observation_space, env.action_space)
+            spec = env.spec
         finally:
             env.close()
+    threshold = None
+    if spec is not None and math.isfinite(spec.reward_threshold or 0):
+        threshold = spec.reward_threshold
     return EnvEntry(
         path.rpartition(":")[2].rpartition(".")[2].lower(),
         factory=f"{__name__}:make",
         kwargs={"function": path},
-        threshold=spec.reward_threshold if spec and math.isfinite(spec.reward_threshold or 0) else None,
+        threshold=threshold,
         family="gym",
         variant=variant,
     )
@@ -67,7 +71,8 @@ def _path_of(function: EnvFunction) -> ImportString:
     Raises:
         ZooError: there is none that leads to it in another process.
     """
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", None)
     path = f"{module}:{name}"
     try:
         is_found = load_object(path) is function

@@ -33,7 +33,9 @@ def lent_generator(others: Sequence[torch.Generator] = ()) -> Iterator[None]:
 
 def global_generator(device: str) -> torch.Generator:
     """torch's own generator of a device in use, "cpu" or "cuda"."""
-    return torch.default_generator if device == "cpu" else torch.cuda.default_generators[torch.cuda.current_device()]
+    if device == "cpu":
+        return torch.default_generator
+    return torch.cuda.default_generators[torch.cuda.current_device()]
 
 
 def seed_process(seed: int | None = None) -> None:

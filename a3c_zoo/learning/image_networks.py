@@ -1,7 +1,7 @@
 """Actor-critic networks for images: frames are stored as uint8 and become floating point here.
 
-The configuration holds the constants for centring and scaling, or the spaces a measured background (`center: null`).
-Nothing about them is learned.
+The configuration holds the constants for centring and scaling, or the spaces a measured background (`center:
+null`). Nothing about them is learned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from a3c_zoo.learning.networks import ActorCritic, Split, orthogonal
 from a3c_zoo.learning.recurrent import with_core
 from a3c_zoo.learning.spaces import ObservationSpec
 
-#: In place, each saves an allocation, and the gradient of ELU is computed from its result, without an exponential.
+#: In place, each saves an allocation, and the gradient of ELU is computed from its result, without an
+#: exponential.
 IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh_,
     "relu": torch.relu_,
@@ -48,8 +49,8 @@ class Conv(NamedTuple):
     def fits(self, size: int) -> bool:
         """Whether a kernel never reaches over both edges of an input of this size.
 
-        Around a single pixel most of a padded kernel sees padding only. In bfloat16 torch 2.13 on AMX leaves that part
-        of the gradient uninitialised, at times NaN.
+        Around a single pixel most of a padded kernel sees padding only. In bfloat16 torch 2.13 on AMX leaves
+        that part of the gradient uninitialised, at times NaN.
         """
         return size >= self.kernel - self.padding
 
@@ -89,8 +90,8 @@ def takes_blocks(conv: Conv, sizes: Sequence[int]) -> bool:
 def as_blocks(frames: Tensor) -> Tensor:
     """Frames `[B, C, H, W]`, uint8, as `pixel_unshuffle` rearranges them: `[B, 16·C, H/4, W/4]`, channels last.
 
-    A kernel of 8×8 with stride 4 over few channels becomes one of 2×2 with stride 1 over many. With it, an update of
-    `a3c-ff` in bfloat16 takes an eighth less time. Four pixels of a row are moved as one number.
+    A kernel of 8×8 with stride 4 over few channels becomes one of 2×2 with stride 1 over many. With it, an
+    update of `a3c-ff` in bfloat16 takes an eighth less time. Four pixels of a row are moved as one number.
     """
     count, channels, height, width = frames.shape
     rows = frames.contiguous().view(torch.int32).view(count, channels, height // BLOCK, BLOCK, width // BLOCK)
@@ -107,7 +108,8 @@ class ConvActorCritic(Split):
         super().__init__()
         channels, *sizes = spec.shape
         center = spec.background if config.center is None else config.center
-        self.scale, self.offset = config.scale, torch.tensor(-center * config.scale)
+        self.scale = config.scale
+        self.offset = torch.tensor(-center * config.scale)
         activation = config.activation or ("elu" if architecture.elu else "relu")
         self.activation = IN_PLACE[activation]
         gain = nn.init.calculate_gain("tanh" if activation == "tanh" else "relu")
@@ -120,16 +122,19 @@ class ConvActorCritic(Split):
                 )
             layer = nn.Conv2d(channels, conv.filters, conv.kernel, conv.stride, conv.padding)
             convs.append(orthogonal(layer, gain))
-            channels, sizes = conv.filters, [conv.size(size) for size in sizes]
+            channels = conv.filters
+            sizes = [conv.size(size) for size in sizes]
         self.convs = nn.ModuleList(convs)
         self._convs = tuple(convs)  # for fast access, see mlp.py
         self._takes_blocks = takes_blocks(architecture.convs[0], spec.shape[1:])
-        convolved, width = channels * math.prod(sizes), architecture.hidden
+        convolved = channels * math.prod(sizes)
+        width = architecture.hidden
         hidden = 2 if architecture.separate else 1
         if config.has_core:
             if architecture.separate:
                 raise ConfigError(f"network '{name}' has two hidden layers side by side, so it takes no recurrent core")
-            hidden, width = 0 if architecture.core_is_hidden else 1, config.recurrent_size
+            hidden = 0 if architecture.core_is_hidden else 1
+            width = config.recurrent_size
         self.hidden = nn.ModuleList(orthogonal(nn.Linear(convolved, architecture.hidden), gain) for _ in range(hidden))
         self.num_features = architecture.hidden if hidden else convolved
         self._separate = architecture.separate
@@ -156,7 +161,9 @@ class ConvActorCritic(Split):
 
     def features(self, observations: Tensor) -> Tensor:
         x = self._convolved(observations)
-        return x if self._separate or not self.hidden else self._hidden(x, 0)
+        if self._separate or not self.hidden:
+            return x
+        return self._hidden(x, 0)
 
     def logits(self, outputs: Tensor) -> Tensor:
         logits: Tensor = self.actor(self._hidden(outputs, 0) if self._separate else outputs)

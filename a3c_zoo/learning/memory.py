@@ -42,15 +42,20 @@ def check_memory(
     Raises:
         ConfigError: the run cannot fit.
     """
-    size, elements = spec.dtype.itemsize * prod(spec.shape), prod(spec.shape)
+    size = spec.dtype.itemsize * prod(spec.shape)
+    elements = prod(spec.shape)
     own = size + (IMAGE_ENVIRONMENT_BYTES if spec.kind == "image" else 0)
-    rollout, update = (stored_steps + 1) * num_envs * size, update_samples * elements * number_bytes
+    rollout = (stored_steps + 1) * num_envs * size
+    update = update_samples * elements * number_bytes
+    keys = "env.num_envs or agent.n_steps"
+    if workers > 1:
+        keys = "env.num_envs, agent.n_steps or run.workers"
     check_fits(
         f"{workers} × {num_envs} environments need at least",
         workers * (rollout + update + num_envs * own),
         f"each worker: {giga(rollout)} for the observations of a rollout, {giga(update)} for those of an update, "
         f"{giga(num_envs * own)} for the environments",
-        "env.num_envs, agent.n_steps or run.workers" if workers > 1 else "env.num_envs or agent.n_steps",
+        keys,
     )
 
 
@@ -74,7 +79,8 @@ class SizeLimit(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Raises RunDirectoryError for a tensor that is too large, of `torch.empty(sizes)`, as layers make theirs."""
-        sizes = (kwargs or {}).get("size", args[0] if args and isinstance(args[0], tuple | list) else args)
+        is_one_size = bool(args) and isinstance(args[0], tuple | list)
+        sizes = (kwargs or {}).get("size", args[0] if is_one_size else args)
         if sizes and func not in (torch.tensor, torch.as_tensor) and all(isinstance(size, int) for size in sizes):
             self._left -= prod(sizes)
             if self._left < 0:

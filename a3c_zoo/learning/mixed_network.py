@@ -23,8 +23,8 @@ SMALLEST_FRAME = 36
 class Mixed(Split):
     """Convolutions for each image, and one hidden layer for what they find and for all other numbers.
 
-    Each layer is followed by layer normalisation (Ba et al. 2016, arXiv:1607.06450), so that frames of 0 to 255, small
-    numbers of objects and bools need no scale.
+    Each layer is followed by layer normalisation (Ba et al. 2016, arXiv:1607.06450), so that frames of 0 to
+    255, small numbers of objects and bools need no scale.
     """
 
     def __init__(self, spec: ObservationSpec, num_logits: int, config: MixedConfig) -> None:
@@ -47,7 +47,8 @@ class Mixed(Split):
             features: Tensor = self.hidden(self.bodies[0](observations.float()))
             return features
         parts = torch.split(observations, [leaf.num_features for leaf in self.leaves], dim=-1)
-        bodies, found = iter(self.bodies), []
+        bodies = iter(self.bodies)
+        found = []
         for leaf, part in zip(self.leaves, parts, strict=True):
             if leaf.is_image:
                 image = part.reshape(*part.shape[:-1], *leaf.shape)
@@ -68,7 +69,9 @@ class Mixed(Split):
 def channels_first(leaf: Leaf) -> tuple[int, int, int]:
     """The shape of a leaf's image as `[channels, height, width]`."""
     first, second, third = leaf.shape
-    return (third, first, second) if channels_last(leaf.shape) else (first, second, third)
+    if channels_last(leaf.shape):
+        return (third, first, second)
+    return (first, second, third)
 
 
 def _convs(shape: tuple[int, int, int]) -> tuple[Conv, ...]:

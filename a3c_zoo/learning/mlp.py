@@ -26,8 +26,8 @@ class _Tower(Shortcut):
         layers = [orthogonal(nn.Linear(i, o), g) for (i, o), g in zip(pairs, gains, strict=True)]
         self.layers = nn.ModuleList(layers)
         self.activation = ACTIVATIONS[activation]
-        # A plain tuple: attribute access through nn.Module and calls of nn.Linear took 14 of the 33 µs of a forward
-        # pass at batch 16. The Parameter objects are never replaced.
+        # A plain tuple: attribute access through nn.Module and calls of nn.Linear took 14 of the 33 µs of a
+        # forward pass at batch 16. The Parameter objects are never replaced.
         self._weights = tuple((layer.weight, layer.bias) for layer in layers)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -76,7 +76,9 @@ class MLP(Split):
         x = self.spec.encode(observations)
         if self.normalizes:
             x = ((x - self.observation_mean) * self.observation_scale).clamp_(-OBSERVATION_LIMIT, OBSERVATION_LIMIT)
-        return x if self.separate else self.activation(self.body.compute(x))
+        if self.separate:
+            return x
+        return self.activation(self.body.compute(x))
 
     def logits(self, outputs: Tensor) -> Tensor:
         return self.actor.compute(outputs)
@@ -94,9 +96,9 @@ def build_mlp(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> 
 class Textbook(Split):
     """The network of the textbook's CartPole agents (Zai & Brown 2020, chapter 5), with inputs of unit length.
 
-    The critic (25 units and a tanh) takes the features of the body (25 and 50 units) as constants, so only the policy
-    trains the body.
-    Values lie in (−1, 1), like returns of unit length. Initial weights are torch's defaults, as in the book.
+    The critic (25 units and a tanh) takes the features of the body (25 and 50 units) as constants, so only
+    the policy trains the body. Values lie in (−1, 1), like returns of unit length. Initial weights are
+    torch's defaults, as in the book.
     """
 
     def __init__(self, spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> None:

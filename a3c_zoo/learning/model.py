@@ -47,10 +47,10 @@ from a3c_zoo.store.saved_state import fitting
 def one_torch_thread() -> Iterator[None]:
     """Within the context torch computes in one thread.
 
-    Tensors of this size do not get faster with several threads. Beside other programs they get slower, because threads
-    that wait for each other spin: an evaluation of 100 CartPole episodes on two busy cores took 0.4 s with one thread,
-    8 to 40 s with two. And with one thread results depend on the seed alone: orthogonal weights differ between one, two
-    and eight threads.
+    Tensors of this size do not get faster with several threads. Beside other programs they get slower,
+    because threads that wait for each other spin: an evaluation of 100 CartPole episodes on two busy cores
+    took 0.4 s with one thread, 8 to 40 s with two. And with one thread results depend on the seed alone:
+    orthogonal weights differ between one, two and eight threads.
     """
     with _THREADS_LOCK:
         _THREADS_BEFORE.append(torch.get_num_threads())
@@ -64,7 +64,8 @@ def one_torch_thread() -> Iterator[None]:
                 torch.set_num_threads(before)
 
 
-#: torch's number of threads before each present user of `one_torch_thread`: runs may be side by side in threads.
+#: torch's number of threads before each present user of `one_torch_thread`: runs may be side by side in
+#: threads.
 _THREADS_BEFORE: list[int] = []
 _THREADS_LOCK = threading.Lock()
 
@@ -92,7 +93,9 @@ class Spaces:
 
     def _check_sizes(self) -> None:
         """Raises ValueError for sizes that no space has."""
-        seen, acts, logits = self.observations, vars(self.actions), self.actions.num_logits
+        seen = self.observations
+        acts = vars(self.actions)
+        logits = self.actions.num_logits
         sizes = [seen.one_hot, *seen.shape, *(size for leaf in seen.leaves for size in (*leaf.shape, *leaf.sizes))]
         sizes += [*acts.get("sizes", ()), *acts.get("space_shape", ()), logits]
         if not all(type(size) is int and size >= 0 for size in sizes) or logits < 1:
@@ -175,7 +178,9 @@ class SavedModel:
     def adopted(self, num_members: int) -> SavedModel:
         """For another run of equal spaces, with the statistics of `num_members`."""
         seen = self.statistics
-        return replace(self, statistics=None if seen is None else ObservationStatistics(seen).gathered(num_members))
+        if seen is not None:
+            seen = ObservationStatistics(seen).gathered(num_members)
+        return replace(self, statistics=seen)
 
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -241,7 +246,8 @@ def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCr
     Raises:
         PluginError: the factory cannot be imported, fails, or returns something else.
     """
-    title, num_logits = f"network '{entry.name}'", spaces.actions.num_logits
+    title = f"network '{entry.name}'"
+    num_logits = spaces.actions.num_logits
     build = load_factory(title, entry.factory)
     with building(title):
         module = build(spaces.observations, num_logits, config.network)
@@ -256,7 +262,8 @@ def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCr
 def sketch(spaces: Spaces, entry: NetworkEntry, config: Config, saved: Any) -> ActorCritic:
     """Builds a network on torch's device "meta", where parameters have shapes, but no numbers and no memory.
 
-    A network that cannot be built without numbers is built in the CPU's memory, within the size of what is `saved`.
+    A network that cannot be built without numbers is built in the CPU's memory, within the size of what is
+    `saved`.
     """
     try:
         with torch.device("meta"):
@@ -284,7 +291,8 @@ class ModelPolicy:
     """Acts with the present parameters of a network; `predict` is that of stable-baselines3."""
 
     def __init__(self, spaces: Spaces, network: ActorCritic, seed: int = 0) -> None:
-        self.spaces, self.network = spaces, network
+        self.spaces = spaces
+        self.network = network
         self._generator = torch.Generator().manual_seed(seed)
 
     @torch.no_grad()
@@ -298,9 +306,9 @@ class ModelPolicy:
         """Returns actions for observations `[N, ...]`, or one action for one observation, and the next state.
 
         Args:
-            state: the state that the last call returned; None at first. With a recurrent core these are arrays
-                `[1, N, H]` as in sb3-contrib: output and cell of an LSTM, or the state of a GRU. Without a core the
-                state is returned unchanged.
+            state: the state that the last call returned; None at first. With a recurrent core these are
+                arrays `[1, N, H]` as in sb3-contrib: output and cell of an LSTM, or the state of a GRU.
+                Without a core the state is returned unchanged.
             episode_start: which observations begin an episode, `[N]`; their states become 0.
             deterministic: take the most probable actions instead of sampling.
 
@@ -309,7 +317,8 @@ class ModelPolicy:
         """
         distribution = self.spaces.actions
         batch, is_single = as_batch(self.spaces.observations, observation)
-        rows, start = torch.from_numpy(batch), self.network.start(len(batch))
+        rows = torch.from_numpy(batch)
+        start = self.network.start(len(batch))
         if start is None:
             logits = self.network.policy(rows)
         else:
@@ -323,7 +332,9 @@ class ModelPolicy:
             distribution.sample(logits, noise, actions)
         chosen = distribution.to_env(actions.numpy())
         # A single action is an array without axes, as SB3's is.
-        return (chosen.squeeze(axis=0) if is_single else chosen), state
+        if is_single:
+            chosen = chosen.squeeze(axis=0)
+        return chosen, state
 
 
 def core_state(start: Tensor, state: tuple[NDArray[Any], ...] | None, episode_start: Any) -> Tensor:

@@ -16,8 +16,8 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 from a3c_zoo.plugins.entries import EnvEntry
 
-#: The range of the extra `mujoco` in pyproject.toml. 3.16 prints a warning at each start of HalfCheetah; in 4.0 Ant
-#: moves differently. Before 3.5 there are no wheels for Python 3.14.
+#: The range of the extra `mujoco` in pyproject.toml. 3.16 prints a warning at each start of HalfCheetah; in
+#: 4.0 Ant moves differently. Before 3.5 there are no wheels for Python 3.14.
 VERSIONS: Final = ">=3.5,<3.16"
 #: What a traceback leads through when MuJoCo cannot draw.
 DRAWING_FILES: Final = ("mujoco_rendering.py", "gl_context.py")
@@ -47,7 +47,9 @@ def wrong_version() -> str:
 
 def drawing_variables() -> dict[str, str]:
     """Environment variables with which MuJoCo draws without a display: Gymnasium would try windows alone."""
-    return {"MUJOCO_GL": "egl"} if sys.platform == "linux" and not has_display() else {}
+    if sys.platform == "linux" and not has_display():
+        return {"MUJOCO_GL": "egl"}
+    return {}
 
 
 def drawing_cure(error: BaseException) -> str:

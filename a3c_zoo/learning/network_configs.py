@@ -66,7 +66,9 @@ class ImageConfig(CoreConfig):
 
     @property
     def computes_in(self) -> Literal["float32", "bfloat16"]:
-        return "bfloat16" if self.precision == "bfloat16" else "float32"
+        if self.precision == "bfloat16":
+            return "bfloat16"
+        return "float32"
 
     @property
     def needs_background(self) -> bool:
@@ -74,13 +76,15 @@ class ImageConfig(CoreConfig):
 
     def settled(self, device: str, num_envs: int) -> Self:
         """Replaces `precision: auto`, so that config.yml says which precision was used."""
-        return self if self.precision != "auto" else self.decided(device, num_envs, has_fast_bfloat16())
+        if self.precision != "auto":
+            return self
+        return self.decided(device, num_envs, has_fast_bfloat16())
 
     def decided(self, device: str, num_envs: int, has_fast_bfloat16: bool) -> Self:
         """What `precision: auto` is on a machine.
 
-        bfloat16 is slower for small products: the convolutions of `conv42` for one frame, or with a recurrent core
-        behind them, which takes one step at a time (docs/explanation/experiments.md).
+        bfloat16 is slower for small products: the convolutions of `conv42` for one frame, or with a recurrent
+        core behind them, which takes one step at a time (docs/explanation/experiments.md).
         """
         is_small = self.name == "conv42" and (num_envs == 1 or self.has_core)
         is_fast = device == "cpu" and has_fast_bfloat16 and not is_small

@@ -73,7 +73,8 @@ class ActorCritic(nn.Module):
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `[B, A]` and values `[B]` for observations `[B, ...]`, for tools that call or hook modules.
 
-        With a recurrent core the observations are the first of their episodes. Training calls the methods below.
+        With a recurrent core the observations are the first of their episodes. Training calls the methods
+        below.
         """
         layers = [layer for layer in self.modules() if isinstance(layer, Shortcut)]
         try:
@@ -245,8 +246,9 @@ def seed_passes(network: ActorCritic, seed: int) -> None:
 def in_training(network: ActorCritic) -> Iterator[None]:
     """Within the context, a network is in torch's training mode; it is in evaluation mode at all other times.
 
-    Only the pass that is differentiated is within: Dropout drops units there, and BatchNorm normalises by the batch.
-    Without gradients the mode stays as it is. Dropout draws from numbers of the network's own (`seed_passes`).
+    Only the pass that is differentiated is within: Dropout drops units there, and BatchNorm normalises by the
+    batch. Without gradients the mode stays as it is. Dropout draws from numbers of the network's own
+    (`seed_passes`).
     """
     if not (torch.is_grad_enabled() and network.has_modes):
         yield
@@ -267,12 +269,13 @@ def in_training(network: ActorCritic) -> Iterator[None]:
 class OnDevice:
     """A network on a GPU for callers on the CPU: arguments are copied to the device, results are copied back.
 
-    Shared parameters, rollouts and the optimizer stay in the CPU's memory. Gradients flow back through the copies.
-    Frames are copied as uint8; logits, values and their gradients are small.
+    Shared parameters, rollouts and the optimizer stay in the CPU's memory. Gradients flow back through the
+    copies. Frames are copied as uint8; logits, values and their gradients are small.
     """
 
     def __init__(self, module: nn.Module, device: str) -> None:
-        self._module, self._device = module, torch.device(device)
+        self._module = module
+        self._device = torch.device(device)
         self.draws_on = tuple(dict.fromkeys(("cpu", device)))
         self.pass_states: list[Tensor] | None = None
         if device != "cpu":
@@ -294,7 +297,8 @@ class OnDevice:
 def _begin(device: str) -> None:
     """Makes torch load its libraries for a GPU: the first pass of a network is then as fast as the others.
 
-    torch computes gradients in a thread of its own and warns once that it has no CUDA context yet, which it then makes.
+    torch computes gradients in a thread of its own and warns once that it has no CUDA context yet, which it
+    then makes.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Attempting to run cuBLAS", UserWarning)

@@ -16,7 +16,8 @@ from a3c_zoo.learning.networks import ActorCritic, in_training
 from a3c_zoo.learning.returns import Bools, Floats, gae, monte_carlo_returns
 from a3c_zoo.learning.rollout import Rollout
 
-#: Above this the ratio of two probabilities stays as it is: e⁸⁹ is no float32, and infinity times 0 would be no number.
+#: Above this the ratio of two probabilities stays as it is: e⁸⁹ is no float32, and infinity times 0 would be
+#: no number.
 LARGEST_LOG_RATIO = 20.0
 
 
@@ -28,9 +29,10 @@ class LossInputs:
         log_probs: log π(a|s), `[B]`. entropies: H(π), in nats, `[B]`. values: V(s), `[B]`.
         logits: parameters of the distribution over actions, `[B, A]`.
         actions: `[B, ...]`, as the distribution stores them.
-        advantages: `[B]`, normalised if `agent.normalize_advantages` is set. returns: targets of the values, `[B]`.
-        acted: log π(a|s) of the policy that acted, `[B]`; None unless the agent learns from shuffled samples, as
-            `run_a3c` does if `LossConfig.keeps_outputs` is true.
+        advantages: `[B]`, normalised if `agent.normalize_advantages` is set. returns: targets of the values,
+            `[B]`.
+        acted: log π(a|s) of the policy that acted, `[B]`; None unless the agent learns from shuffled samples,
+            as `run_a3c` does if `LossConfig.keeps_outputs` is true.
     """
 
     log_probs: Tensor
@@ -50,8 +52,8 @@ class LossInputs:
         """
         if self.acted is None:
             raise PluginError(
-                "this loss compares with the policy that acted, whose outputs the agent does not keep: run_a3c does "
-                "if the agent's configuration model returns True from its property keeps_outputs"
+                "this loss compares with the policy that acted, but the agent does not keep its outputs. run_a3c keeps "
+                "them if the property keeps_outputs of the agent's configuration model is True"
             )
         return ratios(self.log_probs, self.acted)
 
@@ -70,14 +72,14 @@ def no_metrics() -> Mapping[str, Tensor]:
 class LossTerms:
     """The terms of a loss, for each of B samples. The loss of a sample is c_v · value_error − policy_gain − c_e · H(π).
 
-    `descend` multiplies it by the sample's weight, which is 0 for a step that the environment ignored, and adds up. So
-    all numbers must be finite, also those of ignored steps.
+    `descend` multiplies it by the sample's weight, which is 0 for a step that the environment ignored, and
+    adds up. So all numbers must be finite, also those of ignored steps.
 
     Attributes:
         policy_gain: what the policy gains by the sample, `[B]`; a penalty is subtracted here.
         value_error: how far V(s) is from its target, `[B]`.
-        metrics: returns further metrics by name, `[B]` each, of which the mean over the valid samples is reported.
-            Called without gradients, and only for updates whose metrics are wanted.
+        metrics: returns further metrics by name, `[B]` each, of which the mean over the valid samples is
+            reported. Called without gradients, and only for updates whose metrics are wanted.
     """
 
     policy_gain: Tensor
@@ -87,7 +89,9 @@ class LossTerms:
 
 def actor_critic_loss(samples: LossInputs, objective: Objective) -> LossTerms:
     """A3C's terms: log π(a|s) · A and (R − V)²; with a clip ratio the first is PPO's (`policy_gain`)."""
-    limit, acted, log_probs = objective.clip_ratio, samples.acted, samples.log_probs
+    limit = objective.clip_ratio
+    acted = samples.acted
+    log_probs = samples.log_probs
     gain = policy_gain(log_probs, acted, samples.advantages, limit)
     error = (samples.returns - samples.values).square()
     if limit is None or acted is None:
@@ -107,14 +111,17 @@ class Objective:
     Attributes:
         gamma: discount per step. gae_lambda: 1 is A3C.
         entropy_coefficient: weight of the entropy bonus. value_coefficient: that of the squared value error.
-        normalize_advantages: scale advantages to mean 0 and standard deviation 1 over the samples of an update.
+        normalize_advantages: scale advantages to mean 0 and standard deviation 1 over the samples of an
+            update.
         clip_rewards: clip rewards to ±1, in the loss only.
         reward_scale: factor of every reward before it is clipped or limited, in the loss only.
         reward_limit: limit of the size of scaled rewards, in the loss only.
         loss_sum: sum the loss over samples; false: take the mean.
         anneal_entropy: let the entropy bonus fall linearly to 0 (`at`).
-        termination_reward: replaces the reward of a step that terminates an episode; None keeps the environment's.
-        whole_episodes: use returns of whole episodes without bootstrap (Monte-Carlo); `gae_lambda` is not used.
+        termination_reward: replaces the reward of a step that terminates an episode; None keeps the
+            environment's.
+        whole_episodes: use returns of whole episodes without bootstrap (Monte-Carlo); `gae_lambda` is not
+            used.
         normalize_returns: divide returns by their L2 norm over the rollout.
         clip_ratio: ε of PPO's clipped ratio (`policy_gain`); None is A3C.
         loss: computes the terms of the loss.
@@ -139,7 +146,9 @@ class Objective:
     @property
     def largest_reward(self) -> float:
         """The limit of the size of scaled rewards; infinite for none."""
-        return min(1.0, self.reward_limit) if self.clip_rewards else self.reward_limit
+        if self.clip_rewards:
+            return min(1.0, self.reward_limit)
+        return self.reward_limit
 
     def at(self, left: float) -> Objective:
         """Returns the objective for the fraction of the schedule that is left, 1 to 0."""
@@ -181,14 +190,16 @@ def scaled_rewards(rewards: Floats, scale: float, limit: float) -> Floats:
 def to_unit_length(returns: Floats, valid: Bools) -> Floats:
     """Divides returns by the L2 norm of the valid ones (Zai & Brown 2020, chapter 5); zeros stay zeros."""
     norm = np.linalg.norm(returns[valid])
-    result: Floats = returns / np.float32(norm if norm > 0 else 1.0)
+    divisor = norm if norm > 0 else 1.0
+    result: Floats = returns / np.float32(divisor)
     return result
 
 
 def normalize(advantages: Floats, valid: Bools) -> Floats:
     """Shifts and scales advantages to mean 0 and standard deviation 1 over the valid samples; one stays as it is.
 
-    In float64: the float32 mean of equal numbers may be another number. Divided by the deviation it would be large.
+    In float64: the float32 mean of equal numbers may be another number. Divided by the deviation it would be
+    large.
     """
     chosen = advantages[valid].astype(np.float64)
     if chosen.size < 2:  # a short update may hold one sample, or ignored steps only
@@ -207,9 +218,9 @@ def differentiate(
 ) -> dict[str, float]:
     """Adds the gradient of the loss over some environments of a rollout to the network's `.grad` tensors.
 
-    The loss is −log π(a|s)·A − c_e·H(π) + c_v·(R − V)², averaged over valid samples (or summed: `loss_sum`); its first
-    and last part come from `objective.loss`. A and R are constants. The values come from the same forward pass that is
-    differentiated, so acting needs no values.
+    The loss is −log π(a|s)·A − c_e·H(π) + c_v·(R − V)², averaged over valid samples (or summed: `loss_sum`);
+    its first and last part come from `objective.loss`. A and R are constants. The values come from the same
+    forward pass that is differentiated, so acting needs no values.
 
     Returns:
         Metrics of the update by name; empty without `want_metrics` (they cost about 4 % of a small update).
@@ -228,8 +239,9 @@ def forward(
 ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
     """Logits `[T·n, A]` and values `[(T+1)·n]` of some environments, and the value function for `Rollout.next_values`.
 
-    With gradients the network is in training mode. A recurrent core starts from the state at the beginning of the
-    rollout. After an update from other environments of the rollout, that state is older than the parameters.
+    With gradients the network is in training mode. A recurrent core starts from the state at the beginning of
+    the rollout. After an update from other environments of the rollout, that state is older than the
+    parameters.
     """
     observations = rollout.observations[:, columns]
     if rollout.states is None or rollout.resets is None:
@@ -245,9 +257,9 @@ def forward(
 def policy_gain(log_prob: Tensor, acted: Tensor | None, advantage: Tensor, clip_ratio: float | None) -> Tensor:
     """What the policy gains by samples, all arguments `[B]`: log π(a|s) · A, the gradient of A3C.
 
-    With ε = `clip_ratio`: min(r · A, clip(r, 1 − ε, 1 + ε) · A) where r = π(a|s) / π_acted(a|s). A sample has no
-    gradient once its probability has moved far enough in the direction of its advantage (PPO, Schulman et al. 2017,
-    arXiv:1707.06347, eq. 7).
+    With ε = `clip_ratio`: min(r · A, clip(r, 1 − ε, 1 + ε) · A) where r = π(a|s) / π_acted(a|s). A sample has
+    no gradient once its probability has moved far enough in the direction of its advantage (PPO, Schulman et
+    al. 2017, arXiv:1707.06347, eq. 7).
 
     Args:
         acted: log π_acted(a|s) of the policy that acted, `[B]`; None without a clip ratio.
@@ -293,7 +305,8 @@ def descend(
     values = all_values[:num_samples]
     terms = objective.loss(LossInputs(log_prob, entropy, values, logits, actions, advantage, target, acted), objective)
     check_terms(terms, weight)
-    gain, value_error = terms.policy_gain, terms.value_error
+    gain = terms.policy_gain
+    value_error = terms.value_error
     loss = torch.dot(objective.value_coefficient * value_error - gain - objective.entropy_coefficient * entropy, weight)
     loss.backward()  # type: ignore[no-untyped-call]
     if not want_metrics:
@@ -378,8 +391,9 @@ def divergence(log_probs: Tensor, acted: Tensor, clip_ratio: float) -> dict[str,
     """How far a policy has moved from the one that acted, for samples `[B]` with their log π(a|s) by both.
 
     Returns:
-        `approx_kl`: r − 1 − log r, whose mean estimates KL(π_acted ‖ π) without bias and is never negative (Schulman
-        2020, "Approximating KL divergence"). `clip_fraction`: 1 for a sample whose r is beyond 1 ± ε, else 0.
+        `approx_kl`: r − 1 − log r, whose mean estimates KL(π_acted ‖ π) without bias and is never negative
+        (Schulman 2020, "Approximating KL divergence"). `clip_fraction`: 1 for a sample whose r is beyond 1 ±
+        ε, else 0.
     """
     difference = (log_probs - acted).clamp(max=LARGEST_LOG_RATIO)
     moved = difference.expm1()

@@ -15,7 +15,8 @@ class ObservationStatistics(RunningStatistics):
     def mean_and_scale(self) -> tuple[Tensor, Tensor]:
         """Mean and 1/standard deviation over all workers, both `[F]`, float32; 0 and 1 without observations."""
         total = self.total()
-        count, (mean, deviations) = total[0], np.split(total[1:], 2)
+        count = total[0]
+        mean, deviations = np.split(total[1:], 2)
         if not count:
             return torch.zeros(len(mean)), torch.ones(len(mean))
         scale = 1.0 / np.sqrt(deviations / count + 1e-8)

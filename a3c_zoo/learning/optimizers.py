@@ -1,7 +1,7 @@
 """The apply stage: optimizers over flat parameters, clipping, and schedules.
 
-An optimizer works on one tensor of parameters `[P]` and one gradient `[P]`. Its moments (the tensors that it keeps from
-update to update) are made up front and handed to it, so that all workers can share them.
+An optimizer works on one tensor of parameters `[P]` and one gradient `[P]`. Its moments (the tensors that it
+keeps from update to update) are made up front and handed to it, so that all workers can share them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Optimizer(Protocol):
 
     Args:
         parameters: `[P]`, float32; updated in place. In a run they are in shared memory.
-        moments: the tensors that `moments` returned, new or from a checkpoint; the optimizer may only change them in
-            place. They are shared by all workers, unless `optimizer.shared_statistics` is false.
+        moments: the tensors that `moments` returned, new or from a checkpoint; the optimizer may only change
+            them in place. They are shared by all workers, unless `optimizer.shared_statistics` is false.
         config: the `optimizer` section.
     """
 
@@ -48,7 +48,8 @@ def optimizer_class(entry: OptimizerEntry) -> type[Optimizer]:
 
 def new_moments(entry: OptimizerEntry, parameters: Tensor, config: OptimizerConfig) -> dict[str, Tensor]:
     """Returns an optimizer's moments before the first update. Raises PluginError for anything else."""
-    title, kind = f"optimizer '{entry.name}'", optimizer_class(entry)
+    title = f"optimizer '{entry.name}'"
+    kind = optimizer_class(entry)
     with building(title):
         moments: Any = kind.moments(parameters, config)
     rule = f"{title}: moments must return a dict of tensors by name"
@@ -64,7 +65,8 @@ def new_optimizer(
     entry: OptimizerEntry, parameters: Tensor, moments: Mapping[str, Tensor], config: OptimizerConfig
 ) -> Optimizer:
     """Makes the optimizer of an entry. Raises PluginError if it fails, or if its `apply` cannot be called."""
-    title, kind = f"optimizer '{entry.name}'", optimizer_class(entry)
+    title = f"optimizer '{entry.name}'"
+    kind = optimizer_class(entry)
     with building(title):
         made = kind(parameters, moments, config)
     try:
@@ -80,12 +82,14 @@ class Adam:
     """torch's fused Adam kernel on the flat tensors (Kingma & Ba 2015, arXiv:1412.6980, algorithm 1).
 
     With shared moments this is the "shared Adam" of the A3C literature. The kernel is called as
-    `torch.optim.Adam(fused=True)` calls it. That class is not used because making one imports torch's compiler, which
-    takes 1.7 s in each worker.
+    `torch.optim.Adam(fused=True)` calls it. That class is not used because making one imports torch's
+    compiler, which takes 1.7 s in each worker.
     """
 
     def __init__(self, parameters: Tensor, moments: Mapping[str, Tensor], config: OptimizerConfig) -> None:
-        self._parameters, self._moments, self._config = parameters, moments, config
+        self._parameters = parameters
+        self._moments = moments
+        self._config = config
 
     @staticmethod
     def moments(parameters: Tensor, config: OptimizerConfig) -> dict[str, Tensor]:
@@ -98,7 +102,8 @@ class Adam:
     @torch.no_grad()
     def apply(self, gradient: Tensor, learning_rate: float) -> None:
         """Makes one update of the parameters and moments in place from a gradient `[P]`, float32."""
-        moments, config = self._moments, self._config
+        moments = self._moments
+        config = self._config
         moments["step"].add_(1)
         torch._fused_adam_(
             [self._parameters],
@@ -146,7 +151,8 @@ class RMSprop:
 def clip_by_global_norm(gradient: Tensor, max_norm: float | None) -> float:
     """Scales `gradient` `[P]` in place to an L2 norm of at most `max_norm`; returns the norm before.
 
-    If the norm is not finite, the gradient must not be applied: it would destroy the parameters of every worker.
+    If the norm is not finite, the gradient must not be applied: it would destroy the parameters of every
+    worker.
     """
     norm = float(torch.linalg.vector_norm(gradient))
     if max_norm is not None and norm > max_norm:
@@ -161,9 +167,9 @@ _SMALLEST = 5e-324  # a denormal
 def without_denormals() -> Iterator[None]:
     """Within the context, float32 results below 1.2e-38 (denormal numbers) become 0 in this thread.
 
-    A weight behind a ReLU that is never active has no gradient. Its first moment falls below 1.2e-38 within 900 updates
-    and stays there, and a CPU computes with such numbers more than ten times slower. The mode is set around an update
-    only, because environments compute in the same thread and must not be affected.
+    A weight behind a ReLU that is never active has no gradient. Its first moment falls below 1.2e-38 within
+    900 updates and stays there, and a CPU computes with such numbers more than ten times slower. The mode is
+    set around an update only, because environments compute in the same thread and must not be affected.
     """
     before = _SMALLEST * 1.0 == 0.0  # torch can set this mode, but cannot tell it
     torch.set_flush_denormal(True)

@@ -29,7 +29,8 @@ def check_outputs(model: Model, entry: NetworkEntry) -> None:
     """
     if entry.factory.startswith("a3c_zoo."):
         return
-    spec, title = model.spaces.observations, f"network '{entry.name}'"
+    spec = model.spaces.observations
+    title = f"network '{entry.name}'"
     network = model.module.network if isinstance(model.module, WithDeviations) else model.module
     rows = torch.from_numpy(np.zeros((N, *spec.shape), spec.dtype))
     try:
@@ -45,7 +46,8 @@ def check_outputs(model: Model, entry: NetworkEntry) -> None:
 
 def _outputs(network: ActorCritic, rows: Tensor, num_logits: int) -> Iterator[tuple[str, Any, Sequence[int]]]:
     """What the methods of a network return for observations `[N, ...]`: method, output, and the shape that it needs."""
-    start, rollout = network.start(N), rows.unsqueeze(1)  # a rollout of one environment
+    start = network.start(N)
+    rollout = rows.unsqueeze(1)  # a rollout of one environment
     if start is None:
         yield "policy()", network.policy(rows), (N, num_logits)
         yield "value()", network.value(rows), (N,)
@@ -65,5 +67,9 @@ def _outputs(network: ActorCritic, rows: Tensor, num_logits: int) -> Iterator[tu
 def fault_of(what: str, output: Any, shape: Sequence[int]) -> str:
     """What is wrong with an output that must be float32 and of a shape; empty if nothing is."""
     wanted = f"float32 {list(shape)}"
-    found = f"{str(output.dtype)[6:]} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-    return "" if found == wanted else f"{what} returned {found}, where {wanted} is expected"
+    found = type(output).__name__
+    if isinstance(output, Tensor):
+        found = f"{str(output.dtype)[6:]} {list(output.shape)}"
+    if found == wanted:
+        return ""
+    return f"{what} returned {found}, where {wanted} is expected"

@@ -11,18 +11,19 @@ from a3c_zoo.errors import ConfigError
 class FlatParameters:
     """A module's parameters and gradients as views of two flat tensors.
 
-    A module in bfloat16 has a bfloat16 copy of the parameters, which every pull renews. torch's autocast would cast in
-    every call instead, which costs more than it saves for small networks and batches.
+    A module in bfloat16 has a bfloat16 copy of the parameters, which every pull renews. torch's autocast
+    would cast in every call instead, which costs more than it saves for small networks and batches.
 
-    Call `zero_gradients`, not `module.zero_grad`: since torch 2.0 the latter sets the `.grad` tensors to None, and
-    `gradients` would silently go stale.
+    Call `zero_gradients`, not `module.zero_grad`: since torch 2.0 the latter sets the `.grad` tensors to
+    None, and `gradients` would silently go stale.
 
     Args:
         module: its parameters are replaced by views. dtype: float32 or bfloat16. device: "cpu" or "cuda".
 
     Attributes:
         initial: the parameters that the module had at first, `[P]`, float32, in the CPU's memory.
-        values: all parameters, `[P]`, dtype, on the device. gradients: their gradients, of the same shape and dtype.
+        values: all parameters, `[P]`, dtype, on the device. gradients: their gradients, of the same shape and
+            dtype.
     """
 
     def __init__(self, module: nn.Module, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
@@ -68,7 +69,8 @@ def share(*tensors: Tensor) -> None:
         try:
             tensor.share_memory_()  # type: ignore[no-untyped-call]
         except RuntimeError as error:  # torch reserves the memory, so no process fails later for the lack of it
-            size, reason = tensor.numel() * tensor.element_size(), str(error).splitlines()[0]
+            size = tensor.numel() * tensor.element_size()
+            reason = str(error).splitlines()[0]
             raise ConfigError(
                 f"shared memory (/dev/shm) has no room for {size:,} bytes more: {reason}. Make it larger (docker run "
                 "--shm-size=1g), or lower run.workers, env.num_envs or agent.n_steps"

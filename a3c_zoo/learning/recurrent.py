@@ -1,14 +1,14 @@
 """The recurrent core between the body of a network and its heads (`network.recurrent`).
 
-The state of N environments is one tensor `[K, N, H]`, float32: K = 2 for an LSTM (output and cell), 1 for a GRU. Acting
-advances it by one step. Learning passes over a whole rollout, from the state at its beginning:
+The state of N environments is one tensor `[K, N, H]`, float32: K = 2 for an LSTM (output and cell), 1 for a
+GRU. Acting advances it by one step. Learning passes over a whole rollout, from the state at its beginning:
 
     row            0          1     …     t                  t+1      …     T
     state before   kept       h_1         h_t                h_t+1          h_T      (the next rollout's row 0)
                                           ends an episode    0              values alone
 
-The state becomes 0 before the first observation of an episode and nowhere else. The final observation of a truncated
-episode is valued with the state after the truncated step.
+The state becomes 0 before the first observation of an episode and nowhere else. The final observation of a
+truncated episode is valued with the state after the truncated step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Core(nn.Module):
 
     def __init__(self, kind: str, inputs: int, size: int) -> None:
         super().__init__()
-        self.is_lstm, self.size = kind == "lstm", size
+        self.is_lstm = kind == "lstm"
+        self.size = size
         gates = 4 if self.is_lstm else 3
         for name, width in (("input", inputs), ("hidden", size)):
             weight = torch.empty(gates * size, width)
@@ -76,7 +77,8 @@ class Recurrent(ActorCritic):
     """A network with a core between its body and its heads.
 
     Args:
-        network: body and heads; the heads take `config.recurrent_size` inputs. config: kind and size of the core.
+        network: body and heads; the heads take `config.recurrent_size` inputs. config: kind and size of the
+            core.
     """
 
     def __init__(self, network: Split, config: CoreConfig) -> None:
@@ -106,7 +108,8 @@ class Recurrent(ActorCritic):
         features = self.network.features(observations.flatten(0, 1)).view(*observations.shape[:2], -1)
         # Without resets one call of the kernel takes all rows; each row with a reset needs one more call.
         cuts = [0, *(np.flatnonzero(resets[1:].any(axis=1)) + 1).tolist(), len(resets)]
-        outputs, after = [], {}
+        outputs = []
+        after = {}
         for begin, end in itertools.pairwise(cuts):
             if resets[begin].any():
                 state = kept(state, resets[begin])
@@ -114,7 +117,9 @@ class Recurrent(ActorCritic):
             outputs.append(output)
             after[end - 1] = state.detach()
         rows = torch.cat(outputs).flatten(0, 1)
-        states = torch.stack([after[t][:, n] for t, n in places], dim=1) if places else state[:, :0].detach()
+        states = state[:, :0].detach()
+        if places:
+            states = torch.stack([after[t][:, n] for t, n in places], dim=1)
         return self.network.logits(rows[: -observations.shape[1]]), self.network.values(rows), states
 
 

@@ -5,8 +5,8 @@ All functions use these arguments. Row t belongs to the action a_t taken in stat
     next_values     V(s_{t+1}) `[T, N]`; where an episode was truncated at t, V of its *final* observation
     terminated      the episode ended at t: the bootstrap is 0
     truncated       the episode was cut at t: the bootstrap is next_values[t]
-Sums do not cross the end of an episode. So the row of an ignored action (NEXT_STEP autoreset) changes no other row, and
-the caller masks it.
+Sums do not cross the end of an episode. So the row of an ignored action (NEXT_STEP autoreset) changes no
+other row, and the caller masks it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def gae(
 ) -> Floats:
     """Generalised advantage estimates (Schulman et al. 2016, arXiv:1506.02438, eq. 16), `[T, N]`.
 
-    δ_t = r_t + γ·V(s_{t+1}) − V(s_t), with V = 0 after a termination. A_t = δ_t + γλ·A_{t+1} within an episode and a
-    rollout. λ = 1 gives the A3C advantage (Mnih et al. 2016, arXiv:1602.01783, algorithm S3).
+    δ_t = r_t + γ·V(s_{t+1}) − V(s_t), with V = 0 after a termination. A_t = δ_t + γλ·A_{t+1} within an
+    episode and a rollout. λ = 1 gives the A3C advantage (Mnih et al. 2016, arXiv:1602.01783, algorithm S3).
     """
     advantages: Floats = rewards + gamma * next_values * ~terminated - values
     carry = np.float32(gamma * gae_lambda) * ~(terminated | truncated)
@@ -44,8 +44,9 @@ def n_step_returns(
 ) -> Floats:
     """Sliding windows: G_t = Σ_{k<m} γ^k r_{t+k} + γ^m V(s_{t+m}) (Sutton & Barto 2018, eq. 7.1), `[T, N]`.
 
-    m is n, or less where the episode or the rollout ends sooner. The bootstrap is 0 after a termination. With n ≥ T
-    these are the returns to the end of the rollout (A3C, Mnih et al. 2016, arXiv:1602.01783, algorithm S3).
+    m is n, or less where the episode or the rollout ends sooner. The bootstrap is 0 after a termination. With
+    n ≥ T these are the returns to the end of the rollout (A3C, Mnih et al. 2016, arXiv:1602.01783, algorithm
+    S3).
     """
     length = len(rewards)
     returns = np.zeros_like(next_values)
@@ -65,10 +66,12 @@ def n_step_returns(
 def monte_carlo_returns(rewards: Floats, terminated: Bools, truncated: Bools, gamma: float) -> Floats:
     """Discounted returns of whole episodes, without bootstrap (Sutton & Barto 2018, section 5.1), `[T, N]`.
 
-    A truncation counts as an end that is worth 0. Rows whose episode does not end in the rollout are partial sums.
+    A truncation counts as an end that is worth 0. Rows whose episode does not end in the rollout are partial
+    sums.
     """
     returns = np.empty_like(rewards)
-    ended, following = terminated | truncated, np.zeros_like(rewards[0])
+    ended = terminated | truncated
+    following = np.zeros_like(rewards[0])
     for t in range(len(rewards) - 1, -1, -1):
         returns[t] = following = rewards[t] + gamma * following * ~ended[t]
     return returns

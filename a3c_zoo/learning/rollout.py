@@ -24,17 +24,18 @@ class Rollout:
 
     Attributes:
         observations: s_0 … s_T, `[T+1, N, ...]`, as stored (`ObservationSpec`).
-        actions: as their distribution stores them, `[T, N, ...]` (`ActionDistribution`). In a Discrete space: indices,
-            `[T, N]`, int64.
+        actions: as their distribution stores them, `[T, N, ...]` (`ActionDistribution`). In a Discrete space:
+            indices, `[T, N]`, int64.
         rewards: as the environment gave them, `[T, N]`, float32.
         terminated: whether step t ended an episode in this way, `[T, N]`, bool. truncated: the same.
         valid: False where the environment ignored the action (NEXT_STEP, after an end), `[T, N]`, bool.
         finals: (t, n) → final observation of an episode that was truncated at step t, unless it is
             `observations[t+1, n]`.
-        states: state of a recurrent core before each row, `[T+1, K, N, H]`, before resets; None without a core.
+        states: state of a recurrent core before each row, `[T+1, K, N, H]`, before resets; None without a
+            core.
         resets: before which rows that state becomes 0, `[T+1, N]`, bool; None without a core.
-        logits: of the policy that acted, `[T, N, A]`, float32. values: V of the rows before the last, by the same
-            parameters, `[T+1, N]`, float32. None if the collector does not keep them.
+        logits: of the policy that acted, `[T, N, A]`, float32. values: V of the rows before the last, by the
+            same parameters, `[T+1, N]`, float32. None if the collector does not keep them.
     """
 
     observations: Tensor
@@ -54,9 +55,14 @@ class Rollout:
         """A rollout of T = `rows` steps, all 0.
 
         Args:
-            observation: has the shape and the NumPy dtype of one. action: has the shape and the torch dtype of one.
+            observation: has the shape and the NumPy dtype of one. action: has the shape and the torch dtype
+                of one.
             start: a state of the recurrent core, `[K, N, H]`, if there is one.
         """
+        states = resets = None
+        if start is not None:
+            states = torch.zeros(rows + 1, *start.shape)
+            resets = np.zeros((rows + 1, num_envs), np.bool_)
         return cls(
             observations=torch.from_numpy(np.zeros((rows + 1, num_envs, *observation.shape), observation.dtype)),
             actions=torch.zeros((rows, num_envs, *action.shape), dtype=action.dtype),
@@ -64,8 +70,8 @@ class Rollout:
             terminated=np.zeros((rows, num_envs), np.bool_),
             truncated=np.zeros((rows, num_envs), np.bool_),
             valid=np.zeros((rows, num_envs), np.bool_),
-            states=None if start is None else torch.zeros(rows + 1, *start.shape),
-            resets=None if start is None else np.zeros((rows + 1, num_envs), np.bool_),
+            states=states,
+            resets=resets,
         )
 
     @property
@@ -94,14 +100,16 @@ class Rollout:
         """The value of the state after each step, `[T, n]`.
 
         Args:
-            values: V of the observations in rows 1 … T, `[T, n]`. They hold wherever `finals` has nothing else.
+            values: V of the observations in rows 1 … T, `[T, n]`. They hold wherever `finals` has nothing
+                else.
             columns: the n environments.
             value: returns V, `[B]`, of the final observations `[B, ...]` at `final_places`, in that order.
         """
         places = self.final_places(columns)
         if not places:
             return values
-        values, chosen = values.copy(), range(*columns.indices(self.rewards.shape[1]))
+        values = values.copy()
+        chosen = range(*columns.indices(self.rewards.shape[1]))
         with torch.no_grad():
             finals = torch.from_numpy(np.stack([self.finals[t, chosen[n]] for t, n in places]))
             for (t, n), v in zip(places, value(finals).tolist(), strict=True):

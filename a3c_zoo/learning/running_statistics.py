@@ -14,21 +14,21 @@ from a3c_zoo.store_order import memory_barrier
 
 Doubles = NDArray[np.float64]
 
-#: How often a row is read again before an error is raised. A try fails only if its writer collects a whole rollout
-#: during the microsecond that the reading takes.
+#: How often a row is read again before an error is raised. A try fails only if its writer collects a whole
+#: rollout during the microsecond that the reading takes.
 READ_TRIES = 1000
 
 
 class RunningStatistics:
     """The mean and the variance of F numbers: a row for each worker, which it alone writes; readers merge all rows.
 
-    A row has two halves, which are written in turn. Readers take the half that is not being written. So they never see
-    an incomplete half, and never wait for a writer that sleeps or has died (`store_order.py`).
+    A row has two halves, which are written in turn. Readers take the half that is not being written. So they
+    never see an incomplete half, and never wait for a writer that sleeps or has died (`store_order.py`).
 
     Args:
-        tensor: `[workers, 1 + 2·(1 + 2F)]`, float64, in shared memory if processes share it. Columns: w, the number of
-            writes; then two halves with count, mean `[F]` and sum of squared deviations `[F]` each. Half number
-            w mod 2 is the newest complete one.
+        tensor: `[workers, 1 + 2·(1 + 2F)]`, float64, in shared memory if processes share it. Columns: w, the
+            number of writes; then two halves with count, mean `[F]` and sum of squared deviations `[F]` each.
+            Half number w mod 2 is the newest complete one.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -44,7 +44,8 @@ class RunningStatistics:
         """Adds a batch `[B, F]` to the worker's own row."""
         if not len(batch):
             return
-        row, wide = self._rows[worker], batch.astype(np.float64)
+        row = self._rows[worker]
+        wide = batch.astype(np.float64)
         mean = wide.mean(axis=0)
         theirs = np.concatenate(([len(wide)], mean, np.square(wide - mean).sum(axis=0)))
         self._write(row, merged(self._half(row, int(row[0])), theirs))
@@ -69,7 +70,7 @@ class RunningStatistics:
         return torch.from_numpy(rows)
 
     def gathered(self, workers: int) -> Tensor:
-        """The tensor of so many workers. If these are others, the first one has seen all."""
+        """The tensor for a number of workers. If it is another number, all samples count for the first worker."""
         if workers == len(self._rows):
             return self.copy()
         rows = torch.zeros((workers, self._rows.shape[1]), dtype=torch.float64)
@@ -101,10 +102,12 @@ def merged(ours: Doubles, theirs: Doubles) -> Doubles:
 
     A sample is an array of its count, mean `[F]` and sum of squared deviations `[F]`, `[1 + 2F]`.
     """
-    (n, m), total = (ours[0], theirs[0]), ours[0] + theirs[0]
+    n, m = ours[0], theirs[0]
+    total = ours[0] + theirs[0]
     if total == 0:
         return ours
-    (mean, deviations), (other_mean, other_deviations) = np.split(ours[1:], 2), np.split(theirs[1:], 2)
+    mean, deviations = np.split(ours[1:], 2)
+    other_mean, other_deviations = np.split(theirs[1:], 2)
     delta = other_mean - mean
     spread = np.square(delta) * (n * m / total)
     return np.concatenate(([total], mean + delta * (m / total), deviations + other_deviations + spread))

@@ -1,8 +1,9 @@
 """The steps of a rollout as segments, for updates that shuffle them and pass over them more than once with a core.
 
-A segment is L steps of one environment in a row. A recurrent core passes over them from the state that it had when it
-acted on the first one. Parameters have changed since, and so that state is a little older than they are (the "stored
-state" of Kapturowski et al. 2019, "Recurrent Experience Replay in Distributed Reinforcement Learning").
+A segment is L steps of one environment in a row. A recurrent core passes over them from the state that it had
+when it acted on the first one. Parameters have changed since, and so that state is a little older than they
+are (the "stored state" of Kapturowski et al. 2019, "Recurrent Experience Replay in Distributed Reinforcement
+Learning").
 """
 
 from __future__ import annotations

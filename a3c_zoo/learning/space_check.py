@@ -22,9 +22,10 @@ from a3c_zoo.learning.spaces import Leaf, ObservationSpec, observation_spec
 
 
 def check_spaces(there: Spaces, here: Spaces, env_name: str) -> None:
-    """Raises RunDirectoryError if the spaces of a policy are not those of the environment that it shall act in."""
+    """Raises RunDirectoryError if the spaces of a policy are not those of the environment in which it is to act."""
     for which in ("observations", "actions"):
-        theirs, ours = getattr(there, which), getattr(here, which)
+        theirs = getattr(there, which)
+        ours = getattr(here, which)
         if theirs != ours:
             words = [in_words(theirs), in_words(ours)]
             theirs, ours = (repr(theirs), repr(ours)) if words[0] == words[1] else words
@@ -32,7 +33,7 @@ def check_spaces(there: Spaces, here: Spaces, env_name: str) -> None:
 
 
 def check_policy(policy: object, env: VectorEnv[Any, Any, Any], env_name: str) -> None:
-    """The same for an environment that is made already. The policy of another library does not tell its spaces."""
+    """The same for an environment that is made already. A policy of another library has no spaces to compare."""
     if isinstance(policy, ModelPolicy):
         acts = policy.spaces.actions
         options = {"squash": isinstance(acts, Gaussian) and acts.squash, "uniform": isinstance(acts, UniformBox)}

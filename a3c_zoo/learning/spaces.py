@@ -26,7 +26,8 @@ class Leaf:
         path: keys and numbers that lead to it. shape: its shape without batch axes.
         sizes: for integers that stand for one-hot vectors, how many values each has; empty for plain numbers.
         start: the first value of each such integer.
-        is_image: whether it is an image of bytes or bools, `[channels, height, width]` or `[height, width, channels]`.
+        is_image: whether it is an image of bytes or bools, `[channels, height, width]` or `[height, width,
+            channels]`.
     """
 
     path: tuple[str | int, ...]
@@ -71,13 +72,13 @@ class ObservationSpec:
     """How one observation is stored, and how networks get it.
 
     Attributes:
-        kind: "vector", "image" (`[channels, height, width]`, bytes or bools), or "mixed": a vector of several parts, at
-            least one of them an image.
+        kind: "vector", "image" (`[channels, height, width]`, bytes or bools), or "mixed": a vector of several
+            parts, at least one of them an image.
         shape: shape as stored in a rollout, without batch axes.
         dtype: dtype as stored in a rollout.
         one_hot: number of classes if the stored integer stands for a one-hot vector, else 0.
-        leaves: the parts of a stored vector, in the order of `gymnasium.spaces.flatten`; empty if observations are
-            stored as they come.
+        leaves: the parts of a stored vector, in the order of `gymnasium.spaces.flatten`; empty if
+            observations are stored as they come.
         is_turned: the environment gives an image as `[height, width, channels]`.
         background: the most frequent value of an image's pixels, where it was measured (`probe_spaces`).
     """
@@ -93,11 +94,15 @@ class ObservationSpec:
     @property
     def given_shape(self) -> tuple[int, ...]:
         """The shape of one observation as the environment gives it, without batch axes, if it has no leaves."""
-        return (*self.shape[1:], self.shape[0]) if self.is_turned else self.shape
+        if self.is_turned:
+            return (*self.shape[1:], self.shape[0])
+        return self.shape
 
     def turned(self, observations: NDArray[Any]) -> NDArray[Any]:
         """Observations `[..., *given_shape]` as `[..., *shape]`: the channels of an image come first. No copy."""
-        return np.moveaxis(observations, -1, -3) if self.is_turned else observations
+        if self.is_turned:
+            return np.moveaxis(observations, -1, -3)
+        return observations
 
     @property
     def num_features(self) -> int:
@@ -142,7 +147,8 @@ class ObservationSpec:
         is_single = arrays[0].shape == self.leaves[0].shape
         if is_single:
             arrays = [array[None] for array in arrays]
-        vectors, at = np.empty((len(np.atleast_1d(arrays[0])), *self.shape), np.float32), 0
+        vectors = np.empty((len(np.atleast_1d(arrays[0])), *self.shape), np.float32)
+        at = 0
         for leaf, array in zip(self.leaves, arrays, strict=True):
             if array.shape != (len(vectors), *leaf.shape) or array.dtype.kind not in ("biu" if leaf.sizes else "biuf"):
                 part = f"part {'/'.join(map(str, leaf.path))} of an observation" if leaf.path else "an observation"
@@ -187,7 +193,9 @@ class Part(NamedTuple):
     @property
     def where(self) -> str:
         """Its place, for messages; empty for observations of one part."""
-        return f" at '{'/'.join(map(str, self.path))}'" if self.path else ""
+        if self.path:
+            return f" at '{'/'.join(map(str, self.path))}'"
+        return ""
 
     def of(self, observation: Any) -> Any:
         """This part of an observation, None if it is missing."""
@@ -228,10 +236,10 @@ def observation_spec(space: Space[Any]) -> ObservationSpec:
         UnsupportedSpaceError: a space of no fixed size, or with a part of such a space.
     """
     if isinstance(space, spaces.Box) and is_image(space):
-        turned, shape = channels_last(space.shape), space.shape
-        return ObservationSpec(
-            "image", (shape[2], *shape[:2]) if turned else tuple(shape), np.dtype(space.dtype), is_turned=turned
-        )
+        turned = channels_last(space.shape)
+        shape = space.shape
+        stored = (shape[2], *shape[:2]) if turned else tuple(shape)
+        return ObservationSpec("image", stored, np.dtype(space.dtype), is_turned=turned)
     if isinstance(space, spaces.Box) and not (space.dtype.isnative and space.dtype.itemsize <= 8):
         raise UnsupportedSpaceError(f"observation space {space} is of {space.dtype.str}, which torch does not know")
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
@@ -254,7 +262,8 @@ def is_image(space: Any) -> bool:
 def channels_last(shape: tuple[int, ...]) -> bool:
     """Whether the last axis of an image is that of the channels; otherwise it is the first.
 
-    Two axes of one length are height and width. If no two or all three are equal, the channels are the shortest axis.
+    Two axes of one length are height and width. If no two or all three are equal, the channels are the
+    shortest axis.
     """
     first, second, third = shape
     if first == second != third:
@@ -279,7 +288,9 @@ def _leaves(space: Space[Any], path: tuple[str | int, ...], whole: Space[Any]) -
             yield Leaf(path, tuple(space.shape), sizes, start)
         case _:
             place = "/".join(map(str, path))
-            inner = f": its part '{place}', {type(space).__name__}, is not supported" if path else " is not supported"
+            inner = " is not supported"
+            if path:
+                inner = f": its part '{place}', {type(space).__name__}, is not supported"
             cure = ". A wrapper can leave it out or replace it (env.wrappers)"
             raise UnsupportedSpaceError(f"observation space {whole}{inner}; supported: {SUPPORTED}{cure}")
 
@@ -304,4 +315,6 @@ def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], boo
     if shape != given and (len(shape) != len(given) + 1 or shape[1:] != given):
         raise ObservationError(f"{wanted}; got {list(shape)}")
     is_single = shape == given
-    return spec.turned(batch.reshape(1, *shape) if is_single else batch), is_single
+    if is_single:
+        batch = batch.reshape(1, *shape)
+    return spec.turned(batch), is_single

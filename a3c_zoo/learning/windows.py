@@ -19,7 +19,8 @@ from a3c_zoo.store.saved_state import fitting
 class Windows:
     """The newest T + n − 1 steps of N environments; the windows that start in the first T rows are complete.
 
-    So each rollout of T steps completes T windows for each environment, the first of which began n − 1 steps earlier.
+    So each rollout of T steps completes T windows for each environment, the first of which began n − 1 steps
+    earlier.
 
     Args:
         rollout: an example that gives the shapes and T, its number of rows. n: steps of a window.
@@ -27,7 +28,8 @@ class Windows:
 
     Attributes:
         reward_scale: factor of every reward; it may change from rollout to rollout.
-        rollout: the newest T + n − 1 steps, with the states of a recurrent core if there is one. num_steps: T.
+        rollout: the newest T + n − 1 steps, with the states of a recurrent core if there is one. num_steps:
+            T.
     """
 
     def __init__(self, rollout: Rollout, n: int, gamma: float, reward_limit: float = math.inf) -> None:
@@ -67,7 +69,9 @@ class Windows:
     @property
     def samples(self) -> Rollout:
         """The first T steps, to learn from; with a core all steps, whose values come from the same pass."""
-        return self.rollout if self.rollout.states is not None else self.rollout.head(self.num_steps)
+        if self.rollout.states is not None:
+            return self.rollout
+        return self.rollout.head(self.num_steps)
 
     def values_ahead(self, value: Callable[[Tensor], Tensor], known: Floats | None = None) -> Floats:
         """The value of the state after each step, `[T+n−1, N]`, if a window bootstraps from it; otherwise any number.
@@ -99,8 +103,10 @@ class Windows:
         d is γ^m after m steps, and 0 if the window ends with a termination.
         """
         rollout = self.rollout
-        zeros, ones = np.zeros_like(rollout.rewards), np.ones_like(rollout.rewards)
-        sums, discounts = self._sums(self._rewards(), zeros), self._sums(zeros, ones)
+        zeros = np.zeros_like(rollout.rewards)
+        ones = np.ones_like(rollout.rewards)
+        sums = self._sums(self._rewards(), zeros)
+        discounts = self._sums(zeros, ones)
         steps = self._sums(ones, zeros, gamma=1.0)  # rewards of 1 add up to the number of steps
         ends = np.arange(self.num_steps)[:, None] + steps.astype(np.int64) - 1
         following = rollout.observations.numpy()[ends + 1, np.arange(ends.shape[1])]

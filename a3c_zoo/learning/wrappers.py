@@ -14,8 +14,9 @@ from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ConfigError, ZooError, type_and_message
 from a3c_zoo.plugins.entries import load_object
 
-#: Wrappers that scale by what they have seen. Each environment would have its own statistics, and those of evaluations
-#: and resumed runs would begin anew: the policy would act on other numbers than it has learned from.
+#: Wrappers that scale by what they have seen. Each environment would have its own statistics, and those of
+#: evaluations and resumed runs would begin anew: the policy would act on other numbers than it has learned
+#: from.
 KEEP_STATISTICS: Final = (
     gymnasium.wrappers.NormalizeObservation,
     gymnasium.wrappers.NormalizeReward,
@@ -52,7 +53,8 @@ class Wrapper:
         except Exception as error:
             env.close()
             raise ConfigError(f"env.wrappers: '{self.path}' fails: {type_and_message(error)}") from error
-        if not isinstance(wrapped, VectorEnv if self.takes_vectors else gymnasium.Env):
+        kind = VectorEnv if self.takes_vectors else gymnasium.Env
+        if not isinstance(wrapped, kind):
             raise ConfigError(f"env.wrappers: '{self.path}' returns {type(wrapped).__name__}, which is no environment")
         return wrapped
 

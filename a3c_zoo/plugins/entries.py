@@ -1,7 +1,8 @@
 """What a plugin offers: small frozen records that name their code by import strings.
 
-An entry holds no live objects. Its strings (`"module:attribute"`) are resolved when they are needed, and again in every
-worker process. So listing environments imports nothing, and no plugin manager crosses a process.
+An entry holds no live objects. Its strings (`"module:attribute"`) are resolved when they are needed, and
+again in every worker process. So listing environments imports nothing, and no plugin manager crosses a
+process.
 """
 
 from __future__ import annotations
@@ -27,25 +28,26 @@ class EnvEntry:
 
     Attributes:
         name: the name on the command line; lower case. A colon marks an environment of a family.
-        factory: import string of `(num_envs: int, seed: int, **kwargs) -> gymnasium.vector.VectorEnv`. `a3c-zoo play`
-            sets its parameter `render_mode`, if it has one, to "rgb_array"; then `render()` returns a picture of each
-            environment.
-        env_id: the registered id of a `gymnasium.Env` (`"package.module:Name-v0"` imports the module first). Give
-            exactly one of `factory` and `env_id`.
+        factory: import string of `(num_envs: int, seed: int, **kwargs) -> gymnasium.vector.VectorEnv`.
+            `a3c-zoo play` sets its parameter `render_mode`, if it has one, to "rgb_array"; then `render()`
+            returns a picture of each environment.
+        env_id: the registered id of a `gymnasium.Env` (`"package.module:Name-v0"` imports the module first).
+            Give exactly one of `factory` and `env_id`.
         kwargs: fixed keyword arguments for the factory or `gymnasium.make`.
-        config: import string of the pydantic model of the `env` section, a subclass of `a3c_zoo.config.EnvConfig`;
-            the keys that it adds are passed as keyword arguments.
+        config: import string of the pydantic model of the `env` section, a subclass of
+            `a3c_zoo.config.EnvConfig`; the keys that it adds are passed as keyword arguments.
         threshold: the environment is solved at this mean return over 100 episodes; None: never.
         default_agent: the agent that `a3c-zoo train NAME` uses.
         description: one line for listings.
-        gym_id: the registered Gymnasium id of the same task, for baselines that make environments with their own
-            library; only with a `factory`.
-        family: prefix of the family whose hyperparameter sets apply where this environment has none of its own. An
-            environment that is called `prefix:rest` belongs to the family `prefix` without this field.
-        variant: the kind of this environment within its family, for the default set: `AGENT-VARIANT` is preferred to
-            `AGENT` (`gym/a3c-continuous.yml`).
-        budget_steps: number of agent steps of a whole training. `a3c-zoo compare` trains for so many by default, unless
-            the set of the default agent has a block `compare:`. None: there is no default.
+        gym_id: the registered Gymnasium id of the same task, for baselines that make environments with their
+            own library; only with a `factory`.
+        family: prefix of the family whose hyperparameter sets apply where this environment has none of its
+            own. An environment that is called `prefix:rest` belongs to the family `prefix` without this
+            field.
+        variant: the kind of this environment within its family, for the default set: `AGENT-VARIANT` is
+            preferred to `AGENT` (`gym/a3c-continuous.yml`).
+        budget_steps: number of agent steps of a whole training. `a3c-zoo compare` trains for so many by
+            default, unless the set of the default agent has a block `compare:`. None: there is no default.
     """
 
     name: str
@@ -80,9 +82,9 @@ class EnvFamily:
 
     Attributes:
         prefix: the word before the colon; no environment may have it as its name.
-        resolve: import string of `(rest: str) -> EnvEntry`; it raises `UnknownNameError` for an unknown name. A run
-            that a stranger sent chooses `rest` as well: import only what stands before a colon in it. Such a name gets
-            here only if the user trusts the run.
+        resolve: import string of `(rest: str) -> EnvEntry`; it raises `UnknownNameError` for an unknown name.
+            A run that a stranger sent chooses `rest` as well: import only what stands before a colon in it.
+            Such a name gets here only if the user trusts the run.
         description: one line for listings.
         examples: a few full names, for listings; `check` resolves those that need no module to be imported.
     """
@@ -100,15 +102,17 @@ class AgentEntry:
 
     Attributes:
         name: the name on the command line; also the name of its default hyperparameter set.
-        run: import string of `(context: a3c_zoo.records.RunContext) -> None`; it trains until `settle` returns False.
-        load: import string of `(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping) ->
-            a3c_zoo.records.Policy`; `state` is a result of the agent's `Snapshot.state`.
-        config: import string of the pydantic model of the `agent` section, a subclass of `a3c_zoo.config.AgentConfig`.
+        run: import string of `(context: a3c_zoo.records.RunContext) -> None`; it trains until `settle`
+            returns False.
+        load: import string of `(entry: EnvEntry, network: NetworkEntry | None, config: Config, state:
+            Mapping) -> a3c_zoo.records.Policy`; `state` is a result of the agent's `Snapshot.state`.
+        config: import string of the pydantic model of the `agent` section, a subclass of
+            `a3c_zoo.config.AgentConfig`.
         kind: "agent" or "baseline".
         sections: the configuration sections that it reads.
         spaces: class names of the action spaces that it supports.
-        stacks: the environments that it can train on (`env.stack`): "zoo" for the zoo's own, "own" for environments
-            that the baseline's library makes from a Gymnasium id.
+        stacks: the environments that it can train on (`env.stack`): "zoo" for the zoo's own, "own" for
+            environments that the baseline's library makes from a Gymnasium id.
         one_process: it trains in the calling process; `run.workers` is always 1.
         one_environment: each worker has one environment; `env.num_envs` is always 1.
         description: one line for listings.
@@ -156,7 +160,8 @@ class OptimizerEntry:
     Attributes:
         name: the value of `optimizer.name`.
         factory: import string of a class with the interface of `a3c_zoo.learning.Optimizer`:
-            `(parameters, moments, config)`, `moments(parameters, config)` and `apply(gradient, learning_rate)`.
+            `(parameters, moments, config)`, `moments(parameters, config)` and `apply(gradient,
+            learning_rate)`.
         config: import string of the pydantic model of the `optimizer` section, a subclass of
             `a3c_zoo.config.OptimizerConfig`.
         description: one line for listings.
@@ -183,13 +188,15 @@ class HookEntry:
 
     Attributes:
         name: the word after `plugins.` in a configuration.
-        hooks: import string of `(config) -> object`, often a class. It is called once for each session of a run that
-            has chosen it. The methods of the object that `hookimpl` marks are its run hooks.
-        config: import string of the pydantic model of its settings, a subclass of `a3c_zoo.config.HookConfig`.
-        on_by_default: every run has it, unless `plugins.NAME.enabled` is false. If not, a run has it that sets one of
-            its keys.
-        fatal: an error in a hook ends the run. False: the run goes on, as behind a logger whose server is away, and
-            `events.jsonl` says what failed. An error while the object is made always ends the command.
+        hooks: import string of `(config) -> object`, often a class. It is called once for each session of a
+            run that has chosen it. The methods of the object that `hookimpl` marks are its run hooks.
+        config: import string of the pydantic model of its settings, a subclass of
+            `a3c_zoo.config.HookConfig`.
+        on_by_default: every run has it, unless `plugins.NAME.enabled` is false. If not, only runs that set
+            one of its keys have it.
+        fatal: an error in a hook ends the run. False: the run goes on, as behind a logger whose server is
+            away, and `events.jsonl` says what failed. An error while the object is made always ends the
+            command.
         description: one line for listings.
     """
 
@@ -229,8 +236,10 @@ class EngineEntry:
 
     Attributes:
         name: the name for `--engine`.
-        factory: import string of `(settings) -> a3c_zoo.engines.Engine`; `settings` is an instance of the model.
-        config: import string of the pydantic model of its settings, a subclass of `a3c_zoo.config.EngineConfig`.
+        factory: import string of `(settings) -> a3c_zoo.engines.Engine`; `settings` is an instance of the
+            model.
+        config: import string of the pydantic model of its settings, a subclass of
+            `a3c_zoo.config.EngineConfig`.
         description: one line for listings.
     """
 

@@ -1,9 +1,10 @@
 """The hooks: what a plugin can offer, and what it can do during a run.
 
-A plugin is a module, or another object, that an entry point of the group `a3c_zoo` names. It implements a hook by a
-function of the same name with the decorator `@a3c_zoo.hookimpl`; the function may leave out parameters. Offering hooks
-are called once per process and must be fast: an entry names its code by an import string, so nothing heavy is imported
-before it is used. Run hooks are called only in the parent process of a run.
+A plugin is a module, or another object, that an entry point of the group `a3c_zoo` names. It implements a
+hook by a function of the same name with the decorator `@a3c_zoo.hookimpl`; the function may leave out
+parameters. Offering hooks are called once per process and must be fast: an entry names its code by an import
+string, so nothing heavy is imported before it is used. Run hooks are called only in the parent process of a
+run.
 
 `docs/reference/hooks.md` shows an example of each hook.
 
@@ -103,5 +104,6 @@ def zoo_should_stop(run: RunInfo, progress: Progress) -> str | None:
 def zoo_run_end(run: RunInfo, outcome: Outcome) -> None:
     """Called once a session, when its outcome.json is written.
 
-    TensorBoard's last points and evaluations.npz follow. After a failure that the run survives, another session begins.
+    TensorBoard's last points and evaluations.npz follow. After a failure that the run survives, another
+    session begins.
     """

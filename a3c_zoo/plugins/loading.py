@@ -1,8 +1,8 @@
 """Loads plugins one at a time; a faulty one is reported by name, distribution and version, and left out whole.
 
-A plugin is an entry point of the group `a3c_zoo`, or a file that the user names. Each plugin is first registered with a
-plugin manager of its own, where its hooks are checked and its entries gathered. So each fault has one culprit, and
-nothing is half registered.
+A plugin is an entry point of the group `a3c_zoo`, or a file that the user names. Each plugin is first
+registered with a plugin manager of its own, where its hooks are checked and its entries gathered. So each
+fault has one culprit, and nothing is half registered.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class PluginInfo:
         first_party: whether it comes with a3c-zoo.
         hooks: the names of the hooks that it implements.
         import_s: duration of its import, in seconds.
-        fault: why it is left out, in one line; None if it is not faulty. trace: the traceback of the fault, or "".
+        fault: why it is left out, in one line; None if it is not faulty. trace: the traceback of the fault,
+            or "".
         status: "loaded", "faulty", or "blocked" by an environment variable. A blocked plugin is not imported.
         file: path of a plugin file; "" for an installed plugin.
     """
@@ -158,7 +159,8 @@ def _load_file(file: str, seen: dict[str, PluginInfo]) -> Plugin:
     info = PluginInfo(os.path.splitext(name)[0], "", name, "", first_party=False, file=file)
     first = seen.setdefault(info.name, info)
     if first is not info:
-        return Plugin(info.as_faulty(f"has the same name as {f'{first.file}; rename one' if first.file else first}"))
+        other = f"{first.file}; rename one" if first.file else first
+        return Plugin(info.as_faulty(f"has the same name as {other}"))
     try:
         module = MODULE_FILES.add_plugin(file)
     except PluginError as error:
@@ -236,8 +238,10 @@ def _gather(manager: pluggy.PluginManager, hook: str, info: PluginInfo) -> list[
 def _version_fault(info: PluginInfo, error: BaseException) -> str | None:
     """Returns one line if the error shows that the plugin expects another version of a3c-zoo, else None."""
     kinds = {kind.__name__: kind for kind in KINDS}
-    message, near = str(error), ""
-    unknown, missing = _UNKNOWN_FIELD.match(message), _MISSING_FIELDS.match(message)
+    message = str(error)
+    near = ""
+    unknown = _UNKNOWN_FIELD.match(message)
+    missing = _MISSING_FIELDS.match(message)
     if isinstance(error, TypeError) and unknown and unknown[1] in kinds:
         what = f"it gives {unknown[1]} a field '{unknown[2]}' that is unknown"
         near = did_you_mean(unknown[2], [field.name for field in dataclasses.fields(kinds[unknown[1]])])

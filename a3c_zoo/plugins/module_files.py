@@ -19,11 +19,12 @@ from a3c_zoo.errors import PluginError
 class ModuleFiles(MetaPathFinder):
     """Finds top-level modules by their files. Installed modules come first.
 
-    When it is pickled for another process, that process's own one finds the modules, too. Objects that are unpickled
-    after it can be of their classes.
+    When it is pickled for another process, that process's own one finds the modules, too. Objects that are
+    unpickled after it can be of their classes.
 
     Attributes:
-        paths: name → path of the file. has_typed: one lies in the current folder, and belongs to a name that was typed.
+        paths: name → path of the file. has_typed: one lies in the current folder, and belongs to a name that
+            was typed.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class ModuleFiles(MetaPathFinder):
         self.has_typed = False
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """What Python's import asks."""
+        """Called by Python's import."""
         if (file := self.paths.get(fullname)) is None:
             return None
         folders = [os.path.dirname(file)] if os.path.basename(file) == "__init__.py" else None

@@ -123,17 +123,19 @@ def kind_of(entry: Entry) -> Kind:
 
 
 def _revision_fault(entry: Entry) -> str | None:
-    """Is checked first, because in another revision the fields may have another meaning."""
+    """This is checked first, because in another revision the fields may have another meaning."""
     if entry.revision == ENTRY_REVISION:
         return None
-    age, cure = "another", "upgrade both"
+    age = "another"
+    cure = "upgrade both"
     if isinstance(entry.revision, int):
         newer = entry.revision > ENTRY_REVISION
         age, cure = ("a newer", "upgrade a3c-zoo") if newer else ("an older", "upgrade the plugin")
     kind = type(entry).__name__
+    article = "an" if kind[0] in "AEO" else "a"
     return (
-        f"{'an' if kind[0] in 'AEO' else 'a'} {kind} of revision {entry.revision!r}, but this version of a3c-zoo "
-        f"understands revision {ENTRY_REVISION}: the plugin was made for {age} version of a3c-zoo; {cure}"
+        f"{article} {kind} of revision {entry.revision!r}, but this version of a3c-zoo understands revision "
+        f"{ENTRY_REVISION}: the plugin was made for {age} version of a3c-zoo; {cure}"
     )
 
 
@@ -144,7 +146,8 @@ def _field_fault(entry: Entry) -> str | None:
         value = getattr(entry, field.name)
         if not (is_sound(value) or (optional and value is None)):
             shown = f"{type(entry).__name__} {name_of(entry)!r} with {field.name}={value!r:.60}"
-            return f"{shown}, which must be {expected}{' or None' if optional else ''}"
+            or_none = " or None" if optional else ""
+            return f"{shown}, which must be {expected}{or_none}"
     if isinstance(entry, EnvEntry) and (entry.factory is None) == (entry.env_id is None):
         given = "neither" if entry.factory is None else "both"
         return f"'{entry.name}' with {given} of factory and env_id; give exactly one"
@@ -155,7 +158,9 @@ def _name_fault(entry: Entry) -> str | None:
     name = name_of(entry)
     if isinstance(entry, HyperparamEntry):
         is_dotted = all(part.isidentifier() for part in name.split("."))
-        return None if is_dotted else f"{name!r} as a package, which is no dotted module name"
+        if is_dotted:
+            return None
+        return f"{name!r} as a package, which is no dotted module name"
     if _NAME.fullmatch(name):
         return None
     what = kind_of(entry).name_field
@@ -167,4 +172,6 @@ def _expected(hook: str) -> str:
 
 
 def _described(value: Any) -> str:
-    return f"a single {type(value).__name__}" if isinstance(value, Entry) else f"{value!r:.60}"
+    if isinstance(value, Entry):
+        return f"a single {type(value).__name__}"
+    return f"{value!r:.60}"

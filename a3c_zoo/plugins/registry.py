@@ -40,9 +40,10 @@ class Registry:
         agents: agents and baselines by name; `entry.kind` tells them apart.
         networks, optimizers, commands: entries by name.
         hyperparams: packages of hyperparameter sets by package name.
-        hooks: run hooks that a run chooses, by name. trained: trained agents by their own name. engines: by name.
+        hooks: run hooks that a run chooses, by name. trained: trained agents by their own name. engines: by
+            name.
         plugins: every plugin that was found, with its final status.
-        told: packages of sets that cannot be read, and of which the user has been told.
+        told: what the user has been told about packages of sets, once.
     """
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
@@ -77,8 +78,8 @@ class Registry:
         """Returns the environment `name`, which may be `prefix:rest`.
 
         Args:
-            is_trusted: whether the name may choose a module to import, as `gym:my_package:Maze-v0` does. A name that
-                a stranger's file holds may not. Modules that are imported already may be named.
+            is_trusted: whether the name may choose a module to import, as `gym:my_package:Maze-v0` does. A
+                name that a stranger's file holds may not. Modules that are imported already may be named.
             doubt: why it is not trusted, for the message.
 
         Raises:
@@ -146,7 +147,8 @@ class Registry:
         Raises:
             PluginError: hooks cannot be made; the message names them and their plugin.
         """
-        manager, loggers = new_manager(), []
+        manager = new_manager()
+        loggers = []
         for plugin in self._loaded:
             manager.register(plugin.implementation, name=str(plugin.info))
         for name, settings in chosen.items():
@@ -156,7 +158,8 @@ class Registry:
             if not entry.fatal:
                 loggers.append(new_manager())
             try:
-                (manager if entry.fatal else loggers[-1]).register(hooks, name=title)
+                own_manager = manager if entry.fatal else loggers[-1]
+                own_manager.register(hooks, name=title)
             except ValueError as error:  # of pluggy
                 raise PluginError(f"{title} cannot be used: another run hook is the same object, or equal") from error
         return RunHooks(manager, loggers)
@@ -181,7 +184,9 @@ class Registry:
         error = unknown_entry(namespace, name, [*known, *near], listing=listing)
         faulty = ", ".join(map(str, self.faults))
         # A faulty plugin may be the one that offers the name.
-        raise UnknownNameError(f"{error} (left out as faulty: {faulty}: a3c-zoo list plugins)") if faulty else error
+        if faulty:
+            raise UnknownNameError(f"{error} (left out as faulty: {faulty}: a3c-zoo list plugins)")
+        raise error
 
     def _clash(self, plugin: Plugin) -> str | None:
         """Returns why the plugin cannot be registered, None if it can."""
@@ -225,7 +230,8 @@ def _make_hooks(entry: HookEntry, settings: object, title: str) -> object:
         raise PluginError(f"{title} cannot be made: {why}") from error
     offering = [name for name in found if name in OFFERED_BY]
     if offering or not found:
-        raise PluginError(f"{title} has {f'{offering[0]}, which is ' if offering else ''}no run hook")
+        which = f"{offering[0]}, which is " if offering else ""
+        raise PluginError(f"{title} has {which}no run hook")
     return hooks
 
 
@@ -247,7 +253,7 @@ EXTRAS_OF = {("engine", "ray"): "ray", ("agent", "a3c-ray"): "ray"}
 
 
 def unknown_entry(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownNameError:
-    """As `unknown_name`, of an entry. If an extra of this project brings it, the cure installs that."""
+    """As `unknown_name`, for an entry. If an extra of this project brings it, the cure installs that."""
     if extra := EXTRAS_OF.get((kind, name)):
         return UnknownNameError(f"unknown {kind} '{name}'. It comes with: {install_extra(extra)}")
     return unknown_name(kind, name, known, listing)
@@ -265,7 +271,9 @@ def load_registry(selection: Selection | None = None) -> Registry:
     Raises:
         PluginError: a plugin file has a fault. The user has named it, so it is not left out.
     """
-    registry = Registry(load_plugins(Selection.from_environ() if selection is None else selection))
+    if selection is None:
+        selection = Selection.from_environ()
+    registry = Registry(load_plugins(selection))
     for info in registry.faults:
         if info.file:
             traced = PluginError(f"its traceback:\n\n{info.trace.rstrip()}") if info.trace else None  # for --debug

@@ -29,7 +29,8 @@ class RunHooks:
     """
 
     def __init__(self, manager: pluggy.PluginManager, loggers: Sequence[pluggy.PluginManager] = ()) -> None:
-        self._manager, self._loggers = manager, tuple(loggers)
+        self._manager = manager
+        self._loggers = tuple(loggers)
         self._failures = [0] * len(self._loggers)
         self.on_failure: Callable[[str], None] = lambda line: None
         #: True if a plugin implements `zoo_episode`. Callers check it before they loop over many episodes.
@@ -62,7 +63,8 @@ class RunHooks:
             except PluginError as error:
                 self._failures[number] += 1
                 if (times := self._failures[number]).bit_count() == 1:
-                    self.on_failure(f"{error}; the run goes on{f' ({times} failures)' if times > 1 else ''}")
+                    count = f" ({times} failures)" if times > 1 else ""
+                    self.on_failure(f"{error}; the run goes on{count}")
         return result
 
 

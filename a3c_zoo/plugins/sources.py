@@ -33,8 +33,8 @@ class SourceDigests:
     def of(self, registry: Registry, entries: Iterable[Entry], named: Iterable[str] = ()) -> dict[str, str]:
         """Package → digest, by name: a3c-zoo, packages that are named, and all packages of the entries' plugins.
 
-        A plugin with run hooks takes part in every run. The first-party hyperparameter sets take part in none: their
-        values are in the configuration.
+        A plugin with run hooks takes part in every run. The first-party hyperparameter sets take part in
+        none: their values are in the configuration.
 
         Args:
             entries: the run's environment, agent, network and optimizer. named: more import strings.

@@ -12,12 +12,14 @@ FRAME = 36
 def variant_of(observation_space: Any, action_space: Any) -> str:
     """Returns the variant of one environment by its Gymnasium spaces, as the family `gym:` uses it.
 
-    "image": frames of bytes. "mixed": smaller images, images of bools, or an image among several parts. "continuous":
-    actions are a Box. Else "".
+    "image": frames of bytes. "mixed": smaller images, images of bools, or an image among several parts.
+    "continuous": actions are a Box. Else "".
     """
     if sizes := [sorted(image.shape)[1] for image in _images(observation_space)]:
         is_alone = bool(observation_space.shape)
-        return "image" if is_alone and observation_space.dtype == "uint8" and sizes[0] >= FRAME else "mixed"
+        if is_alone and observation_space.dtype == "uint8" and sizes[0] >= FRAME:
+            return "image"
+        return "mixed"
     return "continuous" if "Box" in class_names(action_space) else ""
 
 

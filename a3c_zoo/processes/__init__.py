@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
-#: Whether this process is of the command line, which ends with its command, and no program that calls a3c-zoo.
+#: Whether this process is of the command line, which ends with its command, and no program that calls
+#: a3c-zoo.
 is_ours = False

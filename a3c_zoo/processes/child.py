@@ -29,8 +29,8 @@ if sys.platform == "linux":
 KILL_GRACE_S = 2.0
 #: How long a child may take to import the program's main module, in seconds.
 MAIN_LIMIT_S = 60.0
-#: Two looks at a child count as at most so many seconds apart. If they are further apart, the parent stood still, as
-#: did the child: they were suspended, or the machine slept.
+#: The longest time that can count between two looks at a child, in seconds. If more has passed, the parent
+#: and the child stood still: they were suspended, or the machine slept.
 LONGEST_LOOK_S = 1.0
 
 #: The children that live, for `signal_children`.
@@ -50,7 +50,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class ChildProcess:
-    """The parent's side of a child process. The parent alone judges it: by its ticks and by the end of its pipe.
+    """The parent's side of a child process. Its ticks and the end of its pipe tell the parent whether it lives.
 
     Args:
         name: in listings of processes. target: runs in the child as `target(pipe, *args)`.
@@ -85,13 +85,19 @@ class ChildProcess:
 
     def begin_watch(self) -> None:
         """The child begins to work: it has made no tick for 0 seconds."""
-        self._tick, self._still_s, self._looked_s = -1, 0.0, time.monotonic()
+        self._tick = -1
+        self._still_s = 0.0
+        self._looked_s = time.monotonic()
 
     def is_hung(self, tick: int, limit_s: float) -> bool:
         """Whether the child has made no tick for too long. Called often. tick: how many it has made so far."""
         now = time.monotonic()
-        self._still_s = self._still_s + min(now - self._looked_s, LONGEST_LOOK_S) if tick == self._tick else 0.0
-        self._tick, self._looked_s = tick, now
+        if tick == self._tick:
+            self._still_s += min(now - self._looked_s, LONGEST_LOOK_S)
+        else:
+            self._still_s = 0.0
+        self._tick = tick
+        self._looked_s = now
         return self._still_s > limit_s
 
     def signal(self, number: int) -> None:
@@ -113,7 +119,8 @@ class ChildProcess:
         """Says how a child ended without a message of its own: "was ended by signal SIGKILL (out of memory?)".
 
         Raises:
-            MissingGuardError: the child could not import the program's main module, which trains as it is imported.
+            MissingGuardError: the child could not import the program's main module, which trains as it is
+                imported.
         """
         self.process.join(KILL_GRACE_S)
         code = self.process.exitcode
@@ -122,7 +129,8 @@ class ChildProcess:
         if code is None or code >= 0:
             return f"ended by itself with exit status {code}"
         name = signal.Signals(-code).name
-        return f"was ended by signal {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+        hint = " (out of memory?)" if name == "SIGKILL" else ""
+        return f"was ended by signal {name}{hint}"
 
 
 def check_main() -> None:
@@ -156,8 +164,8 @@ def signal_children(number: int) -> None:
 def _child_main(module_files: ModuleFiles, lifeline: Connection, target: Callable[..., None], *args: Any) -> None:
     """The child from its first line: leaves signals to the parent, ends with it, and lets torch use one thread.
 
-    It leads a process group, so that what its environment starts can be ended with it. Its global random generators
-    are its own (`seed_process`).
+    It leads a process group, so that what its environment starts can be ended with it. Its global random
+    generators are its own (`seed_process`).
 
     Args:
         module_files: unpickled before the other arguments, which can be of classes of its modules.
@@ -182,8 +190,8 @@ def _child_main(module_files: ModuleFiles, lifeline: Connection, target: Callabl
 def _allow_processes(pipe: Connection) -> None:
     """Lets environments start processes, which end with this one's group.
 
-    Their forks end with SIGTERM, as `terminate` sends it, and do not hold the pipe, whose end tells the parent of this
-    process's end.
+    Their forks end with SIGTERM, as `terminate` sends it, and do not hold the pipe, whose end tells the
+    parent of this process's end.
     """
     multiprocessing.current_process().daemon = False
     if not hasattr(os, "register_at_fork"):

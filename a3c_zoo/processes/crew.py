@@ -39,7 +39,8 @@ class Worker(Protocol):
 
 WorkerFactory = Callable[[Any, int, dict[str, Any] | None, Callable[[], None]], Worker]
 """Builds a worker: `(worker_context, rank, state or None, on_tick)`; a learner has the last rank. It travels, with its
-first three arguments, to the worker's process, so all four can be pickled. The worker calls `on_tick` after every
+first three arguments, to the worker's process, so all four can be pickled. The worker calls `on_tick` after
+every
 environment step and while it waits; `on_tick` may raise to end the work."""
 
 
@@ -59,8 +60,8 @@ class Crew(Protocol):
         """Brings every worker to a standstill at its next rollout boundary; returns the last reports.
 
         Args:
-            cuts: asked while it waits; once it is true, workers stop after their next environment step. Those rollouts
-                are lost.
+            cuts: asked while it waits; once it is true, workers stop after their next environment step. Those
+                rollouts are lost.
         """
 
     def states(self) -> list[dict[str, Any]]:
@@ -74,8 +75,8 @@ def supervise(crew: Crew, context: RunContext, snapshot: Snapshot) -> None:
     """Runs a crew until its run says stop. No worker outlives the call.
 
     Raises:
-        WorkerError: a worker raised, died or hangs, and none may take its place. A checkpoint holds the parameters at
-            that time.
+        WorkerError: a worker raised, died or hangs, and none may take its place. A checkpoint holds the
+            parameters at that time.
     """
     try:
         crew.start()

@@ -31,7 +31,8 @@ class Fault:
         error: what ends the run if nobody takes the worker's place.
         what: one line that follows `who`: "was ended by signal SIGKILL". trace: the traceback, or "".
         is_learner: whether it is the learner. is_successor: whether it had taken the place of another.
-        is_early: the first worker of this rank raised before it had finished a rollout, or died before it was ready.
+        is_early: the first worker of this rank raised before it had finished a rollout, or died before it was
+            ready.
     """
 
     rank: int
@@ -79,7 +80,8 @@ class Replacements:
     """
 
     def __init__(self, event: Callable[..., None], most: int, lock: Lock | None = None) -> None:
-        self._event, self._lock = event, lock
+        self._event = event
+        self._lock = lock
         self._allowance = Allowance(most)
 
     def judge(self, fault: Fault) -> None:
@@ -89,7 +91,8 @@ class Replacements:
             CrewLostError: no new worker can cure it: the learner failed, or a worker died with the lock.
             Exception: the fault's error: it would come again, or too many workers have failed within an hour.
         """
-        # An environment could be made before: it may lack memory, or a port of the simulator that was just ended.
+        # An environment could be made before: it may lack memory, or a port of the simulator that was just
+        # ended.
         is_saving = isinstance(fault.error, UnsavableStateError)
         is_passing = fault.is_successor and isinstance(fault.error, PluginError) and not is_saving
         if fault.is_early or (isinstance(fault.error, LASTING) and not is_passing):
@@ -115,7 +118,7 @@ def raise_fault(fault: Fault) -> None:
 
 
 def error_of(who: str, error: Exception | None, line: str, trace: str) -> Exception:
-    """What ends the run after a worker's exception: the exception itself if it is the user's to mend.
+    """The error that ends the run after a worker's exception: the exception itself if the user can correct it.
 
     line: the type and message of the exception.
     """

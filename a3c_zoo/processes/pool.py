@@ -1,8 +1,8 @@
 """A crew whose workers are processes: start, supervise, replace, stop.
 
-Each worker has a one-way pipe of its own to the parent, and command cells in shared memory (`worker_process.py`). With
-one queue for all, a worker that dies could take the queue's lock with it, and would need a feeder thread beside its
-work. The end of a pipe shows the end of its worker.
+Each worker has a one-way pipe of its own to the parent, and command cells in shared memory
+(`worker_process.py`). With one queue for all, a worker that dies could take the queue's lock with it, and
+would need a feeder thread beside its work. The end of a pipe shows the end of its worker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from a3c_zoo.store_order import memory_barrier
 
 #: How long the parent waits for messages at a time, in seconds.
 POLL_S = 0.1
-#: How long workers have to end by themselves, in seconds. They check the command after every environment step.
+#: How long workers have to end by themselves, in seconds. They check the command after every environment
+#: step.
 STOP_GRACE_S = 5.0
 #: How long to wait before a worker that could not be started is tried again, in seconds.
 RETRY_S = 1.0
@@ -64,12 +65,14 @@ class WorkerPool:
     """Workers side by side.
 
     Args:
-        factory: builds a worker; a module-level function. worker_context: its first argument; its tensors lie in shared
-            memory.
+        factory: builds a worker; a module-level function. worker_context: its first argument; its tensors lie
+            in shared memory.
         counters: shared by the workers; their ticks tell a slow worker from a hung one.
         states: for each worker the state to go on from, or None.
-        start_method: see `process_context`. timeout_s: a worker without a tick for so many seconds counts as hung.
-        next_pause: from the steps done to the steps of the next standstill: no worker begins a rollout in between.
+        start_method: see `process_context`. timeout_s: a worker without a tick for so many seconds counts as
+            hung.
+        next_pause: from the steps done to the steps of the next standstill: no worker begins a rollout in
+            between.
         has_learner: the last worker is a learner: it comes to a standstill after the others.
         max_episodes: no worker begins a rollout once the run has so many.
         judge: gets the fault of a worker; returns if a new worker takes its place, else raises.
@@ -90,10 +93,16 @@ class WorkerPool:
         judge: Callable[[Fault], None] = raise_fault,
         on_ready: Callable[[int, int], None] = lambda ready, workers: None,
     ) -> None:
-        self._factory, self._worker_context, self._counters = factory, worker_context, counters
-        self._initial_states, self._start_method = states, start_method
-        self._timeout_s, self._next_pause, self._max_episodes = timeout_s, next_pause, max_episodes
-        self._judge, self._on_ready = judge, on_ready
+        self._factory = factory
+        self._worker_context = worker_context
+        self._counters = counters
+        self._initial_states = states
+        self._start_method = start_method
+        self._timeout_s = timeout_s
+        self._next_pause = next_pause
+        self._max_episodes = max_episodes
+        self._judge = judge
+        self._on_ready = on_ready
         self._num_collecting = len(counters.tensor) - has_learner
         self._ticks_before = counters.ticks[: self._num_collecting]
         self._cells = torch.ones((len(counters.tensor), 3), dtype=torch.int64)
@@ -107,7 +116,8 @@ class WorkerPool:
         # If the interpreter ends before the run does (in a daemon thread), it would wait for the workers.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
         for rank in range(len(self._counters.tensor)):
-            self._members.append(self._begin(rank, self._initial_states[rank] if self._initial_states else None))
+            state = self._initial_states[rank] if self._initial_states else None
+            self._members.append(self._begin(rank, state))
         while (ready := sum(member.is_ready for member in self._members)) < len(self._members):
             self._on_ready(ready, len(self._members))
             self._look()
@@ -135,7 +145,8 @@ class WorkerPool:
 
     def poll(self) -> list[Report]:
         self._look()
-        reports, self._reports = self._reports, []
+        reports = self._reports
+        self._reports = []
         if not any(member.has_reported for member in self._members):  # a slow environment may need minutes for it
             ticks = self._counters.ticks[: self._num_collecting] - self._ticks_before
             reports.append(Report(first_rollout=int(ticks.max())))
@@ -177,7 +188,8 @@ class WorkerPool:
         if kind == "parked":
             content, state, turn = content
             member.state = state if turn == self._turn else None  # of a standstill that is over: it works again
-        member.has_reported, member.episodes = True, member.episodes + len(content.episodes)
+        member.has_reported = True
+        member.episodes += len(content.episodes)
         self._reports.append(content)
 
     def _replace(self, rank: int, member: _Member, fault: Fault) -> None:
@@ -206,18 +218,22 @@ class WorkerPool:
                 if cuts():
                     self._cells[collecting, 0] = -turn
                 self._look()
-        reports, self._reports = self._reports, []
+        reports = self._reports
+        self._reports = []
         return reports
 
     def states(self) -> list[dict[str, Any]]:
         states = [member.state for member in self._members]
-        return [state for state in states if state is not None] if None not in states else []
+        if None not in states:
+            return [state for state in states if state is not None]
+        return []
 
     def stop(self) -> list[Report]:
         """Tells the workers to end, and kills those that do not within 5 s. Returns their last reports."""
         self._cells[:, 0] = STOP
         deadline_s = time.monotonic() + STOP_GRACE_S
-        # A worker that stands still in the middle of a message would keep this process waiting for the rest of it.
+        # A worker that stands still in the middle of a message would keep this process waiting for the rest
+        # of it.
         killer = threading.Timer(STOP_GRACE_S, self._kill_silently)
         killer.daemon = True
         killer.start()
@@ -235,7 +251,8 @@ class WorkerPool:
             self._counters.row(rank)[EPISODES] = member.episodes  # what a killed worker did not report is lost
         if self._at_exit is not None:
             self._at_exit.cancel()
-        reports, self._reports = self._reports, []
+        reports = self._reports
+        self._reports = []
         return reports
 
     def _kill_silently(self) -> None:
@@ -247,7 +264,9 @@ class WorkerPool:
         return abs(int(self._cells[0, 0]))
 
     def _name(self, rank: int) -> str:
-        return f"worker {rank}" if rank < self._num_collecting else "the learner"
+        if rank < self._num_collecting:
+            return f"worker {rank}"
+        return "the learner"
 
     def _fault(
         self,
@@ -262,13 +281,13 @@ class WorkerPool:
         return Fault(rank, self._name(rank), error, what, trace, is_learner, is_early, is_successor)
 
     def _ended(self, rank: int, member: _Member) -> Fault:
-        what, code, is_early = (
-            member.how_it_ended(),
-            member.process.exitcode,
-            not (member.is_ready or member.is_successor),
-        )
+        what = member.how_it_ended()
+        code = member.process.exitcode
+        is_early = not (member.is_ready or member.is_successor)
         is_silent = code is not None and code >= 0 and not member.is_ready
-        text = f"{self._name(rank)} {what}{' before it began; its output is above' if is_silent else ''}"
+        text = f"{self._name(rank)} {what}"
+        if is_silent:
+            text += " before it began; its output is above"
         return self._fault(rank, WorkerError(text), what, is_early=is_early)
 
     def _hung(self, rank: int, member: _Member) -> Fault:
@@ -285,6 +304,7 @@ def begin_work(cells: Tensor, num_collecting: int, until_steps: int, until_episo
         cells: the commands of all workers, `[workers, 3]`. num_collecting: workers that are not the learner.
     """
     cells[:, 1:] = NEVER
-    cells[:num_collecting, 1], cells[:num_collecting, 2] = until_steps, until_episodes
+    cells[:num_collecting, 1] = until_steps
+    cells[:num_collecting, 2] = until_episodes
     memory_barrier()
     cells[:, 0] = cells[:, 0].abs() + 1

@@ -30,12 +30,14 @@ class Program:
     """The program whose fork server this is. It may start processes of its own, which are not of a run.
 
     Args:
-        variables: environment variables that the fork server has for the processes of runs, with the program's values.
+        variables: environment variables that the fork server has for the processes of runs, with the
+            program's values.
     """
 
     def __init__(self, variables: dict[str, str | None]) -> None:
         self._variables: dict[str, str | None] | None = variables
-        # `timeout` and a closed terminal signal the whole group. Without this process, `cpu_s` would lack the workers.
+        # `timeout` and a closed terminal signal the whole group. Without this process, `cpu_s` would lack the
+        # workers.
         self._blocked = GROUP_SIGNALS - signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
         os.register_at_fork(after_in_child=self._unblock)
         util.register_after_fork(self, Program.begin_process)
@@ -47,7 +49,8 @@ class Program:
 
     def begin_process(self) -> None:
         """In a new process, after its main module: if it is the program's own, it gets Ctrl-C and the variables."""
-        variables, self._variables = self._variables, None  # forks of the process begin with this, too
+        variables = self._variables
+        self._variables = None  # forks of the process begin with this, too
         target = getattr(multiprocessing.current_process(), "_target", None)
         if variables is None or getattr(target, "__module__", "") == "a3c_zoo.processes.child":
             return

@@ -28,7 +28,9 @@ def read_spaces(
     entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str], serial: bool
 ) -> Spaces:
     """Does what `probe_spaces` does, in a child process unless the run is serial. Raises as `probe_in_child`."""
-    return (probe_spaces if serial else probe_in_child)(entry, network, config, supported)
+    if serial:
+        return probe_spaces(entry, network, config, supported)
+    return probe_in_child(entry, network, config, supported)
 
 
 def probe_in_child(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
@@ -52,7 +54,8 @@ def in_child(run: RunConfig, env_name: str, done: str, function: Callable[..., A
         PluginError: the process of the environment has ended, or hangs.
         WorkerError: anything else was raised, for example by `close`; or the process cannot be started.
     """
-    limit_s, name = min(run.worker_timeout_s, LONGEST_WAIT_S), f"environment '{env_name}'"
+    limit_s = min(run.worker_timeout_s, LONGEST_WAIT_S)
+    name = f"environment '{env_name}'"
     try:
         child = ChildProcess(run.start_method, "a3c-zoo probe", probe_main, name, function, *args)
     except (EOFError, OSError) as error:
@@ -88,8 +91,10 @@ def probe_main(pipe: Connection, name: str, function: Callable[..., Any], *args:
 def _described(error: BaseException, name: str) -> dict[str, object]:
     """An error as plain data: the nearest class of `a3c_zoo.errors`, text, notes and traceback."""
     kind = next((each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__), "")
-    text, trace = str(error), traceback.format_exc()
+    text = str(error)
+    trace = traceback.format_exc()
     if not isinstance(error, ZooError):
-        line, kind = type_and_message(error), WorkerError.__name__
+        line = type_and_message(error)
+        kind = WorkerError.__name__
         text = f"{name} cannot be tried: {line}\n\n{trace.rstrip()}"
     return {"kind": kind, "text": text, "notes": getattr(error, "__notes__", []), "trace": trace}

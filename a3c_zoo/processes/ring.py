@@ -14,8 +14,9 @@ from a3c_zoo.store_order import memory_barrier
 #: The fields of one slot: name → shape and dtype.
 Layout = Mapping[str, tuple[tuple[int, ...], torch.dtype]]
 
-#: How often a process checks a slot that is not ready, in seconds: at first, and at most.
-SHORTEST_WAIT_S, LONGEST_WAIT_S = 5e-5, 1e-3
+#: The first and the longest wait between two looks at a slot that is not ready, in seconds.
+SHORTEST_WAIT_S = 5e-5
+LONGEST_WAIT_S = 1e-3
 
 
 def ring_memory(workers: int, slots: int, layout: Layout, is_shared: bool) -> dict[str, Tensor]:
@@ -30,8 +31,9 @@ def ring_memory(workers: int, slots: int, layout: Layout, is_shared: bool) -> di
 class Ring:
     """One process's view of a ring. It takes no lock that could stay locked when its holder dies.
 
-    Every worker has slots of its own and fills them in turn; the learner empties them in the same order. Two numbers
-    for each worker, each written by one side alone, count the slots filled and emptied so far (`store_order.py`).
+    Every worker has slots of its own and fills them in turn; the learner empties them in the same order. Two
+    numbers for each worker, each written by one side alone, count the slots filled and emptied so far
+    (`store_order.py`).
 
     Args:
         memory: from `ring_memory`.
@@ -42,7 +44,8 @@ class Ring:
 
     def __init__(self, memory: Mapping[str, Tensor]) -> None:
         self._fields = {name: field for name, field in memory.items() if name not in ("filled", "emptied")}
-        self._filled, self._emptied = memory["filled"].numpy(), memory["emptied"].numpy()
+        self._filled = memory["filled"].numpy()
+        self._emptied = memory["emptied"].numpy()
         self._slots = next(iter(self._fields.values())).shape[1]
         self.last = -1
 

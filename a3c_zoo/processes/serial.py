@@ -14,14 +14,17 @@ from a3c_zoo.records import Report
 class SerialCrew:
     """Workers in turn, one rollout each. The order of events depends only on the seed.
 
-    From start to stop, torch uses one thread, as in a worker process: results do not depend on the number of cores.
+    From start to stop, torch uses one thread, as in a worker process: results do not depend on the number of
+    cores.
 
     Args:
-        factory: builds a worker. worker_context: its first argument. num_workers: how many, the learner included.
+        factory: builds a worker. worker_context: its first argument. num_workers: how many, the learner
+            included.
         states: for each worker the state to go on from, or None.
-        has_learner: the last worker is a learner. It learns from what the others have handed over in this turn.
-        cuts_rollouts: whether the rollout under way must not be finished; asked after every environment step of a
-            worker, but not while the learner learns.
+        has_learner: the last worker is a learner. It learns from what the others have handed over in this
+            turn.
+        cuts_rollouts: whether the rollout under way must not be finished; asked after every environment step
+            of a worker, but not while the learner learns.
     """
 
     def __init__(
@@ -33,8 +36,11 @@ class SerialCrew:
         has_learner: bool = False,
         cuts_rollouts: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._has_learner, self._cuts_rollouts = has_learner, cuts_rollouts
-        self._factory, self._worker_context, self._num_workers = factory, worker_context, num_workers
+        self._has_learner = has_learner
+        self._cuts_rollouts = cuts_rollouts
+        self._factory = factory
+        self._worker_context = worker_context
+        self._num_workers = num_workers
         self._initial_states = states
         self._workers: list[Worker] = []
         self._one_thread = contextlib.ExitStack()
@@ -56,7 +62,8 @@ class SerialCrew:
 
     def poll(self) -> list[Report]:
         with contextlib.suppress(CutShort):
-            for worker in self._workers[:-1] if self._has_learner else self._workers:
+            collecting = self._workers[:-1] if self._has_learner else self._workers
+            for worker in collecting:
                 worker.work()
         if self._has_learner:
             self._workers[-1].finish()

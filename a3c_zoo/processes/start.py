@@ -1,7 +1,7 @@
 """How the processes of a run start, and how soon.
 
-On Linux they are forked from a fork server that has imported torch once. It starts before the parent imports torch, so
-both imports (1.2 s each) happen side by side. This module does not import torch.
+On Linux they are forked from a fork server that has imported torch once. It starts before the parent imports
+torch, so both imports (1.2 s each) happen side by side. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -28,18 +28,23 @@ from a3c_zoo.errors import ForkServerError, MissingGuardError, PluginError, ZooE
 #: What the fork server imports: the module that imports all the rest.
 PRELOAD = ["a3c_zoo.processes.preload"]
 
-#: Environment variables of the processes that a run starts; baselines in the parent keep their threads. Each process
-#: has one thread. Its allocator keeps memory that is freed: otherwise the kernel provides the pages of every activation
-#: of an image network anew (nature: 7 % of the time of an update, conv42 in float32: 20 %).
+#: Environment variables of the processes that a run starts; baselines in the parent keep their threads. Each
+#: process has one thread. Its allocator keeps memory that is freed: otherwise the kernel provides the pages
+#: of every activation of an image network anew (nature: 7 % of the time of an update, conv42 in float32: 20
+#: %).
 WORKER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 27),
 }
-#: Python imports nothing from the current folder if this variable has a value (`python -P`). Otherwise a `yaml.py`
-#: there would run in the fork server and in the resource tracker. Children get the parent's `sys.path`.
-SAFE_PATH, OUR_SAFE_PATH = "PYTHONSAFEPATH", "of a3c-zoo"
-#: Tells the fork server the program's values of these variables, as JSON: processes that are not of a run get them.
+#: Python imports nothing from the current folder if this variable has a value (`python -P`). Otherwise a
+#: `yaml.py` there would run in the fork server and in the resource tracker. Children get the parent's
+#: `sys.path`.
+SAFE_PATH = "PYTHONSAFEPATH"
+#: The value that a3c-zoo gives it, which tells it from a value of the user.
+OUR_SAFE_PATH = "of a3c-zoo"
+#: Tells the fork server the program's values of these variables, as JSON: processes that are not of a run get
+#: them.
 PROGRAMS_ENVIRONMENT = "_A3C_ZOO_PROGRAMS_ENVIRONMENT"
 
 #: Signals that ask a run to stop, as far as the system has them.
@@ -53,7 +58,8 @@ CURE_UNSENDABLE = "Use functions and classes of modules, which can be pickled, a
 #: The exit status of a process whose main module trains as it is imported; sysexits.h calls it EX_CONFIG.
 UNGUARDED_STATUS = 78
 
-#: Runs in threads of one process start their processes in turn: what a start changes meanwhile belongs to them all.
+#: Runs in threads of one process start their processes in turn: what a start changes meanwhile belongs to
+#: them all.
 _start_lock = threading.Lock()
 
 
@@ -84,8 +90,8 @@ def without_collections(hides: bool) -> Iterator[None]:
     """The body imports modules, and the garbage collector does not run: the import of torch takes a tenth less time.
 
     Args:
-        hides: whether the collector never sees again what there is after the body. Only for a process of a3c-zoo: the
-            objects of another program would stay for ever, too.
+        hides: whether the collector never sees again what there is after the body. Only for a process of
+            a3c-zoo: the objects of another program would stay for ever, too.
     """
     with _start_lock:
         was_enabled = gc.isenabled()
@@ -110,7 +116,8 @@ def warm_up(start_method: str = "auto") -> None:
     """Starts the fork server, if workers come from one, and does not wait for it.
 
     Raises:
-        ForkServerError: the fork server cannot be started. ZooError: nor ever, in this folder for temporary files.
+        ForkServerError: the fork server cannot be started. ZooError: nor ever, in this folder for temporary
+            files.
     """
     refuse_unguarded()
     with _start_lock, environment(_programs_environment()), _start_environment():
@@ -198,7 +205,8 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 def _ctrl_c_waits() -> Iterator[None]:
     """A process that starts meanwhile begins with Ctrl-C blocked; this thread gets it after the body.
 
-    The fork server ignores Ctrl-C, but not from its first moment. Ignoring it here would lose that of the user.
+    The fork server ignores Ctrl-C, but not from its first moment. Ignoring it here would lose that of the
+    user.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
@@ -211,13 +219,15 @@ def _ctrl_c_waits() -> Iterator[None]:
 def handlers_wait() -> Iterator[None]:
     """What this program does on Ctrl-C and the like, it does after the body.
 
-    A process whose start is interrupted half way would show a traceback. Blocking the signals would not do: another
-    thread gets them, and Python calls the handler in this one. If a start hangs, a late signal ends it nevertheless.
+    A process whose start is interrupted half way would show a traceback. Blocking the signals would not do:
+    another thread gets them, and Python calls the handler in this one. If a start hangs, a late signal ends
+    it nevertheless.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came, began_s = list[int](), time.monotonic()
+    came = list[int]()
+    began_s = time.monotonic()
     found = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     handlers = {number: handler for number, handler in found.items() if callable(handler)}
 

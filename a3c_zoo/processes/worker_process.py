@@ -1,7 +1,7 @@
 """What runs in the process of a worker, and the commands that it follows.
 
-The parent tells each worker what to do in a row of cells in shared memory, `[3]`, int64, which the parent alone writes:
-the turn, and the steps and the episodes of the run at which the turn ends.
+The parent tells each worker what to do in a row of cells in shared memory, `[3]`, int64, which the parent
+alone writes: the turn, and the steps and the episodes of the run at which the turn ends.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from a3c_zoo.processes.faults import UnsavableStateError
 from a3c_zoo.store.saved_state import UNPICKLABLE
 from a3c_zoo.store_order import memory_barrier
 
-#: What the first cell holds: STOP, or the number of a turn. Workers stand still in odd turns and work in even ones. Two
-#: fixed values for standing and working would not do: a worker that sleeps while it is told to work, and then to stand
-#: still again, would take the second standstill for the first. A negative odd number is a turn of standing still, too;
-#: the worker does not finish its rollout.
+#: What the first cell holds: STOP, or the number of a turn. Workers stand still in odd turns and work in even
+#: ones. Two fixed values for standing and working would not do: a worker that sleeps while it is told to
+#: work, and then to stand still again, would take the second standstill for the first. A negative odd number
+#: is a turn of standing still, too; the worker does not finish its rollout.
 STOP = 0
 
 
@@ -47,13 +47,16 @@ def worker_main(
     Args:
         pipe: to the parent. cells: the worker's commands. counters: of all workers. state: pickled.
     """
-    commands, all_counters = cells.numpy(), Counters(counters)
+    commands = cells.numpy()
+    all_counters = Counters(counters)
     row = all_counters.row(rank)
 
     def on_tick() -> None:
         row[TICKS] += 1
         if commands[0] <= STOP:
-            raise StopWork if commands[0] == STOP else CutShort
+            if commands[0] == STOP:
+                raise StopWork
+            raise CutShort
 
     try:
         worker = factory(worker_context, rank, pickle.loads(state), on_tick)
@@ -119,7 +122,8 @@ def _send(pipe: Connection, kind: str, content: Any) -> None:
     """Sends the parent a message.
 
     Raises:
-        StopWork: the parent has gone. UnsavableStateError: the worker's state in the message cannot be pickled.
+        StopWork: the parent has gone. UnsavableStateError: the worker's state in the message cannot be
+        pickled.
     """
     try:
         message = pickle.dumps((kind, content))

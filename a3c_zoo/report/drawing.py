@@ -26,19 +26,25 @@ from a3c_zoo.store.tables import Floats
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 #: They tell groups apart in print without colours, and when colours repeat: 24 groups differ in one of the two.
 DASHES: Final = ("-", "--", "-.", ":")
-#: Width and height in inches: of a plot of its own, and of a panel among others, with up to so many rows in the legend;
-#: and the height of each further row.
-PLOT_INCHES, PANEL_INCHES = (7.0, 4.2), (5.2, 3.6)
-PLOT_ROWS, PANEL_ROWS, ROW_INCHES = 3, 1, 0.215
+#: Width and height of a picture with one plot, in inches, if its legend has at most `PLOT_ROWS` rows.
+PLOT_INCHES: Final = (7.0, 4.2)
+PLOT_ROWS: Final = 3
+#: Width and height of one of several panels, in inches, if its legend has at most `PANEL_ROWS` rows.
+PANEL_INCHES: Final = (5.2, 3.6)
+PANEL_ROWS: Final = 1
+#: What each further row of a legend adds to the height, in inches.
+ROW_INCHES: Final = 0.215
 #: Height of an x axis's numbers and label. A panel's legend lies below them.
 LABEL_INCHES: Final = 0.425
 #: Points of a line in a picture. More are not visible, and make large files.
 POINTS: Final = 300
 #: The x axis is logarithmic if the ends of two groups differ by more than this factor.
 LOG_RATIO: Final = 4
-#: Characters side by side in a legend outside, of a plot of its own and of a panel; each label takes 16 for its line
-#: and its number of runs.
-LEGEND_CHARACTERS, PANEL_CHARACTERS = 84, 62
+#: Characters in a row of a legend below a single plot. Each label takes 16 more than its text, for its line and its
+#: number of runs.
+LEGEND_CHARACTERS: Final = 84
+#: Characters in a row of a legend below a panel.
+PANEL_CHARACTERS: Final = 62
 #: Text and axes in a picture of its own. A picture in a page takes the page's colour instead.
 _INK: Final = "#1b1c1d"
 
@@ -105,7 +111,12 @@ def group_of(lines: Sequence[Line], is_log: bool = False) -> Group:
 
 
 def thick(sizes: Collection[int], of_many: str, of_few: str) -> str:
-    """What the thick lines of groups of so many curves are. of_many, of_few: an interval and a spread in words."""
+    """Says what the thick lines of a picture are.
+
+    Args:
+        sizes: the number of curves in each group.
+        of_many: what the line of a group with at least `MIN_SEEDS` curves is. of_few: what that of a smaller group is.
+    """
     if not sizes or max(sizes) < MIN_SEEDS:
         return of_few
     if min(sizes) >= MIN_SEEDS:

@@ -38,8 +38,10 @@ MAX_ROWS: Final = 200
 LONGEST_IN_SECONDS, LONGEST_IN_MINUTES = 600.0, 3 * 3600.0
 #: The most differing settings in a label.
 MAX_DIFFERENCES: Final = 3
-#: Words for a thick line and its band, of enough runs and of fewer.
-INTERVAL, RANGE = "interquartile mean and its 95 % interval", "mean and range"
+#: What a thick line and its band show if a group has at least `MIN_SEEDS` runs.
+INTERVAL: Final = "interquartile mean and its 95 % interval"
+#: What they show if it has fewer.
+RANGE: Final = "mean and range"
 
 
 class Plot(NamedTuple):
@@ -54,7 +56,7 @@ class Plot(NamedTuple):
 
     @property
     def hidden_threshold(self) -> str | None:
-        """Why the picture has no threshold though the environment may have one; None if there is no such reason."""
+        """Why the picture has no threshold although the environment may have one; None without such a reason."""
         return hidden_threshold(self.runs[0])
 
 
@@ -87,8 +89,8 @@ def plot(
     Args:
         runs: run directories, names of runs within `runs_dir`, folders of them, and folders with the monitor.csv of
             stable-baselines3. A run that has not ended is drawn as far as it is.
-        kind: "return" or "episode-length" of training episodes, or "evaluation": returns of evaluations with sampled
-            actions, of checkpoints or beside training; of other programs as their evaluations.npz has them.
+        kind: "return" or "episode-length" of training episodes, or "evaluation": returns of evaluations. Those of
+            a3c-zoo have sampled actions; an evaluations.npz of another program may have greedy ones.
         window: episodes of the running mean; by default 100 for returns and 50 for lengths.
         frame_skip: emulator frames per step in Atari monitors of other programs; by default 4.
         env: only runs on this environment, and runs that do not name theirs. force: overwrite `out`.

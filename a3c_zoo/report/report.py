@@ -290,8 +290,8 @@ def _settings(results: Results) -> ReportSection:
         tables.append(TextTable(("setting", *methods), differ, env, words=1 + len(methods)))
         tables.append(TextTable(("setting", *methods), others, words=1 + len(methods), folded=folded))
     text = (
-        f"Settings in which runs differ that have them. {NONE}: the method has no such setting, or its set does not "
-        "say what tuning it cost."
+        f"Settings in which runs differ. {NONE}: the method has no such setting, or its set does not say what tuning "
+        "it cost."
     )
     return ReportSection("Settings side by side", texts=[text], tables=[table for table in tables if table.rows])
 

@@ -21,13 +21,13 @@ EVERYWHERE = "All environments"
 #: What follows from different budgets.
 UNLIKE = ", which alone can make a difference, so nothing is claimed there about methods that differ in this."
 THEIR_EVALUATIONS = (
-    "Runs of other programs: the evaluations that their evaluations.npz has, from training, on seeds of their own. The "
-    "file does not say with which actions; they count as RL Zoo plays, sampled on Atari games and MiniGrid, greedy on "
-    "all others."
+    "Runs of other programs: their evaluations are those of evaluations.npz, made during training on seeds of their "
+    "own. The file does not say whether actions were sampled or greedy. They count as RL Zoo plays: sampled on Atari "
+    "games and MiniGrid, greedy on all others."
 )
 TRAINING_ONLY = (
-    "Runs of other programs without evaluations.npz: their curves are training returns, and nothing here sets these "
-    "against evaluations."
+    "Runs of other programs without evaluations.npz: their curves are training returns, which this report does not "
+    "compare with evaluations."
 )
 
 
@@ -92,7 +92,7 @@ def _other_notes(results: Results) -> list[str]:
 
 
 def _settings_of(record: RunRecord) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """The settings of a run of a3c-zoo, and those of another program's that tells them, both without the seed."""
+    """The settings of a run, without the seed; of another program's run, those that it has."""
     return record.settings_but_seed, record.their_settings
 
 
@@ -115,7 +115,7 @@ def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
 
 
 def _about_budgets(results: Results) -> list[str]:
-    """A sentence for each environment whose methods had different budgets. Runs of other programs tell none."""
+    """A sentence for each environment whose methods had different budgets. Runs of other programs have none."""
     found = []
     for env, each in results.environments.items():
         budgets: dict[str, dict[str, None]] = {}  # method → its budgets in words, in order
@@ -129,7 +129,7 @@ def _about_budgets(results: Results) -> list[str]:
 
 
 def _about_lengths(results: Results) -> list[str]:
-    """A sentence for each environment with runs of other programs, whose budgets nobody tells, of different lengths."""
+    """A sentence for each environment where runs of other programs, whose budgets are not known, differ in length."""
     found = []
     for env, each in results.environments.items():
         steps = {name: [run.measures.steps for run in method.runs] for name, method in each.methods.items()}
@@ -144,7 +144,7 @@ def _about_lengths(results: Results) -> list[str]:
 
 
 def common_budget(results: Results) -> str:
-    """The budget of all runs, in words; "budget not known" if some are of other programs, which do not tell theirs."""
+    """The budget of all runs, in words; "budget not known" if some are of other programs."""
     budgets = {budget_of(run.record) for run in results.runs if run.record.is_ours}
     if len(budgets) > 1:
         return "different budgets"

@@ -68,7 +68,9 @@ def train(
         env: a name; or an entry, or a function or class that makes one `gymnasium.Env`, which workers can import.
         agent: a name; by default the environment's. With `resume` both are the run's.
         hyperparams: a set or a YAML file. overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
-        serial: workers in turn in this process, exactly reproducible. Its neighbours: keys of the `run` section.
+        workers, device, seed, steps, episodes, time_limit_s, stop_return, film_every: the keys of these names in the
+            section `run` of the configuration; None leaves the value of the set.
+        serial: workers in turn in this process, exactly reproducible.
         resume: a run to go on with. trust: its configuration may name modules to import, even if it is not your own.
         checkpoint: of that run: "best", or its number of steps; by default the newest. Later ones are moved aside.
         init_from: a new run begins with the parameters of this policy; a name as `load_agent` takes it.
@@ -76,7 +78,7 @@ def train(
         observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`. By default notebooks show it.
 
     Raises:
-        ZooError: for what the caller did wrong, in one line; WorkerError where a worker failed.
+        ZooError: the caller did something wrong; one line says what. WorkerError: a worker failed.
     """
     refuse_unguarded()
     limits = {"steps": steps, "episodes": episodes, "time_limit_s": time_limit_s, "stop_return": stop_return}
@@ -122,7 +124,7 @@ def _refuse_without_resume(trust: bool, checkpoint: str | int | None) -> None:
     """Raises ZooError for an option that has a meaning only with `resume`."""
     refuse_trust(trust, "--resume or --init-from")
     if checkpoint is not None:
-        raise ZooError("--checkpoint says from where a run goes on: name the run, --resume RUN")
+        raise ZooError("--checkpoint chooses where a run goes on: name the run with --resume RUN")
 
 
 def _config(
@@ -176,7 +178,7 @@ def load_agent(
     Args:
         run: a run directory, or the name of one within `runs_dir`. Or an environment's name: its newest solved run,
             else a trained agent that a plugin offers, which has a name of its own, too. stderr says which.
-        agent: of an environment only policies of this agent.
+        agent: with an environment's name, only policies of this agent count.
         env: what was given to `train`, if it was no name and another program trained the run.
         checkpoint: "recommended": the newest, or the best if it is better by more than noise; stderr says so then. Or
             "final" for the newest, "best", or the number of steps of another.
@@ -270,7 +272,7 @@ def evaluate_from(
     seed: int | None,
     on_step: Callable[[int], None],
 ) -> Evaluation:
-    """As `evaluate`, of a checkpoint that was chosen before."""
+    """As `evaluate`, for a checkpoint that was chosen before."""
     policy, to_play = load_from(directory, choice.which, episodes, seed)
     choice.tell()
     from a3c_zoo.runs.evaluation import evaluate_policy

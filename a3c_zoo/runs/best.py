@@ -25,11 +25,11 @@ EVERY_EPISODES: Final = 10
 class BestPolicy:
     """Copies the parameters when the mean return of the last 100 training episodes is greater than ever before.
 
-    What decides are episodes alone, and no clock. So a serial run keeps the same policy each time. A copy waits in
+    Only episodes decide, and no clock. So a serial run keeps the same policy each time. A copy waits in
     memory, and is written before the next checkpoint: the file is never older than the newest checkpoint.
 
     Attributes:
-        kept: what `checkpoints/best.pt` tells of its policy; None if there is none. It may be of an earlier session.
+        kept: what `checkpoints/best.pt` says about its policy; None if there is none. It may be of an earlier session.
     """
 
     def __init__(self, directory: RunDirectory, progress: RunProgress) -> None:

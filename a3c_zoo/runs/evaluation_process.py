@@ -1,6 +1,6 @@
 """A supervised child process that plays evaluation tasks, one after the other.
 
-The evaluator beside training has one, a comparison has several. The parent alone judges the process: the child counts
+The evaluator beside training has one, a comparison has several. Only the parent judges the process: the child counts
 its environment steps in shared memory, and the parent ends it when the count stands still for `run.worker_timeout_s`.
 This works for an environment that holds Python's global lock, too.
 """
@@ -32,7 +32,7 @@ class EvaluationError(Exception):
     """An evaluation has failed. The message is one line.
 
     Attributes:
-        trace: the traceback of the failure, empty if there is none. is_users: whether it is the user's to mend.
+        trace: the traceback of the failure, empty if there is none. is_users: whether the user can correct it.
     """
 
     def __init__(self, line: str, trace: str = "", is_users: bool = False) -> None:

@@ -72,7 +72,7 @@ class Evaluator:
 
     Attributes:
         result: the newest, None before the first. fault: why the evaluator has ended, None while it has not.
-        kept: what `checkpoints/best.pt` tells of its policy; None if there is none. It may be of an earlier session.
+        kept: what `checkpoints/best.pt` says about its policy; None if there is none. It may be of an earlier session.
     """
 
     def __init__(

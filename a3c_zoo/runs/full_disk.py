@@ -25,7 +25,7 @@ class Tell(Protocol):
 def may_pass(error: RunDirectoryError) -> bool:
     """Whether it is worth trying again: the disk has refused, for lack of space or another reason that can go.
 
-    A run whose directory was removed goes on for nothing.
+    It is not worth it if the run's directory was removed: nothing that the run writes would be kept.
     """
     cause = error.__cause__
     return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | NotADirectoryError)
@@ -54,7 +54,7 @@ class FullDisk:
         return min(RETRY_S, self._patience_s / TRIES)
 
     def note(self, fault: RunDirectoryError | None) -> None:
-        """The disk has refused a file, but no checkpoint; None: it has refused nothing."""
+        """Notes that the disk has refused a file, but no checkpoint; None: it has refused nothing."""
         if fault is not None and not self._is_told:
             self._is_told = True
             self._tell("disk_full", f"training goes on, but the disk refuses files: {fault}", error=str(fault))

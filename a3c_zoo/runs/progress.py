@@ -139,7 +139,7 @@ class Stopping:
         self.ended: tuple[Reason, str] | None = None
 
     def why(self) -> tuple[Reason, str] | None:
-        """Why the run must end now, but for being solved; None if it need not."""
+        """Why the run must end now, apart from being solved; None if it need not end."""
         run, progress = self._run, self._progress
         if self._watch.stop.detail:
             return "interrupted", self._watch.stop.detail
@@ -184,7 +184,7 @@ class Stopping:
             self.ended = self.ended or self.why()
 
     def _check(self, snapshot: Snapshot) -> None:
-        """Plays fresh seeds: is the run solved by their mean return, too?"""
+        """Plays episodes on fresh seeds, and decides whether the run is solved by their mean return, too."""
         run, watch = self._run, self._watch
         assert self.target is not None
         reached = f"the last {WINDOW} episodes reached {self.target:,.10g}"

@@ -168,7 +168,7 @@ def _warm_up(setup: RunSetup) -> None:
     run = setup.config.run
     if not run.stop_when_solved and setup.config.sources.get("run.stop_return") == "--stop-return":
         raise ZooError(
-            "--stop-return: run.stop_when_solved is false, so this run ends by its budget alone; leave it out"
+            "--stop-return: run.stop_when_solved is false, so this run ends only when its budget is spent; leave it out"
         )
     if not setup.serial and (run.has_evaluator or setup.target is not None):
         pickled((setup.entry, setup.network, setup.config))  # otherwise its first evaluation would fail

@@ -59,7 +59,7 @@ def save_folder(
     place: str = "FOLDER",
     on_step: Callable[[int], None] = lambda played: None,
 ) -> None:
-    """As `save`, of a run directory. What the folder tells of the machine is fit for others to read.
+    """As `save`, for a run directory. What the folder says about the machine is fit for others to read.
 
     Args:
         checkpoint: "final" or "best".

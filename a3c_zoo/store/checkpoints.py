@@ -97,14 +97,14 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """What a file for acting tells of the run. That of the best policy has the mean return for which it was kept.
+    """What a file for acting says about the run. That of the best policy has the mean return for which it was kept.
 
     Attributes:
         steps: agent steps before the policy was saved. seconds: as in `RunState`, empty where the file does not say.
         greedy_return, sampled_return: mean returns that the evaluator beside training has found.
         run: where the run stood when the parameters were copied, to go on from them; None where the file does not say.
         training_return: mean return of the last training episodes before the parameters were copied.
-        return_episodes: over how many episodes `sampled_return`, or else `training_return`, is the mean.
+        return_episodes: the number of episodes in the mean `sampled_return`, or else `training_return`.
         return_deviation: the standard deviation of their returns; None where the file does not say.
     """
 

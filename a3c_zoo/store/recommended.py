@@ -50,7 +50,7 @@ class Choice:
 
 
 def choose(directory: RunDirectory, checkpoint: str | int) -> Choice:
-    """The checkpoint that a user means, who may leave it to the run."""
+    """The checkpoint that a user names, or that the run recommends if the user leaves the choice to it."""
     if checkpoint != RECOMMENDED:
         return Choice(str(checkpoint))
     choice = recommended(directory)
@@ -58,7 +58,7 @@ def choose(directory: RunDirectory, checkpoint: str | int) -> Choice:
 
 
 def choose_in_python(directory: RunDirectory, checkpoint: str | int) -> Choice:
-    """As `choose`, for functions: a line tells of the best policy alone. Everybody expects the newest one."""
+    """As `choose`, for functions: only the best policy gets a line, because everybody expects the newest one."""
     choice = choose(directory, checkpoint)
     return choice if choice.which == BEST else Choice(choice.which)
 
@@ -72,7 +72,7 @@ def recommended(directory: RunDirectory) -> Choice:
         return Choice(BEST if directory.best_file.exists() else FINAL)
     newest = f"newest checkpoint, step {known[-1]:,}"
     outcome = None
-    with suppress(RunDirectoryError):  # a damaged one tells nothing
+    with suppress(RunDirectoryError):  # a damaged one says nothing
         outcome = directory.outcome()
     if outcome is not None and was_checked(outcome) and outcome.steps == known[-1]:
         return Choice(FINAL, f"{newest}: {outcome.detail}")

@@ -308,7 +308,7 @@ def _texts(values: Any) -> dict[str, str]:
 
 
 def _threads(run: Path, agent: str, timing: Timing | None, settings: Mapping[str, Any]) -> dict[str, str]:
-    """With how many threads of torch an agent computed. An old timing.json does not say it."""
+    """The number of threads with which torch computed for an agent. An older timing.json does not have it."""
     known = timing.torch_threads if timing else None
     number = torch_threads_of(run, settings) if known is None else known
     return {} if number is None else {printable(f"torch threads of {agent}"): str(number)}

@@ -27,8 +27,8 @@ class Timing:
     Attributes:
         calibration_s: seconds that a fixed loop took before the run.
         variables: those of `SPEED_VARIABLES` that were set, with their values.
-        torch_threads: with how many threads of torch the agent computed; None if it has no such setting, or if an older
-            version wrote the file.
+        torch_threads: the number of torch's threads with which the agent computed; None if it has no such setting, or
+            if an older version wrote the file.
     """
 
     calibration_s: float
@@ -65,7 +65,7 @@ def write_timing(run: Path, calibration_s: float, wall_s: float, settings: Mappi
 
 
 def torch_threads_of(run: Path, settings: Mapping[str, Any]) -> int | None:
-    """With how many threads of torch an agent computed; what it measured is in events.jsonl.
+    """The number of torch's threads with which an agent computed; what it measured is in events.jsonl.
 
     None if the agent has no such setting, or if the file is damaged.
     """

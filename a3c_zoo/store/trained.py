@@ -35,7 +35,8 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
 
     A pulled agent comes last if its folder is called like an environment or a trained agent.
 
-    agent: of an environment only policies of this agent. Raises ZooError if there is none, with the cure.
+    agent: with an environment's name, only policies of this agent count. Raises ZooError if there is none, with the
+    cure.
     """
     registry, name = get_registry(), str(name)
     offered = [each for each in registry.trained.values() if name in (each.env, each.name)]
@@ -132,7 +133,7 @@ def entry_of(registry: Registry, directory: RunDirectory) -> TrainedEntry | None
 
 
 def policy_state(directory: RunDirectory, which: str = FINAL) -> Checkpoint[PolicyState]:
-    """As `load_policy_state`, also of a trained agent's folder."""
+    """As `load_policy_state`, also for a trained agent's folder."""
     path = directory.path / PARAMETERS
     if which != FINAL or not os.path.lexists(path):
         return load_policy_state(directory, which)

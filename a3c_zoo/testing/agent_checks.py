@@ -55,8 +55,11 @@ def examine_agent(registry: Registry, entry: AgentEntry, findings: Findings) -> 
 def _setup(registry: Registry, entry: AgentEntry, space: str, serial: bool) -> RunSetup:
     """A run of the agent with its defaults, two workers and two environments each, where it takes as many."""
     trial = EnvEntry("trial", env_id="a3c_zoo.testing.trial:Trial-v0", kwargs={"space": space})
-    overrides = [] if entry.one_process else ["run.workers=2", "run.worker_restarts=0"]
-    overrides += [] if entry.one_environment else ["env.num_envs=2"]
+    overrides: list[str] = []
+    if not entry.one_process:
+        overrides += ["run.workers=2", "run.worker_restarts=0"]
+    if not entry.one_environment:
+        overrides.append("env.num_envs=2")
     config = resolve_config(registry, trial, entry, overrides=overrides)
     network = registry.network(config.network.name) if config.network else None
     optimizer = registry.optimizer(config.optimizer.name) if config.optimizer else None
@@ -68,13 +71,17 @@ def _trained(
 ) -> ShortRun:
     """Trains for some seconds, from the end of another run if one is given. acts: with the part for acting alone."""
     counts = Report(steps=start.steps, updates=start.updates) if start and acts else None
-    saved = (start.acting if acts else start.state) if start else None
+    saved = None
+    if start:
+        saved = start.acting if acts else start.state
     run = ShortRun(setup, findings, seconds, saved, counts)
     run.run()
     if run.state is None:
         findings.stop_quietly()
     findings.expect(run.steps, "reports", "it reported no steps", "record a Report with `steps` after each rollout")
-    made = run.updates - (start.updates if start else 0)
+    made = run.updates
+    if start:
+        made -= start.updates
     message = f"{run.skipped} of {made + run.skipped} gradients were not finite and were not applied"
     findings.expect(not run.skipped, "gradients", message, "keep the loss finite: no log(0), no 0 / 0, no overflow")
     if run.stop_s > LONGEST_STOP_S:

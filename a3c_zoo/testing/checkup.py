@@ -35,7 +35,8 @@ class Job(NamedTuple):
     """One thing to check.
 
     Attributes:
-        subject: its kind and name, for people. name: its name on the command line. owner: the plugin that offers it.
+        subject: its kind and name, for people. name: its name on the command line. owner: the plugin that
+            offers it.
         what: the thing itself.
     """
 
@@ -93,7 +94,8 @@ def _jobs(registry: Registry) -> Iterator[Job]:
     for package in registry.hyperparams.values():
         yield Job(f"sets of {package.package}", package.package, registry.owner(package), package)
     for each in list_sets(registry):
-        name, owner = f"{each.env}/{each.name}", registry.owner(registry.hyperparams[each.package])
+        name = f"{each.env}/{each.name}"
+        owner = registry.owner(registry.hyperparams[each.package])
         yield Job(f"set '{name}' of {each.package}", name, owner, each)
 
 
@@ -102,8 +104,8 @@ def check(jobs: Sequence[Job], limit_s: float = LIMIT_S, on_wait: OnWait = lambd
 
     on_wait: called every `LOOK_S` seconds while nothing is found, and more often by a check that gives signs.
 
-    If the process ends, or gives no sign for `limit_s` seconds, this is a problem of the job. A new process goes on
-    with the next job. Raises WorkerError if none can be started.
+    If the process ends, or gives no sign for `limit_s` seconds, this is a problem of the job. A new process
+    goes on with the next job. Raises WorkerError if none can be started.
     """
     jobs = yield from _sendable(jobs)
     util.get_temp_dir()  # of this process and of those that come from it: a child that is killed leaves nothing
@@ -135,7 +137,10 @@ def _listen(
     child: ChildProcess, jobs: Sequence[Job], limit_s: float, on_wait: OnWait
 ) -> Generator[Finding, None, Sequence[Job]]:
     """Yields what a child finds; returns the jobs that are left for another one."""
-    messages, part, cure, begin_s = 0, "start", "correct what its import does", time.monotonic()
+    messages = 0
+    part = "start"
+    cure = "correct what its import does"
+    begin_s = time.monotonic()
     while jobs:
         try:
             while not child.pipe.poll(LOOK_S):
@@ -148,14 +153,17 @@ def _listen(
         except (EOFError, OSError) as error:
             is_hung = isinstance(error, TimeoutError)
             text = f"was ended after {limit_s:g} s: does it hang?" if is_hung else child.how_it_ended()
-            hint = "; PYTHONFAULTHANDLER=1 shows the line" if "signal" in text and "SIGKILL" not in text else ""
+            hint = ""
+            if "signal" in text and "SIGKILL" not in text:
+                hint = "; PYTHONFAULTHANDLER=1 shows the line"
             yield Finding(jobs[0].subject, part, "problem", f"its process {text}", cure + hint)
             return jobs[1:]
         messages += 1
         if kind == "finding":
             yield Finding(*content)
         elif kind == "part":
-            (part, cure), begin_s = content, time.monotonic()
+            part, cure = content
+            begin_s = time.monotonic()
         elif kind == "end":
             jobs = jobs[1:]
         else:  # it goes on

@@ -1,8 +1,8 @@
 """`check_env`: does an environment keep the contract that agents rely on?
 
-It checks, in this order: the entry and its import strings; the configuration's own keys; the spaces; every step against
-them; that the seed decides everything; the steps after the end of an episode, as the autoreset mode says; that
-`get_state` and `set_state`, if there are any, restore the environment exactly.
+It checks, in this order: the entry and its import strings; the configuration's own keys; the spaces; every
+step against them; that the seed decides everything; the steps after the end of an episode, as the autoreset
+mode says; that `get_state` and `set_state`, if there are any, restore the environment exactly.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from a3c_zoo.testing.findings import Findings
 from a3c_zoo.testing.subject import Subject, Trajectory, equal_rows, shown
 
 CURE_AUTORESET = "do what metadata['autoreset_mode'] says after the end of an episode"
-#: So many ends of one copy are judged by themselves: a start that is rarely another one does not follow all of them.
+#: So many ends of one copy are judged by themselves: a start that is rarely another one does not follow all
+#: of them.
 MANY_ENDS = 3
 #: Seeds beside 1. An ignored seed gives the same episodes with each of them.
 OTHER_SEEDS = range(2, 12)
@@ -93,7 +94,8 @@ def check_entry(
     """Checks an entry, its import strings and its configuration's keys; returns the model of its section.
 
     Args:
-        hook: offers the entry. base: of its configuration. factories: field → import string of something callable.
+        hook: offers the entry. base: of its configuration. factories: field → import string of something
+            callable.
 
     Raises:
         CheckFailedError: the configuration's model cannot be used.
@@ -115,7 +117,8 @@ def check_entry(
     for key, field_info in model.model_fields.items():
         if key in base.model_fields:
             continue
-        what, cure = f"key '{key}' of {model.__name__}", "Field(DEFAULT, description=...)"
+        what = f"key '{key}' of {model.__name__}"
+        cure = "Field(DEFAULT, description=...)"
         findings.expect(field_info.description, "configuration", f"{what} has no description", cure)
         findings.expect(not field_info.is_required(), "configuration", f"{what} has no default", f"give it one: {cure}")
     return model
@@ -162,7 +165,8 @@ def _check_spaces(subject: Subject) -> None:
             make_spec(space)
         except ZooError as error:
             subject.fail("spaces", str(error), "wrap the environment: gymnasium.wrappers", error)
-        batched, found = batch_space(space, subject.num_envs), getattr(env, single)
+        batched = batch_space(space, subject.num_envs)
+        found = getattr(env, single)
         cure = f"self.{single} = batch_space(self.single_{single}, num_envs)"
         message = f"{single} is {found}; batch_space(single_{single}, num_envs) is {batched}"
         subject.expect(found == batched, "spaces", message, cure)
@@ -179,7 +183,8 @@ def _check_spaces(subject: Subject) -> None:
 def _check_flags(subject: Subject, trajectory: Trajectory) -> None:
     """Steps that report both flags: learning takes them for terminations."""
     terminated, truncated = (trajectory.steps[name] for name in ("terminated", "truncated"))
-    both, cure = terminated & truncated, "truncated = is_over_time and not terminated"
+    both = terminated & truncated
+    cure = "truncated = is_over_time and not terminated"
     if both.any() and (terminated == truncated).all():
         message = "terminated and truncated are always equal; learning cannot tell a time limit from an end of the task"
         subject.problem("flags", message, cure)
@@ -191,7 +196,8 @@ def _check_flags(subject: Subject, trajectory: Trajectory) -> None:
 
 def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> bool:
     """Returns whether a seed and actions always give the same trajectory."""
-    check, cure = "seeding", _seeding_cure(subject)
+    check = "seeding"
+    cure = _seeding_cure(subject)
     is_repeatable = subject.expect_equal(
         check,
         trajectory,
@@ -231,7 +237,9 @@ def _seeding_cure(subject: Subject) -> str:
         subject.reset(1)
         after: Any = env.np_random
         forgotten = after[0] is before[0] if isinstance(before, tuple) else after is before
-    return f"call super().reset(seed=seed) first in reset(), and {CURE_RANDOM}" if forgotten else CURE_RANDOM
+    if forgotten:
+        return f"call super().reset(seed=seed) first in reset(), and {CURE_RANDOM}"
+    return CURE_RANDOM
 
 
 def _check_ignored_step(subject: Subject, actions: NDArray[Any], trajectory: Trajectory, is_repeatable: bool) -> None:
@@ -270,7 +278,8 @@ def _check_new_episodes(subject: Subject, trajectory: Trajectory) -> None:
     delay = 2 if subject.mode == "NextStep" else 1
     always_the_same = all(equal_rows(start, starts[0]) for start in starts)
     places = [(t, n) for t, n in np.argwhere(trajectory.ended).tolist() if t + delay < len(trajectory.steps) + 1]
-    for ends in _ends_of_a_kind(places, trajectory) if always_the_same else ():
+    kinds_of_ends = _ends_of_a_kind(places, trajectory) if always_the_same else ()
+    for ends in kinds_of_ends:
         pairs = [(trajectory.row(t + delay, n), tuple(array[n] for array in starts[0])) for t, n in ends]
         if any(equal_rows(found, first) for found, first in pairs):
             continue  # an end that leads elsewhere may have met a rare start
@@ -303,13 +312,15 @@ def _ends_of_a_kind(places: list[tuple[int, int]], trajectory: Trajectory) -> It
 
 def _check_state(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> None:
     """Checks `get_state` and `set_state`, in the middle and right after an end, when a reset may be pending."""
-    check, offered = "state", [name for name in ("get_state", "set_state") if hasattr(subject.env, name)]
+    check = "state"
+    offered = [name for name in ("get_state", "set_state") if hasattr(subject.env, name)]
     message = f"it has {''.join(offered)} alone; an exact resume needs get_state and set_state"
     subject.expect(len(offered) != 1, check, message, "write both, or neither")
     if len(offered) != 2:
         return
     for cut in sorted({len(actions) // 2, int(trajectory.ended.any(axis=1).argmax()) + 1}):
-        start, expected = tuple(array[cut] for array in trajectory.observations), trajectory.tail(cut)
+        start = tuple(array[cut] for array in trajectory.observations)
+        expected = trajectory.tail(cut)
         with subject.made() as env:
             subject.trajectory(actions[:cut], subject.reset(1))
             state = subject.call("get_state()", env.get_state)  # type: ignore[attr-defined]

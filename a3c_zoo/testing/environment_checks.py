@@ -29,8 +29,10 @@ from a3c_zoo.testing.findings import LIMIT_S, Findings
 from a3c_zoo.testing.short_run import ShortRun
 from a3c_zoo.testing.subject import Subject
 
-#: Numbers of environments, and random actions, that the contract is checked with.
-NUM_ENVS, STEPS = (1, 3), 500
+#: The numbers of environments with which the contract is checked.
+NUM_ENVS = (1, 3)
+#: The number of random actions with which it is checked.
+STEPS = 500
 #: Seconds for which the speed is measured: of the environment alone, and in a worker.
 ALONE_S, WORKER_S = 0.5, 1.0
 #: Seconds for which random actions are played at most.
@@ -98,7 +100,8 @@ def _play_randomly(setup: RunSetup, findings: Findings) -> None:
 
 
 def _check_render(setup: RunSetup, findings: Findings, cure: str) -> None:
-    entry, env_config = setup.entry, setup.config.env
+    entry = setup.entry
+    env_config = setup.config.env
     with closing(make_vector_env(entry, env_config, 1, seed=0)) as env:
         policy = _RandomPolicy(env.action_space)
     try:
@@ -172,7 +175,8 @@ def _measure(setup: RunSetup, findings: Findings) -> None:
     if not findings.is_sound:
         findings.ok("speed", "not measured: see the problems")
         return
-    entry, num_envs = setup.entry, setup.config.env.num_envs
+    entry = setup.entry
+    num_envs = setup.config.env.num_envs
     with closing(make_vector_env(entry, setup.config.env, num_envs, seed=0)) as env:
         alone = _speed(env)
     findings.ok("speed alone", f"{alone:,.0f} steps/s, {num_envs} environments together")
@@ -186,8 +190,10 @@ def _speed(env: VectorEnv[Any, Any, Any]) -> float:
     """Steps a second with random actions."""
     actions = [env.action_space.sample() for _ in range(64)]
     env.reset(seed=0)
-    autoreset, is_over = autoreset_of(env), episode_over(env)
-    steps, start_s = 0, time.monotonic()
+    autoreset = autoreset_of(env)
+    is_over = episode_over(env)
+    steps = 0
+    start_s = time.monotonic()
     while time.monotonic() - start_s < ALONE_S:
         observation, _, terminated, truncated, info = env.step(actions[steps % len(actions)])
         autoreset.restart(observation, is_over(terminated, truncated, info))

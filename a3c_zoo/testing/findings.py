@@ -11,7 +11,8 @@ from a3c_zoo.errors import ConfigError, ZooError, one_line, printable
 
 Status = Literal["ok", "warning", "problem"]
 
-#: If a check gives no sign for so long, its process is ended, in seconds. A whole check of an environment takes a few.
+#: If a check gives no sign for so long, its process is ended, in seconds. A whole check of an environment
+#: takes a few.
 LIMIT_S = 120.0
 
 
@@ -48,7 +49,8 @@ class Findings:
     """
 
     def __init__(self, subject: str, raises: bool = False) -> None:
-        self.subject, self._raises = subject, raises
+        self.subject = subject
+        self._raises = raises
         self.found: list[Finding] = []
 
     def give_sign(self) -> None:

@@ -72,10 +72,13 @@ class _Examined:
     def __init__(
         self, entry: NetworkEntry, config: NetworkConfig, space: spaces.Space[Any], findings: Findings, check: str
     ) -> None:
-        self._spec, self._findings, self._check = observation_spec(space), findings, check
+        self._spec = observation_spec(space)
+        self._findings = findings
+        self._check = check
         whole = Config("check", "check", RunConfig(), EnvConfig(), AgentConfig(), config)
         self._models = [Model.create(Spaces(self._spec, Categorical(A)), entry, whole) for _ in range(2)]
-        self._model, self._tolerance = self._models[0], TOLERANCE[config.computes_in]
+        self._model = self._models[0]
+        self._tolerance = TOLERANCE[config.computes_in]
         self._module: Any = self._model.module
         batch: Any = batch_space(space, (T + 1) * N)
         batch.seed(0)
@@ -86,7 +89,7 @@ class _Examined:
     def examine(self) -> None:
         """Runs all checks."""
         first, second = (model.flat.initial for model in self._models)
-        message = "two networks of one seed have other weights: runs cannot be repeated"
+        message = "two networks of one seed have different weights: runs cannot be repeated"
         self._findings.expect(torch.equal(first, second), self._check, message, "draw weights from torch's generator")
         start = self._module.start(N)
         logits, values = self._check_outputs() if start is None else self._check_core(start)
@@ -94,7 +97,8 @@ class _Examined:
         self._findings.ok(self._check, f"shapes and gradients; {len(first):,} parameters")
 
     def _check_outputs(self) -> tuple[Tensor, Tensor]:
-        network, rows = self._module, self._observations[0]
+        network = self._module
+        rows = self._observations[0]
         with torch.no_grad():
             logits, values = network.policy(rows), network.value(rows)
             self._expect_shape("policy()", logits, (N, A))
@@ -112,7 +116,9 @@ class _Examined:
         return all_logits, all_values
 
     def _check_core(self, start: Tensor) -> tuple[Tensor, Tensor]:
-        network, rows, later = self._module, self._observations[0], self._observations[1]
+        network = self._module
+        rows = self._observations[0]
+        later = self._observations[1]
         resets = np.zeros((T + 1, N), np.bool_)
         resets[1, 0] = True  # the first environment begins an episode
         with torch.no_grad():
@@ -130,7 +136,7 @@ class _Examined:
         found = all_logits[: 2 * N], all_values[:N], states
         for what, first, second in zip(("logits", "values", "states"), expected, found, strict=True):
             is_equal = torch.allclose(first, second, atol=self._tolerance)
-            message = f"{what} of unroll() are others than those of step() and value_after()"
+            message = f"{what} of unroll() differ from those of step() and value_after()"
             self._findings.expect(is_equal, self._check, message, CURE_CORE)
         return all_logits, all_values
 

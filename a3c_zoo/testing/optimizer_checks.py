@@ -13,8 +13,12 @@ from a3c_zoo.learning.optimizers import new_moments, new_optimizer, without_deno
 from a3c_zoo.plugins.entries import OptimizerEntry
 from a3c_zoo.testing.findings import Findings
 
-#: Numbers of updates and of parameters, and the learning rate. Its first updates may move nothing, as in a warm-up.
-UPDATES, P, RATE = 300, 100, 0.01
+#: The number of updates: the first ones may move nothing, as in a warm-up.
+UPDATES = 300
+#: The number of parameters.
+P = 100
+#: The learning rate.
+RATE = 0.01
 
 CURE_PARAMETERS = "change the tensor that __init__ got: parameters.add_(step, alpha=-learning_rate)"
 CURE_MOMENTS = "keep all in the tensors that moments() returns, and change them in place: moment.mul_(), moment.copy_()"
@@ -24,15 +28,18 @@ def examine_optimizer(entry: OptimizerEntry, config: OptimizerConfig, findings: 
     """Makes some updates as a worker does, and one more with a new optimizer, as a resumed worker does."""
     with lent_generator(), without_denormals():
         torch.manual_seed(0)
-        parameters, gradients = torch.randn(P), torch.rand(UPDATES + 1, P) + 0.5
-        before, moments = parameters.clone(), new_moments(entry, parameters, config)
+        parameters = torch.randn(P)
+        gradients = torch.rand(UPDATES + 1, P) + 0.5
+        before = parameters.clone()
+        moments = new_moments(entry, parameters, config)
         used = _Updates(entry, config, parameters, moments)
         used.make(gradients[:-1])
         if torch.equal(parameters, before):
             findings.stop(check, f"{UPDATES} updates do not change the parameters that it got", CURE_PARAMETERS)
         if not torch.isfinite(parameters).all():
             findings.stop(check, "an update gives parameters that are not finite", "add ε to a divisor")
-        copy, copies = parameters.clone(), {name: moment.clone() for name, moment in moments.items()}
+        copy = parameters.clone()
+        copies = {name: moment.clone() for name, moment in moments.items()}
         used.make(gradients[-1:])
         _Updates(entry, config, copy, copies).make(gradients[-1:])
     message = "a new optimizer with the same moments makes another update: workers and checkpoints miss what it keeps"

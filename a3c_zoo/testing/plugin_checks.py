@@ -64,7 +64,8 @@ def examine_set(registry: Registry, chosen: HyperparamSet, findings: Findings) -
         findings.warn("environment", message, "name one: EnvFamily.examples")
         return
     with findings.during("environment", "correct the family, its examples, or the name of the folder"):
-        env = registry.env(family.examples[0] if family else chosen.env)
+        name = family.examples[0] if family else chosen.env
+        env = registry.env(name)
         _examine_values(registry, chosen, env, findings)
 
 

@@ -1,4 +1,4 @@
-"""What random actions meet in an environment: the figures by which it is seen beforehand why an agent would not learn.
+"""What random actions meet in an environment: figures that show beforehand why an agent would not learn.
 
 `measure` plays, and `judge` compares the figures with the settings of the environment's hyperparameter set.
 docs/how-to/when-it-does-not-learn.md explains them.
@@ -137,18 +137,23 @@ def measure(
 
     Args:
         gamma: discount per step.
-        steps: the fewest steps of all environments together. Fewer are taken if `limit_s` seconds are over before.
+        steps: the fewest steps of all environments together. Fewer are taken if `limit_s` seconds are over
+            before.
     """
     parts = [part for part in parts_of(env.single_observation_space) if is_number(part)]
     features = sum(int(np.prod(part.space.shape or ())) for part in parts)
     play = RandomPlay(gamma, ValueRange.of(features))
     env.action_space.seed(0)
-    autoreset, is_over = autoreset_of(env), episode_over(env)
+    autoreset = autoreset_of(env)
+    is_over = episode_over(env)
     observation, _ = env.reset(seed=0)
     play.observations.add(numbers_of(parts, observation, env.num_envs))
-    returns, discounted = np.zeros(env.num_envs), np.zeros(env.num_envs)
-    lengths, is_ignored = np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs, np.bool_)
-    start_s, calls = time.monotonic(), 0
+    returns = np.zeros(env.num_envs)
+    discounted = np.zeros(env.num_envs)
+    lengths = np.zeros(env.num_envs, np.int64)
+    is_ignored = np.zeros(env.num_envs, np.bool_)
+    start_s = time.monotonic()
+    calls = 0
     while play.steps < steps and time.monotonic() - start_s < limit_s:
         if calls % SIGN_EVERY == 0:
             give_sign()
@@ -184,7 +189,9 @@ def is_number(part: Part) -> bool:
 def numbers_of(parts: list[Part], observation: Any, num_envs: int) -> NDArray[Any]:
     """The numbers of these parts side by side, `[N, F]`."""
     columns = [np.reshape(part.of(observation), (num_envs, -1)) for part in parts]
-    return np.concatenate(columns, axis=1) if columns else np.zeros((num_envs, 0))
+    if columns:
+        return np.concatenate(columns, axis=1)
+    return np.zeros((num_envs, 0))
 
 
 def judge(play: RandomPlay, config: Config, findings: Findings) -> None:
@@ -196,8 +203,10 @@ def judge(play: RandomPlay, config: Config, findings: Findings) -> None:
 
 
 def _judge_rewards(play: RandomPlay, config: Config, findings: Findings) -> None:
-    check, scale = "reward scale", vars(config.agent).get("reward_scale")
-    rewards, deviation = play.rewards, float(play.discounted.deviation[0])
+    check = "reward scale"
+    scale = vars(config.agent).get("reward_scale")
+    rewards = play.rewards
+    deviation = float(play.discounted.deviation[0])
     text = (
         f"rewards from {rewards.low[0]:.3g} to {rewards.high[0]:.3g}, deviation {rewards.deviation[0]:.3g}; the "
         f"discounted return deviates by {deviation:.3g}"
@@ -244,7 +253,8 @@ def _judge_rewarded_steps(play: RandomPlay, findings: Findings) -> None:
 
 
 def _judge_lengths(play: RandomPlay, config: Config, findings: Findings) -> None:
-    check, gamma = "episode length", play.gamma
+    check = "episode length"
+    gamma = play.gamma
     if not play.lengths:
         text = f"no episode of random actions ended within {play.longest:,} steps"
         figures: dict[str, float] = {"episodes": 0, "length_max": play.longest, "gamma": gamma}
@@ -255,7 +265,8 @@ def _judge_lengths(play: RandomPlay, config: Config, findings: Findings) -> None
         cure = "-o env.max_episode_steps=1000, or another number" if has_key else CURE_ENDLESS
         findings.warn(check, text, cure, figures)
         return
-    mean, by_limit = float(np.mean(play.lengths)), float(np.mean(play.truncated))
+    mean = float(np.mean(play.lengths))
+    by_limit = float(np.mean(play.truncated))
     horizon = "all steps" if gamma == 1 else f"{1 / (1 - gamma):,.0f} steps"
     text = (
         f"{min(play.lengths):,} to {max(play.lengths):,} steps, {mean:,.0f} on average of {len(play.lengths):,} "
@@ -283,13 +294,18 @@ def far_gamma(length: float) -> str:
 
 
 def _judge_observations(play: RandomPlay, config: Config, findings: Findings) -> None:
-    check, observed = "observed range", play.observations
+    check = "observed range"
+    observed = play.observations
     if not len(observed.low):
         findings.ok(check, "classes and images alone: there is nothing to scale")
         return
     varying = observed.deviation[observed.low < observed.high]
-    low, high, constant = float(observed.low.min()), float(observed.high.max()), len(observed.low) - len(varying)
-    least, most = (float(varying.min()), float(varying.max())) if len(varying) else (0.0, 0.0)
+    low = float(observed.low.min())
+    high = float(observed.high.max())
+    constant = len(observed.low) - len(varying)
+    least, most = 0.0, 0.0
+    if len(varying):
+        least, most = float(varying.min()), float(varying.max())
     text = f"{len(observed.low):,} numbers from {low:.3g} to {high:.3g}, deviations from {least:.3g} to {most:.3g}"
     if constant:
         text += f"; {constant:,} never change"

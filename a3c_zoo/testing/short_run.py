@@ -31,7 +31,8 @@ class ShortRun:
 
     Attributes:
         steps: agent steps that were reported. first_steps: those of the first report.
-        updates: of the whole run. skipped: updates left out since the start, as their gradients were not finite.
+        updates: of the whole run. skipped: updates left out since the start, as their gradients were not
+            finite.
         stop_s: how long `run` took to return after the end.
         state, acting: what the snapshot gave at the end, as read from a file; None before.
     """
@@ -44,23 +45,35 @@ class ShortRun:
         checkpoint: Mapping[str, Any] | None = None,
         acting_counts: Report | None = None,
     ) -> None:
-        self.entry, self.network, self.optimizer = setup.entry, setup.network, setup.optimizer
-        self.config, self.serial, self.supported_spaces = setup.config, setup.serial, setup.agent.spaces
-        self.checkpoint, self.acting_counts = checkpoint, acting_counts
+        self.entry = setup.entry
+        self.network = setup.network
+        self.optimizer = setup.optimizer
+        self.config = setup.config
+        self.serial = setup.serial
+        self.supported_spaces = setup.agent.spaces
+        self.checkpoint = checkpoint
+        self.acting_counts = acting_counts
         self.episodes = self.steps = self.updates = self.skipped = 0
         self.state: dict[str, Any] | None = None
         self.acting: dict[str, Any] | None = None
-        self._run, self._findings, self._seconds = setup.agent.run, findings, seconds
+        self._run = setup.agent.run
+        self._findings = findings
+        self._seconds = seconds
         self._started_s = self._asked_s = 0.0
-        self.first_steps, self.stop_s = 0, 0.0
+        self.first_steps = 0
+        self.stop_s = 0.0
         self._first_s = self._last_s = self._ended_s = 0.0
-        self._records, self._calls_after_end, self._steps_of = 0, 0, dict[int, int]()
+        self._records = 0
+        self._calls_after_end = 0
+        self._steps_of = dict[int, int]()
 
     @property
     def steps_per_s(self) -> float:
         """Agent steps a second, from the first report to the last; 0 if there were not two."""
         seconds = self._last_s - self._first_s
-        return (self.steps - self.first_steps) / seconds if seconds > 0 else 0.0
+        if seconds > 0:
+            return (self.steps - self.first_steps) / seconds
+        return 0.0
 
     def run(self) -> None:
         """Trains until the run ends. Raises what the agent raises."""
@@ -93,11 +106,13 @@ class ShortRun:
             cure = "count all steps of the run in Report.steps, those before a resume too"
             self._findings.expect(report.steps >= before or not report.steps, "reports", message, cure)
             self._steps_of[report.worker] = report.steps
-            self.steps, self.updates = max(self.steps, report.steps), max(self.updates, report.updates)
+            self.steps = max(self.steps, report.steps)
+            self.updates = max(self.updates, report.updates)
         if self.steps > steps_before:
             self._last_s = time.monotonic()
         if not self.first_steps:
-            self.first_steps, self._first_s = self.steps, self._last_s
+            self.first_steps = self.steps
+            self._first_s = self._last_s
 
     def due(self) -> bool:
         """Whether the training time is over and two reports came: so a resume that begins from 0 shows fewer steps."""
@@ -119,7 +134,7 @@ class ShortRun:
         return False
 
     def event(self, kind: str, text: str, **facts: object) -> None:
-        """Such as the death of a worker."""
+        """Notes an event, such as the death of a worker, as a problem."""
         self._findings.problem("workers", f"{kind}: {text}", "correct what the worker raises, or what ends it")
 
     def rescue(self, snapshot: Snapshot, error: BaseException, reports: Sequence[Report] = ()) -> None:

@@ -43,10 +43,12 @@ class Trajectory:
     """T steps of N environments.
 
     Attributes:
-        observations: before each step and after the last one, `[T+1, N, ...]` for each part. In DISABLED mode they
-            include the first observations of the episodes that were reset.
-        steps: `[T, N]`, `STEP`. A termination that `episode_over` denies (a lost life) did not end its episode.
-        finals: (t, n) → final observation of the episode that ended with this step, for SAME_STEP and DISABLED.
+        observations: before each step and after the last one, `[T+1, N, ...]` for each part. In DISABLED mode
+            they include the first observations of the episodes that were reset.
+        steps: `[T, N]`, `STEP`. A termination that `episode_over` denies (a lost life) did not end its
+            episode.
+        finals: (t, n) → final observation of the episode that ended with this step, for SAME_STEP and
+            DISABLED.
     """
 
     observations: Rows
@@ -112,7 +114,10 @@ class Subject:
     parts: list[Part]
 
     def __init__(self, entry: EnvEntry, config: EnvConfig, num_envs: int, findings: Findings) -> None:
-        self.entry, self.config, self.num_envs, self.findings = entry, config, num_envs, findings
+        self.entry = entry
+        self.config = config
+        self.num_envs = num_envs
+        self.findings = findings
 
     def problem(self, check: str, message: str, cure: str) -> None:
         """Notes a fault, unless it was told before, of another step or number of environments; the check goes on."""
@@ -257,7 +262,8 @@ class Subject:
 
     def _keep_finals(self, t: int, observations: Any, info: Mapping[str, Any], trajectory: Trajectory) -> None:
         """SAME_STEP: takes the final observations from `info`, where other rows may be None."""
-        ended, finals = trajectory.ended[t], info.get("final_obs")
+        ended = trajectory.ended[t]
+        finals = info.get("final_obs")
         if finals is None or (isinstance(finals, np.ndarray) and len(finals) != self.num_envs):
             message = f"step {t} ended an episode in autoreset mode SameStep, but info['final_obs'] is {finals!r:.60}"
             self.fail("autoreset", message, CURE_FINALS)
@@ -274,7 +280,8 @@ class Subject:
                 self.problem("buffers", message, "copy the last observations before the reset")
 
     def _final(self, what: str, part: Part, row: Any) -> NDArray[Any]:
-        array, space = part.of(row), part.space
+        array = part.of(row)
+        space = part.space
         if array is None or np.shape(array) != space.shape:
             self.fail(
                 "autoreset",
@@ -293,10 +300,13 @@ class Subject:
     def _checked(self, what: str, observations: Any) -> Rows | None:
         """Checks each part's type, shape, dtype, finiteness and bounds; returns copies, None if a shape is wrong."""
         rows = [self._checked_part(what, *each, observations) for each in zip(self.parts, self._batches, strict=True)]
-        return None if any(row is None for row in rows) else tuple(row for row in rows if row is not None)
+        if any(row is None for row in rows):
+            return None
+        return tuple(row for row in rows if row is not None)
 
     def _checked_part(self, what: str, part: Part, batch: Space[Any], observations: Any) -> NDArray[Any] | None:
-        array, space = part.of(observations), part.space
+        array = part.of(observations)
+        space = part.space
         promised = f"{np.dtype(space.dtype)} {[self.num_envs, *(space.shape or ())]}"
         returned = f"{what} returned observations{part.where}"
         if _form(array) != promised:
@@ -328,4 +338,6 @@ class Subject:
 
 def _form(value: Any) -> str:
     """A value in a few words: `float64 [3, 1]`, `list`."""
-    return f"{value.dtype} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {list(value.shape)}"
+    return type(value).__name__

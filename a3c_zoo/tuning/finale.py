@@ -18,7 +18,8 @@ import numpy as np
 
 from a3c_zoo.comparison.compare import carry_out, final_returns_of
 from a3c_zoo.comparison.known_runs import KnownRuns
-from a3c_zoo.comparison.plan import Budget, Method, Plan, plan_run
+from a3c_zoo.comparison.methods import Method
+from a3c_zoo.comparison.plan import Budget, Plan, plan_run
 from a3c_zoo.config import Config, yaml
 from a3c_zoo.config.sets import describe, resolve_config
 from a3c_zoo.config.settings import TUNING, TUNING_COST
@@ -89,7 +90,7 @@ def play_finale(
 def _compared(
     study: TuningStudy, chosen: int, texts: Mapping[str, str], engine: Engine
 ) -> tuple[list[Method], list[str]]:
-    """The methods of the last comparison, each configuration once, and what is found if two are equal.
+    """The methods of the last comparison, each configuration once; and a sentence if two are equal.
 
     texts: the values of the chosen trial.
     """
@@ -167,7 +168,7 @@ def finalists(contenders: Sequence[Contender]) -> list[Contender]:
 
 
 def set_of(config: Config) -> dict[str, dict[str, Any]]:
-    """A configuration as a set: its values but for those that a machine or the command line decides.
+    """A configuration as a set: its values, without those that a machine or the command line decides.
 
     The budget of the set is the length of the configuration's schedules, which then end with any other budget, too.
     """
@@ -196,7 +197,7 @@ def options_beside_set(settings: StudySettings) -> list[str]:
 
 
 def _cost(settings: StudySettings, contenders: Sequence[Contender]) -> dict[str, int]:
-    """What finding a set cost: trials, their runs and those of the choice, and the agent steps of all these runs.
+    """The cost of finding a set: trials, their runs and those of the choice, and the agent steps of all these runs.
 
     Of a trial that failed, what it trained after its last score is not counted.
     """
@@ -253,7 +254,7 @@ def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, t
         title = f"importance after {rungs[0]:,} steps"
         figures[title] = Panel(title, "share", "", {}, bars=importances)
         source = "PED-ANOVA of the best quarter of all trials (Watanabe et al. 2023, arXiv:2304.10255)"
-        told = [*told, f"Importance of keys: {source}. With few trials it is a hint"]
+        told = [*told, f"Importance of keys: {source}. With few trials this is only a hint"]
     best = ranked(sound(contenders))[:SHOWN]
     keys = list(best[0].texts)
     rows = [[str(each.number), f"{each.rank[0]:,}", score(each.rank[1]), *each.texts.values()] for each in best]

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from a3c_zoo.comparison.known_runs import KnownRuns
-from a3c_zoo.comparison.plan import Budget, Method, plan_run
+from a3c_zoo.comparison.methods import Method
+from a3c_zoo.comparison.plan import Budget, plan_run
 from a3c_zoo.comparison.trainings import ComparisonWatcher
 from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
@@ -43,9 +44,9 @@ if TYPE_CHECKING:  # they need Optuna
 TUNING_SEEDS: Final = range(1_000_001, 1_001_001)
 CHOICE_SEEDS: Final = range(2_000_001, 2_001_001)
 REPORT_SEEDS: Final = range(3_000_001, 3_001_001)
-#: One trial in so many goes on to the next rung, which has so many times the steps; and how many rungs there are.
+#: One trial in `REDUCTION` goes on to the next rung, which has `REDUCTION` times the steps; there are `RUNGS` rungs.
 REDUCTION, RUNGS = 3, 3
-#: If so many trials in a row cannot be trained, the others could not, either.
+#: If this many trials in a row cannot be trained, the search ends: the others could not be trained, either.
 MOST_FAULTS: Final = 3
 #: How long a run of a killed process may take to save its state, in seconds.
 SAVING_S: Final = 60.0
@@ -70,7 +71,7 @@ class TuningWatcher(ComparisonWatcher):
 
 
 def rungs_of(steps: int, least: int, is_racing: bool) -> list[int]:
-    """The agent steps at which trials are judged. least: a run must have so many."""
+    """The agent steps at which trials are judged. least: the fewest steps that a run can have."""
     parts = range(RUNGS - 1, -1, -1) if is_racing else (0,)
     return [rung for part in parts if (rung := -(-steps // REDUCTION**part)) >= least]
 
@@ -126,7 +127,7 @@ class Race:
         return max(0, self.trials - sum(each.state != "FAIL" for each in contenders))
 
     def _waiting(self, contenders: Sequence[Contender]) -> list[Turn]:
-        """The trials whose runs are here that are to be trained: begun ones, promoted ones."""
+        """The trials that are to be trained and whose runs are here: begun ones, promoted ones."""
         rungs = self.study.settings.rungs
         free = {each.number for each in contenders if each.state == "RUNNING" and each.is_here}
         begun = [Turn(number, rungs[0]) for number in sorted(free) if not contenders[number].scores]

@@ -112,7 +112,7 @@ def elsewhere(name: str) -> dict[str, Any]:
 
 
 def keep_elsewhere(name: str, storage: str, about: dict[str, Any]) -> None:
-    """Keeps that a storage has a study of this name."""
+    """Notes that a storage has a study of this name."""
     path = STUDIES_DIR / name / ELSEWHERE
     place = place_of(storage, name)
     if (known := elsewhere(name)).get(place) != about:

@@ -39,15 +39,25 @@ from a3c_zoo.tuning.storages import (
     storage_errors,
 )
 
-#: Attributes of a study: how it was made, its latest options that may change, how its search ended, see `has_searched`,
-#: and how it ended. Attributes of a trial: where its runs lie, seed → name of its run's directory, and its own mark.
-SETTINGS, OPTIONS, SEARCHED, RESULT = (f"a3c-zoo {name}" for name in ("settings", "options", "searched", "result"))
-PLACE, RUNS, MARK = "place", "runs", "mark"
+#: Attribute of a study: how it was made (`StudySettings`).
+SETTINGS: Final = "a3c-zoo settings"
+#: Attribute of a study: the latest values of the options that may change.
+OPTIONS: Final = "a3c-zoo options"
+#: Attribute of a study: how its search ended, see `has_searched`.
+SEARCHED: Final = "a3c-zoo searched"
+#: Attribute of a study: how it ended.
+RESULT: Final = "a3c-zoo result"
+#: Attribute of a trial: where its runs lie.
+PLACE: Final = "place"
+#: Attribute of a trial: seed → name of the run's directory.
+RUNS: Final = "runs"
+#: Attribute of a trial: the mark by which the process that adds it finds its number.
+MARK: Final = "mark"
 #: Option → class of Optuna. The number of trials is its seed: the same scores give the same proposal.
 SAMPLERS: Final = {"tpe": "TPESampler", "random": "RandomSampler", "gp": "GPSampler"}
-#: Fewer scores than this tell nothing of what matters.
+#: Fewer scores than this say nothing about the importance of keys.
 MIN_SCORES: Final = 10
-#: The part of the trials whose values are set against those of all trials.
+#: The best part of the trials, whose values are compared with those of all trials.
 BEST_PART: Final = 0.25
 
 
@@ -57,7 +67,7 @@ class StudySettings:
 
     Attributes:
         rungs: the agent steps at which a trial is judged, rising; the last is `steps`.
-        config: what the search begins with. space: "section.key" → kind → values.
+        config: the values with which the search begins. space: "section.key" → kind → values.
     """
 
     env: str

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from a3c_zoo.comparison.estimates import if_episodes_last, rough_duration
 from a3c_zoo.comparison.known_runs import KnownRuns
-from a3c_zoo.comparison.plan import Budget, Method, plan_run
+from a3c_zoo.comparison.methods import Method
+from a3c_zoo.comparison.plan import Budget, plan_run
 from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse
 from a3c_zoo.config.search import search_space
 from a3c_zoo.engines import Engine
@@ -116,8 +117,8 @@ def tune(
     """Lets trials race, chooses the best one on fresh seeds, compares it with the start, and writes its set.
 
     Args:
-        trials: how many the study gets in all. timeout_s: after this time no trial begins or goes on.
-        final_seeds: of the last comparison. out: the file of the set.
+        trials: how many trials the study has in the end. timeout_s: after this time no trial begins or goes on.
+        final_seeds: number of seeds in the last comparison. out: the file of the set.
 
     Returns:
         How the study ended, perhaps before; None if other processes still train trials of it.
@@ -180,10 +181,11 @@ def jobs_left(rungs: Sequence[int], contenders: Sequence[Contender], trials: int
 
 
 def has_searched(kept: Mapping[str, Any], trials: int, timeout_s: float | None) -> bool:
-    """Whether a search has had so many trials, or so much time for them.
+    """Whether a search has had this number of trials, or this time for them.
 
-    kept: what the study keeps of its end: "trials" there are; and if the time was over, "timeout", and how many were
-        "wanted".
+    Args:
+        kept: what the study keeps about its end: "trials", how many there are; and if the time was over, "timeout", the
+            time, and "wanted", how many trials were to be made.
     """
     if trials <= kept["trials"]:
         return True

@@ -17,13 +17,14 @@ class A3CRayConfig(A3CConfig):
         10, ge=1, le=1_000_000, description="updates of a node between two exchanges with the parameter servers"
     )
     compression: Literal["none", "bfloat16"] = Field(
-        "none", description="how a node sends its change; bfloat16: what rounding leaves out goes along the next time"
+        "none", description="how a node sends its change; bfloat16: the rounding error is added to its next change"
     )
     shards: int = Field(1, ge=1, le=256, description="number of parameter servers, each with a slice of the parameters")
     max_staleness: int | None = Field(
         None,
         ge=0,
-        description="a node's change that does not know of more updates of others is dropped; null: none is",
+        description="drop a node's change if others made more than this number of updates since the node's last "
+        "exchange; null: drop none",
     )
 
 

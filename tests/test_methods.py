@@ -1,0 +1,133 @@
+"""Methods: an agent or a baseline with its settings, as users write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a3c_zoo
+from a3c_zoo.comparison.methods import parsed_method, runs_of_methods
+from a3c_zoo.comparison.plan import make_plan
+from a3c_zoo.engines import new_run_name
+from a3c_zoo.errors import ConfigError, UnknownNameError, ZooError
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.store.run_records import read_runs
+from tests.toys_runs import command_line
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "agent", "stack", "hyperparams", "overrides"),
+    [
+        ("a3c", "a3c", "a3c", None, None, ()),
+        ("sb3-a2c@zoo", "sb3-a2c@zoo", "sb3-a2c", "zoo", None, ()),
+        ("a3c:a3c-ppo", "a3c:a3c-ppo", "a3c", None, "a3c-ppo", ()),
+        ("fast=a3c", "fast", "a3c", None, None, ()),
+        ("'my best=a3c' -o agent.gamma=0.9", "my best", "a3c", None, None, ("agent.gamma=0.9",)),
+        ("a3c:sets/x=1.yml", "a3c:sets/x=1.yml", "a3c", None, "sets/x=1.yml", ()),
+        ("γ=a3c:./own.yml -o agent.gamma=0.9 -o run.workers=1", "γ", "a3c", None, "./own.yml",
+         ("agent.gamma=0.9", "run.workers=1")),
+        ("a3c -o 'env.wrappers=[a, b]'", "a3c -o 'env.wrappers=[a, b]'", "a3c", None, None, ("env.wrappers=[a, b]",)),
+    ],
+)  # fmt: skip
+def test_a_method_is_read(text: str, name: str, agent: Any, stack: Any, hyperparams: Any, overrides: Any) -> None:
+    method = parsed_method(get_registry(), text)
+    assert (method.name, method.agent.name, method.stack) == (name, agent, stack)
+    assert (method.hyperparams, method.overrides) == (hyperparams, overrides)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "--method is empty"),
+        ("a3c:", "is not complete"),
+        ("=a3c", "is not complete"),
+        ("fast=", "is not complete"),
+        ("my best=a3c", "unknown agent 'my'"),  # a name with spaces needs quotes
+        ("a3c -o", "only -o KEY=VALUE may follow the agent"),
+        ("a3c --steps 9", "only -o KEY=VALUE may follow the agent"),
+        ("a3c -o 'agent.gamma=1", "No closing quotation"),
+        ("a3cc", "Did you mean 'a3c'"),
+        ("sb3-a2c@mine", "write zoo or own after the @"),
+    ],
+)
+def test_a_method_that_cannot_be_read(text: str, line: str) -> None:
+    with pytest.raises(ZooError, match=line):
+        parsed_method(get_registry(), text)
+
+
+def plan(*methods: str, **options: Any) -> Any:
+    wanted: dict[str, Any] = {"envs": ["cartpole"], "agents": (), "baselines": (), "seeds": [1], "steps": 5000}
+    wanted |= {"time_limit": None, "runs_dir": Path("runs"), "reuse": True}
+    return make_plan(**wanted | options, methods=methods)
+
+
+def test_settings_of_one_agent_are_planned(tmp_path: Path) -> None:
+    runs = plan("a3c", "low=a3c -o agent.gamma=0.9", "sb3-a2c -o agent.n_steps=16").runs
+    assert [run.method for run in runs] == ["a3c", "low", "sb3-a2c -o agent.n_steps=16"]
+    assert [run.config.to_dict()["agent"]["gamma"] for run in runs[:2]] == [0.98, 0.9]
+    assert runs[2].config.to_dict()["agent"]["n_steps"] == 16
+    assert "agent.gamma=0.9" in runs[1].command.overrides
+
+
+@pytest.mark.parametrize(
+    ("methods", "options", "error", "line"),
+    [
+        (["a3c", "a3c:none"], {}, UnknownNameError, "has no hyperparameter set 'none'"),
+        (["a3c", "a3c -o agent.gama=1"], {}, ConfigError, "-o agent.gama: unknown key. Did you mean 'gamma'"),
+        (["a3c", "sb3-a2c -o agent.unroll=1"], {}, ConfigError, "-o agent.unroll: unknown key"),
+        (["a3c", "a3c -o run.steps=9"], {}, ConfigError, "this command sets it for every run; use --steps"),
+        (["a3c", "same=a3c -o agent.gamma=0.98"], {}, ZooError, "'a3c' and 'same' have the same settings on cartpole"),
+        (["x=a3c", "x=a3c -o agent.gamma=0.9"], {}, ZooError, "method x is given twice"),
+        (["a3c"], {}, ZooError, "there is nothing to compare a3c with: give .* or several --method"),
+        (["a3c", "random"], {"agents": ["a3c"]}, ZooError, "leave out --agent and --baseline"),
+    ],
+)
+def test_methods_that_cannot_be_compared(methods: Any, options: Any, error: Any, line: str) -> None:
+    with pytest.raises(error, match=line):
+        plan(*methods, **options)
+
+
+def test_a_long_name_fits_into_a_folder() -> None:
+    assert len(new_run_name("cartpole", "a3c " + "-o agent.gamma=0.9 " * 30, 1)) < 150
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two settings of one agent, two seeds each."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in (1, 2):
+        for gamma in (0.9, 0.98):
+            keys = {"agent.gamma": gamma, "run.workers": 1, "run.stop_when_solved": False}
+            a3c_zoo.train("cartpole", serial=True, seed=seed, steps=200, overrides=keys, runs_dir=folder)
+    return folder
+
+
+def test_runs_are_told_apart_by_their_settings(runs: Path) -> None:
+    records, _ = read_runs([runs])
+    methods = [parsed_method(get_registry(), text) for text in ("low=a3c -o agent.gamma=0.9", "a3c")]
+    found = runs_of_methods(get_registry(), records, methods)
+    assert sorted((run.method, run.seed, run.settings["agent.gamma"]) for run in found) == [
+        ("a3c", 1, 0.98),
+        ("a3c", 2, 0.98),
+        ("low", 1, 0.9),
+        ("low", 2, 0.9),
+    ]
+    with pytest.raises(ZooError, match="no run has the settings of method 'a3c -o"):
+        runs_of_methods(get_registry(), records, [parsed_method(get_registry(), "a3c -o agent.gamma=0.5")])
+    two = [methods[1], parsed_method(get_registry(), "again=a3c -o agent.gamma=0.98")]
+    with pytest.raises(ZooError, match="'a3c' and 'again' both have the settings of "):
+        runs_of_methods(get_registry(), records, two)
+
+
+def test_a_report_of_runs_with_two_settings(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --method they are twins, which cannot be one method."""
+    with pytest.raises(ZooError, match=r"is there twice.*tell settings of one agent apart with --method"):
+        a3c_zoo.compare("cartpole", sources=runs, out=tmp_path / "none")
+    words = ["--method", "low=a3c -o agent.gamma=0.9", "--method", "a3c", "--out", tmp_path / "out", "--json"]
+    assert command_line("compare", "cartpole", "--from", runs, *words) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [*results["environments"]["cartpole"]["methods"]] == ["low", "a3c"]
+    assert [run["method"] for run in results["runs"]] == ["low", "low", "a3c", "a3c"]
