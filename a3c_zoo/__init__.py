@@ -12,8 +12,7 @@ import sys
 if sys.argv[:1] == ["-m"] and "a3c_zoo" in sys.orig_argv and not sys.flags.safe_path:
     del sys.path[0]
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.entries import (
@@ -30,6 +29,7 @@ from a3c_zoo.plugins.entries import (
 )
 from a3c_zoo.plugins.hookspecs import hookimpl
 from a3c_zoo.plugins.variants import variant_of
+from a3c_zoo.public_names import lazy_names
 from a3c_zoo.version import __version__
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from a3c_zoo.plugins.registry import load_registry
     from a3c_zoo.report.plot import plot
     from a3c_zoo.runs.api import evaluate, load_agent, train
+else:
+    __getattr__ = lazy_names(__name__, __file__)[1]
 
 __all__ = [
     "AgentEntry",
@@ -61,24 +63,7 @@ __all__ = [
     "variant_of",
 ]
 
-#: Public function → its module, which is imported at the first access.
-_FUNCTIONS = {
-    "compare": "a3c_zoo.comparison.compare",
-    "evaluate": "a3c_zoo.runs.api",
-    "load_agent": "a3c_zoo.runs.api",
-    "load_registry": "a3c_zoo.plugins.registry",
-    "plot": "a3c_zoo.report.plot",
-    "train": "a3c_zoo.runs.api",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports the module of a public function at the first access."""
-    if name not in _FUNCTIONS:
-        raise AttributeError(f"module 'a3c_zoo' has no attribute '{name}'")
-    return getattr(importlib.import_module(_FUNCTIONS[name]), name)
-
 
 def __dir__() -> list[str]:
     """All names, for `help` and completion; also those of functions whose module is not imported yet."""
-    return sorted({*globals(), *_FUNCTIONS})
+    return sorted({*globals(), *__all__})

@@ -18,7 +18,8 @@ import a3c_zoo
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, find_run
+from a3c_zoo.store.directory import DEFAULT_RUNS_DIR
+from a3c_zoo.store.run import find_run
 
 BAT = 51  # address of the height of the agent's bat in the game's memory
 STEPS = 300

@@ -349,10 +349,10 @@ def evaluate_all(runs: Sequence[Run], file: Path, rows: Sequence[Row]) -> int:
 def evaluate(run: Run) -> Figures:
     """Plays the episodes of a run, with the most probable and with sampled actions."""
     from a3c_zoo.runs import api
-    from a3c_zoo.store.directory import RunDirectory
     from a3c_zoo.store.recommended import recommended
+    from a3c_zoo.store.run import Run
 
-    checkpoint = recommended(RunDirectory(run.path)).which
+    checkpoint = recommended(Run(run.path)).which
     greedy = api.evaluate(run.path, episodes=EPISODES, deterministic=True, checkpoint=checkpoint)
     sampled = api.evaluate(run.path, episodes=EPISODES, deterministic=False, checkpoint=checkpoint)
     meta, outcome = run.read("meta.json"), run.read("outcome.json")

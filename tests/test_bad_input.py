@@ -19,6 +19,7 @@ from a3c_zoo.processes import pool as pool_module
 from a3c_zoo.processes.child import ChildProcess
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_child import tell_blocked
 from tests.toys_runs import Running, checkpoint, command_line, episodes, installed_here, toy_installed
@@ -229,8 +230,8 @@ def test_an_environment_that_breaks_its_contract(fault: str, message: str, tmp_p
         options = ["-o", f"env.fault={fault}", "-o", "env.after=150", "--name", runner[0], "--stop-return", "9"]
         said = refused(capsys, "train", "toy", *runner, *options)
         assert said.startswith(message)
-        directory = RunDirectory(tmp_path / "runs" / runner[0])
-        outcome = directory.outcome()
+        directory = Run(tmp_path / "runs" / runner[0])
+        outcome = directory.outcome
         assert outcome is not None
         assert outcome.reason == "error"
         assert outcome.detail.startswith(said[:40])
@@ -278,7 +279,7 @@ def test_a_worker_that_fails_loses_nothing(
     assert captured.err.rstrip().endswith(message)
     assert ("Traceback" in captured.err) == (fault in ("raise", "reset-raise"))
     run = tmp_path / "runs/x"
-    outcome = RunDirectory(run).outcome()
+    outcome = Run(run).outcome
     assert outcome is not None
     assert outcome.reason == "error"
     is_raised = fault in ("raise", "reset-raise")

@@ -31,6 +31,7 @@ from a3c_zoo.store.checkpoints import (
 )
 from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.recommended import Choice, choose, is_better, recommended
+from a3c_zoo.store.run import Run
 from tests.test_resume_from import poisoned
 from tests.toys_runs import Listener, Running, checkpoint, command_line, episodes, toy_installed
 
@@ -330,7 +331,7 @@ def test_a_run_that_was_killed_recommends_its_best(tmp_path: Path) -> None:
         running.process.send_signal(signal.SIGKILL)
         running.exit_status()
         running.assert_nothing_left()
-    choice = recommended(RunDirectory(run))
+    choice = recommended(Run(run))
     assert choice.which == "best"
     assert a3c_zoo.evaluate(run, runs_dir=tmp_path / "runs", episodes=1).episodes == 1
 
@@ -339,18 +340,18 @@ def test_a_checked_run_recommends_its_last_parameters(tmp_path: Path, capsys: Ca
     overrides = ALONE | {"run.evaluation_episodes": 5}
     outcome = train(tmp_path, overrides=overrides | {"run.stop_when_solved": True}, stop_return=12.0)
     assert (outcome.reason, outcome.recommended) == ("stop-return", "final")
-    directory = RunDirectory(outcome.run)
+    directory = Run(outcome.run)
     greater = read_policy(step_file(directory, outcome.steps))
     state = PolicyState(outcome.steps - 1, training_return=1e6, return_episodes=100)
     write_checkpoint(directory.best_file, greater.agent, state)
     assert recommended(directory) == Choice("final", f"newest checkpoint, step {outcome.steps:,}: {outcome.detail}")
     directory.outcome_file.unlink()
-    assert recommended(directory).which == "best"
+    assert recommended(Run(outcome.run)).which == "best"
 
 
 def test_files_that_cannot_be_read_are_left_to_who_plays_the_newest(tmp_path: Path) -> None:
     outcome = train(tmp_path, steps=2000)
-    directory = RunDirectory(outcome.run)
+    directory = Run(outcome.run)
     directory.best_file.write_bytes(b"no checkpoint")
     assert choose(directory, "recommended").text == f"{outcome.run.name}: newest checkpoint, step {outcome.steps:,}"
     directory.best_file.unlink()

@@ -36,6 +36,7 @@ from a3c_zoo.store.checkpoints import (
     checkpoint_steps,
     load_policy_state,
     read_policy,
+    read_state,
     resumable_checkpoint,
     step_file,
     write_checkpoint,
@@ -220,7 +221,7 @@ def test_what_looks_like_a_checkpoint(directory: RunDirectory) -> None:
     assert checkpoint_steps(directory) == [7]
 
 
-@pytest.mark.parametrize("damage", ["empty", "short", "bit", "text", "code", "header", "part", "agent"])
+@pytest.mark.parametrize("damage", ["empty", "short", "bit", "text", "header", "part", "agent"])
 def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
     save(directory, 5)
     path = save(directory, 7, data=torch.arange(1000))
@@ -235,8 +236,6 @@ def test_a_damaged_checkpoint(damage: str, directory: RunDirectory) -> None:
             data = bytearray(path.read_bytes())
             data[-1] ^= 1
             path.write_bytes(data)
-        case "code":  # a pickle is not loaded
-            torch.save({"format": 1, "code": Path.cwd}, path)
         case "header":
             path.write_bytes((1 << 40).to_bytes(8, "little") + path.read_bytes()[8:])
         case "part":
@@ -273,15 +272,36 @@ def test_a_damaged_checkpoint_names_only_one_that_can_be_read(directory: RunDire
 
 def test_a_checkpoint_of_another_format(directory: RunDirectory) -> None:
     write(directory.checkpoints / "step-000000000007.pt", {"format": 99})
-    with pytest.raises(RunDirectoryError, match="has format 99; this version reads 3"):
+    with pytest.raises(RunDirectoryError, match=r"has format 99; this version reads 3\. A newer a3c-zoo wrote it"):
         resumable_checkpoint(directory)
 
 
-def test_an_older_checkpoint_is_one_line(directory: RunDirectory) -> None:
-    for step in (5, 7):
-        torch.save(FORMAT_3 | {"format": 2}, step_file(directory, step))
-    with pytest.raises(RunDirectoryError, match="cannot be read: it is of format 1 or 2, a pickle, which"):
-        resumable_checkpoint(directory)
+def test_what_a_file_tells_of_the_run_is_read_without_its_tensors(directory: RunDirectory) -> None:
+    path = save(directory, 7, data=torch.arange(1000))
+    assert read_state(path, RunState) == replace(STATE, steps=7) == resumable_checkpoint(directory).state
+    assert read_state(path, PolicyState) == read_policy(path).state
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1  # the last byte is that of a tensor
+    path.write_bytes(data)
+    with pytest.raises(RunDirectoryError, match="it has changed since it was written"):
+        read_policy(path)
+    assert read_state(path, RunState).steps == 7
+    length = int.from_bytes(data[:8], "little")
+    for broken in (b"", data[:4], data[: 8 + length // 2], data[:8] + b"{}".ljust(length)):
+        path.write_bytes(broken)
+        with pytest.raises(DamagedCheckpointError, match=r"checkpoint .*step-000000000007\.pt cannot be read: its? h"):
+            read_state(path, RunState)
+
+
+def test_a_checkpoint_of_0_1_0_is_not_loaded_and_not_damaged(directory: RunDirectory) -> None:
+    save(directory, 5)
+    torch.save({"format": 1, "agent": {"code": Path.cwd}, "session": {}}, step_file(directory, 7))
+    for read in (resumable_checkpoint, load_policy_state, go_on_from):
+        with pytest.raises(RunDirectoryError, match=r"is a pickle, as a3c-zoo 0\.1\.0 wrote it, .*: train") as raised:
+            read(directory)
+        assert not isinstance(raised.value, DamagedCheckpointError)
+        assert "\n" not in str(raised.value)
+    assert checkpoint_steps(directory) == [5, 7]  # nothing is set aside
 
 
 def test_a_full_disk_costs_nothing_that_was_there(directory: RunDirectory) -> None:

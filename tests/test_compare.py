@@ -37,7 +37,7 @@ from a3c_zoo.runs.evaluate_checkpoints import DEFAULT_EPISODES, evaluate_runs, m
 from a3c_zoo.store.checkpoint_evaluations import keep_evaluations, kept_evaluations
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
-from a3c_zoo.store.run_records import says_nothing
+from a3c_zoo.store.run import Run
 from a3c_zoo.words import listed
 from tests.shared import closed, made_once
 from tests.toys_runs import Running, command_line, environ, episodes, toy_installed
@@ -328,7 +328,6 @@ def test_a_run_of_other_sources_is_not_used_again(inside: Compared, tmp_path: Pa
             "a3c_zoo": sources["a3c_zoo"],
             "other": "0",
         },
-        "their meta.json has no digests of sources": lambda sources: None,
     }
     for reason, change in said.items():
         shutil.rmtree(tmp_path / "runs", ignore_errors=True)
@@ -336,7 +335,7 @@ def test_a_run_of_other_sources_is_not_used_again(inside: Compared, tmp_path: Pa
         for file in tmp_path.glob("runs/*/meta.json"):
             meta = json.loads(file.read_text())
             meta["sources"] = change(meta["sources"])
-            file.write_text(json.dumps({key: value for key, value in meta.items() if value is not None}))
+            file.write_text(json.dumps(meta))
         planned = plan(runs_dir=tmp_path / "runs")
         assert len(planned.missing) == 4
         assert [*planned.outdated.values()] == [reason] * 4
@@ -441,7 +440,7 @@ def test_a_run_that_is_refused_says_why_and_is_not_lost(tmp_path: Path) -> None:
     assert fault.startswith("-o env.nonsense: unknown key.")
     assert (played.failed, played.lost) == ([path.name], {})
     path.mkdir()  # as of a run that was killed before an episode ended
-    assert says_nothing(path)
+    assert Run(path).says_nothing
 
 
 class Blind(Inline):

@@ -10,9 +10,12 @@ Two things are replaced before the comparison: the version of a3c-zoo, and the d
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +52,24 @@ def test_one_environment(runs: Path, tmp_path: Path) -> None:
 def test_several_environments_and_a_run_of_others(runs: Path, tmp_path: Path) -> None:
     a3c_zoo.compare(["cartpole", "gym:Acrobot-v1"], sources=[runs], out=tmp_path / "out")
     assert (tmp_path / "out/results.json").read_text() == expected("all.json")
+
+
+def test_each_file_of_a_run_is_opened_once(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = [runs / "cartpole-a3c-s1", runs / "cartpole-random-s1"]
+    for run in pair:
+        (run / "run.lock").touch()
+    opened: Counter[str] = Counter()
+    real_open = os.open
+
+    def counted(path: Any, *arguments: Any, **more: Any) -> int:
+        opened[str(path)] += 1
+        return real_open(path, *arguments, **more)
+
+    monkeypatch.setattr(os, "open", counted)
+    a3c_zoo.compare(sources=pair, out=tmp_path / "out")
+    names = ("config.yml", "evaluations.json", "meta.json", "monitor.csv", "outcome.json", "run.lock", "timing.json")
+    found = {path: number for path, number in opened.items() if path.startswith(str(runs))}
+    assert found == {str(run / name): 1 for run in pair for name in names}
 
 
 def end(run: Path, reason: str, **more: int) -> None:

@@ -28,7 +28,7 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, get_registry, load_registry, unknown_entry
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from a3c_zoo.testing.findings import Findings
 from a3c_zoo.testing.plugin_checks import examine_plugin
 from tests.toys_runs import Running, command_line, environ
@@ -86,7 +86,7 @@ def test_a_job_and_its_command_line_have_one_configuration(tmp_path: Path) -> No
     goes_on = replace(job, command=replace(command, steps=128), resumes=True)
     assert goes_on.arguments(tmp_path)[:5] == ["train", "--steps", "128", "--resume", str(job.path)]
     assert command_line(*goes_on.arguments(tmp_path)) == 0
-    outcome = RunDirectory(job.path).outcome()
+    outcome = Run(job.path).outcome
     assert outcome is not None
     assert outcome.steps >= 128
 

@@ -26,6 +26,7 @@ from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import CHECK_EVALUATIONS
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from tests.toys import MODES, SCRIPT, Script, ToyVectorEnv
 from tests.toys_runs import command_line
 
@@ -233,11 +234,11 @@ def test_the_seed_is_that_of_sampled_actions_too(run: Path) -> None:
     """Episodes of an environment whose start is not random would all be the same."""
 
     def actions(seed: int | None) -> list[int]:
-        policy, _ = api.load_from(RunDirectory(run), steps_of(run)[0], seed=seed)
+        policy, _ = api.load_from(Run(run), steps_of(run)[0], seed=seed)
         return [int(policy.predict(np.zeros(4, np.float32))[0]) for _ in range(30)]
 
     assert actions(1) == actions(1) != actions(2)
-    assert actions(None) == actions(RunDirectory(run).config(get_registry()).run.seed)
+    assert actions(None) == actions(Run(run).config(get_registry()).run.seed)
 
 
 def test_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from a3c_zoo.runs.evaluate_checkpoints import task_of
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
 from a3c_zoo.runs.evaluation_pool import EvaluationPool
 from a3c_zoo.runs.evaluation_process import EvaluationError
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from tests.waits import LIMIT_S
 
 
@@ -27,7 +27,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> EvaluationTask:
     outcome = a3c_zoo.train(
         "cartpole", agent="random", steps=100, serial=True, runs_dir=tmp_path_factory.mktemp("runs")
     )
-    return task_of(RunDirectory(outcome.run, is_trusted=True), episodes=2)
+    return task_of(Run(outcome.run, is_trusted=True), episodes=2)
 
 
 def test_all_tasks_end_and_a_fault_is_of_its_own_task(task: EvaluationTask) -> None:

@@ -21,7 +21,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
 from a3c_zoo.runs.evaluation_process import EvaluationError, EvaluationProcess
 from a3c_zoo.seeds import COMPARED_EVALUATIONS, SEED_EVALUATION, seed_for
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from tests.toys import ToyVectorEnv
 from tests.toys_env import reward_of
 from tests.toys_runs import toy_installed
@@ -41,7 +41,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EvaluationT
 
 
 def task_of(run: Path) -> EvaluationTask:
-    registry, directory = get_registry(), RunDirectory(run)
+    registry, directory = get_registry(), Run(run)
     config = directory.config(registry)
     config = replace(config, env=config.env.model_copy(update={"evaluation_by_seed": True}))
     file = max(directory.checkpoints.glob("step-*.pt"))

@@ -30,8 +30,8 @@ from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS, SEED_EVALUATION, seed_for
 from a3c_zoo.store.checkpoint_bytes import read_content
 from a3c_zoo.store.checkpoints import read_policy
-from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.evaluation_files import HEADER, EvaluationRows, write_npz
+from a3c_zoo.store.run import Run
 from tests.shared import all_agents
 from tests.toys_env import MADE, NUM_ENVS, reward_of
 from tests.toys_runs import (
@@ -513,7 +513,7 @@ def test_every_agent_is_evaluated_beside_its_training(agent: str, tmp_path: Path
 def assert_best_plays_again(agent: str, run: Path) -> None:
     """Training has gone on since; what is in best.pt still plays the very episodes of the first evaluation."""
     registry = get_registry()
-    config = RunDirectory(run).config(registry)
+    config = Run(run).config(registry)
     network = registry.network(config.network.name) if config.network else None
     load, file = registry.agent(agent).load, run / "checkpoints/best.pt"
     task = EvaluationTask(registry.env("cartpole"), network, config, load, file, EVALUATOR_EVALUATIONS, 3, 20)

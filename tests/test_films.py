@@ -30,6 +30,7 @@ from a3c_zoo.store.checkpoints import checkpoint_file, checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.evaluation_files import HEADER
 from a3c_zoo.store.films import MOST_FILMS, films_by_step, keep_film
+from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import policy_state
 from tests.test_evaluate import FirstAction
 from tests.test_play import frames_of
@@ -101,7 +102,7 @@ def test_films_change_no_figure(plain: Path, filmed: Path) -> None:
 
 
 def test_a_film_is_that_of_the_sampled_episode_that_is_evaluated(filmed: Path, tmp_path: Path) -> None:
-    registry, directory = get_registry(), RunDirectory(filmed)
+    registry, directory = get_registry(), Run(filmed)
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
     task = EvaluationTask.of(setup, checkpoint_file(directory, "final"), EVALUATOR_EVALUATIONS, 1)
     film = tmp_path / "films/a.mp4"
@@ -240,10 +241,10 @@ def test_a_run_without_films_goes_on_with_them(tmp_path: Path) -> None:
     """Then it has evaluations, too."""
     run = a3c_zoo.train("cartpole", serial=True, steps=300, runs_dir=tmp_path).run
     assert a3c_zoo.train(resume=run, film_every=2, steps=600).reason == "steps"
-    settings = RunDirectory(run).config(get_registry()).run
+    settings = Run(run).config(get_registry()).run
     assert (settings.film_every, settings.evaluation_every_s) == (2, 10.0)
     a3c_zoo.train(resume=run, film_every=1, steps=900)
-    assert RunDirectory(run).config(get_registry()).run.film_every == 1
+    assert Run(run).config(get_registry()).run.film_every == 1
 
 
 def test_films_of_a_later_session_stop_no_resume(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, load_plugins
 from a3c_zoo.plugins.registry import Registry, get_registry, load_registry
 from a3c_zoo.plugins.run_hooks import RunHooks
 from a3c_zoo.plugins.sources import SourceDigests
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from a3c_zoo.testing import plugin_distribution
 from tests.test_hooks import EPISODE, OUTCOME, PROGRESS, RUN
 from tests.toys_runs import command_line
@@ -351,7 +351,7 @@ def test_from_python_and_in_listings(tmp_path: Path, capsys: pytest.CaptureFixtu
     overrides = {"plugins.logger.enabled": True, "run.stop_when_solved": False}
     outcome = a3c_zoo.train("cartpole", serial=True, steps=300, overrides=overrides, runs_dir=tmp_path / "runs")
     assert (MADE[-1].calls[0], MADE[-1].calls[-1]) == ("init", "zoo_run_end")
-    config = RunDirectory(outcome.run).config(load_registry(), with_hooks=True)
+    config = Run(outcome.run).config(load_registry(), with_hooks=True)
     assert config.plugins == {"logger": PatienceConfig()}
     capsys.readouterr()
     assert command_line("list", "hooks", "--json") == 0

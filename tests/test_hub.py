@@ -23,7 +23,7 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import evaluate
-from a3c_zoo.store.directory import find_run, list_runs
+from a3c_zoo.store.run import find_run, list_runs
 from a3c_zoo.store.trained import find_policy
 from tests.hub_server import TOKEN, Handler, Hub, Repository, dripping, endless, nonsense, running_hub, silence, status
 from tests.shared import closed

@@ -526,15 +526,6 @@ def test_dump_and_load(env: EnvEntry, agent: AgentEntry, overrides: list[str], t
     assert equal(resolve_config(registry, env, agent, hyperparams=str(file)), config)
 
 
-def test_a_run_of_an_older_version_keeps_all_its_checkpoints(tmp_path: Path) -> None:
-    registry, file = registry_of(), tmp_path / "config.yml"
-    text = dump_config(resolve_config(registry, CARTPOLE, A3C))
-    line = "  keep_checkpoints: 5\n"
-    assert line in text
-    file.write_text(text.replace(line, ""))
-    assert load_config(file, registry).run.keep_checkpoints is None
-
-
 def test_dump_keeps_the_order_of_sections() -> None:
     lines = dump_config(resolve_config(registry_of(), CARTPOLE, A3C)).splitlines()
     tops = [line.partition(":")[0] for line in lines if not line.startswith(" ")]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from a3c_zoo.figures.durations import Durations
-from a3c_zoo.figures.improvement import cliffs_delta, earlier, improvement, orders, shares_of, sign_p
+from a3c_zoo.figures.improvement import earlier, improvement, orders, shares_of, sign_p
 
 NAN = float("nan")
 
@@ -45,16 +45,6 @@ def test_improvement_is_mann_and_whitneys_u() -> None:
 
     u = stats.mannwhitneyu(x, y, alternative="greater").statistic
     assert improvement(column(*x), column(*y)).value == pytest.approx(u / 63, abs=1e-12)
-
-
-def test_cliffs_delta() -> None:
-    # Of nine pairs, 3 is greater in 3 and 2 in 1 and equal in 1 and less in 1, 1 equal in 1 and less in 2.
-    chance = improvement(column(3, 2, 1), column(2.5, 2, 1))
-    greater, less = 3 + 1 + 0, 0 + 1 + 2
-    assert cliffs_delta(chance).value == pytest.approx((greater - less) / 9)
-    assert cliffs_delta(chance).low is None
-    whole = cliffs_delta(improvement(column(6, 7, 8, 9, 10), column(1, 2, 3, 4, 5)))
-    assert whole[::2] == (1.0, 1.0)
 
 
 # The test

@@ -12,7 +12,8 @@ import pytest
 from rich.cells import cell_len
 
 from a3c_zoo.records import Outcome, Reason
-from a3c_zoo.store.directory import RunDirectory, moment_of
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import moment_of
 from a3c_zoo.store.trained import find_policy
 from tests.test_run_directory import CONFIG, META
 from tests.toys_runs import command_line

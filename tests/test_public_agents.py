@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -253,14 +252,6 @@ def test_every_public_name_is_there(package: object) -> None:
         assert getattr(package, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = package.nothing
-
-
-@pytest.mark.parametrize("package", ["agents", "learning"])
-def test_type_checkers_see_the_same_names(package: str) -> None:
-    tree = ast.parse((ROOT / "a3c_zoo" / package / "__init__.py").read_text())
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    names = {alias.name for node in imports if node.module != "typing" for alias in node.names}
-    assert names - {"annotations", "Any", "TYPE_CHECKING"} == set(getattr(a3c_zoo, package).__all__)
 
 
 def test_an_agent_with_another_loss_is_short() -> None:

@@ -75,7 +75,6 @@ def test_a_finished_run(runs: Path) -> None:
     ("timing", "threads"),
     [
         (None, "2"),  # no comparison trained it: its events say 2
-        ({"calibration_s": 0.2, "variables": {}}, "2"),  # of an older version
         ({"calibration_s": 0.2, "variables": {}, "torch_threads": 3}, "3"),
         ({"calibration_s": 0.2, "variables": {}, "torch_threads": "all"}, "2"),  # damaged
     ],

@@ -30,7 +30,7 @@ from a3c_zoo.runs.recorder import EventLog, Monitor, TensorBoard
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.store import rows
 from a3c_zoo.store.checkpoints import ResourceState, RunState, WindowState
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 
 ROW = (1.5, 3, 0.25, 10, 0)
 
@@ -378,7 +378,7 @@ def test_tensorboards_page_hparams_lists_runs_with_their_final_figures(tmp_path:
         assert settings["env"].string_value == "cartpole"
         assert settings["network.separate"].bool_value is True
         assert rate in (None, settings["optimizer.learning_rate"].number_value)
-        outcome = RunDirectory(tmp_path / name).outcome()
+        outcome = Run(tmp_path / name).outcome
         assert outcome is not None
         shown = {each.name.tag: each.value for each in session.metric_values}
         expected: dict[str, Any] = {"steps": outcome.steps, "training_s": outcome.training_s, "solved": 0.0}

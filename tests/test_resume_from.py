@@ -30,7 +30,8 @@ from a3c_zoo.runs.signals import StopRequest
 from a3c_zoo.runs.solved_check import SolvedCheck
 from a3c_zoo.store import rewind as going_on
 from a3c_zoo.store.checkpoints import checkpoint_steps, prune_checkpoints, step_file
-from a3c_zoo.store.directory import RunDirectory, list_runs
+from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run, list_runs
 from a3c_zoo.store.run_records import read_runs
 from a3c_zoo.store.trained import find_policy
 from tests.test_files import plant
@@ -418,7 +419,7 @@ def test_a_solved_run_that_goes_on_stays_solved(tmp_path: Path) -> None:
     kept = {"run.keep_checkpoints": None, "run.checkpoint_every_steps": 100}
     solved = train(tmp_path, overrides=kept)
     assert (solved.reason, solved.solved_step) == ("solved", solved.steps)
-    assert RunDirectory(solved.run).outcome() == solved
+    assert Run(solved.run).outcome == solved
     budget = solved.steps + 500
     went_on = a3c_zoo.train(resume=solved.run, steps=budget)  # no check comes: it trains until its budget is spent
     assert (went_on.reason, went_on.solved, went_on.solved_step) == ("steps", True, solved.steps)

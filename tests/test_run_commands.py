@@ -12,7 +12,7 @@ import pytest
 
 from a3c_zoo.sharing.card import card_text
 from a3c_zoo.store.command_lines import command_of, shell_line, without_home
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import facts, for_others
 
 AGENT = Path(a3c_zoo_trained.__file__).parent / "acrobot-a3c"
@@ -31,7 +31,7 @@ def test_a_program_is_no_command(program: str, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(AGENT, tmp_path / "mine"))
     meta = json.loads((folder / "meta.json").read_text()) | {"command": [program, "-f", "kernel-1.json"]}
     (folder / "meta.json").write_text(json.dumps(meta))
-    directory = RunDirectory(folder)
+    directory = Run(folder)
     assert (for_others(meta)["command"], facts(directory, None)["command"]) == ([], "")
     card = card_text(directory, None, [], "mine", "alice/mine")
     assert "| command |" not in card

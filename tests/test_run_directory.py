@@ -13,7 +13,8 @@ import pytest
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, RunConfig
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Evaluation, Outcome
-from a3c_zoo.store.directory import RunDirectory, describe_host, disk_errors, find_run, list_runs, write_atomically
+from a3c_zoo.store.directory import RunDirectory, describe_host, disk_errors, write_atomically
+from a3c_zoo.store.run import Run, find_run, list_runs
 from a3c_zoo.store.trained import find_policy
 from tests.shared import closed
 from tests.test_recorder import file_size_limit
@@ -146,24 +147,24 @@ def test_damaged_meta(text: str, message: str, tmp_path: Path) -> None:
     directory = create(tmp_path, "mine")
     directory.meta_file.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(RunDirectoryError, match=message):
-        directory.meta()
+        _ = Run(directory.path).meta
     assert [run.status for run in list_runs(tmp_path)] == ["damaged"]
 
 
 def test_the_outcome_comes_back_as_it_went(tmp_path: Path) -> None:
     directory = create(tmp_path, "mine")
-    assert directory.outcome() is None
+    assert Run(directory.path).outcome is None
     for evaluation in (EVALUATION, None):
         written = outcome(directory.path, evaluation)
         directory.write_outcome(written)
-        assert directory.outcome() == written
+        assert Run(directory.path).outcome == written
     assert set(json.loads(directory.outcome_file.read_text())) >= {
         "solved", "reason", "steps", "episodes", "updates", "training_s", "steps_per_s", "mean_return_100", "evaluation"
     }  # fmt: skip
     for text in ("", "{}", "[]", '{"evaluation": {"x": 1}}'):
         directory.outcome_file.write_text(text)
         with pytest.raises(RunDirectoryError, match=r"outcome.json is damaged"):
-            directory.outcome()
+            _ = Run(directory.path).outcome
         assert list_runs(tmp_path)[0].status == "damaged"
 
 

@@ -20,7 +20,7 @@ from a3c_zoo.learning.counters import STEPS, UPDATES
 from a3c_zoo.learning.objective import Objective, divergence, policy_gain
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.samples import Samples, differentiate_samples, samples_of
-from a3c_zoo.records import Progress
+from a3c_zoo.records import Outcome, Progress
 from a3c_zoo.runs.setup import SilentObserver
 from tests.test_objective import rollout
 from tests.toys import TinyNetwork
@@ -175,7 +175,7 @@ CLIPPED = {
 }
 
 
-def train(folder: Path, **options: Any) -> a3c_zoo.Outcome:
+def train(folder: Path, **options: Any) -> Outcome:
     overrides = {**CLIPPED, **options.pop("overrides", {})}
     return a3c_zoo.train("cartpole", overrides=overrides, seed=1, runs_dir=folder, **options)
 

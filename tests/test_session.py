@@ -26,6 +26,7 @@ from a3c_zoo.runs.session import Session
 from a3c_zoo.seeds import CHECK_EVALUATIONS, SEED_CHECK, SEED_ENV, SEED_EVALUATION, seed_for
 from a3c_zoo.store.checkpoints import checkpoint_steps, read_policy, write_checkpoint
 from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_env import MADE, NUM_ENVS
 from tests.toys_runs import Listener, checkpoint, episodes, signal_self, toy_installed
@@ -409,8 +410,8 @@ def test_a_plugin_that_fails_in_a_run(hook: str, tmp_path: Path, monkeypatch: py
     with pytest.raises(PluginError) as raised:
         a3c_zoo.train("cartpole", serial=True, time_limit_s=LIMIT_S, name="x", runs_dir=tmp_path)
     assert str(raised.value) == f"plugin 'hooks-plugin' (hooks-plugin 1.0) failed in {hook}: ValueError: boom"
-    directory = RunDirectory(tmp_path / "x")
-    outcome = directory.outcome()
+    directory = Run(tmp_path / "x")
+    outcome = directory.outcome
     assert outcome is not None
     assert (outcome.reason == "error") == (hook != "zoo_run_end")
     assert not directory.is_running()

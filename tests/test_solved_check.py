@@ -20,14 +20,14 @@ from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.solved_check import SolvedCheck, is_of_the_zoo, parts_of
 from a3c_zoo.seeds import CHECK_EVALUATIONS
-from a3c_zoo.store.checkpoints import load_policy_state, step_file
-from a3c_zoo.store.directory import RunDirectory
-from tests.toys_runs import checkpoint, toy_installed, write_content
+from a3c_zoo.store.checkpoints import load_policy_state
+from a3c_zoo.store.run import Run
+from tests.toys_runs import toy_installed
 
 
 def made(run: Path, episodes: int, num_envs: int, **env_keys: Any) -> tuple[EvaluationTask, Snapshot]:
     """The check of a finished run, and its last parameters."""
-    registry, directory = get_registry(), RunDirectory(run)
+    registry, directory = get_registry(), Run(run)
     config = directory.config(registry)
     config = replace(config, env=config.env.model_copy(update=env_keys))
     network = registry.network(config.network.name) if config.network else None
@@ -152,10 +152,6 @@ def test_an_evaluation_is_told_of_the_policy_that_it_played(tmp_path: Path) -> N
     assert on.last_evaluation is None
     assert " at the end of training" in repr(a3c_zoo.load_agent(on.run))
     assert summary(on).splitlines()[3].endswith(f", sampled actions, at step {checked.steps:,}")
-    saved = checkpoint(on.run)  # as an older version wrote it
-    saved["session"]["evaluation_step"] = None
-    write_content(step_file(RunDirectory(on.run), on.steps), saved)
-    assert a3c_zoo.train(resume=on.run, steps=on.steps + 2000).last_evaluation is None
 
 
 def test_a_file_that_cannot_be_deleted_loses_no_check(toy: Path) -> None:

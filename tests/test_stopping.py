@@ -14,6 +14,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
 from a3c_zoo.store.checkpoints import checkpoint_file
 from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from tests.shared import all_agents
 from tests.toys_baselines import one_thread
 from tests.toys_runs import checkpoint, episodes, toy_installed, write_content
@@ -43,7 +44,7 @@ def train(agent: str, folder: Path, **options: Any) -> Outcome:
 
 def rollout_of(outcome: Outcome) -> int:
     """What all workers together may do after the last look at a budget; some agents collect whole episodes."""
-    config = RunDirectory(outcome.run).config(get_registry())
+    config = Run(outcome.run).config(get_registry())
     longest = max(getattr(config.agent, "n_steps", 0) or 0, 500)
     return config.run.workers * config.env.num_envs * longest
 

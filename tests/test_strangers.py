@@ -27,7 +27,8 @@ from a3c_zoo.figures.curves import Line
 from a3c_zoo.report.drawing import Panel, group_of, to_inline_svg
 from a3c_zoo.report.pages import plain
 from a3c_zoo.runs.api import evaluate, play
-from a3c_zoo.store.directory import find_run, list_runs, why_not_own
+from a3c_zoo.store.directory import why_not_own
+from a3c_zoo.store.run import find_run, list_runs
 from a3c_zoo.store.run_records import read_run, read_runs
 from tests.test_files import plant
 from tests.toys_runs import command_line
@@ -297,7 +298,7 @@ def test_a_pickle_is_refused_and_no_advice_given_to_load_it(place: Path, capsys:
         assert command_line("evaluate", "inbox/run", *arguments) == 2
         err = capsys.readouterr().err
         assert "weights_only" not in err
-        assert "cannot be read: it is of format 1 or 2, a pickle, which this version does not read" in err
+        assert "is a pickle, as a3c-zoo 0.1.0 wrote it, and this version reads none: train the run anew" in err
 
 
 # Values and names

@@ -28,7 +28,7 @@ from a3c_zoo.cli.main import cli, next_command
 from a3c_zoo.cli.summary import summary
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.records import Outcome, Reason
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from tests.toys_runs import Running, checkpoint, command_line, environ, episodes, scalars, toy_path
 from tests.waits import LIMIT_S
 
@@ -189,7 +189,7 @@ def test_the_command_that_goes_on_replaces_every_spent_limit(
     limits = ["--steps", 600, "--episodes", 5, "--time-limit", "2m"]
     assert command_line("train", "cartpole", "--quiet", "--serial", *limits, "--name", "x") == 0
     shown = capsys.readouterr().out
-    outcome = RunDirectory(tmp_path / "runs/x").outcome()
+    outcome = Run(tmp_path / "runs/x").outcome
     assert outcome is not None
     assert outcome.episodes < 100
     assert f", mean of the last {outcome.episodes} training episodes\n" in shown

@@ -778,12 +778,13 @@ def test_more_time_goes_on_with_a_search_that_the_time_has_ended(folder: Path, m
     assert ended(None) == ended(99) == (count, steps)
 
 
-def test_a_search_that_an_older_version_ended_is_not_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_has_ended_is_not_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = TuningStudy("old", None, Path("runs"), settings(hyperparams="s.yml"))
-    study.attribute(SEARCHED, 30)
+    searched = {"trials": 30, "wanted": 30, "timeout": None}
+    study.attribute(SEARCHED, searched)
     monkeypatch.setattr(tuning, "play_finale", lambda *_: {})
     ended = tune(study, Inline(), TuningWatcher(), trials=30, timeout_s=None, final_seeds=1, out=None)
-    assert ended == {"trials": 30, "final_seeds": 1}
+    assert ended == searched | {"final_seeds": 1}
 
 
 def test_more_time_for_trials_that_have_all_ended_is_refused(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

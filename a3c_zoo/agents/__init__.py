@@ -5,16 +5,21 @@ The names below are public: what agents of plugins use. Their modules are import
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from a3c_zoo.agents.configs import A3CConfig, A3CDataConfig, A3CGradConfig, LossConfig
+from a3c_zoo.public_names import lazy_names
+
+__all__: list[str]
 
 if TYPE_CHECKING:
     from a3c_zoo.agents.a3c import A3CWorker as A3CWorker
     from a3c_zoo.agents.a3c import run_a3c as run_a3c
     from a3c_zoo.agents.a3c_data import run_a3c_data as run_a3c_data
     from a3c_zoo.agents.a3c_grad import run_a3c_grad as run_a3c_grad
+    from a3c_zoo.agents.configs import A3CConfig as A3CConfig
+    from a3c_zoo.agents.configs import A3CDataConfig as A3CDataConfig
+    from a3c_zoo.agents.configs import A3CGradConfig as A3CGradConfig
+    from a3c_zoo.agents.configs import LossConfig as LossConfig
     from a3c_zoo.agents.context import OnTick as OnTick
     from a3c_zoo.agents.context import State as State
     from a3c_zoo.agents.context import WorkerContext as WorkerContext
@@ -34,40 +39,5 @@ if TYPE_CHECKING:
     from a3c_zoo.processes.faults import Replacements as Replacements
     from a3c_zoo.processes.pool import WorkerPool as WorkerPool
     from a3c_zoo.processes.serial import SerialCrew as SerialCrew
-
-#: Public name → its module, as seen from this package, for those that import torch.
-_PUBLIC = {
-    "A3CWorker": "a3c",
-    "Applier": "worker",
-    "Crew": ".processes.crew",
-    "HandoverWorker": "learner",
-    "Learner": "learner",
-    "MODULE_FILES": ".plugins.module_files",
-    "OnTick": "context",
-    "Replacements": ".processes.faults",
-    "RolloutWorker": "worker",
-    "SerialCrew": ".processes.serial",
-    "State": "context",
-    "WorkerContext": "context",
-    "WorkerFactory": ".processes.crew",
-    "WorkerPool": ".processes.pool",
-    "agent_config": "training",
-    "check_room": "training",
-    "load": "training",
-    "make_env": "worker",
-    "make_ring": "learner",
-    "run_a3c": "a3c",
-    "run_a3c_data": "a3c_data",
-    "run_a3c_grad": "a3c_grad",
-    "train": "training",
-}
-
-__all__ = ["A3CConfig", "A3CDataConfig", "A3CGradConfig", "LossConfig"]
-__all__ += _PUBLIC
-
-
-def __getattr__(name: str) -> Any:
-    """Imports the module of a public name at the first access."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)
+else:
+    __all__, __getattr__ = lazy_names(__name__, __file__)

@@ -46,7 +46,7 @@ def command(
     """
     from a3c_zoo.runs import api
     from a3c_zoo.store.recommended import choose
-    from a3c_zoo.store.trained import find_policy, policy_state
+    from a3c_zoo.store.trained import find_policy, state_of
 
     if as_json:
         take_stdout()
@@ -55,7 +55,7 @@ def command(
         choice = choose(directory, checkpoint)
         result = api.evaluate_from(directory, choice, episodes, deterministic, seed, on_step)
     if as_json:
-        played = {"checkpoint": choice.which, "step": policy_state(directory, choice.which).state.steps}
+        played = {"checkpoint": choice.which, "step": state_of(directory, choice.which).steps}
         click.echo(json.dumps(asdict(result) | played, indent=2))
         return
     click.echo(f"return   {score(result.mean_return)} ± {score(result.std_return)}", nl=False)

@@ -113,7 +113,7 @@ def _requirements(registry: Registry) -> list[str]:
 
 
 def _runs(runs_dir: Path, wanted: Mapping[str, Any]) -> list[Row]:
-    from a3c_zoo.store.directory import list_runs
+    from a3c_zoo.store.run import list_runs
 
     is_wanted = run_filter(wanted)
     return [

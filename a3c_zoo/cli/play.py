@@ -121,7 +121,7 @@ def _load(
     """An agent's name with its checkpoint, if one is named; the steps of its training; its play; what was chosen."""
     from a3c_zoo.runs.api import load_from
     from a3c_zoo.store.recommended import choose
-    from a3c_zoo.store.trained import find_policy, policy_state
+    from a3c_zoo.store.trained import find_policy, state_of
 
     run, named = _parts(name, runs_dir)
     directory = find_policy(run, runs_dir=runs_dir, **options)
@@ -129,5 +129,5 @@ def _load(
     loaded = load_from(directory, choice.which, episodes, seed)
     from a3c_zoo.runs.evaluation import play_scenes  # imports torch: a wrong name is known before
 
-    steps = policy_state(directory, choice.which).state.steps
+    steps = state_of(directory, choice.which).steps
     return directory.path.name + (named and f"@{named}"), steps, play_scenes(*loaded, deterministic), choice

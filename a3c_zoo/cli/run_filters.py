@@ -13,7 +13,7 @@ from a3c_zoo.cli.common import complete_env, together
 from a3c_zoo.records import Reason
 
 if TYPE_CHECKING:
-    from a3c_zoo.store.directory import RunSummary
+    from a3c_zoo.store.run import RunSummary
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

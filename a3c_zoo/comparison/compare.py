@@ -39,9 +39,10 @@ from a3c_zoo.report.results_json import by_env, to_json
 from a3c_zoo.report.verdict import second_look
 from a3c_zoo.runs.evaluate_checkpoints import DEFAULT_EPISODES
 from a3c_zoo.runs.signals import stop_on_signals
-from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, RunSummary, refuse_trust
+from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, refuse_trust
+from a3c_zoo.store.run import Run, RunSummary
 from a3c_zoo.store.run_groups import on_envs, one_name, told_apart, unread_on
-from a3c_zoo.store.run_records import RunRecord, lost_runs, read_runs, says_nothing
+from a3c_zoo.store.run_records import RunRecord, lost_runs, read_runs
 from a3c_zoo.words import counted
 
 if TYPE_CHECKING:
@@ -411,7 +412,7 @@ def _evaluate(
     played.left_out |= left_out | failed | faults
     played.failed += [path.name for path in failed]
     without_figures = left_out.keys() | failed.keys() | faults.keys()
-    lost = (each.run for each in trained if each.path in without_figures and not says_nothing(each.path))
+    lost = (each.run for each in trained if each.path in without_figures and not Run(each.path).says_nothing)
     played.lost += Counter((run.env, run.method) for run in lost)
 
 

@@ -14,7 +14,7 @@ from a3c_zoo.display.displays import Display
 from a3c_zoo.display.pieces import duration
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import Outcome, score
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -93,7 +93,7 @@ class ComparisonView(ComparisonWatcher):
         self._spent_s.pop(_key(run), None)
         row.now = ""
         row.failed += trained.fault is not None
-        if trained.fault is None and (outcome := RunDirectory(trained.path).outcome()):
+        if trained.fault is None and (outcome := Run(trained.path).outcome):
             row.ended.append(outcome)
             figures = f", {outcome.steps_per_s:,.0f} steps/s, return {_shown(outcome.mean_return_100)}"
         if run.done is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,35 +12,18 @@ from a3c_zoo.config import Config
 from a3c_zoo.config.provenance import plugin_versions, plugins_of
 from a3c_zoo.config.sets import dump_config, entries_of
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.learning.network_configs import ImageConfig
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.plugins.sources import SourceDigests
-from a3c_zoo.records import FINISHED, Outcome
-from a3c_zoo.store.directory import RunDirectory, describe_host, moment_of, run_paths
-from a3c_zoo.store.run_records import read_run
-from a3c_zoo.store.timing_file import speed_variables, timing_of
+from a3c_zoo.records import FINISHED
+from a3c_zoo.store.directory import describe_host, run_paths
+from a3c_zoo.store.run import Run, moment_of
+from a3c_zoo.store.run_records import record_of
+from a3c_zoo.store.timing_file import speed_variables
 from a3c_zoo.words import listed
 
 #: A guess for a method without an earlier run.
 GUESSED_STARTUP_S: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownRun:
-    """A finished run.
-
-    Attributes:
-        made_with: what must be equal for another run to be the same, see `_made_with`. config: its config.yml.
-        sources: package → digest; empty for a run whose meta.json has no digests.
-    """
-
-    path: Path
-    made_with: tuple[Any, ...]
-    config: bytes
-    sources: Mapping[str, str]
-    started: str
-    outcome: Outcome
 
 
 class KnownRuns:
@@ -55,8 +38,8 @@ class KnownRuns:
         self.outdated: dict[Path, str] = {}
         self._registry, self._host, self._reuse = registry, dict(host or describe_host()), reuse
         self._digests = SourceDigests()
-        found = [run for path in run_paths(runs_dir) if (run := _known_run(path)) is not None]
-        self._runs = sorted(found, key=lambda run: moment_of(run.started))
+        finished = filter(_is_finished, map(Run, run_paths(runs_dir)))
+        self._runs = sorted(finished, key=lambda run: moment_of(run.meta["started"]))
 
     def same(self, config: Config) -> Path | None:
         """The newest run with exactly this configuration, of these versions and sources, on a machine such as this."""
@@ -70,14 +53,16 @@ class KnownRuns:
         sources = self._digests.of(self._registry, entries, config.import_strings)
         outdated = {}
         for run in reversed(self._runs):
-            timing = timing_of(run.path)  # None for a run that was interrupted and resumed by hand
-            if timing is None or timing.variables != speed_variables() or (run.made_with, run.config) != wanted:
+            timing = run.timing  # None for a run that was interrupted and resumed by hand
+            if timing is None or timing.variables != speed_variables():
                 continue
-            if run.sources != sources:
-                outdated[run.path] = _difference(run.sources, sources)
+            if (_made_with(run.meta), run.config_content) != wanted:
+                continue
+            if run.meta["sources"] != sources:
+                outdated[run.path] = _difference(run.meta["sources"], sources)
                 continue
             try:
-                return read_run(run.path).path
+                return record_of(run).path
             except RunDirectoryError as error:  # damaged since it ended; it is trained again
                 self.left_out[run.path] = str(error)
         self.outdated |= outdated
@@ -93,7 +78,8 @@ class KnownRuns:
 
     def guess(self, env: str, agent: str, steps: int | None, time_limit_s: float | None) -> float | None:
         """How long a run with this budget will take, in seconds; None if no earlier run tells."""
-        outcomes = [run.outcome for run in self._runs if run.made_with[:2] == (env, agent)]
+        runs = [run for run in self._runs if (run.meta["env"], run.meta["agent"]) == (env, agent)]
+        outcomes = [run.outcome for run in runs if run.outcome is not None]
         startup_s = statistics.median([each.total_s - each.training_s for each in outcomes] or [GUESSED_STARTUP_S])
         if steps is None:
             return startup_s + (time_limit_s or 0.0)
@@ -102,16 +88,13 @@ class KnownRuns:
         return startup_s + steps / max(statistics.median(each.steps_per_s for each in outcomes), 1e-3)
 
 
-def _known_run(path: Path) -> _KnownRun | None:
-    directory = RunDirectory(path)
+def _is_finished(run: Run) -> bool:
+    """Whether a run has ended by its budget or solved, and its files say all by which runs are compared."""
     try:
-        meta, outcome = directory.meta(), directory.outcome()
-        if outcome is None or outcome.reason not in FINISHED:
-            return None
-        config, sources = read_bytes(directory.config_file, MAX_TEXT), meta.get("sources", {})
-        return _KnownRun(path, _made_with(meta), config, sources, meta["started"], outcome)
-    except (RunDirectoryError, OSError, ValueError, KeyError, TypeError):  # TypeError: a value is of another type
-        return None
+        is_whole = {"started", "sources"} <= run.meta.keys() and bool(run.config_content and _made_with(run.meta))
+        return is_whole and run.outcome is not None and run.outcome.reason in FINISHED
+    except (RunDirectoryError, KeyError, TypeError):  # TypeError: a value is of another type
+        return False
 
 
 def _made_with(meta: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -122,7 +105,5 @@ def _made_with(meta: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _difference(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
     """Why a run with the digests `theirs` is not the same as one that would be made now, of `ours`."""
-    if not theirs:
-        return "their meta.json has no digests of sources"
     changed = sorted(name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name))
     return f"the sources of {listed(changed)} have changed since"

@@ -14,7 +14,8 @@ from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry, unknown_entry
-from a3c_zoo.store.run_records import RunRecord, method_name
+from a3c_zoo.store.run import method_name
+from a3c_zoo.store.run_records import RunRecord
 
 #: How a method is written.
 FORM: Final = '[NAME=]AGENT[:SET] [-o KEY=VALUE]..., such as "fast=a3c:a3c-ppo -o agent.gamma=0.98"'

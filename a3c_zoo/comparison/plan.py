@@ -18,7 +18,7 @@ from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
 from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
-from a3c_zoo.store.run_records import method_name
+from a3c_zoo.store.run import method_name
 from a3c_zoo.words import listed
 
 MAX_SEEDS: Final = 1000

@@ -27,7 +27,8 @@ from a3c_zoo.runs.evaluate_checkpoints import MAX_ENVS
 from a3c_zoo.runs.setup import Observer, RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.train import train_new
-from a3c_zoo.store.directory import RunDirectory, write_json
+from a3c_zoo.store.directory import write_json
+from a3c_zoo.store.run import Run
 
 #: How many steps a policy acts at least, if no episode ends before, and how long it goes on with them, in seconds.
 ACTS, ACT_S = 3, 0.3
@@ -70,9 +71,9 @@ def rehearse_one(job: RehearsalJob) -> dict[str, Any]:
     outcome = train_new(setup, path.parent, "run", watch)
     if outcome.reason == "interrupted" and not watch.is_over:
         raise KeyboardInterrupt  # the parent has ended, or wants this process to end
-    directory = RunDirectory(outcome.run, is_trusted=True)
-    evaluation_step_s = act(directory, job.episodes)
-    sizes = [file.stat().st_size for file in directory.checkpoints.iterdir()]
+    run = Run(outcome.run, is_trusted=True)
+    evaluation_step_s = act(run, job.episodes)
+    sizes = [file.stat().st_size for file in run.checkpoints.iterdir()]
     return {
         "steps_per_s": outcome.steps_per_s if outcome.steps else None,
         "other_s": outcome.total_s - outcome.training_s + PROCESS_S,
@@ -82,14 +83,14 @@ def rehearse_one(job: RehearsalJob) -> dict[str, Any]:
     }
 
 
-def act(directory: RunDirectory, episodes: int) -> float:
+def act(run: Run, episodes: int) -> float:
     """Plays a few steps on the zoo's environments, as an evaluation of a comparison does, and closes them.
 
     Returns how long a step of all of them takes, in seconds.
     """
     from a3c_zoo.runs.evaluation import evaluate_policy
 
-    policy, to_play = load_from(directory)
+    policy, to_play = load_from(run)
     to_play = replace(to_play, count=episodes, num_envs=MAX_ENVS)
     moments_s: list[float] = []
 

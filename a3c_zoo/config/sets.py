@@ -227,9 +227,6 @@ def load_config(
         document.data.pop(PLUGINS, None)
     settings = Settings(registry, entry, registry.agent(str(names[1])), has_defaults=False)
     settings.add_document(document)
-    run = document.data.get("run")
-    if isinstance(run, dict) and "keep_checkpoints" not in run:  # of a version that kept all
-        settings.add_flags({"run.keep_checkpoints": (None, str(path))})
     settings.add_flags(flags or {})
     config = settings.config()
     if not is_trusted and config.env.wrappers:

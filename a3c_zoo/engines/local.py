@@ -22,8 +22,7 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
 from a3c_zoo.processes.start import handlers_wait
 from a3c_zoo.records import FINISHED
-from a3c_zoo.store.directory import RunDirectory
-from a3c_zoo.store.run_records import settings_of
+from a3c_zoo.store.run import Run
 from a3c_zoo.store.timing_file import write_timing
 
 #: How often the caller is told how far a run is, in seconds.
@@ -62,10 +61,11 @@ class LocalEngine(Engine):
             except BaseException:
                 self._end()
                 raise
-            wall_s, fault = time.monotonic() - start_s, _fault(process.returncode, job.path, output)
+            wall_s = time.monotonic() - start_s
+            run = Run(job.path)
+            fault = _fault(process.returncode, run, output)
         if fault is None and not job.resumes:  # the seconds of two halves are not those of a whole run
-            settings = settings_of(RunDirectory(job.path).config_file)  # on another machine a job has no configuration
-            write_timing(job.path, calibration_s, wall_s, settings)
+            write_timing(job.path, calibration_s, wall_s, run.settings)  # on another machine a job has no configuration
         return fault
 
     def stop(self) -> None:
@@ -115,7 +115,7 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
-def _fault(status: int, path: Path, output: IO[bytes]) -> str | None:
+def _fault(status: int, run: Run, output: IO[bytes]) -> str | None:
     """Why a run that has ended has no figures; the last line that it printed if it failed. None if it has figures."""
     output.seek(0)
     lines = output.read().decode(errors="replace").strip().splitlines()
@@ -123,7 +123,7 @@ def _fault(status: int, path: Path, output: IO[bytes]) -> str | None:
         errors = [line for line in lines if line.startswith("Error: ")]  # libraries may print more at the end
         return ([*lines, *errors][-1] if lines else f"it ended with exit status {status}").removeprefix("Error: ")
     try:
-        outcome = RunDirectory(path).outcome()
+        outcome = run.outcome
     except RunDirectoryError as error:
         return str(error)
     if outcome is None or outcome.reason not in FINISHED:

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from a3c_zoo.figures.durations import Durations
-from a3c_zoo.figures.statistics import CONFIDENCE, MIN_SEEDS, SEED, Estimate, Floats, columns_of
+from a3c_zoo.figures.statistics import CONFIDENCE, MIN_SEEDS, SEED, Floats, columns_of
 
 #: All orders are tried if there are at most so many: 12,870 for 8 runs against 8. Else so many random ones are tried.
 MOST_ORDERS: Final = 12_870
@@ -109,15 +109,6 @@ def earlier(durations: Durations, others: Durations) -> EarlierChance:
     if is_still_ahead:
         p = max(float((extremes >= worst.statistics[0]).mean()), sign_p([against], [first]))
     return EarlierChance(*chance, unknown, float(worst.shares[0]), max(chance.p, p))
-
-
-def cliffs_delta(chance: Chance | EarlierChance) -> Estimate:
-    """The probability that a run is better, less the probability that it is worse: 2 P − 1, with its interval.
-
-    Cliff 1993, "Dominance statistics: ordinal analyses to answer ordinal questions".
-    """
-    low, high = (None if end is None else 2 * end - 1 for end in (chance.low, chance.high))
-    return Estimate(2 * chance.value - 1, low, high)
 
 
 def _wins(durations: Durations) -> Floats:

@@ -6,8 +6,11 @@ access.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from a3c_zoo.public_names import lazy_names
+
+__all__: list[str]
 
 if TYPE_CHECKING:
     from a3c_zoo.learning.actions import ActionDistribution as ActionDistribution
@@ -37,43 +40,5 @@ if TYPE_CHECKING:
     from a3c_zoo.learning.samples import differentiate_samples as differentiate_samples
     from a3c_zoo.learning.samples import samples_of as samples_of
     from a3c_zoo.learning.spaces import ObservationSpec as ObservationSpec
-
-#: Public name → its module in this package.
-_PUBLIC = {
-    "ActionDistribution": "actions",
-    "ActorCritic": "networks",
-    "CoreConfig": "network_configs",
-    "Counters": "counters",
-    "ImageConfig": "network_configs",
-    "Loss": "objective",
-    "LossInputs": "objective",
-    "LossTerms": "objective",
-    "MLPConfig": "network_configs",
-    "Objective": "objective",
-    "ObservationSpec": "spaces",
-    "ObservationStatistics": "observation_statistics",
-    "Optimizer": "optimizers",
-    "RewardStatistics": "reward_statistics",
-    "Rollout": "rollout",
-    "RunningStatistics": "running_statistics",
-    "Samples": "samples",
-    "Split": "networks",
-    "actor_critic_loss": "objective",
-    "advantages_and_returns": "objective",
-    "descend": "objective",
-    "differentiate": "objective",
-    "differentiate_samples": "samples",
-    "in_training": "networks",
-    "orthogonal": "networks",
-    "samples_of": "samples",
-    "with_core": "recurrent",
-}
-
-__all__ = list(_PUBLIC)
-
-
-def __getattr__(name: str) -> Any:
-    """Imports the module of a public name at the first access."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+else:
+    __all__, __getattr__ = lazy_names(__name__, __file__)

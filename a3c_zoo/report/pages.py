@@ -19,7 +19,7 @@ from a3c_zoo.errors import printable
 from a3c_zoo.figures.claims import Claim, percent
 from a3c_zoo.figures.durations import TimeToThreshold
 from a3c_zoo.figures.figure_table import COSTS, FIGURES, SCORES
-from a3c_zoo.figures.improvement import EarlierChance, cliffs_delta
+from a3c_zoo.figures.improvement import EarlierChance
 from a3c_zoo.figures.results import EnvironmentResults, PairResults
 from a3c_zoo.figures.statistics import OVER_ENVIRONMENTS, STATISTICS
 from a3c_zoo.records import score
@@ -203,16 +203,16 @@ def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Clai
             else:
                 p = [percent(claim.question.p), percent(claim.p_of_all)]
             gap = pair.differences[key]
-            effect = ranged(gap.value, gap.low, gap.high, show_for(key)), ranged(*cliffs_delta(chance))
-            rows.append([names, what, ranged(chance.value, chance.low, chance.high), *effect, unknown, *p])
+            difference = ranged(gap.value, gap.low, gap.high, show_for(key))
+            rows.append([names, what, ranged(chance.value, chance.low, chance.high), difference, unknown, *p])
     caption = (
         "Probability: that a run of the first is better than a run of the second. A tie counts half. So does a pair "
         "whose order is unknown because a run ended too early. Difference: of interquartile means, and of mean times, "
-        "each cut off where a method's longest run ended. Cliff's δ: the probability of better less that of worse. "
+        "each cut off where a method's longest run ended. "
         "p is the greatest that the unknown orders allow, so it may be above 5 % where the interval leaves out ½. "
         "p over all claims: adjusted for the number of claims; a claim holds if it is at most 5 %."
     )
-    columns = ("", "in what", "probability", "difference", "Cliff's δ", "not known", "p", "p over all claims")
+    columns = ("", "in what", "probability", "difference", "not known", "p", "p over all claims")
     if rows:
         return [TextTable(columns, rows, caption, words=2)]
     return []

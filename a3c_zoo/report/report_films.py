@@ -16,7 +16,7 @@ from a3c_zoo.figures.measures import MeasuredRun
 from a3c_zoo.records import score
 from a3c_zoo.runs.evaluate_checkpoints import task_of
 from a3c_zoo.runs.signals import stop_on_signals
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 
 if TYPE_CHECKING:
     from a3c_zoo.runs.evaluation import EvaluationTask
@@ -106,7 +106,7 @@ class _Player:
         from a3c_zoo.runs.videos import REPORT_FILM, ffmpeg_program, picture_of  # numpy and more, only for films
 
         ffmpeg_program("it")
-        task = task_of(RunDirectory(run.record.path, is_trusted=True), episodes=1)
+        task = task_of(Run(run.record.path, is_trusted=True), episodes=1)
         self._file.unlink(missing_ok=True)
         told = self._play(replace(task, modes=("sampled",), film=self._file, film_limits=REPORT_FILM))
         if not self._file.exists() or self._file.stat().st_size > MOST_BYTES:

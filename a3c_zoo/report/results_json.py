@@ -11,7 +11,6 @@ from typing import Any, Final
 from a3c_zoo.errors import cell
 from a3c_zoo.figures import claims, decisions, statistics
 from a3c_zoo.figures.figure_table import FIGURES
-from a3c_zoo.figures.improvement import cliffs_delta
 from a3c_zoo.figures.measures import values_of
 from a3c_zoo.figures.results import NOISE_LIMIT, SCALE, MethodResults, PairResults, Results
 
@@ -98,9 +97,9 @@ def _method_to_json(method: MethodResults) -> dict[str, Any]:
 def _pair_to_json(pair: PairResults) -> dict[str, Any]:
     """Without p: `claims` has it, of what was asked."""
     found: dict[str, Any] = _plain(pair.chances)
-    for name, chance in pair.chances.items():
+    for name in pair.chances:
         del found[name]["p"]
-        found[name] |= _plain({"cliffs_delta": cliffs_delta(chance), "difference": pair.differences[name]})
+        found[name] |= _plain({"difference": pair.differences[name]})
     return {"method": pair.method, "other": pair.other, **found}
 
 

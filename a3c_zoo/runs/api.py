@@ -26,8 +26,9 @@ from a3c_zoo.runs.train import train_new, train_on
 from a3c_zoo.runs.training_view import TrainingView
 from a3c_zoo.seeds import USER_EVALUATIONS
 from a3c_zoo.store.checkpoints import BEST, FINAL, PolicyState
-from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, RunDirectory, find_run, refuse_trust
+from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, refuse_trust
 from a3c_zoo.store.recommended import RECOMMENDED, Choice, choose_in_python, return_of
+from a3c_zoo.store.run import Run, find_run
 from a3c_zoo.store.trained import find_policy, policy_state
 
 if TYPE_CHECKING:
@@ -155,10 +156,10 @@ def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
     }
 
 
-def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: Environment | None) -> RunDirectory:
+def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: Environment | None) -> Run:
     """The run to go on with. Raises ZooError if it trains another environment than `env`."""
     directory = find_run(resume, runs_dir, trust)
-    env_name, started_as = _name_of(env), directory.meta()["env"]
+    env_name, started_as = _name_of(env), directory.meta["env"]
     if env_name not in (None, started_as):
         raise ZooError(f"run {directory.home.name} trains '{started_as}', not '{env_name}'")
     return directory
@@ -192,16 +193,14 @@ def load_agent(
     choice = choose_in_python(directory, checkpoint)
     policy, setup, state = _load(directory, choice.which)
     choice.tell()
-    outcome = directory.outcome()
+    outcome = directory.outcome
     returns = outcome.returns if outcome and choice.which == FINAL else "return not known"
     if choice.which == BEST and state.best_return is not None:
         returns = return_of(state)
     return LoadedAgent(policy, directory.path, setup.entry.name, setup.agent.name, state.steps, returns, choice.which)
 
 
-def _load(
-    directory: RunDirectory, checkpoint: str | int, seed: int | None = None
-) -> tuple[Policy, RunSetup, PolicyState]:
+def _load(directory: Run, checkpoint: str | int, seed: int | None = None) -> tuple[Policy, RunSetup, PolicyState]:
     """seed: of the sampled actions; by default the run's."""
     registry = get_registry()
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
@@ -216,7 +215,7 @@ def _load(
 
 
 def load_from(
-    directory: RunDirectory, checkpoint: str | int = FINAL, episodes: int = 1, seed: int | None = None
+    directory: Run, checkpoint: str | int = FINAL, episodes: int = 1, seed: int | None = None
 ) -> tuple[Policy, EpisodesToPlay]:
     """Loads a policy, and says which episodes it plays; arguments as in `evaluate`. Raises ZooError as `load_agent`.
 
@@ -265,7 +264,7 @@ def evaluate(
 
 
 def evaluate_from(
-    directory: RunDirectory,
+    directory: Run,
     choice: Choice,
     episodes: int,
     deterministic: bool,

@@ -15,7 +15,7 @@ from typing import Any, Final
 from a3c_zoo.errors import DivergedError
 from a3c_zoo.records import Snapshot
 from a3c_zoo.runs.progress import FEWEST_EPISODES, RunProgress
-from a3c_zoo.store.checkpoints import PolicyState, ResourceState, RunState, read_policy, write_checkpoint
+from a3c_zoo.store.checkpoints import PolicyState, ResourceState, RunState, read_state, write_checkpoint
 from a3c_zoo.store.directory import RunDirectory
 
 #: Parameters are copied at most once in so many episodes: a run that learns fast has a new best at almost every report.
@@ -34,7 +34,9 @@ class BestPolicy:
 
     def __init__(self, directory: RunDirectory, progress: RunProgress) -> None:
         self._file, self._progress = directory.best_file, progress
-        self.kept: PolicyState | None = read_policy(self._file).state if self._file.exists() else None
+        self.kept: PolicyState | None = None
+        if self._file.exists():
+            self.kept = read_state(self._file, PolicyState)
         self._copy: tuple[dict[str, Any], PolicyState] | None = None
         self._next_look = FEWEST_EPISODES
         if self.kept is not None and self.kept.run is not None:

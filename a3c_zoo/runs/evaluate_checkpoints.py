@@ -17,7 +17,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.seeds import COMPARED_EVALUATIONS
 from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, keep_evaluations, kept_evaluations
 from a3c_zoo.store.checkpoints import checkpoint_file, checkpoint_steps
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 
 if TYPE_CHECKING:
     from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask
@@ -42,7 +42,7 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
     Raises:
         ZooError: the run has no checkpoint, or its configuration cannot be read.
     """
-    directory = RunDirectory(run, is_trusted=True)  # its configuration is the planned one
+    directory = Run(run, is_trusted=True)  # its configuration is the planned one
     known = [step for step in checkpoint_steps(directory) if step]  # the first one has learned nothing
     if not known:
         raise RunDirectoryError("it has no checkpoint")
@@ -54,7 +54,7 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
     return {step: replace(task, checkpoint=checkpoint_file(directory, str(step))) for step in missing}
 
 
-def task_of(directory: RunDirectory, episodes: int) -> EvaluationTask:
+def task_of(directory: Run, episodes: int) -> EvaluationTask:
     """The evaluation of a run's last checkpoint. Raises ZooError as `missing_tasks`."""
     from a3c_zoo.runs.evaluation import EvaluationTask  # torch: reading needs none
 

@@ -25,7 +25,7 @@ from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
-from a3c_zoo.store.checkpoints import EvaluatorState, PolicyState, RunState, read_policy, write_checkpoint
+from a3c_zoo.store.checkpoints import EvaluatorState, PolicyState, RunState, read_policy, read_state, write_checkpoint
 from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.evaluation_files import HEADER, EvaluationRows
 from a3c_zoo.store.films import keep_film
@@ -91,7 +91,7 @@ class Evaluator:
         self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
         self.kept: PolicyState | None = None
         if (path := directory.best_file).exists():  # from before a resume; it may be newer than the checkpoint
-            self.kept = read_policy(path).state
+            self.kept = read_state(path, PolicyState)
         self._evaluated: tuple[int, float] | None = None  # steps and seconds of what is being evaluated
         self._run_state: RunState | None = None  # when its parameters were copied
         self._played: PlayedTask | None = None  # of it, until the disk takes the best policy

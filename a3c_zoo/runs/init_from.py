@@ -46,7 +46,7 @@ def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust
         check_spaces(Spaces.from_state_dict(model.spaces), spaces, setup.entry.name)
     numbers = model.parameters.flatten().contiguous().view(torch.uint8).numpy().tobytes()
     choice.tell()
-    told = {"name": directory.home.name, "env": directory.meta()["env"], "steps": saved.state.steps}
+    told = {"name": directory.home.name, "env": directory.meta["env"], "steps": saved.state.steps}
     told["parameters_sha256"] = hashlib.sha256(numbers).hexdigest()
     return replace(setup, initial=Initial({"model": saved.agent["model"]}, told))
 

@@ -132,8 +132,6 @@ class Stopping:
         self.target = setup.target
         self.evaluation: Evaluation | None = saved.evaluation if saved else None
         self.evaluation_step = saved.evaluation_step if saved else None
-        if saved and saved.evaluation and saved.evaluation_step is None:  # of an older version: at this step or before
-            self.evaluation_step = saved.steps
         self.evaluations = saved.evaluations if saved else 0
         self.next_check = saved.next_check if saved else WINDOW
         self.ended: tuple[Reason, str] | None = None

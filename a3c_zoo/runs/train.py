@@ -29,6 +29,7 @@ from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoints import FINAL, Checkpoint, RunState, checkpoint_steps
 from a3c_zoo.store.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
 from a3c_zoo.store.rewind import go_on_from
+from a3c_zoo.store.run import Run
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config, RunConfig
@@ -98,7 +99,7 @@ def _budget_told(config: Config) -> str | None:
 
 
 def train_on(
-    directory: RunDirectory,
+    directory: Run,
     flags: Mapping[str, tuple[Any, str]],
     observer: Observer,
     others: Mapping[str, Any],
@@ -122,7 +123,7 @@ def train_on(
     with stop_on_signals() as stop, ExitStack() as stack:
         directory.lock()
         stack.callback(directory.unlock)
-        setup = RunSetup.of(registry, directory.config(registry, flags, with_hooks=True), directory.meta()["serial"])
+        setup = RunSetup.of(registry, directory.config(registry, flags, with_hooks=True), directory.meta["serial"])
         _warm_up(setup)
         watch = Watch(observer, stop, setup.run_hooks(), clock)
         _remove_leftovers(directory)
@@ -153,9 +154,9 @@ def _refuse_spent_limits(before: RunConfig, run: RunConfig, state: RunState) -> 
             raise ZooError(f"{option} {limit:.10g}{unit_of_limit}{as_before}: {there}; give a larger {option}")
 
 
-def _refuse_without_checkpoint(directory: RunDirectory) -> None:
+def _refuse_without_checkpoint(directory: Run) -> None:
     if not checkpoint_steps(directory) and not directory.best_file.exists():
-        name, env = shlex.quote(str(directory.path)), directory.meta()["env"]
+        name, env = shlex.quote(str(directory.path)), directory.meta["env"]
         why = "has no checkpoint to go on from: train it anew, with another --name"
         if os.path.lexists(directory.home / PARAMETERS):
             cure = f"a3c-zoo train {env} --init-from {name} begins one with it"
@@ -199,7 +200,7 @@ def _refuse_films(setup: RunSetup) -> None:
         raise ZooError(f"--film-every (run.film_every): {error}") from error
 
 
-def _solved_before(directory: RunDirectory, steps: int) -> int | None:
+def _solved_before(directory: Run, steps: int) -> int | None:
     """Agent steps at which an earlier session solved a run that goes on from `steps`, None if none had by then.
 
     solved.json tells it as long as no session has ended in order since.
@@ -207,7 +208,7 @@ def _solved_before(directory: RunDirectory, steps: int) -> int | None:
     step, source = steps + 1, directory.solved_file
     for path in (directory.outcome_file, directory.solved_file):  # the second, of the first session, wins
         with suppress(RunDirectoryError):  # a damaged one tells nothing
-            if (outcome := directory.outcome(path)) and outcome.solved:
+            if (outcome := directory.outcome_in(path)) and outcome.solved:
                 step, source = outcome.solved_step or outcome.steps, path
     if step <= steps:
         write_atomically(directory.solved_file, read_bytes(source, MAX_TEXT))

@@ -10,7 +10,7 @@ from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import TrainedEntry
 from a3c_zoo.records import Evaluation, Outcome, score
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import facts
 
 #: The learning curve of a trained agent, and how many of its points a card shows.
@@ -18,12 +18,12 @@ CURVE: Final = "curve.csv"
 POINTS: Final = 8
 
 
-def figures(directory: RunDirectory) -> tuple[dict[str, Any], Outcome, Evaluation]:
+def figures(run: Run) -> tuple[dict[str, Any], Outcome, Evaluation]:
     """What meta.json and outcome.json hold, and the evaluation. Raises RunDirectoryError if one is missing."""
-    meta = directory.meta()
-    outcome = directory.outcome()
+    meta = run.meta
+    outcome = run.outcome
     if outcome is None or outcome.evaluation is None:
-        raise RunDirectoryError(f"{directory.path} has no evaluation in its outcome.json")
+        raise RunDirectoryError(f"{run.path} has no evaluation in its outcome.json")
     return meta, outcome, outcome.evaluation
 
 
@@ -40,7 +40,7 @@ def curve(path: Path) -> list[tuple[float, float]]:
 
 
 def card_text(
-    directory: RunDirectory,
+    run: Run,
     entry: TrainedEntry | None,
     points: Sequence[tuple[float, float]],
     name: str,
@@ -53,8 +53,8 @@ def card_text(
         entry: as in `facts`. points: as `curve` returns them. repo: from where `pull` gets it.
         film: a file beside the card.
     """
-    meta, outcome, played = figures(directory)
-    told = facts(directory, entry)
+    meta, outcome, played = figures(run)
+    told = facts(run, entry)
     kind = "greedy" if played.deterministic else "sampled"
     rows = {
         "environment, agent": f"{meta['env']}, {meta['agent']}",

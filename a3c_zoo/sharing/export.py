@@ -28,7 +28,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.evaluation import EpisodesToPlay, load_policy, play_episodes
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.seeds import USER_EVALUATIONS
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import entry_of, facts, policy_state
 
 #: How many observations the file is compared on, and in how many environments.
@@ -144,7 +144,7 @@ class ComparedPolicy:
         self.difference = max(self.difference, float(difference))
 
 
-def export(directory: RunDirectory, out: Path, checkpoint: str, force: bool = False) -> ComparedPolicy:
+def export(directory: Run, out: Path, checkpoint: str, force: bool = False) -> ComparedPolicy:
     """Writes the policy of a run's checkpoint as an ONNX file, after it was compared with the policy.
 
     Args:
@@ -162,14 +162,14 @@ def export(directory: RunDirectory, out: Path, checkpoint: str, force: bool = Fa
     policy = load_policy(setup.agent.load, setup.entry, setup.network, config, saved.agent)
     if not isinstance(policy, ModelPolicy) or config.network is None:
         raise ZooError(f"agent '{config.agent_name}' cannot be exported: it acts without a network of a3c-zoo")
-    outcome = directory.outcome()
+    outcome = directory.outcome
     is_last = outcome is not None and outcome.steps == saved.state.steps
     evaluation = outcome.last_evaluation if outcome and is_last else None
     to_play = EpisodesToPlay(setup.entry, config.env, OBSERVATIONS, config.run.seed, USER_EVALUATIONS, NUM_ENVS)
     with same_folder(), closing(to_play.make_env()) as env, one_torch_thread():
         check_policy(policy, env, setup.entry.name)
         told = {
-            **{key: directory.meta()[key] for key in ("env", "agent")},
+            **{key: directory.meta[key] for key in ("env", "agent")},
             **facts(directory, entry_of(registry, directory)),
             **({} if is_last else {"training_s": saved.state.seconds.get("training")}),
             **{"evaluation": evaluation and asdict(evaluation)},

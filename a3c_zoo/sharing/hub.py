@@ -29,7 +29,8 @@ from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.sharing.card import CURVE, card_text, curve, figures, film_told
 from a3c_zoo.sharing.save_trained import save_folder
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
-from a3c_zoo.store.directory import PULLED, RunDirectory, disk_errors
+from a3c_zoo.store.directory import PULLED, disk_errors
+from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import entry_of
 
 #: The longest wait for the next bytes of an answer, and for a whole file, in seconds.
@@ -149,12 +150,12 @@ def check_repo(repo: str, sends: bool) -> None:
 
 
 def write_folder(
-    directory: RunDirectory,
+    directory: Run,
     folder: Path,
     with_film: bool,
     checkpoint: str,
     on_step: Callable[[int], None] = lambda played: None,
-) -> RunDirectory:
+) -> Run:
     """Writes the files of an agent into a new folder, and checks them as `pull` does. Raises ZooError.
 
     checkpoint: of a run, "final" or "best". A run plays `EPISODES` for its card. on_step: called after each step with
@@ -179,13 +180,13 @@ def write_folder(
     else:
         save_folder(directory, folder, checkpoint, EPISODES, "TMPDIR=DIR", on_step)
     try:
-        check_agent(made := RunDirectory(folder, directory.is_trusted, directory.doubt))
+        check_agent(made := Run(folder, directory.is_trusted, directory.doubt))
     except ZooError as error:  # the user knows the folder that was copied
         raise ZooError(str(error).replace(str(folder), str(directory.path))) from error
     return made
 
 
-def write_card(directory: RunDirectory, repo: str, source: RunDirectory) -> None:
+def write_card(directory: Run, repo: str, source: Run) -> None:
     """Writes README.md beside an agent and its film: its card, with the evaluation as the hub's own metadata."""
     meta, _, played = figures(directory)
     gym_id = get_registry().env(meta["env"], is_trusted=directory.is_trusted).gym_id or ""
@@ -240,7 +241,7 @@ def pull(repo: str, revision: str | None, path: Path, trust: bool = False) -> No
             for name, content in contents.items():
                 replace_file(folder / name, content)
         try:
-            check_agent(RunDirectory(folder, trust, f"it was pulled from {repo}"))
+            check_agent(Run(folder, trust, f"it was pulled from {repo}"))
         except ZooError as error:  # the folder is going to be removed: its path would tell nothing
             text = str(error)
             for told in (str(folder), str(shown(folder))):
@@ -287,7 +288,7 @@ def _fetch(repo: str, name: str, commit: str, size: int) -> bytes:
     return bytes(content)
 
 
-def check_agent(directory: RunDirectory) -> None:
+def check_agent(directory: Run) -> None:
     """Reads an agent's folder as `play` does. Raises ZooError if it is damaged, or of other spaces than it says."""
     registry = get_registry()
     (meta, _, _) = figures(directory)

@@ -28,8 +28,9 @@ from a3c_zoo.runs.api import load_from
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS, PART, STATISTICS
 from a3c_zoo.store.checkpoints import CHECKPOINT_FORMAT, FINAL, PolicyState, load_policy_state
 from a3c_zoo.store.command_lines import without_home
-from a3c_zoo.store.directory import RunDirectory, disk_errors, find_run, run_argument
+from a3c_zoo.store.directory import RunDirectory, disk_errors, run_argument
 from a3c_zoo.store.recommended import RECOMMENDED, choose, return_of
+from a3c_zoo.store.run import Run, find_run
 from a3c_zoo.store.saved_state import to_plain
 from a3c_zoo.store.trained import for_others
 
@@ -52,7 +53,7 @@ def save(run: str | Path, folder: Path, episodes: int = 100) -> None:
 
 
 def save_folder(
-    directory: RunDirectory,
+    directory: Run,
     folder: Path,
     checkpoint: str,
     episodes: int = 100,
@@ -68,7 +69,7 @@ def save_folder(
     """
     if os.path.lexists(folder):
         raise ZooError(f"{folder} exists already; name a new folder")
-    if (outcome := directory.outcome()) is None:
+    if (outcome := directory.outcome) is None:
         again = f"a3c-zoo train --resume {run_argument(directory.path)}"
         raise ZooError(f"run {directory.path} has not ended; go on with it: {again}")
     saved = load_policy_state(directory, checkpoint)
@@ -81,7 +82,7 @@ def save_folder(
     from a3c_zoo.runs.evaluation import evaluate_policy  # imports torch, as load_from does
 
     played = evaluate_policy(policy, to_play, on_step=on_step).evaluation()
-    meta = for_others(directory.meta())
+    meta = for_others(directory.meta)
     meta["sha256"] = hashlib.sha256(data).hexdigest()
     if saved.state.best_return is not None:
         meta["checkpoint"] = f"the best of {outcome.steps:,} steps: {return_of(saved.state)}"

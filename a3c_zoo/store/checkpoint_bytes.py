@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from a3c_zoo.errors import type_and_message
 from a3c_zoo.files import MAX_CHECKPOINT, MAX_TABLE, open_file
@@ -41,8 +42,12 @@ MAX_HEADER: Final = 8 << 20
 MAX_DEPTH: Final = 50
 #: Whole numbers as keys of dictionaries lie below it: Python hashes them to themselves, so no two collide.
 MOST_KEY: Final = 1 << 53
-#: How the files begin that torch's `save` writes, which formats 1 and 2 were.
+#: How the files begin that torch's `save` writes, as a3c-zoo 0.1.0 did.
 _ARCHIVE: Final = b"PK\x03\x04"
+
+
+class OtherFormatError(ValueError):
+    """A file that another version of a3c-zoo wrote. The message goes on after the file's name."""
 
 
 def to_bytes(content: Mapping[str, Any]) -> bytes:
@@ -87,7 +92,7 @@ def read_content(path: Path) -> Any:
 
     Raises:
         OSError: as `open_file`.
-        ValueError: the file is damaged, or of an older format.
+        ValueError: the file is damaged. OtherFormatError: it is a pickle.
         MemoryError: there is too little memory for it.
         Exception: safetensors has errors of its own.
     """
@@ -99,6 +104,15 @@ def read_content(path: Path) -> Any:
             raise MemoryError(f"it has {size:,} bytes, and {free:,} bytes of memory are free")
         data = file.read(size)
     return read_parameters(data) if is_trained else from_bytes(data)
+
+
+def read_head(path: Path) -> dict[str, Any]:
+    """Reads of a file `format` and `session` alone: neither tensors nor their digest. Raises as `read_content`."""
+    is_trained = path.name == PARAMETERS
+    with open_file(path, limit=MAX_TABLE if is_trained else MAX_CHECKPOINT) as file:
+        text = _metadata(file, os.fstat(file.fileno()).st_size)
+    told = json.loads(text if is_trained else text.partition("\n")[2])
+    return {"format": told["format"], "session": _from_json(told["session"], {})}
 
 
 def read_parameters(data: bytes) -> dict[str, Any]:
@@ -136,18 +150,25 @@ def _read_safetensors(data: bytes) -> tuple[str, dict[str, Tensor]]:
     """This project's metadata, and the tensors by name. Raises ValueError, and errors of safetensors."""
     from safetensors.torch import load
 
-    if data[:4] == _ARCHIVE:
-        raise ValueError("it is of format 1 or 2, a pickle, which this version does not read")
-    length = int.from_bytes(data[:8], "little")
-    if length > min(MAX_HEADER, len(data) - 8):
+    return _metadata(io.BytesIO(data), len(data)), load(data)
+
+
+def _metadata(file: IO[bytes], size: int) -> str:
+    """This project's metadata in a file of `size` bytes. Raises ValueError."""
+    start = file.read(8)
+    if start[:4] == _ARCHIVE:
+        cure = "train the run anew, or go on with it in that version"
+        raise OtherFormatError(f"is a pickle, as a3c-zoo 0.1.0 wrote it, and this version reads none: {cure}")
+    length = int.from_bytes(start, "little")
+    if length > min(MAX_HEADER, size - 8):
         raise ValueError(f"its header would have {length:,} bytes")
     try:
-        text = json.loads(data[8 : 8 + length])["__metadata__"][METADATA]
+        text = json.loads(file.read(length))["__metadata__"][METADATA]
     except (ValueError, LookupError, TypeError, RecursionError):
         raise ValueError("it has no header of a3c-zoo") from None
     if not isinstance(text, str):
         raise ValueError("it has no header of a3c-zoo")
-    return text, load(data)
+    return text
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:

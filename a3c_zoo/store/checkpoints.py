@@ -8,23 +8,31 @@ A file is a dictionary with three keys: `format`; `agent`, which the agent write
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Generic
+from typing import Annotated, Any, Final, Generic
 
 from pydantic import Field
 
 from a3c_zoo.errors import DivergedError, RunDirectoryError, printable
 from a3c_zoo.files import shown, why_closed
 from a3c_zoo.records import Evaluation
-from a3c_zoo.store.checkpoint_bytes import PARAMETERS, may_be_whole, read_content, to_bytes
+from a3c_zoo.store.checkpoint_bytes import (
+    PARAMETERS,
+    OtherFormatError,
+    may_be_whole,
+    read_content,
+    read_head,
+    to_bytes,
+)
 from a3c_zoo.store.directory import RunDirectory, disk_errors, write_atomically
 from a3c_zoo.store.saved_state import State, from_plain, not_finite, to_plain
 
-#: Files of formats 1 and 2 were pickles, and are not read. A trained agent's file says the same in each format.
-CHECKPOINT_FORMAT, FORMATS_OF_TRAINED = 3, (1, 2, 3)
+CHECKPOINT_FORMAT: Final = 3
+#: A trained agent's file says the same in both formats; a checkpoint of format 2 was a pickle.
+FORMATS_OF_TRAINED: Final = (2, 3)
 #: The best policy of the run (`PolicyState`). Training goes on from it with fresh moments.
 BEST = "best"
 #: The newest checkpoint.
@@ -245,20 +253,44 @@ def read_policy(path: Path) -> Checkpoint[PolicyState]:
     return _read(path, PolicyState)
 
 
+def read_state(path: Path, kind: type[State]) -> State:
+    """Reads the run's part of any checkpoint's file alone, which costs little: its tensors are not looked at.
+
+    Raises:
+        RunDirectoryError: this part is damaged, or of another format.
+    """
+    with _reading(path):
+        head = read_head(path)
+        _check_format(path, head["format"])
+        return from_plain(kind, head["session"], "session")
+
+
 def _read(path: Path, kind: type[State]) -> Checkpoint[State]:
     """Reads a file. kind: of the run's part."""
-    try:
+    with _reading(path):
         content = read_content(path)
-        found = content["format"]
-        if found in (FORMATS_OF_TRAINED if path.name == PARAMETERS else (CHECKPOINT_FORMAT,)):
-            return _checked(content, kind)
-    except Exception as error:  # torch raises many kinds for a damaged file
+        _check_format(path, content["format"])
+        return _checked(content, kind)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turns what is raised for a damaged file, which torch does in many kinds, into one line."""
+    try:
+        yield
+    except OtherFormatError as error:
+        raise RunDirectoryError(f"checkpoint {shown(path)} {error}") from error
+    except Exception as error:
         reason = printable((str(error).splitlines() or [type(error).__name__])[0][:300])
         kind_of_error = RunDirectoryError if may_be_whole(error) else DamagedCheckpointError
         raise kind_of_error(f"checkpoint {shown(path)} cannot be read: {reason}") from error
-    raise RunDirectoryError(
-        f"checkpoint {shown(path)} has format {ascii(found)[:20]}; this version reads {CHECKPOINT_FORMAT}"
-    )
+
+
+def _check_format(path: Path, number: object) -> None:
+    if number not in (FORMATS_OF_TRAINED if path.name == PARAMETERS else (CHECKPOINT_FORMAT,)):
+        there = f"has format {ascii(number)[:20]}; this version reads {CHECKPOINT_FORMAT}"
+        is_newer = isinstance(number, int) and number > CHECKPOINT_FORMAT
+        raise OtherFormatError(f"{there}. A newer a3c-zoo wrote it: upgrade this one" if is_newer else there)
 
 
 def _checked(content: Mapping[str, Any], kind: type[State]) -> Checkpoint[State]:

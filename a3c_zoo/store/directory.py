@@ -1,4 +1,4 @@
-"""A run directory. It is made once, is never overwritten, and is locked while its run lives."""
+"""A run directory as it is written. It is made once, is never overwritten, and is locked while its run lives."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ import re
 import shlex
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import filelock
 
-from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, is_full
-from a3c_zoo.files import absolute, fields_of, is_locked, read_json, replace_file, shown, valid_name, why_closed
+from a3c_zoo.errors import RunDirectoryError, ZooError, is_full
+from a3c_zoo.files import absolute, is_locked, replace_file, shown, valid_name
 from a3c_zoo.hardware import machine
-from a3c_zoo.records import Evaluation, Outcome
-from a3c_zoo.store.needed_plugins import what_is_missing
+from a3c_zoo.records import Outcome
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
-    from a3c_zoo.plugins.registry import Registry
 
 #: Rises when a run directory of an older version can no longer be read.
 RUN_FORMAT = 1
@@ -37,26 +35,6 @@ TIMING_FILE: Final = "timing.json"
 PULLED: Final = "pulled.json"
 #: How long a lock that is taken is tried again, in seconds: others who look whether a run lives hold it for a moment.
 LOCK_PATIENCE_S = 0.1
-#: Keys of meta.json, and the type of their values.
-_META_TYPES = {"env": str, "agent": str, "serial": bool, "seed": int, "started": str, "init_from": dict}
-_META_TYPES |= {"checkpoint": str}
-_META_TYPES |= {"command": list, "plugin_files": list, "plugins": dict, "versions": dict, "host": dict, "sources": dict}
-
-
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """One line of `a3c-zoo list runs`."""
-
-    name: str
-    path: Path
-    env: str
-    agent: str
-    seed: int | None
-    status: str
-    steps: int | None
-    mean_return_100: float | None
-    solved: bool | None
-    started: str
 
 
 @contextmanager
@@ -83,23 +61,29 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 class RunDirectory:
-    """The files of one run.
+    """The files of one run, to make, lock and write them; `Run` reads them.
 
     Attributes:
         path: the directory, see docs/reference/run-directory.md. Its `run.lock` is locked while the run lives.
         home: the same from the root, for all files: an environment may change the current folder.
-        is_trusted: whether its configuration may name a module to import, see `find_run`. doubt: why not.
         best_file: the evaluator's best policy. evaluated_file, checked_file: what it, and a solved check, plays.
         filmed_file: the film that is being made. solved_file: outcome.json of the session that solved it.
     """
 
-    def __init__(self, path: Path, is_trusted: bool = False, doubt: str = "") -> None:
-        self.path, self.home, self.is_trusted, self.doubt = path, (home := absolute(path)), is_trusted, doubt
-        self.config_file, self.meta_file, self.films = home / "config.yml", home / "meta.json", home / "films"
-        self.outcome_file, self.solved_file = home / "outcome.json", home / "solved.json"
+    def __init__(self, path: Path) -> None:
+        home = absolute(path)
+        self.path = path
+        self.home = home
+        self.config_file = home / "config.yml"
+        self.meta_file = home / "meta.json"
+        self.outcome_file = home / "outcome.json"
+        self.solved_file = home / "solved.json"
         self.checkpoints = home / "checkpoints"
-        self.best_file, self.evaluated_file = self.checkpoints / "best.pt", self.checkpoints / ".evaluated.pt"
-        self.checked_file, self.filmed_file = self.checkpoints / ".checked.pt", self.films / ".filmed.mp4"
+        self.best_file = self.checkpoints / "best.pt"
+        self.evaluated_file = self.checkpoints / ".evaluated.pt"
+        self.checked_file = self.checkpoints / ".checked.pt"
+        self.films = home / "films"
+        self.filmed_file = self.films / ".filmed.mp4"
         self._lock = filelock.FileLock(home / "run.lock")
 
     @classmethod
@@ -112,7 +96,7 @@ class RunDirectory:
         from a3c_zoo.config.sets import dump_config
 
         path = _make_new(runs_dir, config, name)
-        directory = cls(path, is_trusted=True)
+        directory = cls(path)
         try:
             directory.lock()
             with disk_errors(path, "write"):
@@ -146,71 +130,11 @@ class RunDirectory:
         except OSError as error:
             raise RunDirectoryError(f"cannot lock {self.path}: {error.strerror or error}") from error
 
-    def meta(self) -> dict[str, Any]:
-        """The contents of meta.json.
-
-        Raises:
-            RunDirectoryError: it is missing, damaged or of another format; or a folder of the run is a link, through
-                which files elsewhere would be read and written.
-        """
-        try:
-            meta = read_json(self.meta_file)
-            run_format = meta["format"]
-        except (OSError, ValueError, KeyError) as error:
-            raise RunDirectoryError(f"{self.path} is no run directory: {self.meta_file.name} cannot be read") from error
-        if missing := [key for key in ("env", "agent", "serial") if key not in meta]:
-            raise RunDirectoryError(f"{shown(self.meta_file)} is damaged: it has no {' and no '.join(missing)}")
-        if run_format != RUN_FORMAT:
-            raise RunDirectoryError(f"{self.path} has run format {run_format!r:.20}; this version reads {RUN_FORMAT}")
-        for key, kind in _META_TYPES.items():
-            if not isinstance(meta.get(key, kind()), kind):
-                raise RunDirectoryError(f"{shown(self.meta_file)} is damaged: its {key} is no {kind.__name__}")
-        for folder in map(shown, (self.checkpoints, self.films, self.home / "tensorboard")):
-            if folder.is_symlink():
-                raise RunDirectoryError(f"{folder} is a link, and links are not followed; put the folder itself there")
-            if os.path.lexists(folder) and not folder.is_dir():
-                raise RunDirectoryError(f"{folder} is damaged: it is no folder")
-        return meta
-
-    def config(
-        self, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None, with_hooks: bool = False
-    ) -> Config:
-        """The run's configuration, to play with, or to go on training (`with_hooks`).
-
-        Args:
-            flags: "section.key" → a value that replaces it, and the flag that gave it.
-
-        Raises:
-            ZooError: it is damaged; or it names a module to import and the run is not trusted; or a plugin that it
-                needs is not there.
-        """
-        from a3c_zoo.config.sets import load_config
-
-        meta = self.meta()
-        try:
-            return load_config(self.config_file, registry, flags, self.is_trusted, self.doubt, with_hooks)
-        except ZooError as error:
-            if missing := what_is_missing(self.home.name, meta, registry, self.is_trusted):
-                raise missing from error
-            raise
-
     def write_outcome(self, outcome: Outcome) -> None:
         """Writes outcome.json."""
         content = asdict(outcome)
         del content["run"]
         write_atomically(self.outcome_file, (json.dumps(content, indent=2) + "\n").encode())
-
-    def outcome(self, path: Path | None = None) -> Outcome | None:
-        """Reads outcome.json, or a file such as it; None if there is no such file."""
-        if not os.path.lexists(path := path or self.outcome_file):
-            return None
-        try:
-            content = read_json(path)
-            evaluation = content.pop("evaluation")
-            played = None if evaluation is None else Evaluation(**fields_of(Evaluation, evaluation))
-            return Outcome(self.path, evaluation=played, **fields_of(Outcome, content))
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise RunDirectoryError(f"{shown(path)} is damaged: {error}") from error
 
 
 def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
@@ -227,29 +151,6 @@ def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
         raise RunDirectoryError(f"cannot find a free name for {stem} in {runs_dir}")
     cure = f", or go on with it: --resume {name}" if any(path.glob("checkpoints/[!.]*.pt")) else ""
     raise RunDirectoryError(f"{path} exists already; nothing is overwritten. Choose another --name{cure}")
-
-
-def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = False) -> RunDirectory:
-    """Returns the directory of a run given by its path, or by its name within `runs_dir`.
-
-    Args:
-        trust: whether its configuration may name a module to import, even if the run is not one's own (`why_not_own`).
-
-    Raises:
-        RunDirectoryError: there is none, with the nearest name; or the user may not look into it.
-    """
-    for path in (Path(run), runs_dir / run):
-        if os.path.isfile(path / "meta.json"):  # False also for a name that no file can have
-            doubt = why_not_own(path, runs_dir)
-            return RunDirectory(path, trust or not doubt, doubt)
-    if closed := why_closed(Path(run)) or why_closed(runs_dir / run):
-        raise RunDirectoryError(closed)
-    if os.path.isdir(run):
-        raise RunDirectoryError(f"{run} is no run directory: it has no meta.json")
-    names = [path.name for path in run_paths(runs_dir)]
-    raise RunDirectoryError(
-        f"no run '{run}' here or in {runs_dir}.{did_you_mean(str(run), names)} See: a3c-zoo list runs"
-    )
 
 
 def refuse_trust(trust: bool, option: str) -> None:
@@ -301,41 +202,6 @@ def _may_be_run(path: Path) -> bool:
         return True
     except OSError:
         return False
-
-
-def list_runs(runs_dir: Path = DEFAULT_RUNS_DIR) -> list[RunSummary]:
-    """Summaries of the runs in a directory, oldest first; a damaged one is listed as such, never left out."""
-    return sorted(map(summary_of, run_paths(runs_dir)), key=lambda run: moment_of(run.started))
-
-
-def moment_of(started: str) -> float:
-    """The seconds of a start in meta.json, to compare it with those of other time zones; -inf for a damaged text."""
-    with suppress(ValueError, OverflowError, OSError):
-        return datetime.fromisoformat(started).timestamp()
-    return float("-inf")
-
-
-def summary_of(path: Path) -> RunSummary:
-    """The line of one run; its status is `damaged` if it is."""
-    try:
-        meta, outcome = (directory := RunDirectory(path)).meta(), directory.outcome()
-        status: str = "running" if directory.is_running() else outcome.reason if outcome else "died"
-        status = "pulled" if os.path.lexists(directory.path / PULLED) else status
-    except RunDirectoryError:
-        meta, outcome, status = {}, None, "damaged"
-    ended = outcome.solved if outcome else os.path.exists(directory.solved_file) or None
-    return RunSummary(
-        name=path.name,
-        path=path,
-        env=meta.get("env", "?"),
-        agent=meta.get("agent", "?"),
-        seed=meta.get("seed"),
-        status=status,
-        steps=outcome.steps if outcome else None,
-        mean_return_100=outcome.mean_return_100 if outcome else None,
-        solved=None if status in ("pulled", "damaged") else ended,
-        started=meta.get("started", ""),
-    )
 
 
 def describe_host() -> dict[str, Any]:

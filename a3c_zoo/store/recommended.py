@@ -18,8 +18,8 @@ from typing import Final
 from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.records import Outcome, score
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
-from a3c_zoo.store.checkpoints import BEST, FINAL, PolicyState, checkpoint_steps, read_policy, resumable_checkpoint
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.checkpoints import BEST, FINAL, PolicyState, RunState, checkpoint_steps, read_state, step_file
+from a3c_zoo.store.run import Run
 
 #: Stands for the checkpoint that a run recommends.
 RECOMMENDED: Final = "recommended"
@@ -49,37 +49,41 @@ class Choice:
             print(printable(self.text), file=sys.stderr)
 
 
-def choose(directory: RunDirectory, checkpoint: str | int) -> Choice:
+def choose(run: Run, checkpoint: str | int) -> Choice:
     """The checkpoint that a user names, or that the run recommends if the user leaves the choice to it."""
     if checkpoint != RECOMMENDED:
         return Choice(str(checkpoint))
-    choice = recommended(directory)
-    return replace(choice, text=f"{directory.home.name}: {choice.text}" if choice.text else "")
+    choice = recommended(run)
+    return replace(choice, text=f"{run.home.name}: {choice.text}" if choice.text else "")
 
 
-def choose_in_python(directory: RunDirectory, checkpoint: str | int) -> Choice:
+def choose_in_python(run: Run, checkpoint: str | int) -> Choice:
     """As `choose`, for functions: only the best policy gets a line, because everybody expects the newest one."""
-    choice = choose(directory, checkpoint)
+    choice = choose(run, checkpoint)
     return choice if choice.which == BEST else Choice(choice.which)
 
 
-def recommended(directory: RunDirectory) -> Choice:
-    """What a run recommends: "final" or "best". If a file cannot be read, "final"; its reader then names the fault."""
-    if os.path.lexists(directory.home / PARAMETERS):
+def recommended(run: Run) -> Choice:
+    """What a run recommends: "final" or "best", by what its files tell; their tensors are not read.
+
+    If a file does not tell it, "final". Its reader then names the fault.
+    """
+    if os.path.lexists(run.home / PARAMETERS):
         return Choice(FINAL)
-    known = checkpoint_steps(directory)
+    known = checkpoint_steps(run)
     if not known:
-        return Choice(BEST if directory.best_file.exists() else FINAL)
+        return Choice(BEST if run.best_file.exists() else FINAL)
     newest = f"newest checkpoint, step {known[-1]:,}"
     outcome = None
     with suppress(RunDirectoryError):  # a damaged one says nothing
-        outcome = directory.outcome()
+        outcome = run.outcome
     if outcome is not None and was_checked(outcome) and outcome.steps == known[-1]:
         return Choice(FINAL, f"{newest}: {outcome.detail}")
-    if not directory.best_file.exists():
+    if not run.best_file.exists():
         return Choice(FINAL, newest)
     try:
-        best, last = read_policy(directory.best_file).state, resumable_checkpoint(directory, str(known[-1])).state
+        best = read_state(run.best_file, PolicyState)
+        last = read_state(step_file(run, known[-1]), RunState)
     except RunDirectoryError:
         return Choice(FINAL, newest)
     if is_better(best, last.window.returns):

@@ -16,9 +16,11 @@ from a3c_zoo.store.checkpoints import (
     FINAL,
     Checkpoint,
     DamagedCheckpointError,
+    PolicyState,
     RunState,
     checkpoint_steps,
     read_policy,
+    read_state,
     resumable_checkpoint,
     step_file,
     write_checkpoint,
@@ -63,8 +65,12 @@ def go_on_from(
 
 def _only_for_acting(directory: RunDirectory, step: int) -> None:
     """Training no longer goes on from a best policy that is later than a step: the rows that it counts will be cut."""
-    if (best := directory.best_file).exists() and (policy := read_policy(best)).state.steps > step and policy.state.run:
-        write_checkpoint(best, policy.agent, replace(policy.state, run=None))
+    best = directory.best_file
+    if not best.exists():
+        return
+    state = read_state(best, PolicyState)
+    if state.steps > step and state.run:
+        write_checkpoint(best, read_policy(best).agent, replace(state, run=None))
 
 
 def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path | None:

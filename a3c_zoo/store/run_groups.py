@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
-from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.foreign_runs import GYM_ID, UNKNOWN_ENV, env_name
+from a3c_zoo.store.run import Run
 from a3c_zoo.store.run_records import RunRecord
 
 
@@ -45,7 +45,7 @@ def unread_on(unread: Mapping[Path, str], envs: Collection[str]) -> dict[Path, s
 
     def env_of(path: Path) -> str | None:
         with suppress(RunDirectoryError):  # its meta.json is damaged, or it is another program's
-            return one_name(printable(RunDirectory(path).meta()["env"]))
+            return one_name(printable(Run(path).meta["env"]))
         return None
 
     return {path: reason for path, reason in unread.items() if env_of(path) in (None, *envs)}

@@ -12,17 +12,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from a3c_zoo.config.yaml import read_document
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
-from a3c_zoo.files import MAX_TABLE, absolute, read_bytes, shown, why_closed
+from a3c_zoo.files import absolute, shown, why_closed
 from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.records import Outcome
-from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
-from a3c_zoo.store.command_lines import command_of
-from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, RunDirectory, RunSummary, summary_of, why_not_own
+from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation
+from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, why_not_own
 from a3c_zoo.store.foreign_runs import ForeignRun, is_foreign_run, read_foreign_run
+from a3c_zoo.store.run import Run, RunSummary
 from a3c_zoo.store.tables import Curve, read_monitor
-from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of
+from a3c_zoo.store.timing_file import Timing
 from a3c_zoo.version import __version__
 
 #: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
@@ -90,16 +89,6 @@ class RunRecord:
         return " ".join([*words, shlex.join(self.command)])
 
 
-def method_name(agent: str, stack: str | None, init_from: Mapping[str, Any] | None = None) -> str:
-    """The name of a run's method: the agent's, with `@zoo` for a library's algorithm on the zoo's environments.
-
-    stack: the value of `env.stack`: whose environments the agent was trained on. init_from: what it began with.
-    """
-    entry = get_registry().agents.get(agent)
-    name = f"{agent}@zoo" if entry is not None and "own" in entry.stacks and stack == "zoo" else agent
-    return name if init_from is None else f"{name} from {init_from.get('name')}"
-
-
 def threshold_of(run: RunRecord) -> float | None:
     """The return at which a run's environment counts as solved.
 
@@ -145,11 +134,12 @@ def read_runs(
             continue
         seen.add(folder.resolve())
         try:
-            if _is_ours(folder) and not wanted(summary_of(folder)):
+            run = Run(folder)
+            if _is_ours(folder) and not wanted(run.summary):
                 continue
-            run = read_run(folder, strict=strict, frame_skip=frame_skip)
-            if run.is_ours or wanted(_their_summary(run)):
-                runs.append(run)
+            record = record_of(run, strict=strict, frame_skip=frame_skip)
+            if record.is_ours or wanted(_their_summary(record)):
+                runs.append(record)
         except RunDirectoryError as error:
             left_out[folder] = printable(str(error))
     trusted = {run.env for run in runs if trust or not why_not_own(run.path, runs_dir)}
@@ -163,45 +153,14 @@ def lost_runs(paths: Iterable[Path]) -> list[RunRecord]:
     are damaged or not finite. A run is not lost if a user interrupted it, if it still runs, if it never made a step, or
     if another version of a3c-zoo made it.
     """
-    found = []
-    for path in paths:
-        directory = RunDirectory(path)
+    nothing = Curve.ordered(*np.empty((4, 0)))
+    lost = []
+    for run in map(Run, paths):
         with suppress(RunDirectoryError):
-            meta, settings = directory.meta(), settings_of(directory.config_file)
-            is_of_this_version = _texts(meta.get("versions")).get("a3c-zoo") == __version__
-            if is_of_this_version and not directory.is_running() and not says_nothing(path):
-                nothing = Curve.ordered(*np.empty((4, 0)))
-                found.append(RunRecord(path, *_names(meta, settings), settings["run.seed"], nothing))
-    return found
-
-
-def says_nothing(path: Path) -> bool:
-    """Whether a run without figures is no lost run of its method: somebody ended it, or it never made a step.
-
-    A run without a directory was refused before it began, or lost with the machine that trained it.
-    """
-    if not os.path.lexists(path):
-        return True
-    directory = RunDirectory(path)
-    with suppress(RunDirectoryError):
-        outcome = directory.outcome()
-        if outcome is not None:
-            return outcome.reason == "interrupted" or not outcome.steps
-        return not _has_episodes(path)  # it was killed
-    return False
-
-
-def _has_episodes(path: Path) -> bool:
-    """Whether a run has ended a training episode, as far as its monitor.csv can be read."""
-    with suppress(OSError):
-        return read_bytes(path / "monitor.csv", MAX_TABLE).count(b"\n") > 2
-    return False
-
-
-def _names(meta: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[str, str]:
-    """The method and the environment of a run of ours."""
-    method = method_name(meta["agent"], settings.get("env.stack"), meta.get("init_from"))
-    return printable(method), printable(meta["env"])
+            is_of_this_version = run.versions.get("a3c-zoo") == __version__
+            if is_of_this_version and not run.is_alive and not run.says_nothing:
+                lost.append(RunRecord(run.path, run.method, printable(run.meta["env"]), run.seed, nothing))
+    return lost
 
 
 def _their_summary(run: RunRecord) -> RunSummary:
@@ -242,9 +201,15 @@ def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) 
     Raises:
         RunDirectoryError: the run cannot be used; the message gives the reason, without the path.
     """
+    return record_of(Run(path), strict=strict, frame_skip=frame_skip)
+
+
+def record_of(run: Run, *, strict: bool = True, frame_skip: int | None = None) -> RunRecord:
+    """As `read_run`, of a run whose files may have been read in part."""
+    path = run.path
     try:
         if _is_ours(path):
-            return _read_ours(RunDirectory(path), strict)
+            return _ours(run, strict)
         if closed := why_closed(path):
             raise RunDirectoryError(closed)
         record = _theirs(path, read_foreign_run(path, strict, frame_skip))
@@ -267,51 +232,35 @@ def _is_ours(path: Path) -> bool:
     return is_file(path / "meta.json") or (is_file(path / "config.yml") and is_dir(path / "checkpoints"))
 
 
-def _read_ours(directory: RunDirectory, strict: bool) -> RunRecord:
-    if not os.path.lexists(directory.meta_file):
+def _ours(run: Run, strict: bool) -> RunRecord:
+    if not os.path.lexists(run.meta_file):
         raise RunDirectoryError("incomplete: it has no meta.json")
-    meta = directory.meta()
-    versions = _texts(meta.get("versions"))
     if strict:
-        if (made_by := versions.get("a3c-zoo", "of an unknown version")) != __version__:
+        if (made_by := run.versions.get("a3c-zoo", "of an unknown version")) != __version__:
             raise RunDirectoryError(f"made by a3c-zoo {made_by}; this is {__version__}")
-        if directory.is_running():
+        if run.is_alive:
             raise RunDirectoryError("still running")
-    outcome, settings = directory.outcome(), settings_of(directory.config_file)
+    outcome, settings = run.outcome, run.settings
     if strict:
         _refuse_unfinished(outcome)
-    file = directory.path / "monitor.csv"
+    file = run.path / "monitor.csv"
     if not os.path.lexists(file):
         raise RunDirectoryError("incomplete: it has no monitor.csv")
-    timing = timing_of(directory.path)
-    method, env = _names(meta, settings)
     returns, lengths, seconds, steps = read_monitor(file, ("r", "l", "t", "step"), torn_end=not strict).rows.T
     return RunRecord(
-        path=directory.path,
-        method=method,
-        env=env,
-        seed=settings["run.seed"],
+        path=run.path,
+        method=run.method,
+        env=printable(run.meta["env"]),
+        seed=run.seed,
         curve=Curve.ordered(steps, seconds, returns, lengths),
         settings=settings,
-        host=_texts(meta.get("host")) | _threads(directory.path, meta["agent"], timing, settings),
-        versions=versions,
-        command=tuple(map(printable, command_of(meta))),
+        host=run.host,
+        versions=run.versions,
+        command=run.command,
         outcome=outcome,
-        evaluations=evaluations_of(directory.path),
-        timing=timing,
+        evaluations=run.evaluations,
+        timing=run.timing,
     )
-
-
-def _texts(values: Any) -> dict[str, str]:
-    pairs = values.items() if isinstance(values, dict) else ()
-    return {printable(str(name)): printable(str(value)) for name, value in pairs}
-
-
-def _threads(run: Path, agent: str, timing: Timing | None, settings: Mapping[str, Any]) -> dict[str, str]:
-    """The number of threads with which torch computed for an agent. An older timing.json does not have it."""
-    known = timing.torch_threads if timing else None
-    number = torch_threads_of(run, settings) if known is None else known
-    return {} if number is None else {printable(f"torch threads of {agent}"): str(number)}
 
 
 def _refuse_unfinished(outcome: Outcome | None) -> None:
@@ -320,23 +269,6 @@ def _refuse_unfinished(outcome: Outcome | None) -> None:
     if outcome.reason in CUT_SHORT:
         last_line = outcome.detail.strip().rpartition("\n")[2]
         raise RunDirectoryError(f"incomplete: its end was '{outcome.reason}'" + (f", {last_line}" if last_line else ""))
-
-
-def settings_of(file: Path) -> dict[str, Any]:
-    """Every value of a config.yml, "section.key" → value. The plugins that it names need not be installed."""
-    if not os.path.lexists(file):
-        raise RunDirectoryError("incomplete: it has no config.yml")
-    try:
-        document = read_document(file, file.name)
-    except ZooError as error:
-        raise RunDirectoryError(str(error)) from error
-    sections = {name: keys for name, keys in document.data.items() if isinstance(keys, dict)}
-    if document.faults or "run" not in sections:
-        fault = document.faults[0].message if document.faults else "it has no section 'run'"
-        raise RunDirectoryError(f"{file.name} is damaged: {fault}")
-    if not isinstance(sections["run"].get("seed"), int):
-        raise RunDirectoryError(f"{file.name} is damaged: run.seed is no whole number")
-    return {printable(f"{section}.{key}"): value for section, keys in sections.items() for key, value in keys.items()}
 
 
 def _theirs(path: Path, run: ForeignRun) -> RunRecord:

@@ -27,8 +27,7 @@ class Timing:
     Attributes:
         calibration_s: seconds that a fixed loop took before the run.
         variables: those of `SPEED_VARIABLES` that were set, with their values.
-        torch_threads: the number of torch's threads with which the agent computed; None if it has no such setting, or
-            if an older version wrote the file.
+        torch_threads: the number of torch's threads with which the agent computed; None if it has no such setting.
     """
 
     calibration_s: float
@@ -45,7 +44,7 @@ def timing_of(run: Path) -> Timing | None:
     """Reads a run's timing.json; None if there is none, or a damaged one."""
     try:
         content = fields_of(Timing, read_json(run / TIMING_FILE))
-        variables = {printable(name): printable(str(value)) for name, value in content.get("variables", {}).items()}
+        variables = {printable(name): printable(str(value)) for name, value in content["variables"].items()}
         found = Timing(float(content["calibration_s"]), variables, content.get("torch_threads"))
         return found if found.calibration_s >= LEAST_S else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -20,9 +20,18 @@ from a3c_zoo.files import MAX_TABLE, read_bytes, why_closed
 from a3c_zoo.plugins.entries import TrainedEntry
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
-from a3c_zoo.store.checkpoints import FINAL, Checkpoint, PolicyState, load_policy_state, read_policy
+from a3c_zoo.store.checkpoints import (
+    FINAL,
+    Checkpoint,
+    PolicyState,
+    checkpoint_file,
+    load_policy_state,
+    read_policy,
+    read_state,
+)
 from a3c_zoo.store.command_lines import command_of, shell_line, without_home
-from a3c_zoo.store.directory import PULLED, RunDirectory, find_run, list_runs, run_paths
+from a3c_zoo.store.directory import PULLED, run_paths
+from a3c_zoo.store.run import Run, find_run, list_runs
 
 #: What offers the trained agents of this project: its distribution, and the package with their folders.
 DISTRIBUTION, PACKAGE = "a3c-zoo-trained", "a3c_zoo_trained"
@@ -30,7 +39,7 @@ DISTRIBUTION, PACKAGE = "a3c-zoo-trained", "a3c_zoo_trained"
 FACTS: Final = ("command", "continued", "weaknesses", "seed", "training_s", "versions", "host")
 
 
-def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool) -> RunDirectory:
+def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool) -> Run:
     """What a name means: a run; else the newest solved run of an environment; else a trained agent, as stderr says.
 
     A pulled agent comes last if its folder is called like an environment or a trained agent.
@@ -98,56 +107,63 @@ def for_others(meta: dict[str, Any]) -> dict[str, Any]:
     return {**meta, "command": command, "plugin_files": files, "host": {**host, **system}}
 
 
-def facts(directory: RunDirectory, entry: TrainedEntry | None) -> dict[str, Any]:
+def facts(run: Run, entry: TrainedEntry | None) -> dict[str, Any]:
     """How an agent was trained, fit for others to read. entry: that of its folder, None for a run.
 
     Raises:
         RunDirectoryError: meta.json or outcome.json is missing or damaged.
     """
-    meta, outcome = for_others(directory.meta()), directory.outcome()
+    meta, outcome = for_others(run.meta), run.outcome
     told = entry or TrainedEntry("", "", "", "")
     texts = shell_line(meta["command"]), told.continued, told.weaknesses
     rest = meta.get("seed"), outcome and outcome.training_s, meta.get("versions"), meta.get("host")
     return dict(zip(FACTS, (*texts, *rest), strict=True))
 
 
-def directory_of(registry: Registry, entry: TrainedEntry) -> RunDirectory:
+def directory_of(registry: Registry, entry: TrainedEntry) -> Run:
     """The folder that an entry names. Raises RunDirectoryError if it is not there, or of another agent."""
     try:
-        found = RunDirectory(Path(str(resources.files(entry.package) / entry.name)), is_trusted=True)
+        found = Run(Path(str(resources.files(entry.package) / entry.name)), is_trusted=True)
     except Exception as error:  # of the package's own import
         raise RunDirectoryError(f"package '{entry.package}' cannot be found: {one_line(error)}") from error
-    meta = found.meta()
+    meta = found.meta
     if (meta["env"], meta["agent"]) != (entry.env, entry.agent):
         raise RunDirectoryError(f"{found.meta_file} is of {meta['agent']} on {meta['env']}, not as '{entry.name}' says")
     return found
 
 
-def entry_of(registry: Registry, directory: RunDirectory) -> TrainedEntry | None:
+def entry_of(registry: Registry, run: Run) -> TrainedEntry | None:
     """The entry whose folder this is; None for a run, and for the folder of nobody."""
     for entry in registry.trained.values():
         with suppress(RunDirectoryError, OSError):
-            if directory_of(registry, entry).path.samefile(directory.path):
+            if directory_of(registry, entry).path.samefile(run.path):
                 return entry
     return None
 
 
-def policy_state(directory: RunDirectory, which: str = FINAL) -> Checkpoint[PolicyState]:
+def policy_state(run: Run, which: str = FINAL) -> Checkpoint[PolicyState]:
     """As `load_policy_state`, also for a trained agent's folder."""
-    path = directory.path / PARAMETERS
+    path = run.path / PARAMETERS
     if which != FINAL or not os.path.lexists(path):
-        return load_policy_state(directory, which)
+        return load_policy_state(run, which)
     saved = read_policy(path)
-    if hashlib.sha256(read_bytes(path, MAX_TABLE)).hexdigest() != directory.meta().get("sha256"):
+    if hashlib.sha256(read_bytes(path, MAX_TABLE)).hexdigest() != run.meta.get("sha256"):
         raise RunDirectoryError(f"{path} is not the file that meta.json was written with (SHA-256)")
     return saved
+
+
+def state_of(run: Run, which: str = FINAL) -> PolicyState:
+    """What the file of `policy_state` tells of the run; its tensors are not read."""
+    path = run.path / PARAMETERS
+    is_trained = which == FINAL and os.path.lexists(path)
+    return read_state(path if is_trained else checkpoint_file(run, which), PolicyState)
 
 
 def row_of(registry: Registry, entry: TrainedEntry) -> dict[str, Any]:
     """A trained agent for listings. If its figures cannot be read, `fault` says why."""
     try:
-        directory = directory_of(registry, entry)
-        fault, outcome, known = None, directory.outcome(), facts(directory, entry)
+        run = directory_of(registry, entry)
+        fault, outcome, known = None, run.outcome, facts(run, entry)
     except RunDirectoryError as error:
         fault, outcome, known = str(error), None, dict.fromkeys(FACTS)
     figures = {name: getattr(outcome and outcome.evaluation, name, None) for name in ("mean_return", "std_return")}

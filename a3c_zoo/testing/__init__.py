@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from a3c_zoo.public_names import lazy_names
 
 if TYPE_CHECKING:
     from a3c_zoo.testing.agent_checks import check_agent
     from a3c_zoo.testing.conformance import check_env
     from a3c_zoo.testing.network_checks import check_network
+else:
+    __getattr__ = lazy_names(__name__, __file__)[1]
 
 __all__ = ["check_agent", "check_env", "check_network", "plugin_distribution"]
-
-#: Function → its module, which imports torch, at the first access.
-_CHECKS = {"check_agent": "agent_checks", "check_env": "conformance", "check_network": "network_checks"}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports the module of a check at the first access."""
-    if name not in _CHECKS:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"{__name__}.{_CHECKS[name]}"), name)
 
 
 def plugin_distribution(

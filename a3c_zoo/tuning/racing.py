@@ -35,7 +35,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import FINISHED
 from a3c_zoo.store.checkpoint_evaluations import evaluations_of
 from a3c_zoo.store.checkpoints import checkpoint_steps
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 
 if TYPE_CHECKING:  # they need Optuna
     from a3c_zoo.tuning.contenders import Contender
@@ -195,7 +195,7 @@ class Race:
 
     def _train(self, turn: Turn, seed: int, job: TrainingJob, post: Post) -> str | None:
         """Trains a job, unless it is done. Returns why it has no figures."""
-        outcome = RunDirectory(job.path).outcome() if job.resumes else None
+        outcome = Run(job.path).outcome if job.resumes else None
         if outcome and outcome.reason in FINISHED and outcome.steps >= turn.rung:
             return None
 
@@ -229,17 +229,16 @@ def _directory(runs_dir: Path, name: str, own: str | None) -> tuple[str, bool]:
     own: the directory that the trial has had. All others are of another study, and are left as they are.
     """
     for each in filter(None, (own, name, *(f"{name}-{copy}" for copy in range(2, 1000)))):
-        directory = RunDirectory(runs_dir / each)
-        if not directory.path.exists():
+        run = Run(runs_dir / each)
+        if not run.path.exists():
             return each, False
         if each != own:
             continue
         end_s = time.monotonic() + SAVING_S
-        while directory.is_running() and time.monotonic() < end_s:  # of a process that was killed; it saves its state
+        while run.is_running() and time.monotonic() < end_s:  # of a process that was killed; it saves its state
             time.sleep(0.1)
         with suppress(RunDirectoryError):
-            directory.meta()
-            if checkpoint_steps(directory):
+            if run.meta and checkpoint_steps(run):
                 return each, True
     raise ZooError(f"cannot find a free name for {name} in {runs_dir}; give another --study")
 

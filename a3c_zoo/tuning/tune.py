@@ -161,8 +161,8 @@ def _refuse_out(out: Path | None) -> None:
 
 def _searched(study: TuningStudy) -> dict[str, Any]:
     """How the search of a study ended, see `has_searched`; no trials before."""
-    searched = study.attribute(SEARCHED) or {"trials": 0}
-    return {"trials": searched} if isinstance(searched, int) else searched  # a number: of an older version
+    searched: dict[str, Any] = study.attribute(SEARCHED) or {"trials": 0}
+    return searched
 
 
 def jobs_left(rungs: Sequence[int], contenders: Sequence[Contender], trials: int, seeds: int) -> dict[int, int]:

@@ -1,0 +1,323 @@
+"""A run directory as it is read, and how runs are found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from a3c_zoo.config.yaml import MAX_BYTES, parse_document
+from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, printable
+from a3c_zoo.files import MAX_TABLE, fields_of, open_file, read_bytes, read_json, shown, why_closed
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.records import Evaluation, Outcome
+from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
+from a3c_zoo.store.command_lines import command_of
+from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, PULLED, RUN_FORMAT, RunDirectory, run_paths, why_not_own
+from a3c_zoo.store.needed_plugins import what_is_missing
+from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import Config
+    from a3c_zoo.plugins.registry import Registry
+
+#: Keys of meta.json, and the type of their values.
+_META_TYPES: Final = {
+    "env": str,
+    "agent": str,
+    "serial": bool,
+    "seed": int,
+    "started": str,
+    "init_from": dict,
+    "checkpoint": str,
+    "command": list,
+    "plugin_files": list,
+    "plugins": dict,
+    "versions": dict,
+    "host": dict,
+    "sources": dict,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One line of `a3c-zoo list runs`."""
+
+    name: str
+    path: Path
+    env: str
+    agent: str
+    seed: int | None
+    status: str
+    steps: int | None
+    mean_return_100: float | None
+    solved: bool | None
+    started: str
+
+
+class Run(RunDirectory):
+    """A run directory as it is read: each file once, when it is first asked for. Who waits for a change makes another.
+
+    A file that is missing or damaged raises RunDirectoryError.
+
+    Attributes:
+        is_trusted: whether its configuration may name a module to import, see `find_run`. doubt: why not.
+    """
+
+    def __init__(self, path: Path, is_trusted: bool = False, doubt: str = "") -> None:
+        super().__init__(path)
+        self.is_trusted, self.doubt = is_trusted, doubt
+
+    @cached_property
+    def meta(self) -> dict[str, Any]:
+        """The contents of meta.json.
+
+        Raises:
+            RunDirectoryError: it is missing, damaged or of another format; or a folder of the run is a link, through
+                which files elsewhere would be read and written.
+        """
+        try:
+            meta = read_json(self.meta_file)
+            run_format = meta["format"]
+        except (OSError, ValueError, KeyError) as error:
+            raise RunDirectoryError(f"{self.path} is no run directory: {self.meta_file.name} cannot be read") from error
+        if missing := [key for key in ("env", "agent", "serial") if key not in meta]:
+            raise RunDirectoryError(f"{shown(self.meta_file)} is damaged: it has no {' and no '.join(missing)}")
+        if run_format != RUN_FORMAT:
+            raise RunDirectoryError(f"{self.path} has run format {run_format!r:.20}; this version reads {RUN_FORMAT}")
+        for key, kind in _META_TYPES.items():
+            if not isinstance(meta.get(key, kind()), kind):
+                raise RunDirectoryError(f"{shown(self.meta_file)} is damaged: its {key} is no {kind.__name__}")
+        for folder in map(shown, (self.checkpoints, self.films, self.home / "tensorboard")):
+            if folder.is_symlink():
+                raise RunDirectoryError(f"{folder} is a link, and links are not followed; put the folder itself there")
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise RunDirectoryError(f"{folder} is damaged: it is no folder")
+        return meta
+
+    @cached_property
+    def outcome(self) -> Outcome | None:
+        """How the run ended; None if it has no outcome.json."""
+        return self.outcome_in(self.outcome_file)
+
+    def outcome_in(self, path: Path) -> Outcome | None:
+        """Reads a file such as outcome.json; None if there is no such file."""
+        if not os.path.lexists(path):
+            return None
+        try:
+            content = read_json(path)
+            evaluation = content.pop("evaluation")
+            played = None if evaluation is None else Evaluation(**fields_of(Evaluation, evaluation))
+            return Outcome(self.path, evaluation=played, **fields_of(Outcome, content))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise RunDirectoryError(f"{shown(path)} is damaged: {error}") from error
+
+    @cached_property
+    def config_content(self) -> bytes:
+        """The bytes of config.yml, or as many of them as are too many."""
+        if not os.path.lexists(self.config_file):
+            raise RunDirectoryError("incomplete: it has no config.yml")
+        try:
+            with open_file(self.config_file) as file:
+                return file.read(MAX_BYTES + 1)
+        except OSError as error:
+            text = f"{self.config_file.name} is damaged: cannot be read: {error.strerror or error}"
+            raise RunDirectoryError(text) from error
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Every value of config.yml, "section.key" → value. The plugins that it names need not be installed."""
+        name = self.config_file.name
+        document = parse_document(self.config_content, name)
+        sections = {section: keys for section, keys in document.data.items() if isinstance(keys, dict)}
+        if document.faults or "run" not in sections:
+            fault = document.faults[0].message if document.faults else "it has no section 'run'"
+            raise RunDirectoryError(f"{name} is damaged: {fault}")
+        if not isinstance(sections["run"].get("seed"), int):
+            raise RunDirectoryError(f"{name} is damaged: run.seed is no whole number")
+        pairs = ((f"{section}.{key}", value) for section, keys in sections.items() for key, value in keys.items())
+        return {printable(key): value for key, value in pairs}
+
+    @cached_property
+    def timing(self) -> Timing | None:
+        """The contents of timing.json; None if there is none, or a damaged one."""
+        return timing_of(self.path)
+
+    @cached_property
+    def evaluations(self) -> tuple[CheckpointEvaluation, ...]:
+        """What its checkpoints played after training; see `evaluations_of`."""
+        return evaluations_of(self.path)
+
+    @cached_property
+    def is_alive(self) -> bool:
+        """Whether a process held its lock when this was first asked, see `is_running`."""
+        return self.is_running()
+
+    @cached_property
+    def torch_threads(self) -> int | None:
+        """With how many threads of torch its agent computed; None if the agent has no such setting."""
+        return self.timing.torch_threads if self.timing else torch_threads_of(self.path, self.settings)
+
+    @property
+    def seed(self) -> int:
+        """The seed of its configuration."""
+        seed: int = self.settings["run.seed"]
+        return seed
+
+    @property
+    def method(self) -> str:
+        """See `method_name`. Printable."""
+        meta = self.meta
+        return printable(method_name(meta["agent"], self.settings.get("env.stack"), meta.get("init_from")))
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Package → version. Printable."""
+        return _texts(self.meta.get("versions"))
+
+    @property
+    def host(self) -> dict[str, str]:
+        """The machine, and the threads of torch. Printable."""
+        host = _texts(self.meta.get("host"))
+        if self.torch_threads is not None:
+            host[printable(f"torch threads of {self.meta['agent']}")] = str(self.torch_threads)
+        return host
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The words of the command that made the run; none if no command of a3c-zoo did. Printable."""
+        return tuple(map(printable, command_of(self.meta)))
+
+    @property
+    def status(self) -> str:
+        """`damaged`, `pulled`, `running`, `died`, or the reason of its end."""
+        try:
+            _, is_alive, outcome = self.meta, self.is_alive, self.outcome  # a run can end meanwhile
+        except RunDirectoryError:
+            return "damaged"
+        if os.path.lexists(self.path / PULLED):
+            return "pulled"
+        if is_alive:
+            return "running"
+        return outcome.reason if outcome else "died"
+
+    @property
+    def summary(self) -> RunSummary:
+        """The line of the run, also of a damaged one."""
+        status = self.status
+        is_damaged = status == "damaged"
+        meta = {} if is_damaged else self.meta
+        outcome = None if is_damaged else self.outcome
+        ended = outcome.solved if outcome else os.path.exists(self.solved_file) or None
+        return RunSummary(
+            name=self.path.name,
+            path=self.path,
+            env=meta.get("env", "?"),
+            agent=meta.get("agent", "?"),
+            seed=meta.get("seed"),
+            status=status,
+            steps=outcome.steps if outcome else None,
+            mean_return_100=outcome.mean_return_100 if outcome else None,
+            solved=None if status in ("pulled", "damaged") else ended,
+            started=meta.get("started", ""),
+        )
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether a run without figures is no lost run of its method: somebody ended it, or it never made a step.
+
+        A run without a directory was refused before it began, or lost with the machine that trained it.
+        """
+        if not os.path.lexists(self.path):
+            return True
+        try:
+            outcome = self.outcome
+        except RunDirectoryError:
+            return False
+        if outcome is None:  # it was killed
+            return not self._has_episodes()
+        return outcome.reason == "interrupted" or not outcome.steps
+
+    def _has_episodes(self) -> bool:
+        """Whether it has ended a training episode, as far as its monitor.csv can be read."""
+        try:
+            return read_bytes(self.path / "monitor.csv", MAX_TABLE).count(b"\n") > 2
+        except OSError:
+            return False
+
+    def config(
+        self, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None, with_hooks: bool = False
+    ) -> Config:
+        """The run's configuration, to play with, or to go on training (`with_hooks`).
+
+        Args:
+            flags: "section.key" → a value that replaces it, and the flag that gave it.
+
+        Raises:
+            ZooError: it is damaged; or it names a module to import and the run is not trusted; or a plugin that it
+                needs is not there.
+        """
+        from a3c_zoo.config.sets import load_config
+
+        meta = self.meta
+        try:
+            return load_config(self.config_file, registry, flags, self.is_trusted, self.doubt, with_hooks)
+        except ZooError as error:
+            if missing := what_is_missing(self.home.name, meta, registry, self.is_trusted):
+                raise missing from error
+            raise
+
+
+def _texts(values: Any) -> dict[str, str]:
+    pairs = values.items() if isinstance(values, dict) else ()
+    return {printable(str(name)): printable(str(value)) for name, value in pairs}
+
+
+def method_name(agent: str, stack: str | None, init_from: Mapping[str, Any] | None = None) -> str:
+    """The name of a run's method: the agent's, with `@zoo` for a library's algorithm on the zoo's environments.
+
+    stack: the value of `env.stack`: whose environments the agent was trained on. init_from: what it began with.
+    """
+    entry = get_registry().agents.get(agent)
+    name = f"{agent}@zoo" if entry is not None and "own" in entry.stacks and stack == "zoo" else agent
+    return name if init_from is None else f"{name} from {init_from.get('name')}"
+
+
+def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = False) -> Run:
+    """Returns the directory of a run given by its path, or by its name within `runs_dir`.
+
+    Args:
+        trust: whether its configuration may name a module to import, even if the run is not one's own (`why_not_own`).
+
+    Raises:
+        RunDirectoryError: there is none, with the nearest name; or the user may not look into it.
+    """
+    for path in (Path(run), runs_dir / run):
+        if os.path.isfile(path / "meta.json"):  # False also for a name that no file can have
+            doubt = why_not_own(path, runs_dir)
+            return Run(path, trust or not doubt, doubt)
+    if closed := why_closed(Path(run)) or why_closed(runs_dir / run):
+        raise RunDirectoryError(closed)
+    if os.path.isdir(run):
+        raise RunDirectoryError(f"{run} is no run directory: it has no meta.json")
+    names = [path.name for path in run_paths(runs_dir)]
+    raise RunDirectoryError(
+        f"no run '{run}' here or in {runs_dir}.{did_you_mean(str(run), names)} See: a3c-zoo list runs"
+    )
+
+
+def list_runs(runs_dir: Path = DEFAULT_RUNS_DIR) -> list[RunSummary]:
+    """Summaries of the runs in a directory, oldest first; a damaged one is listed as such, never left out."""
+    return sorted((Run(path).summary for path in run_paths(runs_dir)), key=lambda run: moment_of(run.started))
+
+
+def moment_of(started: str) -> float:
+    """The seconds of a start in meta.json, to compare it with those of other time zones; -inf for a damaged text."""
+    with suppress(ValueError, OverflowError, OSError):
+        return datetime.fromisoformat(started).timestamp()
+    return float("-inf")
