@@ -69,6 +69,7 @@ class Report:
         skipped: updates since the last report that were not made, because their gradient was not finite.
         first_rollout: steps of a worker's environments in its first rollout, until the first rollout of any worker
             has ended.
+        seconds: of collecting and learning since the last report: "environment", "acting" and "learning" → seconds.
     """
 
     worker: int = -1
@@ -78,6 +79,7 @@ class Report:
     metrics: dict[str, float] = field(default_factory=dict)
     skipped: int = 0
     first_rollout: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,14 @@ class Progress:
         window: how many episodes that mean covers (100 when full).
         metrics: the newest metrics that the agent reported.
         evaluator: the newest result of the evaluator beside training, None without one.
-        first_rollout: before any step counts: how many steps each environment has made in its first rollout.
+        first_rollout: before any step counts: how many steps an environment has made in its first rollout, at least.
+        best_return: the greatest mean return of 100 training episodes in this session; None before 20 episodes.
+        best_training_s: `training_s` when it was reached.
+        time_shares: where the time of workers goes: "environment", "acting" and "learning" → share, 0 to 1. Empty for
+            agents that do not measure it.
+        cores: how many cores the run has kept busy lately, on average. memory_mib: its memory; a shared page counts
+            once. Both are of all its processes, and None where the system does not tell them.
+        workers_ready: before training starts, how many of the `workers` are ready; None from then on.
     """
 
     steps: int
@@ -124,6 +133,13 @@ class Progress:
     metrics: Mapping[str, float]
     evaluator: EvaluatorResult | None = None
     first_rollout: int = 0
+    best_return: float | None = None
+    best_training_s: float = 0.0
+    time_shares: Mapping[str, float] = field(default_factory=dict)
+    cores: float | None = None
+    memory_mib: float | None = None
+    workers_ready: int | None = None
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +299,9 @@ class RunContext(Protocol):
 
     def started(self, snapshot: Snapshot) -> None:
         """The first rollout begins now: the training clock starts."""
+
+    def workers_ready(self, ready: int, workers: int) -> None:
+        """Before training starts: so many of the workers are ready."""
 
     def event(self, kind: str, text: str, **facts: object) -> None:
         """Something of note has happened, such as the death of a worker: a line on screen and in events.jsonl.

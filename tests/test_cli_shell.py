@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pty
@@ -15,12 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
-from rich.live import Live
 
 import a3c_zoo
 from a3c_zoo.cli.common import matching
-from a3c_zoo.cli.panel import RunPanel
 from a3c_zoo.plugins.builtins import COMMANDS
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import command_line, installed_here
@@ -194,14 +190,6 @@ def test_a_pipe_that_has_no_greek() -> None:
     done = subprocess.run(command, capture_output=True, encoding="latin-1", env=environ, timeout=LIMIT_S)
     assert (done.returncode, done.stderr) == (0, "")
     assert "? of GAE" in done.stdout
-
-
-def test_what_looks_like_markup_is_shown_as_it_is() -> None:
-    """A line of a plugin's error among the live figures: neither swallowed nor an error of the panel."""
-    panel, shown = RunPanel(quiet=False), io.StringIO()
-    panel.display._live = Live(console=Console(file=shown, width=80))
-    panel.message("KeyError: [/x] in [float32]")
-    assert shown.getvalue() == "KeyError: [/x] in [float32]\n"
 
 
 def test_a_faulty_plugin_is_a_warning_and_the_rest_goes_on(faulty: Path, here: Run) -> None:

@@ -36,7 +36,7 @@ from a3c_zoo.report.pages import (
 from a3c_zoo.report.report import page_of, panels_of, write_report
 from a3c_zoo.report.report_films import Film, Films
 from a3c_zoo.report.results_json import to_json
-from a3c_zoo.report.verdict import notes, verdict
+from a3c_zoo.report.verdict import answers, notes, verdict
 from a3c_zoo.runs.evaluate_checkpoints import chosen_steps
 from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
 from a3c_zoo.store.run_groups import on_envs, one_name
@@ -514,6 +514,8 @@ def test_the_verdict_claims_only_what_runs_can_show(sixteen: Results, ten: Resul
     assert verdict(ten)[4].startswith(
         "With 5 seeds of each method, nothing can be shown: the p of the first of 3 claims "
     )
+    assert {text: "; shown (p = " in text for text in lines[:3]} == answers(sixteen)
+    assert list(answers(ten).values()) == [False] * 3
     same = together([record(m, s, final=400.0 + s) for m in ("a3c", "sb3-a2c") for s in range(1, 6)])
     (line,) = [line for line in verdict(same) if "higher return" in line]
     assert line.endswith("; not shown (p = 100 % over all 3 claims; the limit is 5 %).")

@@ -10,8 +10,10 @@ import pytest
 from a3c_zoo import EnvEntry
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.plugins.registry import load_registry
+from a3c_zoo.records import RunContext
 from a3c_zoo.testing import check_env
 from a3c_zoo.testing.findings import Findings
+from a3c_zoo.testing.short_run import ShortRun
 from tests import walks
 
 MODES = ("NextStep", "SameStep", "Disabled")
@@ -152,3 +154,9 @@ def test_the_configuration_can_be_chosen() -> None:
     described = entry(config="tests.walks:WalkConfig")
     check_env(described, config=walks.WalkConfig(random_start=True), steps=100)
     assert "the config given is no WalkConfig" in fault_of(described, config=EnvConfig())
+
+
+def test_a_short_run_has_all_that_an_agent_may_call() -> None:
+    called = {name for name, member in vars(RunContext).items() if callable(member) and not name.startswith("_")}
+    assert {"settle", "workers_ready"} <= called
+    assert called <= set(dir(ShortRun))

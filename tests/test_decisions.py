@@ -51,11 +51,11 @@ def test_a_block_has_the_next_seeds_of_methods_in_open_pairs(tmp_path: Path) -> 
     both = words.format("a3c"), words.format("nstep")
     assert decisions.look_in_words(look, test) == f"after 10 seeds: {both[0]}; {both[1]}; 1 of 3 pairs open"
     told = Decisions(rule, tuple(test.looks), tuple(test.open), "a run has no final return")
-    assert decisions.sentences(told) == [
-        f"{both[0]}; decided after 10 seeds.",
-        f"{both[1]}; decided after 10 seeds.",
-        "cartpole: no difference between a3c and nstep is shown after 10 seeds (a run has no final return).",
-    ]
+    assert decisions.sentences(told) == {
+        f"{both[0]}; decided after 10 seeds.": True,
+        f"{both[1]}; decided after 10 seeds.": True,
+        "cartpole: no difference between a3c and nstep is shown after 10 seeds (a run has no final return).": False,
+    }
     plain = json.loads(json.dumps(decisions.to_plain(told)))
     assert plain["rule"]["parts"] == [0, 0.05]
     assert plain["open"] == [{"env": "cartpole", "method": "a3c", "other": "nstep"}]

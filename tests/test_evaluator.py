@@ -20,7 +20,7 @@ import torch
 
 import a3c_zoo
 from a3c_zoo.baselines.random import RandomWorker
-from a3c_zoo.cli import panel
+from a3c_zoo.display.displays import LineDisplay
 from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
@@ -330,7 +330,7 @@ def test_training_goes_on_without_an_evaluator_that_fails(serial: bool, fault: s
 def test_the_command_line_tells_of_results_and_faults(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(panel, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(LineDisplay, "every_s", 0.0)
     settings = {**UNLIMITED, "run.evaluation_every_steps": 20}
     options = [part for key, value in settings.items() for part in ("-o", f"{key}={str(value).lower()}")]
     shared = ["train", "toy", "--serial", "--runs-dir", tmp_path, "--steps", 300, *options]

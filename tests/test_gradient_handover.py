@@ -137,6 +137,21 @@ def test_a_rollout_that_is_counted_is_learned_from_whole() -> None:
     assert context.counters[0, :2].tolist() == [3, 3]
 
 
+def test_a_worker_tells_where_its_time_goes() -> None:
+    """Of a rollout and of the learning before it: without that, a share of 0 would be told."""
+    worker = A3CWorker(make_context(CONSTANT, 1, agent=VALUE_LOSS, num_envs=3), 0, None, lambda: None)
+    worker.work()
+    assert worker.report().seconds == {}
+    worker.work()
+    seconds = worker.report().seconds
+    assert seconds.keys() == {"environment", "acting", "learning"}
+    assert all(part_s > 0 for part_s in seconds.values())
+    worker.state_dict()  # a standstill, which is no learning
+    worker.work()
+    assert worker.report().seconds == {}
+    worker.close()
+
+
 def test_gradients_1_2_3_arrive_as_1_2_3() -> None:
     # V is 0 with the slope 1 in the worker's own parameter: rewards −1, −2, −3 give the gradients 1, 2, 3 there, and
     # 10, 20, 30 in the other's. Each update takes 1 from its parameter.

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -335,7 +336,7 @@ def test_an_evaluation_without_an_end_fails(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_lines_tell_that_episodes_are_played(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     seconds = iter([0.0, 1.9, 2.1, 3.0, 4.1, 4.3, 8.7])
-    monkeypatch.setattr("a3c_zoo.cli.common.time.monotonic", lambda: next(seconds))
+    monkeypatch.setattr("a3c_zoo.runs.playing_view.time", SimpleNamespace(monotonic=lambda: next(seconds)))
     with playing_sign(1000) as on_step:
         for played in range(6):
             on_step(played)

@@ -210,7 +210,7 @@ def test_light_modules_import_nothing_heavy() -> None:
 
 def test_what_comes_before_the_fork_server_does_not_import_numpy() -> None:
     """The fork server begins to import torch a tenth of a second sooner."""
-    statements = "import a3c_zoo.cli.panel, a3c_zoo.cli.train, a3c_zoo.runs.api"
+    statements = "import a3c_zoo.cli.summary, a3c_zoo.cli.train, a3c_zoo.runs.api, a3c_zoo.display.displays"
     assert heavy_imports(statements, ("numpy", *HEAVY)) == []
 
 

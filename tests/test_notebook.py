@@ -1,7 +1,8 @@
-"""The Python API in a Jupyter kernel: one line of progress a cell, which changes in place."""
+"""The Python API in a Jupyter kernel: one output a cell, which changes in place."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +17,11 @@ pytest.importorskip("ipykernel")
 
 @dataclass
 class Cell:
-    """What a cell has shown: texts of new displays, texts that replaced them, and everything else."""
+    """What a cell has shown: texts of new displays, texts and pages that replaced them, and everything else."""
 
     displays: list[str] = field(default_factory=list)
     updates: list[str] = field(default_factory=list)
+    html: list[str] = field(default_factory=list)
     result: str = ""
     others: list[str] = field(default_factory=list)
 
@@ -30,6 +32,11 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     yield client
     client.stop_channels()
     found.shutdown_kernel(now=True)
+
+
+def plain(text: str) -> str:
+    """A text without its colours, and without blanks at its end."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip()
 
 
 def run(client: Any, code: str, limit_s: float = 150.0) -> Cell:
@@ -51,29 +58,43 @@ def run(client: Any, code: str, limit_s: float = 150.0) -> Cell:
             cell.displays.append(text)
         elif kind == "update_display_data":
             cell.updates.append(text)
+            cell.html.append(content["data"]["text/html"])
         elif kind == "execute_result":
             cell.result = text
         elif kind not in ("status", "execute_input"):
             cell.others.append(f"{kind}: {content}")
 
 
-def test_train_and_evaluate_show_one_line(kernel: Any) -> None:
+def test_train_and_evaluate_show_one_output(kernel: Any) -> None:
     trained = run(kernel, "import a3c_zoo\na3c_zoo.train('cartpole', seed=1, steps=2000, workers=1, name='one')")
-    assert trained.displays == ["a3c on cartpole, seed 1, 1 workers → runs/one"]
-    assert trained.updates[-1].startswith("a3c on cartpole, seed 1, 1 workers: 2,")
-    assert trained.updates[-1].endswith(" → runs/one")
+    assert [plain(text) for text in trained.displays] == ["a3c on cartpole, seed 1, 1 workers → runs/one"]
+    title, *panel = plain(trained.updates[-1]).splitlines()
+    assert title == "a3c on cartpole, seed 1, 1 workers → runs/one"
+    assert panel[0].startswith("╭─ a3c on cartpole, seed 1, 1 workers ─")
+    assert panel[1].startswith("│ steps                      2,")
+    assert any("not solved: steps" in line for line in panel)
+    assert panel[-1].endswith("╯")
+    assert '<span style="font-weight: bold">' in trained.html[-1]  # in colours
     assert trained.result.startswith("<Outcome: steps (2,000 steps done); 2,")
     assert trained.others == []
 
     played = run(kernel, "agent = a3c_zoo.load_agent('one')\nfigures = a3c_zoo.evaluate('one', episodes=20)\nagent")
     assert len(played.displays) == 1
-    assert played.updates[-1] == "one: 20 of 20 episodes"
+    assert plain(played.updates[-1]) == "━━━━━━━━━━━━━━━━━━━━━━━━ 100%, one: 20 of 20 episodes"
     assert played.result.startswith("<a3c on cartpole: 2,")
     assert played.others == []
 
 
+def test_a_message_stays_above_the_panel(kernel: Any) -> None:
+    trained = run(kernel, "import a3c_zoo\na3c_zoo.train('cartpole', serial=True, episodes=5, name='two')")
+    lines = plain(trained.updates[-1]).splitlines()
+    assert lines[0] == "a3c on cartpole, seed 0, serial → runs/two"
+    assert "the budget of cartpole/a3c.yml" in lines[1]
+    assert lines[2].startswith("╭")
+
+
 @pytest.mark.slow  # four trainings
-def test_compare_shows_one_line(kernel: Any) -> None:
+def test_compare_shows_one_output(kernel: Any) -> None:
     compared = run(
         kernel,
         "import a3c_zoo; how = dict(seeds=2, steps=5000, episodes=2, out='x')\n"
@@ -81,8 +102,10 @@ def test_compare_shows_one_line(kernel: Any) -> None:
         600.0,
     )
     assert len(compared.displays) == 1
-    assert any(text.startswith("run 4 of 4, a3c-grad on cartpole, seed 2") for text in compared.updates)
-    assert compared.updates[-1] == "evaluating: 10 of 10 checkpoints"
+    seen = [plain(text) for text in compared.updates]
+    assert any(re.search(r"a3c-grad +1 of 2 .*seed 2", text) for text in seen)
+    assert re.search(r"a3c +2 of 2 .*\na3c-grad +2 of 2 ", seen[-1])
+    assert seen[-1].splitlines()[-1].strip() == "evaluating: 10 of 10 checkpoints"
     assert compared.result.splitlines()[0] == "<Comparison of a3c and a3c-grad on cartpole: 4 runs, 0 left out; x>"
     assert compared.others == []
 

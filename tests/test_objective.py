@@ -30,6 +30,7 @@ from a3c_zoo.learning.objective import (
     check_terms,
     checked_metrics,
     differentiate,
+    explained_variance,
     normalize,
 )
 from a3c_zoo.learning.parameters import FlatParameters
@@ -281,12 +282,24 @@ class TestStatistics:
             "loss_policy": LOG2 * 1.625,  # mean of log 2·A, A = 1.75, 1.5
             "loss_value": 2.65625,  # (1.75² + 1.5²)/2 = (3.0625 + 2.25)/2
             "loss_total": LOG2 * 1.625 + 0.5 * 2.65625 - 0.1 * LOG2,
+            # R − V = 1.75, 1.5 has the variance 0.125²; R = 2.75, 3.5 has 0.375²: 1 − 1/9
+            "explained_variance": 8 / 9,
             "entropy": LOG2,
             "advantage": 1.625,
             "batch_return": 3.125,  # (2.75 + 3.5)/2
             "value": 1.5,  # of the two rows that were acted in, without the bootstrap's 3
         }
         assert statistics(self.OBJECTIVE, two_steps()) == pytest.approx(expected, rel=1e-5)
+
+    def test_explained_variance(self) -> None:
+        # R = 1, 2, 4, mean 7/3: 1 + 4 + 16 − 3·49/9 = 14/3. R − V = 1, 1, 2, mean 4/3: 6 − 3·16/9 = 2/3. 1 − 1/7
+        share = torch.full((3,), 1 / 3)
+        found = explained_variance(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([1.0, 2.0, 4.0]), share)
+        assert found == {"explained_variance": pytest.approx(6 / 7, rel=1e-5)}
+        ignored = torch.tensor([0.5, 0.5, 0.0])  # R = 1, 2 and R − V = 1, 1
+        found = explained_variance(torch.tensor([0.0, 1.0, 9.0]), torch.tensor([1.0, 2.0, 4.0]), ignored)
+        assert found == {"explained_variance": pytest.approx(1)}
+        assert explained_variance(torch.zeros(3), torch.full((3,), 1 / 3), share) == {}  # equal but for rounding
 
     def test_sum_leaves_the_means_alone(self) -> None:
         found = statistics(replace(self.OBJECTIVE, loss_sum=True), two_steps())

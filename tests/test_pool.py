@@ -67,6 +67,16 @@ def test_the_first_rollout_shows_its_steps() -> None:
         assert all(report.first_rollout == 0 for report in pool.poll())
 
 
+def test_the_start_tells_how_many_workers_are_ready() -> None:
+    told: list[tuple[int, int]] = []
+    with running(workers=3, on_ready=lambda ready, workers: told.append((ready, workers))) as pool:
+        pool.start()
+        assert told[0] == (0, 3)
+        assert {workers for _, workers in told} == {3}
+        assert [ready for ready, _ in told] == sorted(ready for ready, _ in told)
+        assert told[-1][0] < 3
+
+
 def test_workers_stand_still_until_resumed_and_when_parked() -> None:
     with running() as pool:
         pool.start()

@@ -262,6 +262,31 @@ def test_the_speed_is_a_mean_over_the_last_five_seconds() -> None:
     assert speeds == [0, 100, 150, 1100 / 6, (1700 - 300) / (9 - 2)]
 
 
+def test_the_best_mean_and_when_it_was_reached() -> None:
+    """Means of the first episodes do not count: one lucky episode would be the best for ever."""
+    clock = Clock()
+    progress = RunProgress(clock, None)
+    best = []
+    for training_s, numbers in ((1, range(100, 119)), (2, range(100, 101)), (3, range(200, 202)), (9, range(5))):
+        clock.seconds["training"] = training_s
+        progress.add([], [episode(number) for number in numbers])
+        now = progress.now()
+        best.append((now.best_return, now.best_training_s))
+    first = (sum(range(100, 119)) + 100) / 20
+    second = (sum(range(100, 119)) + 100 + 200 + 201) / 22
+    assert best == [(None, 0.0), (first, 2), (second, 3), (second, 3)]
+
+
+def test_the_shares_of_a_steps_time_are_those_of_late() -> None:
+    progress = RunProgress(Clock(), None)
+    assert progress.now().time_shares == {}
+    progress.add([Report(seconds={"environment": 1.0, "acting": 2.0, "learning": 1.0})], [])
+    assert progress.now().time_shares == {"environment": 0.25, "acting": 0.5, "learning": 0.25}
+    late = [Report(seconds={"environment": 0.0, "acting": 0.0, "learning": 1.0})] * 1000
+    progress.add(late, [])
+    assert progress.now().time_shares["learning"] > 0.999
+
+
 def episode(number: int) -> Episode:
     return Episode(float(number), number, step=0, time_s=0.0, worker=0)
 

@@ -18,7 +18,7 @@ import pytest
 
 import a3c_zoo
 from a3c_zoo.processes.child import ChildProcess, end_children
-from a3c_zoo.runs.resources import SAMPLE_SHARE, Meter, cpu_seconds, memory_mib
+from a3c_zoo.runs.resources import SAMPLE_SHARE, Meter, cpu_seconds, family, memory_mib
 from tests.toys_runs import checkpoint, toy_installed
 from tests.waits import LIMIT_S, wait_until
 
@@ -132,7 +132,7 @@ def test_shared_pages_count_once() -> None:
     alone = program("import os, mmap, sys; print('ready', flush=True); sys.stdin.read()")
     both = program(SHARE)
     try:
-        found = memory_mib(psutil.Process(both.pid)) - memory_mib(psutil.Process(alone.pid))
+        found = memory_mib(family(psutil.Process(both.pid))) - memory_mib(family(psutil.Process(alone.pid)))
         assert 219 < found < 260  # 180 MiB that they share, and 20 each
     finally:
         for process in (alone, both):
@@ -143,12 +143,34 @@ def test_the_meter_watches_in_the_background() -> None:
     meter = Meter()
     with meter.watching():
         process = program("held = b'x' * (150 << 20); print('ready', flush=True); import sys; sys.stdin.read()")
-        held = memory_mib(psutil.Process(process.pid))
+        held = memory_mib(family(psutil.Process(process.pid)))
         wait_until(lambda: (meter.peak_memory_mib or 0) >= held)
         process.communicate()
         meter.sample()  # less now
     assert meter.peak_memory_mib is not None
     assert meter.peak_memory_mib > held > 150
+
+
+def test_the_meter_tells_how_many_cores_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes that were found with the memory: one sleeps, one computes all the time that it gets."""
+    monkeypatch.setattr("a3c_zoo.runs.resources.SAMPLE_EVERY_S", 0.2)
+    meter = Meter()
+    sleeps = program("import sys; print('ready', flush=True); sys.stdin.read()")
+    computes = program("print('ready', flush=True)\nwhile True: pass")
+    try:
+        before_s = cpu_seconds(psutil.Process(computes.pid))
+        with meter.watching():
+            used: list[float] = []
+            while cpu_seconds(psutil.Process(computes.pid)) < before_s + 1.0:
+                time.sleep(0.1)
+                if meter.usage is not None and meter.usage.cores is not None:
+                    used.append(meter.usage.cores)
+        assert max(used) > 0.1  # on a busy machine it gets less than a core
+        assert all(0 <= cores < 2 for cores in used)
+    finally:
+        computes.kill()
+        for process in (sleeps, computes):
+            process.communicate()
 
 
 def test_samples_keep_to_their_share(monkeypatch: pytest.MonkeyPatch) -> None:

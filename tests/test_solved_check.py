@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import a3c_zoo
-from a3c_zoo.cli.panel import summary
+from a3c_zoo.cli.summary import summary
 from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Snapshot

@@ -1,18 +1,12 @@
-"""What a terminal shows: the panel of a run, the board of a comparison, the list of runs."""
+"""What a terminal shows: the panel of a run, the table of a comparison, the list of runs."""
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
-import pty
 import re
 import statistics
-import struct
-import subprocess
 import sys
-import termios
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,22 +15,23 @@ from typing import Any
 import a3c_zoo_trained
 import pytest
 from rich.console import Console
-from rich.live import Live
 
 from a3c_zoo.cli import listing
-from a3c_zoo.cli.board import Board
 from a3c_zoo.cli.common import print_fitted, print_sentences
-from a3c_zoo.cli.panel import ECHO, LiveDisplay, RunPanel, summary
+from a3c_zoo.cli.summary import summary
+from a3c_zoo.comparison.comparison_view import ComparisonView
 from a3c_zoo.comparison.plan import Budget, Plan, PlannedRun
 from a3c_zoo.comparison.trainings import Trained
 from a3c_zoo.config import RunConfig
+from a3c_zoo.display.displays import Display, LineDisplay, TerminalDisplay, open_display
+from a3c_zoo.display.terminals import ECHO
 from a3c_zoo.engines import JobProgress, TrainCommand
 from a3c_zoo.records import EvaluatorResult, Outcome, Progress, Reason
+from a3c_zoo.runs.training_view import WIDTH, TrainingView
 from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.test_run_directory import CONFIG, META
 from tests.test_train_cli import in_terminal
-from tests.waits import LIMIT_S
 
 BEGIN = Progress(0, 0, 0, 0.0, 0.0, None, None, 0, {})
 LATER = replace(
@@ -50,20 +45,28 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
+class Terminal(io.StringIO):
+    """A terminal in memory, which keeps what it is sent."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def shown_live(
     width: int, monkeypatch: pytest.MonkeyPatch, target: float | None = 475.0
-) -> tuple[RunPanel, io.StringIO]:
-    """A panel on a terminal of this width, and what that has been sent."""
-    monkeypatch.setattr(RunPanel, "_quiet", False, raising=False)
+) -> tuple[TrainingView, TerminalDisplay, io.StringIO]:
+    """The panel of a run on a terminal of this width, its display, and what the terminal has been sent."""
+    for name, value in {"COLUMNS": str(width), "LINES": "30", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    sent = io.StringIO()
-    console = Console(file=sent, width=width, force_terminal=True, color_system="standard")
-    panel = RunPanel(quiet=False)
-    panel.starting("a3c on cartpole, seed 0, 2 workers", target, RunConfig(steps=None), Path("runs/x"))
-    panel.display._live = Live(console=console, auto_refresh=False)
-    monkeypatch.setattr(type(panel.display), "is_live", True)
-    panel.display._live.start()
-    return panel, sent
+    monkeypatch.setattr(TerminalDisplay, "every_s", 0.0)
+    sent = Terminal()
+    monkeypatch.setattr(sys, "stdout", sent)
+    display = open_display()
+    assert isinstance(display, TerminalDisplay)
+    view = TrainingView(display)
+    view.starting("a3c on cartpole, seed 0, 2 workers", target, RunConfig(steps=None), Path("runs/x"))
+    return view, display, sent
 
 
 def outcome(reason: Reason = "solved", **changes: Any) -> Outcome:
@@ -83,27 +86,107 @@ def test_a_narrow_terminal_shows_whole_values(width: int, tmp_path: Path) -> Non
     assert ("meaning" in text, "source" in text) == (width == 80, width >= 56)
 
 
-@pytest.mark.parametrize("width", [50, 80, 140])
+INSIDE = {"loss_policy": -0.012345, "loss_value": 123.456, "entropy": 0.6931, "explained_variance": -0.08333}
+LOOKED_INTO = replace(
+    LATER,
+    metrics=INSIDE,
+    best_return=488.25,
+    best_training_s=0.2,
+    time_shares={"environment": 0.414, "acting": 0.22, "learning": 0.366},
+    cores=1.96,
+    memory_mib=1634.4,
+)
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 140])
 def test_the_panel_keeps_its_width(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    panel, sent = shown_live(width, monkeypatch)
+    view, display, sent = shown_live(width, monkeypatch)
     for progress in (BEGIN, LATER, LARGE):
-        panel._next_s = 0.0
-        panel.progress(progress)
-        panel.message("the last 100 episodes reached [475]: playing 100 on fresh seeds")
-    panel._next_s = 0.0
-    panel.progress(EVALUATED)
-    panel.ended(outcome())
+        view.progress(progress)
+        view.message("the last 100 episodes reached [475]: playing 100 on fresh seeds")
+    view.progress(EVALUATED)
+    view.progress(LOOKED_INTO)
+    view.ended(outcome())
+    display.close()
     frames = [line for line in re.split(r"[\r\n]+", plain(sent.getvalue())) if line.startswith(("╭", "│", "╰"))]
     assert len(frames) > 30
-    assert {len(line) for line in frames} == {min(width - ECHO, 88)}
+    assert {len(line) for line in frames} == {min(width - ECHO, WIDTH)}
     assert "[bold]" not in sent.getvalue()
     assert "reached [475]" in sent.getvalue()
 
 
+def last_panel(text: str) -> list[str]:
+    """The rows of the last panel, without their frame."""
+    lines = plain(text)[plain(text).rindex("╭") :].splitlines()
+    return [line.strip("│ ") for line in lines if line.startswith("│")]
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_the_panel_looks_inside(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of this is cut off where a terminal has 60 columns."""
+    view, display, sent = shown_live(width, monkeypatch)
+    view.progress(LOOKED_INTO)
+    display.close()
+    rows = last_panel(sent.getvalue())
+    assert [re.sub("  +", "  ", line) for line in rows[-5:]] == [
+        "training time  1.6 s  until solved (475)",
+        "policy loss  -0.0123, value loss 123",
+        "entropy  0.693, explained variance -0.0833",
+        "time of a step  env 41%, acting 22%, learning 37%",
+        "machine  2.0 cores, 1,634 MiB",
+    ]
+    assert "best  488.2  1.4 s ago" in [re.sub("  +", "  ", line) for line in rows]
+
+
+def test_the_panel_estimates_when_the_threshold_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 75 to 275 in 20 s, 10 a second: half of the way to 475, and 20 s of it are left."""
+    view, display, sent = shown_live(80, monkeypatch)
+    for second in range(21):
+        view.progress(replace(LATER, training_s=float(second), mean_return_100=75.0 + 10 * second))
+    assert "│ threshold                  475.0  ━━━━━      50%, about 20.0 s away" in plain(sent.getvalue())
+    view.progress(replace(LATER, training_s=21.0, mean_return_100=480.0))
+    display.close()
+    (line,) = [line for line in last_panel(sent.getvalue()) if line.startswith("threshold")]
+    assert line.endswith("475.0  ━━━━━━━━━━ 100%")
+
+
+def test_an_estimate_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    view, display, sent = shown_live(60, monkeypatch)
+    for second in range(21):
+        view.progress(replace(LATER, training_s=float(second), mean_return_100=75.0 + 10 * second))
+    display.close()
+    (line,) = [line for line in last_panel(sent.getvalue()) if line.startswith("threshold")]
+    assert line.endswith("475.0  50%, about 20.0 s")
+
+
+def test_no_estimate_where_the_return_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+    view, display, sent = shown_live(80, monkeypatch)
+    for second in range(10):
+        view.progress(replace(LATER, training_s=float(second), mean_return_100=100.0 - second))
+    display.close()
+    assert "away" not in sent.getvalue()
+    assert re.search(r"threshold +475.0 +0%", plain(sent.getvalue()))
+
+
+def test_a_first_rollout_shows_a_lower_bound(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = replace(BEGIN, training_s=3.0, first_rollout=1500)
+    lines = TrainingView(LineDisplay())
+    lines.starting("x", None, RunConfig(), Path("y"))
+    lines.progress(first)
+    assert capsys.readouterr().out == "x → y\n     3.0 s  at least 1,500 steps, in the first rollout\n"
+    view, display, sent = shown_live(80, monkeypatch)
+    view.progress(first)
+    display.close()
+    assert "at least 1,500 more in the first rollout" in sent.getvalue()
+
+
 def test_the_panel_ends_with_the_figures_and_the_speed_of_the_summary(monkeypatch: pytest.MonkeyPatch) -> None:
-    panel, sent = shown_live(80, monkeypatch)
-    panel.progress(replace(LATER, steps_per_s=99_999.0))
-    panel.ended(outcome())
+    view, display, sent = shown_live(80, monkeypatch)
+    view.progress(replace(LATER, steps_per_s=99_999.0))
+    view.ended(outcome())
+    display.close()
     told = plain(sent.getvalue())
     assert "94,750 steps/s" in told  # 151,600 steps in 1.6 s
     assert "75,800 steps/s" in told[told.rindex("╭") :]
@@ -112,19 +195,33 @@ def test_the_panel_ends_with_the_figures_and_the_speed_of_the_summary(monkeypatc
 
 
 def test_a_name_with_colons_is_no_emoji(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    panel, sent = shown_live(80, monkeypatch)
-    panel.display.say("a3c on gym:snake:Snake-v0")
     print_fitted(["key"], [["value"]], "key", "gym:robot:Robot-v0, [bold]")
-    assert "gym:snake:Snake-v0" in plain(sent.getvalue())
     assert "gym:robot:Robot-v0, [bold]" in plain(capsys.readouterr().out).replace("\n", "")  # a narrow table
+    view, display, sent = shown_live(80, monkeypatch)
+    view.progress(LATER)
+    display.say("a3c on gym:snake:Snake-v0")
+    print("an environment's own [bold]")
+    display.close()
+    assert "a3c on gym:snake:Snake-v0" in plain(sent.getvalue())
+    assert "an environment's own [bold]" in plain(sent.getvalue())
+
+
+def test_what_looks_like_markup_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of a plugin's error among the live figures: neither swallowed nor an error of the panel."""
+    view, display, sent = shown_live(80, monkeypatch)
+    view.progress(LATER)
+    view.message("KeyError: [/x] in [float32]")
+    display.close()
+    assert "KeyError: [/x] in [float32]\n" in sent.getvalue()
 
 
 def test_colours_tell_solved_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    panel, sent = shown_live(80, monkeypatch)
-    panel.progress(LATER)
+    view, display, sent = shown_live(80, monkeypatch)
+    view.progress(LATER)
     assert "\x1b[36muntil solved (475)" in sent.getvalue()
     assert re.search("\x1b\\[1;32m *481.5", sent.getvalue())  # it has reached its target
-    panel.ended(outcome())
+    view.ended(outcome())
+    display.close()
     assert "\x1b[32msolved" in sent.getvalue()
 
 
@@ -255,6 +352,26 @@ def test_a_comparison_breaks_its_sentences_between_words(tmp_path: Path) -> None
     assert "no claim can be made that one method is better than another." in " ".join(text.split())
 
 
+def test_a_comparison_ends_with_its_answer_in_colour(tmp_path: Path) -> None:
+    results = Path(__file__).parent / "data/runs"
+    words = ["--from", str(results), "--env", "cartpole", "--out", "o ut"]
+    status, text = in_terminal(tmp_path, "compare", *words, variables={"COLUMNS": "140"})
+    assert status == 0, text
+    assert re.fullmatch(r"  (xdg-)?open 'o ut/report\.html'", text.splitlines()[-1])
+    assert "\x1b[" not in text  # so few seeds answer nothing
+
+
+def test_answers_are_green_or_yellow(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    colours = {"a run of a3c is earlier; shown": "green", "not shown": "yellow"}
+    print_sentences("\n".join([*colours, "the rest"]), colours=colours)
+    text = capsys.readouterr().out
+    assert (
+        text == "\x1b[32m\x1b[1ma run of a3c is\n  earlier; shown\x1b[0m\n\x1b[33m\x1b[1mnot shown\x1b[0m\nthe rest\n"
+    )
+
+
 def test_sentences_in_a_pipe_stay_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     text = "searching agent.normalize_returns, agent.entropy_coefficient\nstudy x"
@@ -280,7 +397,7 @@ def test_nothing_is_drawn_where_rich_draws_nothing(term: str | None, monkeypatch
     if term is not None:
         monkeypatch.setenv("TERM", term)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert LiveDisplay().is_live != Console(force_terminal=True).is_dumb_terminal
+    assert isinstance(open_display(), TerminalDisplay) != Console(force_terminal=True).is_dumb_terminal
 
 
 # Comparisons
@@ -292,13 +409,13 @@ def planned(method: str, seed: int, guess_s: float | None, done: Path | None = N
     )
 
 
-def frame(board: Board, width: int) -> list[str]:
+def frame(view: ComparisonView, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, record=True)
-    console.print(board._table())
+    console.print(view.block(width))
     return console.export_text().rstrip().splitlines()
 
 
-def test_the_board_shows_reused_runs_and_the_time_left_at_the_measured_speed(runs: Path) -> None:
+def test_the_view_shows_reused_runs_and_the_time_left_at_the_measured_speed(runs: Path) -> None:
     path = runs / "runs" / NAMES[0]
     plan = Plan(
         (
@@ -310,87 +427,57 @@ def test_the_board_shows_reused_runs_and_the_time_left_at_the_measured_speed(run
         runs / "runs",
         reuse=True,
     )
-    board = Board(to_stderr=False)
-    board.planned(plan)
-    board.trained(Trained(plan.runs[0], path))
-    board.running(plan.runs[1], None)
-    assert frame(board, 80) == [
+    view = ComparisonView(Display())
+    view.planned(plan)
+    view.trained(Trained(plan.runs[0], path))
+    view.running(plan.runs[1], None)
+    assert frame(view, 80) == [
         "method     runs  steps/s  return  now".ljust(80),
         "a3c      1 of 2   75,800   500.0".ljust(80),
         "sb3-a2c  0 of 2        -       -  seed 1".ljust(80),
         "more than 3.4 s of training left",  # the whole time of the reused run, not the guess of 9 s
     ]
-    board.running(plan.runs[1], JobProgress(250, 10.0, 21.5))  # a quarter in 10 s: 30 s left, then 40 s and 3.4 s
-    *_, now, left = frame(board, 80)
+    view.running(plan.runs[1], JobProgress(250, 10.0, 21.5))  # a quarter in 10 s: 30 s left, then 40 s and 3.4 s
+    *_, now, left = frame(view, 80)
     assert now.rstrip().endswith("seed 1, 25%, return 21.5")
     assert left.strip() == "about 1 min 13 s of training left"
-    assert {len(line) for line in frame(board, 50)[:-1]} == {50}
-    assert frame(board, 50)[2].startswith("sb3-a2c  0 of 2        -       -  seed 1, ")  # no name is broken
+    assert {len(line) for line in frame(view, 50)[:-1]} == {50}
+    assert frame(view, 50)[2].startswith("sb3-a2c  0 of 2        -       -  seed 1, ")  # no name is broken
 
 
 def test_the_time_left_is_that_of_runs_side_by_side(tmp_path: Path) -> None:
     """Four runs of 100 s, two at once: of 400 s 20 and 60 are spent, and 320 s take two machines 160."""
     plan = Plan(tuple(planned("a3c", seed, 100.0) for seed in range(4)), tmp_path, reuse=True)
-    board = Board(to_stderr=False, slots=2)
-    board.planned(plan)
-    board.running(plan.runs[0], JobProgress(600, 60.0, 1.0))
-    board.running(plan.runs[1], JobProgress(200, 20.0, 1.0))
-    assert frame(board, 80)[-1].strip() == "about 2 min 40 s of training left"
-    board.running(plan.runs[0], JobProgress(900, 90.0, 1.0))  # 290 s / 2
-    assert frame(board, 80)[-1].strip() == "about 2 min 25 s of training left"
+    view = ComparisonView(Display(), slots=2)
+    view.planned(plan)
+    view.running(plan.runs[0], JobProgress(600, 60.0, 1.0))
+    view.running(plan.runs[1], JobProgress(200, 20.0, 1.0))
+    assert frame(view, 80)[-1].strip() == "about 2 min 40 s of training left"
+    view.running(plan.runs[0], JobProgress(900, 90.0, 1.0))  # 290 s / 2
+    assert frame(view, 80)[-1].strip() == "about 2 min 25 s of training left"
     for run in plan.runs[:2]:
-        board.trained(Trained(run, tmp_path / "none", "it failed"))
-    board.running(plan.runs[2], JobProgress(900, 90.0, 1.0))  # the last one takes 100 s more
-    assert frame(board, 80)[-1].strip() == "about 1 min 40 s of training left"
+        view.trained(Trained(run, tmp_path / "none", "it failed"))
+    view.running(plan.runs[2], JobProgress(900, 90.0, 1.0))  # the last one takes 100 s more
+    assert frame(view, 80)[-1].strip() == "about 1 min 40 s of training left"
 
 
-def test_the_board_has_a_line_for_each_run_without_a_terminal(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_view_has_a_line_for_each_run_without_a_terminal(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = runs / "runs" / NAMES[0]
     run = planned("a3c", 1, None, path)
-    board = Board(to_stderr=False)
-    board.planned(Plan((run,), runs / "runs", reuse=True))
-    board.trained(Trained(run, path))
+    view = ComparisonView(LineDisplay())
+    view.planned(Plan((run,), runs / "runs", reuse=True))
+    view.trained(Trained(run, path))
     expected = f"a3c on cartpole, seed 1: finished before, 75,800 steps/s, return 500.0 → {path}\n"
     assert capsys.readouterr().out == expected
 
 
 def test_the_mean_of_several_runs(runs: Path) -> None:
-    board, paths = Board(to_stderr=False), [runs / "runs" / name for name in (*NAMES, "mine")]
+    view, paths = ComparisonView(Display()), [runs / "runs" / name for name in (*NAMES, "mine")]
     done = tuple(planned("a3c", seed, None, path) for seed, path in enumerate(paths))
-    board.planned(Plan(done, runs / "runs", reuse=True))
+    view.planned(Plan(done, runs / "runs", reuse=True))
     means = []
     for run, path, mean in zip(done, paths, (100.0, 200.0, None), strict=True):
         RunDirectory(path).write_outcome(outcome("steps", run=path, mean_return_100=mean))
-        board.trained(Trained(run, path))
+        view.trained(Trained(run, path))
         means.append(mean)
-    assert frame(board, 80)[1].split()[-2:] == ["75,800", str(statistics.fmean(filter(None, means)))]
-
-
-DRAW = """
-from rich.table import Table
-from a3c_zoo.cli.panel import LiveDisplay
-display = LiveDisplay()
-for number in range(2):
-    table = Table("name", expand=True, box=None, caption="a caption " + "x" * 90)
-    table.add_row("y" * 90)
-    display.draw(table)
-display.close()
-"""
-
-
-def test_a_table_leaves_room_for_the_echo_of_ctrl_c() -> None:
-    """Else the terminal breaks the last line, and a line of the table stays above the next one."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 40, 0, 0))
-    environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "TERM")}
-    command = [sys.executable, "-c", DRAW]
-    done = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environ | {"TERM": "xterm"})
-    os.close(slave)
-    shown = b""
-    with suppress(OSError):  # the end of a pty is an error
-        while part := os.read(master, 65536):
-            shown += part
-    os.close(master)
-    assert done.wait(LIMIT_S) == 0
-    lines = plain(shown.decode()).replace("\r", "\n").splitlines()
-    assert max(map(len, lines)) == 38
+    assert frame(view, 80)[1].split()[-2:] == ["75,800", str(statistics.fmean(filter(None, means)))]

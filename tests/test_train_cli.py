@@ -25,7 +25,7 @@ from stable_baselines3.common.monitor import load_results
 
 import a3c_zoo
 from a3c_zoo.cli.main import cli, next_command
-from a3c_zoo.cli.panel import summary
+from a3c_zoo.cli.summary import summary
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.store.run import Run
@@ -43,6 +43,7 @@ TAGS = {
     "train/loss_value",
     "train/entropy",
     "train/loss_total",
+    "train/explained_variance",
     "train/grad_norm",
     "train/learning_rate",
     "train/staleness",
@@ -241,7 +242,9 @@ def test_the_live_panel(tmp_path: Path) -> None:
     status, text = in_terminal(tmp_path, "train", "cartpole", "--time-limit", "2s", "--stop-return", "1e6")
     assert status == 0, text
     assert "Traceback" not in text
-    for word in ("steps/s", "episodes", "return, last 100", "training time", "budget", "a3c on cartpole, seed 0"):
+    words = ["steps/s", "episodes", "return, last 100", "training time", "budget", "a3c on cartpole, seed 0"]
+    words += ["threshold", "best", "policy loss", "value loss", "entropy", "explained variance", "time of a step"]
+    for word in (*words, "env ", "acting ", "learning ", "machine", " MiB"):
         assert word in text
     assert "at most" in text
     assert re.search(r"[▁▂▃▄▅▆▇█]", text)
@@ -256,7 +259,7 @@ def test_the_live_panel_shows_the_evaluator(tmp_path: Path) -> None:
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     assert re.search(r"evaluation +\d[\d.]* +greedy \d[\d.]*, best \d[\d.]* at step [\d,]+", plain)
     assert "the last 100 episodes reached 30: playing 100 on fresh seeds" in plain
-    assert {len(line) for line in re.split(r"[\r\n]+", plain) if line.startswith(("╭", "│", "╰"))} == {88}
+    assert {len(line) for line in re.split(r"[\r\n]+", plain) if line.startswith(("╭", "│", "╰"))} == {78}
     assert "[bold]" not in plain
 
 

@@ -25,12 +25,12 @@ import optuna
 import pytest
 
 from a3c_zoo.cli.tune import _announce, _tell, command
-from a3c_zoo.cli.tuning_board import TuningBoard
 from a3c_zoo.comparison import rehearsal as rehearsals
 from a3c_zoo.comparison.rehearsal import Rehearsal
 from a3c_zoo.config import yaml
 from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.config.sets import dump_config, resolve_config, tuning_cost
+from a3c_zoo.display.displays import Display
 from a3c_zoo.engines import JobProgress, TrainingJob
 from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.figures.claims import seeds_needed
@@ -56,6 +56,7 @@ from a3c_zoo.tuning.racing import (
 )
 from a3c_zoo.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
 from a3c_zoo.tuning.tune import USUAL_STEPS, make_settings, tune
+from a3c_zoo.tuning.tuning_view import TuningView
 from tests.shared import closed
 from tests.toys_runs import command_line, environ, installed_here
 from tests.toys_tuning import SPACE, Inline, InlineConfig
@@ -915,14 +916,12 @@ def test_the_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
     texts = {"agent.gamma": "0.99", "optimizer.learning_rate": "0.001", "agent.entropy_coefficient": "0.00012"}
-    board = TuningBoard(30, 250_000, to_stderr=False)
-    board._contenders = [
-        Contender(n, texts, {27_778: 20.0 + n, 250_000: 400.0 + n}, "COMPLETE", True) for n in range(9)
-    ]
-    board.training(Turn(12, 83_334), 1_000_001, None)
+    view = TuningView(30, 250_000, Display())
+    view._contenders = [Contender(n, texts, {27_778: 20.0 + n, 250_000: 400.0 + n}, "COMPLETE", True) for n in range(9)]
+    view.training(Turn(12, 83_334), 1_000_001, None)
     for width in (80, 140):
         console = Console(record=True, width=width, file=open(os.devnull, "w"))  # noqa: SIM115
-        console.print(board._table())
+        console.print(view.block(width))
         lines = console.export_text().splitlines()
         assert lines[0].split() == ["trial", "steps", "return", "values"]
         assert lines[1].split()[:3] == ["8", "250,000", "408.0"]

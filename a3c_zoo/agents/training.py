@@ -186,6 +186,7 @@ def _crew(
         Replacements(
             context.event, run.worker_restarts, shared.exchange if isinstance(shared.exchange, Lock) else None
         ).judge,
+        context.workers_ready,
     )
 
 

@@ -192,6 +192,7 @@ class RolloutWorker(Member):
         if agent.acts_live:
             self.model.flat.attach(context.parameters)
         self._discounted = DiscountedReturns(config.env.num_envs, agent.gamma)
+        self._collected_s: float | None = None  # when the last rollout ended; None after a standstill
         if state:
             with loading():
                 self.collector.load_state_dict(state["collector"])
@@ -217,7 +218,9 @@ class RolloutWorker(Member):
             ConfigError: the agent learns from whole episodes, and one is longer than a rollout.
         """
         steps_before = self.counters.steps
+        began_s = time.perf_counter()
         episodes = self.collector.collect(self.model.network)
+        self._add_seconds(began_s)
         rollout = self.collector.rollout
         if self.context.observation_statistics is not None:
             seen = self.context.spaces.observations.encode(rollout.observations[:-1]).numpy()
@@ -241,6 +244,21 @@ class RolloutWorker(Member):
             )
         return rollout
 
+    def _add_seconds(self, began_s: float) -> None:
+        """Adds the seconds of a rollout that began at `began_s`, and of learning from the one before, to the report.
+
+        The first rollout, and the first one after a standstill, are left out: there was no learning before them.
+        """
+        ended_s = time.perf_counter()
+        if self._collected_s is not None:
+            env_s = self.collector.env_s
+            acting_s = ended_s - began_s - env_s
+            learning_s = began_s - self._collected_s
+            seconds = self._report.seconds
+            for part, part_s in (("environment", env_s), ("acting", acting_s), ("learning", learning_s)):
+                seconds[part] = seconds.get(part, 0.0) + part_s
+        self._collected_s = ended_s
+
     def _scale_rewards(self, rollout: Rollout, statistics: RewardStatistics) -> None:
         """Adds the returns of a rollout to the statistics; the loss divides its rewards by the deviation."""
         statistics.update(self.rank, self._discounted.add(rollout))
@@ -249,6 +267,7 @@ class RolloutWorker(Member):
         self._report.metrics["reward_deviation"] = deviation
 
     def state_dict(self) -> State:
+        self._collected_s = None  # a standstill is no learning
         state: State = {"collector": self.collector.state_dict()}
         # Without the state of its environments a resumed worker begins new episodes, whose returns begin at
         # 0.

@@ -6,12 +6,12 @@ import re
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -291,20 +291,22 @@ def terminal_width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
-def print_sentences(text: str, to_stderr: bool = False) -> None:
-    """Prints sentences, on a terminal with line ends between words. Elsewhere they stay whole."""
-    lines = printable_lines(text).splitlines()
+def print_sentences(text: str, to_stderr: bool = False, colours: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Prints sentences, on a terminal with line ends between words. Elsewhere they stay whole.
+
+    colours: line → its colour.
+    """
+    lines = text.expandtabs().removesuffix("\n").split("\n")
+    chosen = [colours.get(line) for line in lines]
+    lines = [printable(line) for line in lines]
     if (sys.stderr if to_stderr else sys.stdout).isatty():
         width = shutil.get_terminal_size().columns
         lines = [
             textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
             for line in lines
         ]
-    click.echo("\n".join(lines), err=to_stderr)
-
-
-#: Seconds until the first line of `playing_sign`; the others follow after twice as long each.
-SIGN_S: Final = 2.0
+    styled = [click.style(line, fg=each, bold=True) if each else line for line, each in zip(lines, chosen, strict=True)]
+    click.echo("\n".join(styled), err=to_stderr)
 
 
 @contextmanager
@@ -314,21 +316,11 @@ def playing_sign(episodes: int) -> Iterator[Callable[[int], None]]:
     Yields:
         What is called after each step with the number of episodes played so far.
     """
-    start_s, due_s = time.monotonic(), SIGN_S
-    bar = click.progressbar(length=episodes, label="episodes", width=0, file=sys.stderr)
-    with ExitStack() as stack:
+    from a3c_zoo.display.displays import open_display
+    from a3c_zoo.runs.playing_view import PlayingView
 
-        def on_step(played: int) -> None:
-            nonlocal due_s
-            if sys.stderr.isatty():
-                if not bar.entered:  # what stderr says of the name, and errors, come before the bar
-                    stack.enter_context(bar)
-                bar.update(played - bar.pos)
-            elif (passed_s := time.monotonic() - start_s) >= due_s:
-                click.echo(f"{played:,} of {episodes:,} episodes after {passed_s:,.0f} s", err=True)
-                due_s = 2 * passed_s
-
-        yield on_step
+    with closing(open_display(to_stderr=True)) as display:
+        yield PlayingView(display, "", episodes).played
 
 
 def print_finding(status: str, subject: str, text: str, cure: str, column: int = 12) -> None:

@@ -142,8 +142,9 @@ def command(
     machines. The report is written anew after each run. Finished runs are used again: after Ctrl-C the same command
     continues with the missing ones.
     """
-    from a3c_zoo.cli.board import Board
     from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read, rehearse_plan
+    from a3c_zoo.comparison.comparison_view import ComparisonView
+    from a3c_zoo.display.displays import open_display
     from a3c_zoo.report.places import choose_out
     from a3c_zoo.store.directory import refuse_trust
     from a3c_zoo.words import counted
@@ -189,12 +190,13 @@ def command(
             return INTERRUPTED
         if plan.missing and not yes:
             ask_to_train(f"{counted(len(plan.missing), 'runs')} must be trained", as_json)
-        with closing(Board(to_stderr=as_json, slots=engine.slots)) as board:
+        with closing(open_display(to_stderr=as_json)) as display:
+            view = ComparisonView(display, engine.slots)
             try:
-                comparison = carry_out(plan, rule, episodes, out, board, engine, question=question)
+                comparison = carry_out(plan, rule, episodes, out, view, engine, question=question)
             except KeyboardInterrupt:
-                board.close()
-                _tell_stopped(plan, board.report)
+                display.close()
+                _tell_stopped(plan, view.report)
                 return INTERRUPTED
     return _tell(comparison, as_json)
 
@@ -259,5 +261,6 @@ def _tell(comparison: Comparison, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(comparison.results, indent=2))
     else:
-        print_sentences(comparison.summary())
+        colours = {text: "green" if is_shown else "yellow" for text, is_shown in comparison.answers.items()}
+        print_sentences(comparison.summary(), colours=colours)
     return 1 if comparison.failed else 0

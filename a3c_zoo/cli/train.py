@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
@@ -77,28 +77,30 @@ def command(env: str | None, time_limit: float | None, quiet: bool, as_json: boo
       2    an error that you can correct
       130  Ctrl-C
     """
-    from a3c_zoo.cli.panel import RunPanel, colour_of, summary
+    from a3c_zoo.cli.summary import summary
+    from a3c_zoo.display.displays import open_display
     from a3c_zoo.runs import api
+    from a3c_zoo.runs.training_view import TrainingView, colour_of
 
     if as_json:
         take_stdout()
     drop_lost_output("stdout")
-    panel = RunPanel(quiet or (as_json and not sys.stderr.isatty()), to_stderr=as_json)
+    display = open_display(quiet or (as_json and not sys.stderr.isatty()), to_stderr=as_json)
+    view = TrainingView(display)
     try:
         warn_about_faults()
-        with redirect_stdout(sys.stderr if as_json else sys.stdout):
-            outcome = api.train(env, time_limit_s=time_limit, observer=panel, **options)
-            panel.ended(outcome)  # here: the end of a live display gives stdout back as it was at its beginning
+        # The display closes first: it gives stdout back as it was when it opened.
+        with redirect_stdout(sys.stderr if as_json else sys.stdout), closing(display):
+            outcome = api.train(env, time_limit_s=time_limit, observer=view, **options)
+            view.ended(outcome)
     except BaseException as error:
         if as_json:
-            about = {"run": panel.path and str(panel.path), "solved": False, "reason": "error"}
+            about = {"run": view.path and str(view.path), "solved": False, "reason": "error"}
             click.echo(json.dumps(about | {"detail": first_line(error)}, indent=2))
         raise
-    finally:
-        panel.display.close()
     if as_json:
         click.echo(json.dumps(asdict(outcome) | {"run": str(outcome.run)}, indent=2))
     else:
-        verdict, figures = summary(outcome, panel.run).split("\n", 1)
+        verdict, figures = summary(outcome, view.run).split("\n", 1)
         click.echo(f"{click.style(verdict, fg=colour_of(outcome), bold=True)}\n{figures}")
     return INTERRUPTED if outcome.reason == "interrupted" else 0

@@ -95,9 +95,10 @@ def command(
     goes on. Several commands can work on one study.
     """
     need_extra("tune", "tune", "optuna")
-    from a3c_zoo.cli.tuning_board import TuningBoard
+    from a3c_zoo.display.displays import open_display
     from a3c_zoo.tuning.studies import OPTIONS, TuningStudy
     from a3c_zoo.tuning.tune import make_settings, rehearse_study, tune
+    from a3c_zoo.tuning.tuning_view import TuningView
 
     if as_json:
         take_stdout()
@@ -124,8 +125,9 @@ def command(
         try:
             if rehearse_study(opened, engine, tell, **options) and not yes:
                 ask_to_train(f"the trials of study '{opened.name}' must be trained", as_json)
-            with closing(TuningBoard(options["trials"], settings.steps, as_json, engine.slots)) as board:
-                result = tune(opened, engine, board, **options)
+            with closing(open_display(to_stderr=as_json)) as display:
+                view = TuningView(options["trials"], settings.steps, display, engine.slots)
+                result = tune(opened, engine, view, **options)
         except KeyboardInterrupt:
             click.echo("Stopped. All trials are kept; the same command goes on.", err=True)
             return INTERRUPTED
@@ -195,6 +197,8 @@ def _why_open(study: TuningStudy) -> str:
 
 
 def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> int:
+    from a3c_zoo.report.places import REPORT_PAGE, opening
+
     if result is None:
         print_sentences(_why_open(study), to_stderr=True)
         if as_json:
@@ -204,7 +208,7 @@ def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> i
         click.echo(json.dumps(result, indent=2))
     else:
         values = [f"  {key}={text}" for key, text in result["values"].items()]
-        files = [f"  {path}" for path in (result["file"], f"{result['report']}/report.html")]
+        files = [f"  {result['file']}", f"  {opening(Path(result['report']) / REPORT_PAGE)}"]
         words = ["train", result["env"], "--agent", result["agent"], "--hyperparams", result["file"]]
         words += [word for text in result.get("options", []) for word in ("-o", text)]
         click.echo(printable_lines("\n".join([f"trial {result['trial']} is chosen:", *values])))

@@ -6,19 +6,21 @@ import inspect
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from a3c_zoo.comparison import seed_blocks
+from a3c_zoo.comparison.comparison_view import ComparisonView
 from a3c_zoo.comparison.estimates import estimate, evaluations_estimate
 from a3c_zoo.comparison.looks import keep_looks, looked_at, planned_looks
 from a3c_zoo.comparison.methods import parsed_method, runs_of_methods
-from a3c_zoo.comparison.notebook_watcher import NotebookWatcher
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained, train_plan
+from a3c_zoo.display.displays import notebook_display
 from a3c_zoo.engines import Engine
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.engines.shared_folder import turn
@@ -32,11 +34,10 @@ from a3c_zoo.figures.sequential import SequentialRule, SequentialTest
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
-from a3c_zoo.report.places import REPORT_FILES, choose_out, claimed
+from a3c_zoo.report.places import REPORT_FILES, REPORT_PAGE, choose_out, claimed, opening
 from a3c_zoo.report.results_json import by_env, to_json
 from a3c_zoo.report.verdict import second_look
 from a3c_zoo.runs.evaluate_checkpoints import DEFAULT_EPISODES
-from a3c_zoo.runs.notebook import NotebookLine
 from a3c_zoo.runs.signals import stop_on_signals
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, refuse_trust
 from a3c_zoo.store.run import Run, RunSummary
@@ -62,6 +63,7 @@ class Comparison:
         out: the folder of the report, with `REPORT_FILES`.
         verdict: the conclusions, one sentence each.
         failed: the names of the runs whose training failed.
+        answers: those sentences of the verdict that answer a question → whether a difference is shown.
     """
 
     results: dict[str, Any]
@@ -69,6 +71,7 @@ class Comparison:
     out: Path
     verdict: tuple[str, ...]
     failed: tuple[str, ...] = ()
+    answers: Mapping[str, bool] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         envs: dict[str, Any] = self.results["environments"]
@@ -77,8 +80,9 @@ class Comparison:
         return f"<Comparison of {'; '.join(methods)}: {runs}; {self.out}>\n{' '.join(self.verdict)}"
 
     def summary(self) -> str:
-        """The verdict, and the files of the report."""
-        return "\n".join([*self.verdict, *(f"  {self.out / name}" for name in REPORT_FILES)])
+        """The verdict, the files of the report, and what opens it."""
+        files = [f"  {self.out / name}" for name in REPORT_FILES if name != REPORT_PAGE]
+        return "\n".join([*self.verdict, *files, f"  {opening(self.out / REPORT_PAGE)}"])
 
 
 def compare(
@@ -211,8 +215,8 @@ def _watched(
         raise ZooError(f"--episodes {episodes}: give 1 or more")
     if plan.missing:
         check_main()  # training can take hours, and no child of an unguarded script could evaluate it
-    with NotebookLine() as line:
-        watcher = watcher or NotebookWatcher(line)
+    with closing(notebook_display()) as display:
+        watcher = watcher or ComparisonView(display, engine.slots)
         plan = rehearse_plan(plan, rule, episodes, engine.slots, watcher.message)
         return carry_out(plan, rule, episodes, out, watcher, engine, question=question)
 
@@ -520,7 +524,7 @@ def _report(
     """Writes the report into a folder that was claimed. Raises ZooError if there is no run."""
     from a3c_zoo.report.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
     from a3c_zoo.report.report_films import films_of
-    from a3c_zoo.report.verdict import notes
+    from a3c_zoo.report.verdict import answers, notes
 
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
@@ -535,7 +539,7 @@ def _report(
     write_report(results, page, out)
     if making is None or is_finished:
         keep_looks(results, out)
-    return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed)
+    return Comparison(to_json(results), left_out, out, tuple(page.verdict), failed, answers(results))
 
 
 def unfinished(missing: Mapping[str, Mapping[str, int]], there: int) -> str:

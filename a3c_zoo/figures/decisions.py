@@ -71,25 +71,23 @@ def _decided(pair: Pair, look: SequentialLook) -> str:
     )
 
 
-def sentences(decisions: Decisions) -> list[str]:
-    """The verdict, one sentence for each pair."""
+def sentences(decisions: Decisions) -> dict[str, bool]:
+    """The verdict, one sentence for each pair → whether a difference is shown."""
     rule = decisions.rule
-    found = [
+    decided = [
         f"{_decided(pair, look)}; decided after {look.number * rule.block} seeds."
         for look in decisions.looks
         for pair in look.decided
         if pair not in decisions.seen
     ]
     seeds = len(decisions.looks) * rule.block
-    why = decisions.stopped and f" ({decisions.stopped})"
-    return [
-        *found,
-        *(
-            f"{pair.env}: no difference between {pair.method} and {pair.other} is shown after {seeds} seeds{why}."
-            for pair in decisions.open
-            if pair not in decisions.seen
-        ),
+    why = f" ({decisions.stopped})" if decisions.stopped else ""
+    undecided = [
+        f"{pair.env}: no difference between {pair.method} and {pair.other} is shown after {seeds} seeds{why}."
+        for pair in decisions.open
+        if pair not in decisions.seen
     ]
+    return dict.fromkeys(decided, True) | dict.fromkeys(undecided, False)
 
 
 def to_plain(decisions: Decisions) -> dict[str, Any]:

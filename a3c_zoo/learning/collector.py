@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -121,6 +122,7 @@ class Collector:
 
     Attributes:
         env: the vector environment. rollout: the last rollout. generator: of the sampled actions.
+        env_s: seconds that the environment took for the steps of the last rollout.
     """
 
     def __init__(
@@ -160,6 +162,7 @@ class Collector:
         noise_rows = min(rows, NOISE_ROWS) if cut_at_end else rows
         self._noise = ActionNoise(distribution, noise_rows, num_envs, generator, noise_correlation)
         self._over = np.zeros((rows + 1, num_envs), np.bool_)  # row t + 1: which episodes ended at step t
+        self.env_s = 0.0
         self._is_whole = True  # the last rollout was not cut short by `on_tick`
         self._newest = rows  # the row of the observations that are acted on next
         self._accounts = EpisodeAccounts(num_envs)
@@ -193,15 +196,17 @@ class Collector:
         num_rows = self._begin_rollout()
         settings = LibrarySettings.now()
         policy = self._policy(network)
-        noise = self._noise
+        noise, clock, env_s = self._noise, time.perf_counter, 0.0
         with torch.no_grad():
             for t in range(num_rows):
                 distribution.sample(policy(rollout.observations[t]), noise.row(t), rollout.actions[t])
+                began_s = clock()
                 try:
                     observation, reward, terminated, truncated, info = step(distribution.to_env(self._actions[t]))
                 except Exception as error:
                     env.note(error, "step")
                     raise
+                env_s += clock() - began_s
                 if torch.is_grad_enabled():  # the environment has turned gradients on
                     torch.set_grad_enabled(False)
                 env.check_step(reward, terminated, truncated)
@@ -220,6 +225,7 @@ class Collector:
                     num_rows = t + 1
                     break
         settings.restore()
+        self.env_s = env_s
         return self._end_rollout(num_rows)
 
     def close(self) -> None:

@@ -318,13 +318,44 @@ def descend(
             "loss_policy": -float(torch.dot(gain, weight)),
             "loss_value": float(torch.dot(value_error, weight)),
             "loss_total": float(loss),
+            **explained_variance(values, target, share),
             **{name: float(torch.dot(metric, share)) for name, metric in checked_metrics(terms, share).items()},
             **dict(zip(("entropy", "advantage", "batch_return", "value"), means.tolist(), strict=True)),
         }
 
 
+#: Returns whose variance is at most this part of their mean square are equal but for rounding in float32.
+EQUAL_RETURNS = 1e-12
+
+
+def explained_variance(values: Tensor, returns: Tensor, share: Tensor) -> dict[str, float]:
+    """How much of the variance of the returns the values explain: 1 − Var(R − V) / Var(R). A constant explains 0.
+
+    Args:
+        values, returns: V and R of the samples, `[B]`. share: the weight of each sample in a mean, `[B]`.
+
+    Returns:
+        It under the name `explained_variance`; empty if all returns are equal.
+    """
+    error = returns - values
+    unexplained = torch.dot((error - torch.dot(error, share)) ** 2, share)
+    spread = float(torch.dot((returns - torch.dot(returns, share)) ** 2, share))
+    if spread <= EQUAL_RETURNS * float(torch.dot(returns**2, share)):
+        return {}
+    return {"explained_variance": 1 - float(unexplained) / spread}
+
+
 #: Metrics of every loss.
-OWN_METRICS = ("loss_policy", "loss_value", "loss_total", "entropy", "advantage", "batch_return", "value")
+OWN_METRICS = (
+    "loss_policy",
+    "loss_value",
+    "loss_total",
+    "explained_variance",
+    "entropy",
+    "advantage",
+    "batch_return",
+    "value",
+)
 
 
 def check_terms(terms: LossTerms, weight: Tensor) -> None:

@@ -76,6 +76,7 @@ class WorkerPool:
         has_learner: the last worker is a learner: it comes to a standstill after the others.
         max_episodes: no worker begins a rollout once the run has so many.
         judge: gets the fault of a worker; returns if a new worker takes its place, else raises.
+        on_ready: is told several times a second, until all workers are ready, how many of how many are.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class WorkerPool:
         has_learner: bool = False,
         max_episodes: int = NEVER,
         judge: Callable[[Fault], None] = raise_fault,
+        on_ready: Callable[[int, int], None] = lambda ready, workers: None,
     ) -> None:
         self._factory = factory
         self._worker_context = worker_context
@@ -100,6 +102,7 @@ class WorkerPool:
         self._next_pause = next_pause
         self._max_episodes = max_episodes
         self._judge = judge
+        self._on_ready = on_ready
         self._num_collecting = len(counters.tensor) - has_learner
         self._ticks_before = counters.ticks[: self._num_collecting]
         self._cells = torch.ones((len(counters.tensor), 3), dtype=torch.int64)
@@ -115,7 +118,8 @@ class WorkerPool:
         for rank in range(len(self._counters.tensor)):
             state = self._initial_states[rank] if self._initial_states else None
             self._members.append(self._begin(rank, state))
-        while not all(member.is_ready for member in self._members):
+        while (ready := sum(member.is_ready for member in self._members)) < len(self._members):
+            self._on_ready(ready, len(self._members))
             self._look()
 
     def _begin(self, rank: int, state: dict[str, Any] | None) -> _Member:

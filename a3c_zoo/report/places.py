@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -22,10 +24,17 @@ DEFAULT_OUT_DIR: Final = Path("comparisons")
 MAX_STEM: Final = 100
 #: The most bytes of a report's results.json that are read: some 3 kB for each run.
 MAX_RESULTS: Final = 64 << 20
-#: The files of a report.
-REPORT_FILES: Final = ("report.md", "report.html", "results.json", "runs.csv", "curves.png", "curves.svg")
+#: The page of a report, and all its files.
+REPORT_PAGE: Final = "report.html"
+REPORT_FILES: Final = ("report.md", REPORT_PAGE, "results.json", "runs.csv", "curves.png", "curves.svg")
 #: Is locked while a comparison writes the report beside it.
 LOCK_FILE: Final = ".report.lock"
+
+
+def opening(page: Path) -> str:
+    """The command that opens a page in a browser: `open`, or what a desktop has in its place."""
+    program = "xdg-open" if shutil.which("xdg-open") and not shutil.which("open") else "open"
+    return f"{program} {shlex.quote(str(page))}"
 
 
 def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:

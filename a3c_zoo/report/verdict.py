@@ -33,9 +33,7 @@ TRAINING_ONLY = (
 
 def verdict(results: Results) -> list[str]:
     """The conclusions, one sentence each. The answer comes first: what is shown, what is not, and why nothing is."""
-    lines = decisions.sentences(results.decided) if results.decided else []
-    ordered = sorted(results.claims, key=lambda claim: not claim.holds)
-    lines += map(_about_claim, ordered)
+    lines = [*answers(results)]
     lines += [second_look(*pair, report) for pair, report in results.seen.items()]
     lines += [results.caution] if results.caution else []
     lines += [*_why_nothing_is_claimed(results), *results.unasked]
@@ -46,6 +44,13 @@ def verdict(results: Results) -> list[str]:
     if results.left_out:
         lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below; the figures are without them.")
     return [*lines, *_other_notes(results)]
+
+
+def answers(results: Results) -> dict[str, bool]:
+    """The first sentences of the verdict, which answer its questions → whether a difference is shown."""
+    found = decisions.sentences(results.decided) if results.decided else {}
+    ordered = sorted(results.claims, key=lambda claim: not claim.holds)
+    return found | {_about_claim(claim): claim.holds for claim in ordered}
 
 
 def notes(results: Results) -> list[str]:

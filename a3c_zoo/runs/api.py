@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.config.yaml import written
+from a3c_zoo.display.displays import notebook_display
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import same_folder
 from a3c_zoo.plugins.entries import EnvEntry
@@ -18,9 +20,10 @@ from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.records import Evaluation, Outcome, Policy
 from a3c_zoo.runs.init_from import with_initial
 from a3c_zoo.runs.loaded_agent import LoadedAgent
-from a3c_zoo.runs.notebook import NotebookLine, watched
+from a3c_zoo.runs.playing_view import PlayingView
 from a3c_zoo.runs.setup import Observer, RunSetup
 from a3c_zoo.runs.train import train_new, train_on
+from a3c_zoo.runs.training_view import TrainingView
 from a3c_zoo.seeds import USER_EVALUATIONS
 from a3c_zoo.store.checkpoints import BEST, FINAL, PolicyState
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, refuse_trust
@@ -81,14 +84,21 @@ def train(
     refuse_unguarded()
     limits = {"steps": steps, "episodes": episodes, "time_limit_s": time_limit_s, "stop_return": stop_return}
     given = _run_settings(workers=workers, device=device, seed=seed, film_every=film_every, **limits)
-    with same_folder(), watched(observer) as watcher:
+    with same_folder(), closing(notebook_display()) as display:
+        view = TrainingView(display)
+        watcher = observer or view
         if resume is not None:
             others: dict[str, Any] = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name}
             others |= {"--serial": serial, "--init-from": init_from}
-            return train_on(_run_to_resume(resume, Path(runs_dir), trust, env), given, watcher, others, checkpoint)
-        _refuse_without_resume(trust and init_from is None, checkpoint)
-        setup = RunSetup.of(get_registry(), _config(env, agent, hyperparams, overrides, given), serial)
-        return train_new(with_initial(setup, init_from, Path(runs_dir), trust), Path(runs_dir), name, watcher)
+            run = _run_to_resume(resume, Path(runs_dir), trust, env)
+            outcome = train_on(run, given, watcher, others, checkpoint)
+        else:
+            _refuse_without_resume(trust and init_from is None, checkpoint)
+            setup = RunSetup.of(get_registry(), _config(env, agent, hyperparams, overrides, given), serial)
+            setup = with_initial(setup, init_from, Path(runs_dir), trust)
+            outcome = train_new(setup, Path(runs_dir), name, watcher)
+        view.ended(outcome)
+        return outcome
 
 
 def _name_of(env: Environment | None) -> str | None:
@@ -244,12 +254,12 @@ def evaluate(
         run, agent, env, checkpoint, trust: as in `load_agent`.
         deterministic: most probable instead of sampled actions.
         seed: of the episodes and the sampled actions; by default the run's.
-        on_step: called with the number of episodes played so far. In a notebook the default is a line that changes.
+        on_step: called with the number of episodes played so far. By default notebooks show it.
     """
     _name_of(env)
     directory = find_policy(run, agent, Path(runs_dir), trust)
-    with NotebookLine() as line:
-        told = on_step or (lambda played: line.show(f"{run}: {played} of {episodes} episodes"))
+    with closing(notebook_display()) as display:
+        told = on_step or PlayingView(display, str(run), episodes).played
         return evaluate_from(directory, choose_in_python(directory, checkpoint), episodes, deterministic, seed, told)
 
 

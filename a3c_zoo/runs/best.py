@@ -14,12 +14,10 @@ from typing import Any, Final
 
 from a3c_zoo.errors import DivergedError
 from a3c_zoo.records import Snapshot
-from a3c_zoo.runs.progress import RunProgress
+from a3c_zoo.runs.progress import FEWEST_EPISODES, RunProgress
 from a3c_zoo.store.checkpoints import PolicyState, ResourceState, RunState, read_state, write_checkpoint
 from a3c_zoo.store.directory import RunDirectory
 
-#: No policy counts as the best before so many episodes of the run. Up to 100 episodes their mean is that of all.
-FEWEST_EPISODES: Final = 20
 #: Parameters are copied at most once in so many episodes: a run that learns fast has a new best at almost every report.
 EVERY_EPISODES: Final = 10
 

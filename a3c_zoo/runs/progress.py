@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Episode, Evaluation, EvaluatorResult, Progress, Reason, Report, Snapshot, score
-from a3c_zoo.runs.resources import Clock
+from a3c_zoo.runs.resources import Clock, Usage
 from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.solved_check import SolvedCheck
@@ -18,8 +18,13 @@ from a3c_zoo.store.checkpoints import RunState
 
 #: Episodes in a mean return.
 WINDOW = 100
+#: No mean return counts as the best one before so many episodes of the run.
+FEWEST_EPISODES = 20
 #: The speed is a mean over this time.
 SPEED_WINDOW_S = 5.0
+#: With each report what earlier ones tell of `Report.seconds` counts less, so that shares are those of about the last
+#: hundred reports.
+KEPT_OF_SECONDS = 0.99
 
 
 class RunProgress:
@@ -30,6 +35,7 @@ class RunProgress:
         skipped: updates of this session that were not made, because their gradient was not finite.
         first_rollout: see `Progress`.
         returns, lengths: those of the last 100 episodes, in the order in which they ended.
+        best_return, best_training_s: see `Progress`.
     """
 
     def __init__(self, clock: Clock, saved: RunState | None) -> None:
@@ -39,6 +45,9 @@ class RunProgress:
         self.lengths: deque[int] = deque(saved.window.lengths if saved else (), WINDOW)
         self.metrics: dict[str, float] = {}
         self.skipped = self.first_rollout = 0
+        self.best_return: float | None = None
+        self.best_training_s = 0.0
+        self._seconds: dict[str, float] = {}  # part → seconds of late
         self._speeds: deque[tuple[float, int]] = deque()  # (training seconds, steps) of the last seconds
 
     def add(self, reports: Sequence[Report], episodes: Sequence[Episode]) -> None:
@@ -53,34 +62,54 @@ class RunProgress:
             self.metrics.update(report.metrics)
             self.skipped += report.skipped
             self.first_rollout = report.first_rollout
+            self._add_seconds(report.seconds)
         if self.skipped:
             self.metrics["skipped_updates"] = self.skipped
+
+    def _add_seconds(self, seconds: Mapping[str, float]) -> None:
+        for part, part_s in seconds.items():
+            self._seconds[part] = KEPT_OF_SECONDS * self._seconds.get(part, 0.0) + part_s
 
     @property
     def mean_return(self) -> float | None:
         """Mean return of the last 100 episodes, None before the first."""
         return sum(self.returns) / len(self.returns) if self.returns else None
 
-    def now(self, evaluator: EvaluatorResult | None = None) -> Progress:
-        """Where the run stands. evaluator: the newest result of the evaluator beside training."""
+    def now(self, evaluator: EvaluatorResult | None = None, usage: Usage | None = None) -> Progress:
+        """Where the run stands.
+
+        Args:
+            evaluator: the newest result of the evaluator beside training. usage: of the machine.
+        """
         training_s, speeds = self._clock.of("training"), self._speeds
         if not speeds or training_s > speeds[-1][0]:
             speeds.append((training_s, self.steps))
         while len(speeds) > 2 and speeds[1][0] < training_s - SPEED_WINDOW_S:
             speeds.popleft()
         seconds, steps = training_s - speeds[0][0], self.steps - speeds[0][1]
+        mean = self.mean_return
+        is_best = mean is not None and (self.best_return is None or mean > self.best_return)
+        if is_best and self.episodes >= FEWEST_EPISODES:
+            self.best_return = mean
+            self.best_training_s = training_s
+        all_s = sum(self._seconds.values())
         return Progress(
             steps=self.steps,
             episodes=self.episodes,
             updates=self.updates,
             training_s=training_s,
             steps_per_s=steps / seconds if seconds > 0 else 0.0,
-            mean_return_100=self.mean_return,
+            mean_return_100=mean,
             mean_length_100=sum(self.lengths) / len(self.lengths) if self.lengths else None,
             window=len(self.returns),
             metrics=self.metrics,
             evaluator=evaluator,
             first_rollout=self.first_rollout,
+            best_return=self.best_return,
+            best_training_s=self.best_training_s,
+            time_shares={part: part_s / all_s for part, part_s in self._seconds.items()} if all_s > 0 else {},
+            cores=usage.cores if usage else None,
+            memory_mib=usage.memory_mib if usage else None,
         )
 
 

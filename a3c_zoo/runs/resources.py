@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -89,27 +89,45 @@ class Clock:
         return sum(self.seconds.values()) + _awake_s() - self._since_s
 
 
+def family(root: psutil.Process) -> list[psutil.Process]:
+    """A process and its descendants."""
+    return [root, *root.children(recursive=True)]
+
+
 def cpu_seconds(root: psutil.Process) -> float:
     """User and system seconds of a process and its descendants. Those that have ended count in their parents."""
     import psutil
 
     seconds = 0.0
-    for process in (root, *root.children(recursive=True)):
+    for process in family(root):
         with suppress(psutil.Error):  # it has just ended
             times = process.cpu_times()
             seconds += times.user + times.system + times.children_user + times.children_system
     return seconds
 
 
-def memory_mib(root: psutil.Process) -> float:
-    """Proportional set size of a process and its descendants: a page shared by k of them counts 1/k in each."""
+def memory_mib(processes: Sequence[psutil.Process]) -> float:
+    """Proportional set size of processes: a page shared by k of them counts 1/k in each."""
     import psutil
 
     total = 0
-    for process in (root, *root.children(recursive=True)):
+    for process in processes:
         with suppress(psutil.Error, OSError):  # it has just ended, or is another user's
             total += process.memory_full_info().pss
     return total / 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the processes of a run use now.
+
+    Attributes:
+        cores: how many cores they have kept busy since the sample before; None at the first one.
+        memory_mib: as the function of this name has it.
+    """
+
+    cores: float | None
+    memory_mib: float
 
 
 class Meter:
@@ -117,10 +135,14 @@ class Meter:
 
     Attributes:
         peak_memory_mib: the largest sample so far, in MiB; None before the first.
+        usage: the newest sample; None before the first.
     """
 
     def __init__(self) -> None:
         self.peak_memory_mib: float | None = None
+        self.usage: Usage | None = None
+        self._family: list[psutil.Process] = []  # at the newest look at the memory; to find it takes milliseconds
+        self._cpu_at: tuple[float, dict[int, float]] | None = None  # a moment, and process → its CPU seconds then
         self._before_s = 0.0
         self._lock = threading.Lock()
         if sys.platform == "linux":
@@ -146,7 +168,25 @@ class Meter:
     def sample(self) -> None:
         """Looks at the memory now."""
         if sys.platform == "linux":
-            self._take(memory_mib(self._root))
+            self._family = family(self._root)
+            memory = memory_mib(self._family)
+            self._take(memory)
+            self.usage = Usage(self.usage.cores if self.usage else None, memory)
+
+    def _sample_cores(self) -> None:
+        """Looks at the CPU seconds now, of the processes that the newest look at the memory has found."""
+        import psutil
+
+        now, seconds = _awake_s(), dict[int, float]()
+        for process in self._family:
+            with suppress(psutil.Error):  # it has ended
+                times = process.cpu_times()
+                seconds[process.pid] = times.user + times.system
+        if self._cpu_at is not None and self.usage is not None:
+            since_s, before = self._cpu_at
+            busy_s = sum(after_s - before.get(pid, after_s) for pid, after_s in seconds.items())
+            self.usage = Usage(busy_s / max(now - since_s, 1e-9), self.usage.memory_mib)
+        self._cpu_at = now, seconds
 
     def _take(self, memory_mib: float | None) -> None:
         with self._lock:
@@ -158,11 +198,13 @@ class Meter:
         ended = threading.Event()
 
         def watch() -> None:
-            wait_s = SAMPLE_EVERY_S
-            while not ended.wait(wait_s):
-                start_s = time.thread_time()
-                self.sample()
-                wait_s = max(SAMPLE_EVERY_S, (time.thread_time() - start_s) / SAMPLE_SHARE)
+            next_memory_s = 0.0
+            while not ended.wait(SAMPLE_EVERY_S):
+                if time.monotonic() >= next_memory_s:
+                    start_s = time.thread_time()
+                    self.sample()
+                    next_memory_s = time.monotonic() + (time.thread_time() - start_s) / SAMPLE_SHARE
+                self._sample_cores()
 
         if sys.platform == "linux":
             threading.Thread(target=watch, name="a3c-zoo memory", daemon=True).start()

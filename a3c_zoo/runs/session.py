@@ -100,6 +100,10 @@ class Session:
         """Whether a checkpoint has all that the run has learned."""
         return self._progress.steps == self._saved_steps
 
+    def workers_ready(self, ready: int, workers: int) -> None:
+        """Tells the observer how far the start is."""
+        self._watch.observer.progress(replace(self._progress.now(), workers_ready=ready, workers=workers))
+
     def started(self, snapshot: Snapshot) -> None:
         """Starts the training clock; from now on a signal is obeyed at the next rollout boundary."""
         self._watch.stop.interrupts, self._snapshot = False, snapshot
@@ -216,7 +220,7 @@ class Session:
             self.event("gradients_skipped", text, skipped=skipped)
 
     def _publish(self, force: bool) -> None:
-        progress = self._progress.now(self._evaluator.result if self._evaluator else None)
+        progress = self._progress.now(self._evaluator.result if self._evaluator else None, self._watch.meter.usage)
         reason = self._publisher.metrics(progress, force)
         self._watch.stop.plugin = self._watch.stop.plugin or reason or ""
 

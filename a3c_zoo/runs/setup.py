@@ -1,4 +1,4 @@
-"""What a run gets before it starts: its entries and configuration, and who watches it: a panel, a notebook, nobody."""
+"""What a run gets before it starts: its entries and configuration, and who watches it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Observer(Protocol):
         return
 
     def progress(self, progress: Progress) -> None:
-        """Called several times a second."""
+        """Called several times a second, also while workers start (`Progress.workers_ready`)."""
         return
 
     def message(self, text: str) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from a3c_zoo.display.terminals import leave_terminal
 from a3c_zoo.processes.child import signal_children
 from a3c_zoo.processes.start import STOP_SIGNALS
 from a3c_zoo.runs.resources import add_suspension
@@ -87,6 +88,8 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
 def _suspend(number: int, frame: FrameType | None) -> None:
     """Stops the children, then this process; they go on together. Ctrl-Z in a terminal reaches this process alone."""
+    if not leave_terminal():
+        return
     since_s = time.monotonic()
     signal_children(signal.SIGSTOP)
     os.kill(os.getpid(), signal.SIGSTOP)  # returns when this process goes on

@@ -86,6 +86,9 @@ class ShortRun:
 
     # What an agent calls
 
+    def workers_ready(self, ready: int, workers: int) -> None:
+        """Nobody watches the start."""
+
     def started(self, snapshot: Snapshot) -> None:
         """The first rollout begins now."""
         self._started_s = self._asked_s = time.monotonic()

@@ -1,22 +1,23 @@
-"""The progress of a comparison: a live table on a terminal, a line for each run elsewhere."""
+"""What a display shows of a comparison: a table where it can change in place, a line for each run elsewhere."""
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
+from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
-
-from a3c_zoo.cli.panel import LiveDisplay, duration
 from a3c_zoo.comparison.plan import Plan, PlannedRun, side_by_side_s
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained
+from a3c_zoo.display.displays import Display
+from a3c_zoo.display.pieces import duration
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import Outcome, score
 from a3c_zoo.store.run import Run
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @dataclass(slots=True)
@@ -40,25 +41,25 @@ class _Row:
         return fmean(values) if values else None
 
 
-class Board(ComparisonWatcher):
-    """Shows the progress of a comparison on the command line.
+class ComparisonView(ComparisonWatcher):
+    """Shows the progress of a comparison.
 
     Args:
-        to_stderr: write to stderr in place of stdout. slots: how many runs train at once, at most.
+        slots: how many runs train at once, at most.
 
     Attributes:
         report: the folder of the report; None before it is written.
     """
 
-    def __init__(self, to_stderr: bool, slots: int = 1) -> None:
-        self._display = LiveDisplay(to_stderr)
+    def __init__(self, display: Display, slots: int = 1) -> None:
+        self._display = display
         self._rows: defaultdict[tuple[str, str], _Row] = defaultdict(_Row)
         self._slots = slots
         self._waiting: list[PlannedRun] = []
         self._spent_s: dict[tuple[str, str, int], float] = {}  # of the runs that train now
         self._footer = ""
+        self._evaluated = ""  # how many checkpoints, in words; "" while runs train
         self.report: Path | None = None
-        self._said_s = 0.0
 
     def planned(self, plan: Plan) -> None:
         for run in plan.runs:
@@ -67,6 +68,7 @@ class Board(ComparisonWatcher):
 
     def running(self, run: PlannedRun, progress: JobProgress | None) -> None:
         """Shows the run in the row of its method: seed, share of the budget that is spent, mean return."""
+        self._evaluated = ""
         row = self._rows[run.env, run.method]
         row.now, spent_s = f"seed {run.seed}", 0.0
         if progress is not None:
@@ -102,14 +104,11 @@ class Board(ComparisonWatcher):
         if not self._display.is_live or trained.fault is not None:
             fault = f": {trained.fault}" if trained.fault else ""
             self._display.say(f"{run.method} on {run.env}, seed {run.seed}: {what}{figures}{fault} → {trained.path}")
-        self._show("")
+        self._show("", at_once=self._display.is_live)
 
     def evaluating(self, done: int, total: int) -> None:
-        self._show(f"evaluating: {done:,} of {total:,} checkpoints")
-        now = time.monotonic()
-        if not self._display.is_live and (now - self._said_s > 10 or done in (0, total)):
-            self._said_s = now
-            self._display.say(f"evaluated {done:,} of {total:,} checkpoints")
+        self._evaluated = f"evaluated {done:,} of {total:,} checkpoints"
+        self._show(f"evaluating: {done:,} of {total:,} checkpoints", at_once=done in (0, total))
 
     def reported(self, folder: Path, missing: int) -> None:
         """Says once where the report is, which is written anew from then on."""
@@ -120,17 +119,22 @@ class Board(ComparisonWatcher):
     def message(self, text: str) -> None:
         self._display.say(text)
 
-    def close(self) -> None:
-        self._display.close()
-
-    def _show(self, footer: str) -> None:
+    def _show(self, footer: str, at_once: bool = False) -> None:
+        """Shows the table with a line below it; "" keeps the line that is there."""
         self._footer = footer or self._footer
-        if self._display.is_live:
-            self._display.draw(self._table())
+        if at_once or self._display.is_due:
+            self._display.show(self)
 
-    def _table(self) -> Table:
+    def line(self) -> str:
+        """How far the evaluation is: the runs have lines of their own."""
+        return self._evaluated
+
+    def block(self, width: int) -> Table:
         """A line for each method. The figures of the running run are cut off if the terminal has no room for them."""
-        table = Table(box=None, padding=(0, 2, 0, 0), expand=True, caption_justify="left")
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, padding=(0, 2, 0, 0), width=width, caption_justify="left")
         table.caption = Text(self._footer, "not dim not italic cyan")
         envs = {env for env, _ in self._rows}
         for name in ("environment", "method") if len(envs) > 1 else ("method",):

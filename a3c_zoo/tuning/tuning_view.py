@@ -1,4 +1,4 @@
-"""The progress of a tuning: a live table of the best trials on a terminal, a line for each score elsewhere."""
+"""What a display shows of a tuning: a table of the best trials where it can change, a line for each score elsewhere."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
-
-from a3c_zoo.cli.board import Board
-from a3c_zoo.cli.panel import duration
+from a3c_zoo.comparison.comparison_view import ComparisonView
 from a3c_zoo.comparison.plan import Plan
+from a3c_zoo.display.displays import Display
+from a3c_zoo.display.pieces import duration
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import score
 from a3c_zoo.tuning.contenders import ranked, sound
 from a3c_zoo.tuning.racing import TuningWatcher, Turn
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from a3c_zoo.tuning.contenders import Contender
 
 #: Trials in the table.
 SHOWN = 8
 
 
-class TuningBoard(Board, TuningWatcher):
-    """Shows a race to so many trials and steps, and then its comparisons. to_stderr, slots: see `Board`."""
+class TuningView(ComparisonView, TuningWatcher):
+    """Shows a race to so many trials and steps, and then its comparisons. slots: see `ComparisonView`."""
 
-    def __init__(self, trials: int, steps: int, to_stderr: bool, slots: int = 1) -> None:
-        super().__init__(to_stderr, slots)
+    def __init__(self, trials: int, steps: int, display: Display, slots: int = 1) -> None:
+        super().__init__(display, slots)
         self._trials, self._steps, self._began_s = trials, steps, time.monotonic()
         self._contenders: Sequence[Contender] = ()
         self._said: dict[int, tuple[int, float]] = {}
@@ -42,7 +42,7 @@ class TuningBoard(Board, TuningWatcher):
                 self._said[each.number] = each.rank
                 figures = f"{each.rank[0]:,} steps: return {score(each.rank[1])}"
                 self._display.say(f"trial {each.number}, {figures}, {_values(each)}")
-        self._show("")
+        self._show("", at_once=self._display.is_live)
 
     def training(self, turn: Turn, seed: int, progress: JobProgress | None) -> None:
         self._now = f"trial {turn.number} to {turn.rung:,} steps, seed {seed}"
@@ -59,11 +59,14 @@ class TuningBoard(Board, TuningWatcher):
         if not self._is_racing:
             super().evaluating(done, total)
 
-    def _table(self) -> Table:
+    def block(self, width: int) -> Table:
         """The best trial with all its values, and a line for each of the next ones, whose values may be cut off."""
+        from rich.table import Table
+        from rich.text import Text
+
         if not self._is_racing:
-            return super()._table()
-        table = Table(box=None, padding=(0, 2, 0, 0), expand=True, caption_justify="left")
+            return super().block(width)
+        table = Table(box=None, padding=(0, 2, 0, 0), width=width, caption_justify="left")
         scored = ranked(sound(self._contenders))
         text = f"{len(scored)} of {self._trials} trials, {duration(time.monotonic() - self._began_s)}; {self._now}"
         table.caption = Text(text, "not dim not italic cyan")

@@ -1,0 +1,70 @@
+"""The last lines of `a3c-zoo train`: how the run ended, its figures, and the command to type next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from a3c_zoo.cli.main import next_command
+from a3c_zoo.display.pieces import duration, speed
+from a3c_zoo.errors import printable_lines
+from a3c_zoo.records import Outcome, score
+from a3c_zoo.store.checkpoints import BEST
+from a3c_zoo.store.directory import run_argument
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import RunConfig
+
+
+def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
+    """Returns the result of a run, its figures, and the command to type next. run: has its limits."""
+    verdict = {
+        "solved": "Solved",
+        "stop-return": "Reached the return asked for",
+        "interrupted": f"Stopped by {outcome.detail}",
+        "plugin": f"Stopped by a plugin: {outcome.detail}",
+    }.get(outcome.reason, f"Ended{'' if outcome.solved else ', not solved'}: {outcome.detail}")
+    if outcome.reason in ("solved", "stop-return"):
+        verdict += f" after {duration(outcome.training_s)} of training, {duration(outcome.total_s)} in all"
+    elif outcome.solved:
+        verdict += f". Solved at step {outcome.solved_step:,}"
+    counts, mean = f"{outcome.steps:,} steps, {outcome.episodes:,} episodes", outcome.mean_return_100
+    number = min(100, outcome.episodes)
+    of_last = f"mean of the last {number} training episodes" if number > 1 else "of the only training episode"
+    lines = [f"{verdict}.", f"  training    {counts}, {speed(outcome.steps, outcome.training_s)}"]
+    lines.append(f"  return      {'no episode has ended' if mean is None else f'{score(mean)}, {of_last}'}")
+    if (evaluation := outcome.evaluation) is not None:
+        spread = f"{score(evaluation.mean_return)} ± {score(evaluation.std_return)}"
+        at = "" if outcome.last_evaluation else f", at step {outcome.evaluation_step:,}"
+        lines.append(
+            f"  evaluation  {spread} over {evaluation.episodes:,} episodes on fresh seeds, sampled actions{at}"
+        )
+    if outcome.recommended == BEST and outcome.best_return is not None and outcome.best_step is not None:
+        kind = "training episodes" if outcome.best_by == "training" else "episodes on fresh seeds"
+        what = f"{score(outcome.best_return)}, mean of {outcome.best_episodes} {kind}"
+        lines.append(f"  best        {what}, at step {outcome.best_step:,}")
+        lines.append(f"  watch it    {next_command(f'play {run_argument(outcome.run)} --checkpoint best')}")
+    if outcome.evaluator_fault is not None:
+        lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")
+    if outcome.steps > 0:  # otherwise there is no checkpoint to go on from
+        lines.append(f"  next        {_next_command(outcome, run)}")
+    return printable_lines("\n".join(lines))
+
+
+def _next_command(outcome: Outcome, limits: RunConfig | None) -> str:
+    """Returns the next command. A limit counts from the run's start, so each spent one is replaced by twice its use."""
+    run = run_argument(outcome.run)
+    if outcome.solved or outcome.reason == "stop-return":
+        return next_command(f"play {run}")
+    budgets = (limits.steps, limits.episodes, limits.time_limit_s) if limits else (None, None, None)
+    used = ("steps", outcome.steps, ""), ("episodes", outcome.episodes, ""), ("time-limit", outcome.training_s, "s")
+    spent = [
+        f" --{name} {_twice(amount)}{unit}"
+        for (name, amount, unit), budget in zip(used, budgets, strict=True)
+        if name == outcome.reason or (budget is not None and amount >= budget)
+    ]
+    return next_command(f"train --resume {run}{''.join(spent)}")
+
+
+def _twice(amount: float) -> str:
+    """Returns twice the amount, with two significant digits."""
+    return f"{float(f'{2 * amount:.1e}'):.15g}"
