@@ -42,7 +42,8 @@ class _WaitingLine:
     """A line on the terminal that says which part of a long check is going on: a slow simulator needs minutes."""
 
     def __init__(self) -> None:
-        self._is_live, self._shown = sys.stderr.isatty() and not is_dumb(), ""
+        self._is_live = sys.stderr.isatty() and not is_dumb()
+        self._shown = ""
 
     def show(self, subject: str, part: str, waited_s: float) -> None:
         """Draws the line anew if the part has gone on for `SILENT_S` seconds."""

@@ -87,9 +87,13 @@ def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     """Hyperparameter sets of the environment on the command line, or of all environments; then files."""
     from a3c_zoo.config.sets import list_sets, sets_for
 
-    registry, env = get_registry(), _typed_env(ctx)
+    registry = get_registry()
+    env = _typed_env(ctx)
     try:
-        sets = sets_for(registry, registry.env(env, is_trusted=False)) if env else list_sets(registry)
+        if env:
+            sets = sets_for(registry, registry.env(env, is_trusted=False))
+        else:
+            sets = list_sets(registry)
     except ZooError:  # an unknown environment, which the command itself reports; or one of a module to import
         sets = []
     names = {f"{each.plugin}/{each.name}" if "/" in incomplete else each.name: each.source for each in reversed(sets)}
@@ -256,7 +260,8 @@ def print_fitted(
     from rich.table import Table
     from rich.text import Text
 
-    console, texts = Console(), [[Text(printable(text), style) for text, style in map(_styled, row)] for row in rows]
+    console = Console()
+    texts = [[Text(printable(text), style) for text, style in map(_styled, row)] for row in rows]
     named = Text(printable(title), "bold") if title else None  # a plain text would be markup, with :emoji: in it
     table = Table(title=named, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns = [[name, *(row[n].plain for row in texts)] for n, name in enumerate(header)]
@@ -288,7 +293,9 @@ def fitted_widths(columns: Sequence[Sequence[str]], unbroken: int, width: int) -
 
 def terminal_width() -> int:
     """How many characters a line of stdout has room for."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    return sys.maxsize
 
 
 def print_sentences(text: str, to_stderr: bool = False, colours: Mapping[str, str] = MappingProxyType({})) -> None:

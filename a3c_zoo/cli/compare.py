@@ -203,7 +203,10 @@ def command(
 
 def _tell_stopped(plan: Plan, report: Path | None) -> None:
     """After Ctrl-C. report: the folder of the report so far; None without one."""
-    command = "the same command" if plan.reuse else "the same command without --no-reuse"
+    if plan.reuse:
+        command = "the same command"
+    else:
+        command = "the same command without --no-reuse"
     click.echo(f"Stopped. Finished runs are kept; {command} continues with the others.", err=True)
     if report is not None:
         click.echo(printable(f"Report so far: {report / 'report.html'}"), err=True)
@@ -235,9 +238,10 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
     envs = {run.env: run.budget for run in plan.runs}
     seeds = len({run.seed for run in plan.runs})
     where = ", ".join(f"{env} ({budget})" for env, budget in envs.items())
-    many = (
-        f"{seeds} seed{'s' * (seeds > 1)}: {len(plan.runs)} runs" if rule is None else f"{len(plan.runs)} runs at most"
-    )
+    if rule is None:
+        many = f"{seeds} seed{'s' * (seeds > 1)}: {len(plan.runs)} runs"
+    else:
+        many = f"{len(plan.runs)} runs at most"
     lines = [f"{listed(methods)} on {where}, {many}"]
     there = len(plan.runs) - len(plan.missing)
     if there:

@@ -87,8 +87,10 @@ def python() -> Iterator[Diagnosis]:
     from packaging.specifiers import SpecifierSet
 
     yield Diagnosis("a3c-zoo", "ok", f"{__version__}, in {Path(__file__).parents[1]}")
-    version, needed = platform.python_version(), metadata.metadata(FIRST_PARTY_DISTRIBUTION)["Requires-Python"]
-    is_fit, cure = SpecifierSet(needed).contains(version, prereleases=True), f"install a3c-zoo with a Python {needed}"
+    version = platform.python_version()
+    needed = metadata.metadata(FIRST_PARTY_DISTRIBUTION)["Requires-Python"]
+    is_fit = SpecifierSet(needed).contains(version, prereleases=True)
+    cure = f"install a3c-zoo with a Python {needed}"
     yield _judged("Python", f"{version}, {sys.executable}", is_fit, (1, 1), cure)
     if (found := f"{platform.system()} {platform.machine()}") != TESTED:
         yield Diagnosis("system", "warning", f"{found}: a3c-zoo is tested only on {TESTED}", f"use {TESTED}")
@@ -100,15 +102,18 @@ def machine() -> Iterator[Diagnosis]:
     flags = "; ".join(f"{name}: {'yes' if flag in hardware.cpu_flags() else 'no'}" for flag, name in names.items())
     numbers = "bfloat16" if hardware.has_fast_bfloat16() else "float32"
     yield Diagnosis("processor", "ok", f"{hardware.cpu_model()}; {flags}; image networks compute in {numbers}")
-    usable, free = hardware.available_cores(), hardware.free_cores(WATCH_S)
+    usable = hardware.available_cores()
+    free = hardware.free_cores(WATCH_S)
     text = f"{usable} of {os.cpu_count()} may be used; {free:.1f} are free now"
     yield _judged("cores", text, free, (0, usable / 2), "end other programs, or wait for them")
     memory = hardware.available_memory()
-    text, cure = f"{giga(memory)} are free", "end other programs; in a container: docker run --memory"
+    text = f"{giga(memory)} are free"
+    cure = "end other programs; in a container: docker run --memory"
     yield _judged("memory", text, memory, MEMORY, cure)
     if sys.platform == "linux":
         shared = shutil.disk_usage("/dev/shm")
-        text, cure = f"{giga(shared.free)} of {giga(shared.total)} are free", "in a container: docker run --shm-size=1g"
+        text = f"{giga(shared.free)} of {giga(shared.total)} are free"
+        cure = "in a container: docker run --shm-size=1g"
         yield _judged("/dev/shm", text, shared.free, SHARED_MEMORY, cure)
 
 
@@ -119,7 +124,10 @@ def limits() -> Iterator[Diagnosis]:
     files, size = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE))
     files = sys.maxsize if files == resource.RLIM_INFINITY else files
     workers = max(0, files - FILES) // FILES_OF_A_WORKER
-    text = f"{files:,}, for {workers:,} workers at most" if files < sys.maxsize else "no limit"
+    if files < sys.maxsize:
+        text = f"{files:,}, for {workers:,} workers at most"
+    else:
+        text = "no limit"
     yield _judged("open files", text, workers, (2, hardware.available_cores()), "ulimit -n 4096")
     if size != resource.RLIM_INFINITY:
         text = f"at most {size:,} bytes: checkpoints and shared memory may not fit"
@@ -212,8 +220,10 @@ def torch() -> Iterator[Diagnosis]:
     """Its threads, and the GPU."""
     import torch
 
-    threads, usable = torch.get_num_threads(), hardware.available_cores()
-    text, cure = f"{torch.__version__}, {threads} threads in the main process", f"OMP_NUM_THREADS={usable} a3c-zoo …"
+    threads = torch.get_num_threads()
+    usable = hardware.available_cores()
+    text = f"{torch.__version__}, {threads} threads in the main process"
+    cure = f"OMP_NUM_THREADS={usable} a3c-zoo …"
     yield _judged("torch", text, usable - threads, (-sys.maxsize, 0), cure)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -275,7 +285,8 @@ def training() -> Iterator[Diagnosis]:
         outcome = train_new(RunSetup.of(registry, config, serial=False), Path(folder), None, SilentObserver())
     if outcome.reason == "interrupted":
         raise KeyboardInterrupt
-    speed, rest_s = outcome.steps_per_s, time.monotonic() - began_s - outcome.training_s
+    speed = outcome.steps_per_s
+    rest_s = time.monotonic() - began_s - outcome.training_s
     text = f"CartPole: {speed:,.0f} steps/s with {config.run.workers} workers; {rest_s:.1f} s to start and to end"
     yield _judged("training", text, speed, (0, SLOW), "end other programs; see the line about cores")
 
@@ -303,9 +314,11 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
         except (Exception, SystemExit) as error:
             raised(error)
             name = look.__name__
-            subject, cure = name.replace("_", " "), "a3c-zoo doctor --debug shows the traceback"
+            subject = name.replace("_", " ")
+            cure = "a3c-zoo doctor --debug shows the traceback"
             if look in LIBRARIES:
-                subject, cure = SUBJECTS.get(name, name), f"pip install --force-reinstall {name}"
+                subject = SUBJECTS.get(name, name)
+                cure = f"pip install --force-reinstall {name}"
             found.append(Diagnosis(subject, "problem", first_line(error), cure))
         yield from found
 

@@ -33,8 +33,14 @@ class Tile:
     """
 
     def __init__(self, name: str, steps: int, scenes: Generator[Scene], episodes: int) -> None:
-        self._name, self._steps, self._scenes, self.left = printable(name), steps, scenes, episodes
-        self.scene, self._numbers, self._position, self._is_dimmed = next(scenes), itertools.count(1), 0, False
+        self._name = printable(name)
+        self._steps = steps
+        self._scenes = scenes
+        self.left = episodes
+        self.scene = next(scenes)
+        self._numbers = itertools.count(1)
+        self._position = 0
+        self._is_dimmed = False
         self._results = self._new_results()
 
     def _new_results(self) -> list[str]:
@@ -51,10 +57,12 @@ class Tile:
         The scene after the last is never asked for: with it the environment closes, and pygame for all others.
         """
         while self._position < position and self.left:
-            self.scene, self._position = next(self._scenes), self._position + 1
+            self.scene = next(self._scenes)
+            self._position = self._position + 1
             self._results += self._new_results()
         self._is_dimmed = self._position < position
-        results, self._results = self._results, []
+        results = self._results
+        self._results = []
         return results
 
     def draw(self, height: int, width: int) -> Image.Image:
@@ -67,7 +75,9 @@ class Tile:
         cell.paste(picture.resize(size, Image.Resampling.BOX), place)
         if self._is_dimmed:
             cell = cell.point(lambda value: value // 3)
-        font, pen, name = ImageFont.load_default(LETTERS), ImageDraw.Draw(cell), self._name
+        font = ImageFont.load_default(LETTERS)
+        pen = ImageDraw.Draw(cell)
+        name = self._name
         while pen.textlength(name, font) > width and len(name) > 1:  # its end tells most
             name = f"…{name[2:]}"
         for row, line in enumerate((name, f"{self._steps:,} steps   return {self.scene.episode_return:g}")):

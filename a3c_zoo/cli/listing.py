@@ -140,9 +140,15 @@ def _age(age: timedelta) -> str:
 
 def _run_cells(run: Row, now: datetime) -> dict[str, str]:
     """The texts of a run in all columns."""
-    started, steps, mean, status = _time(run["started"]), run["steps"], run["mean_return_100"], run["status"]
+    started = _time(run["started"])
+    steps = run["steps"]
+    mean = run["mean_return_100"]
+    status = run["status"]
     told = f"{run['env'].replace(':', '_').replace('/', '_')}-{run['agent']}-s{run['seed']}-"
-    about = "" if run["name"].startswith(told) or status == "damaged" else f"  {told[:-1]}"
+    if run["name"].startswith(told) or status == "damaged":
+        about = ""
+    else:
+        about = f"  {told[:-1]}"
     state = f"solved, {status}" if status in ("running", "died") else "solved"
     cells = {
         **{field: run[field] for field in ("name", "env", "agent")},
@@ -171,7 +177,8 @@ def _print_runs(runs: Sequence[Mapping[str, str]]) -> None:
             break
     room = widths.pop(columns[0]) + min(spare, 0)
     for run in ({name: name for name in columns}, *runs):
-        name, colour = run[columns[0]], STATE_COLOURS.get(run["state"].split(",")[0])
+        name = run[columns[0]]
+        colour = STATE_COLOURS.get(run["state"].split(",")[0])
         if cell_len(name) > room:
             click.echo(name)
             name = ""
@@ -237,7 +244,10 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
 
 def _print_table(what: str, rows: Sequence[Row]) -> None:
     """Prints a table of what plugins offer, or of studies, and below it the faults."""
-    told = rows if what != "trained" else [{**row, "return": _return(row)} for row in rows]
+    if what != "trained":
+        told = rows
+    else:
+        told = [{**row, "return": _return(row)} for row in rows]
     choices = COLUMNS.get(what) or [[name for name in rows[0] if name != "fault"]]
     for header in choices:
         cells = [[_text(row[name]) for name in header] for row in told]
@@ -254,7 +264,9 @@ def _print_table(what: str, rows: Sequence[Row]) -> None:
 
 def _return(row: Row) -> str | None:
     mean, std = row["mean_return"], row["std_return"]
-    return None if mean is None else f"{score(mean)} ± {score(std)}"
+    if mean is None:
+        return None
+    return f"{score(mean)} ± {score(std)}"
 
 
 def _none(what: str) -> str:
@@ -271,7 +283,9 @@ def _text(value: Any) -> str:
         case None:
             return "-"
         case bool():
-            return "yes" if value else "no"
+            if value:
+                return "yes"
+            return "no"
         case int():
             return f"{value:,}"
         case float():

@@ -109,7 +109,8 @@ class ZooGroup(click.Group):
         run: Callable[..., Any] = super().main
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
-        self.debug, self.plugin_files = os.environ.get("A3C_ZOO_DEBUG", "") not in ("", "0"), ()
+        self.debug = os.environ.get("A3C_ZOO_DEBUG", "") not in ("", "0")
+        self.plugin_files = ()
         try:
             status = run(*args, standalone_mode=False, color=colour(), **extra)
             sys.stdout.flush()
@@ -132,10 +133,16 @@ class ZooGroup(click.Group):
         if self.debug:
             click.echo(printable_lines("".join(traceback.format_exception(error))), err=True, nl=False)
         if isinstance(error, ZooError):
-            shown = printable_lines if isinstance(error, ConfigError | WorkerError) else printable
+            if isinstance(error, ConfigError | WorkerError):
+                shown = printable_lines
+            else:
+                shown = printable
             _echo_error(shown(" ".join([str(error), *getattr(error, "__notes__", ())])))
             sys.exit(error.exit_status)
-        hint = f" See: {error.ctx.command_path} --help" if isinstance(error, click.UsageError) and error.ctx else ""
+        if isinstance(error, click.UsageError) and error.ctx:
+            hint = f" See: {error.ctx.command_path} --help"
+        else:
+            hint = ""
         message = " ".join(error.format_message().split())  # some of click's messages have several lines
         _echo_error(printable(f"{message}{hint}"))
         sys.exit(error.exit_code)
@@ -143,7 +150,9 @@ class ZooGroup(click.Group):
 
 def colour() -> bool | None:
     """For click, which knows neither NO_COLOR nor dumb terminals: False for no colour, None if the stream decides."""
-    return False if os.environ.get("NO_COLOR") or is_dumb() else None
+    if os.environ.get("NO_COLOR") or is_dumb():
+        return False
+    return None
 
 
 def _echo_error(text: str) -> None:
@@ -233,7 +242,10 @@ def next_command(words: str) -> str:
     if MODULE_FILES.has_typed and "." not in folders:  # a run's own name finds no module here
         folders.append(".")
     is_typed = not all(map(os.path.isabs, folders))
-    program = f"PYTHONPATH={shlex.quote(os.pathsep.join(folders))} a3c-zoo" if is_typed else "a3c-zoo"
+    if is_typed:
+        program = f"PYTHONPATH={shlex.quote(os.pathsep.join(folders))} a3c-zoo"
+    else:
+        program = "a3c-zoo"
     files = {os.path.abspath(file): file for file in (*Selection.from_environ().files, *cli.plugin_files)}
     return " ".join([program, words, *(f"--plugin {shlex.quote(file)}" for file in files.values())])
 

@@ -94,7 +94,8 @@ def command(name: str, folder: Path | None, **kinds: bool) -> None:
     if len(given) > 1:
         raise click.UsageError(f"choose one kind of plugin, not --{' and --'.join(given)}.")
     kind = given[0]
-    chosen, package = KINDS[kind], f"a3c_zoo_{name.replace('-', '_')}"
+    chosen = KINDS[kind]
+    package = f"a3c_zoo_{name.replace('-', '_')}"
     _refuse_name(name, kind, package, get_registry())
     folder = Path(f"a3c-zoo-{name}") if folder is None else folder
     commands = [line.format(name=name) for line in chosen.commands]
@@ -135,7 +136,9 @@ def _refuse_name(name: str, kind: str, package: str, registry: Registry) -> None
 def _tested_versions(version: str) -> str:
     """The range that ends before the next version that may break plugins: `>=0.1,<0.2`, after 1.0 `>=1.2,<2`."""
     major, minor = map(int, version.split(".")[:2])
-    return f">={major}.{minor},<{major + 1}" if major else f">=0.{minor},<0.{minor + 1}"
+    if major:
+        return f">={major}.{minor},<{major + 1}"
+    return f">=0.{minor},<0.{minor + 1}"
 
 
 def _rendered(layers: tuple[str, ...], values: Mapping[str, object]) -> Iterator[tuple[PurePosixPath, str]]:

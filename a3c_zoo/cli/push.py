@@ -86,7 +86,8 @@ def _film(directory: Any, path: Path) -> None:
     from a3c_zoo.runs.videos import FILM_ENCODING, FILM_S, VideoFile
 
     try:
-        video, scenes = VideoFile(path, "film", FILM_ENCODING), play_scenes(*load_from(directory), False)
+        video = VideoFile(path, "film", FILM_ENCODING)
+        scenes = play_scenes(*load_from(directory), False)
         with same_folder(), closing(video), closing(scenes):
             for number, scene in enumerate(scenes):
                 if number >= FILM_S * scene.fps:

@@ -124,7 +124,10 @@ def plugin(name: str) -> None:
 def _facts(registry: Registry, info: PluginInfo) -> Iterator[tuple[str, str]]:
     """What is known of a plugin: names and texts. One that is blocked is not imported."""
     yield "plugin", f"{info.name}, of {info.distribution} {info.version}".rstrip()
-    by = f" by {Selection.from_environ().blocked_by(info)}" if info.status == "blocked" else ""
+    if info.status == "blocked":
+        by = f" by {Selection.from_environ().blocked_by(info)}"
+    else:
+        by = ""
     yield "status", f"{info.status}{by}{(info.fault and f': {info.fault}') or ''}"
     module = sys.modules.get(info.module.partition(":")[0])
     yield "module", f"{info.module}  {getattr(module, '__file__', None) or ''}".rstrip()

@@ -27,19 +27,29 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
         verdict += f" after {duration(outcome.training_s)} of training, {duration(outcome.total_s)} in all"
     elif outcome.solved:
         verdict += f". Solved at step {outcome.solved_step:,}"
-    counts, mean = f"{outcome.steps:,} steps, {outcome.episodes:,} episodes", outcome.mean_return_100
+    counts = f"{outcome.steps:,} steps, {outcome.episodes:,} episodes"
+    mean = outcome.mean_return_100
     number = min(100, outcome.episodes)
-    of_last = f"mean of the last {number} training episodes" if number > 1 else "of the only training episode"
+    if number > 1:
+        of_last = f"mean of the last {number} training episodes"
+    else:
+        of_last = "of the only training episode"
     lines = [f"{verdict}.", f"  training    {counts}, {speed(outcome.steps, outcome.training_s)}"]
     lines.append(f"  return      {'no episode has ended' if mean is None else f'{score(mean)}, {of_last}'}")
     if (evaluation := outcome.evaluation) is not None:
         spread = f"{score(evaluation.mean_return)} ± {score(evaluation.std_return)}"
-        at = "" if outcome.last_evaluation else f", at step {outcome.evaluation_step:,}"
+        if outcome.last_evaluation:
+            at = ""
+        else:
+            at = f", at step {outcome.evaluation_step:,}"
         lines.append(
             f"  evaluation  {spread} over {evaluation.episodes:,} episodes on fresh seeds, sampled actions{at}"
         )
     if outcome.recommended == BEST and outcome.best_return is not None and outcome.best_step is not None:
-        kind = "training episodes" if outcome.best_by == "training" else "episodes on fresh seeds"
+        if outcome.best_by == "training":
+            kind = "training episodes"
+        else:
+            kind = "episodes on fresh seeds"
         what = f"{score(outcome.best_return)}, mean of {outcome.best_episodes} {kind}"
         lines.append(f"  best        {what}, at step {outcome.best_step:,}")
         lines.append(f"  watch it    {next_command(f'play {run_argument(outcome.run)} --checkpoint best')}")
@@ -55,7 +65,10 @@ def _next_command(outcome: Outcome, limits: RunConfig | None) -> str:
     run = run_argument(outcome.run)
     if outcome.solved or outcome.reason == "stop-return":
         return next_command(f"play {run}")
-    budgets = (limits.steps, limits.episodes, limits.time_limit_s) if limits else (None, None, None)
+    if limits:
+        budgets = (limits.steps, limits.episodes, limits.time_limit_s)
+    else:
+        budgets = (None, None, None)
     used = ("steps", outcome.steps, ""), ("episodes", outcome.episodes, ""), ("time-limit", outcome.training_s, "s")
     spent = [
         f" --{name} {_twice(amount)}{unit}"

@@ -154,15 +154,20 @@ def _refuse_if_ended(
         return
     is_other = final_seeds != ended.get("final_seeds", final_seeds)  # a study that ended long ago does not say
     given = [f"--final-seeds {final_seeds}"] * (is_other and is_typed("final_seeds"))
-    had_s, wanted = ended.get("timeout"), max(ended["trials"], ended.get("wanted", 0))
+    had_s = ended.get("timeout")
+    wanted = max(ended["trials"], ended.get("wanted", 0))
     if had_s is not None and is_typed("timeout") and timeout > had_s:
         given.insert(0, f"--timeout {timeout:.10g}s")  # all trials have ended
-        had_s, wanted = None, ended["trials"]
+        had_s = None
+        wanted = ended["trials"]
     if out is not None and absolute(out) != absolute(Path(ended["file"])):
         given.append(f"--out {out}")
     if given:
         text = f"study '{study.name}' has ended, and its set is in {ended['file']}. Too late: {' and '.join(given)}"
-        longer = ", a longer --timeout" if had_s is not None and trials > ended["trials"] else ""
+        if had_s is not None and trials > ended["trials"]:
+            longer = ", a longer --timeout"
+        else:
+            longer = ""
         raise ZooError(f"{text}. Copy that file, or give --trials {wanted + 1} or more{longer}, or another --study")
 
 
@@ -170,7 +175,8 @@ def _announce(study: TuningStudy, trials: int) -> str:
     from a3c_zoo.words import counted
 
     made = study.settings
-    rungs, start = ", ".join(f"{rung:,}" for rung in made.rungs), made.hyperparams or "the default set"
+    rungs = ", ".join(f"{rung:,}" for rung in made.rungs)
+    start = made.hyperparams or "the default set"
     each = f"{counted(trials, 'trials')}, {counted(made.seeds, 'seeds')}"
     title = f"{made.agent} on {made.env}: {each} each, judged after {rungs} steps"
     if get_registry().env(made.env).budget_steps is None:

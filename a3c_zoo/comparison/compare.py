@@ -198,7 +198,9 @@ def check_question(question: str, until_decided: bool = False) -> None:
 
 def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
     """The values of an argument that may be one or several: a text is one value, and no sequence of letters."""
-    return (given,) if isinstance(given, str | Path) else tuple(given)
+    if isinstance(given, str | Path):
+        return (given,)
+    return tuple(given)
 
 
 def _watched(
@@ -348,7 +350,8 @@ def carry_out(
 def final_returns_of(plan: Plan, episodes: int, watcher: ComparisonWatcher, engine: Engine) -> dict[str, list[float]]:
     """Trains and evaluates a plan without a report. Returns method → the final returns of its runs that have one."""
     watcher.planned(plan)
-    played, found = _Played(), dict[str, list[float]]()
+    played = _Played()
+    found = dict[str, list[float]]()
     with stop_on_signals() as stop:
         stop.allow_interrupts()
         _play(plan, episodes, watcher, played, engine)
@@ -426,7 +429,8 @@ def _play_until_decided(
     report_so_far: _ReportSoFar,
 ) -> Decisions:
     """Plays block after block, until the rule has decided all pairs or allows no further look."""
-    test, stopped = SequentialTest(rule), ""
+    test = SequentialTest(rule)
+    stopped = ""
     while not test.is_over:
         _play(seed_blocks.block_of(plan, test), episodes, watcher, played, engine, report_so_far)
         values = decisions.final_returns(test, _measure(played.records, {})[0])
@@ -503,7 +507,10 @@ def _refuse_twins(measured: Sequence[MeasuredRun]) -> None:
         if twin != each.run:
             twins.append(f"seed {each.seed} of {each.method} on {each.env} is there twice, {twin} and {each.run}")
     if twins:
-        others = f", and {len(twins) - 1:,} more runs are twins" if len(twins) > 1 else ""
+        if len(twins) > 1:
+            others = f", and {len(twins) - 1:,} more runs are twins"
+        else:
+            others = ""
         raise ZooError(
             f"--from: {twins[0]}{others}: tell settings of one agent apart with --method, or leave one of "
             "each out, with --since or by naming runs one by one"

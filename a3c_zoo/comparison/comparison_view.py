@@ -70,10 +70,15 @@ class ComparisonView(ComparisonWatcher):
         """Shows the run in the row of its method: seed, share of the budget that is spent, mean return."""
         self._evaluated = ""
         row = self._rows[run.env, run.method]
-        row.now, spent_s = f"seed {run.seed}", 0.0
+        row.now = f"seed {run.seed}"
+        spent_s = 0.0
         if progress is not None:
-            budget, spent_s = run.budget, progress.training_s
-            share = progress.steps / budget.steps if budget.steps else spent_s / (budget.time_limit_s or 1)
+            budget = run.budget
+            spent_s = progress.training_s
+            if budget.steps:
+                share = progress.steps / budget.steps
+            else:
+                share = spent_s / (budget.time_limit_s or 1)
             row.now += f", {min(share, 1.0):.0%}, return {score(progress.mean_return)}"
             row.whole_s = spent_s / share if share > 0 else None
         self._spent_s[_key(run)] = spent_s
@@ -85,11 +90,15 @@ class ComparisonView(ComparisonWatcher):
     def _takes_s(self, run: PlannedRun) -> float | None:
         """How long a run takes, as this comparison has measured it, else as earlier runs tell."""
         row = self._rows[run.env, run.method]
-        return median(each.total_s for each in row.ended) if row.ended else row.whole_s or run.guess_s
+        if row.ended:
+            return median(each.total_s for each in row.ended)
+        return row.whole_s or run.guess_s
 
     def trained(self, trained: Trained) -> None:
         """Counts the run as finished or failed. A failed one has a line of its own, and any one without a terminal."""
-        run, row, figures = trained.run, self._rows[trained.run.env, trained.run.method], ""
+        run = trained.run
+        row = self._rows[trained.run.env, trained.run.method]
+        figures = ""
         self._spent_s.pop(_key(run), None)
         row.now = ""
         row.failed += trained.fault is not None
@@ -98,7 +107,10 @@ class ComparisonView(ComparisonWatcher):
             figures = f", {outcome.steps_per_s:,.0f} steps/s, return {_shown(outcome.mean_return_100)}"
         if run.done is None:
             self._waiting.remove(run)
-        what = "finished before" if run.done else "trained" if trained.fault is None else "FAILED"
+        if run.done:
+            what = "finished before"
+        else:
+            what = "trained" if trained.fault is None else "FAILED"
         if trained.by_another:
             what = "trained by another comparison"
         if not self._display.is_live or trained.fault is not None:

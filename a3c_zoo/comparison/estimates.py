@@ -67,7 +67,9 @@ def rough_duration(seconds: float) -> str:
     if tens >= 60:
         return f"{round(seconds / 3600):,} h"
     hours, rest = divmod(tens, 6)
-    return f"{hours} h {rest * 10} min" if rest else f"{hours} h"
+    if rest:
+        return f"{hours} h {rest * 10} min"
+    return f"{hours} h"
 
 
 def _proposals(plan: Plan, found: Rehearsals, slots: int, guess_s: float) -> list[str]:
@@ -94,7 +96,9 @@ def _fewer_steps(methods: list[PlannedRun]) -> int | None:
     if None in budgets:
         return None
     steps = int(float(f"{min(each for each in budgets if each) / SHARE:.1g}"))
-    return steps if steps >= SHARE * max(run.least_steps for run in methods) else None
+    if steps >= SHARE * max(run.least_steps for run in methods):
+        return steps
+    return None
 
 
 def _total_s(

@@ -36,7 +36,9 @@ class KnownRuns:
     def __init__(self, registry: Registry, runs_dir: Path, reuse: bool, host: Mapping[str, Any] | None = None) -> None:
         self.left_out: dict[Path, str] = {}
         self.outdated: dict[Path, str] = {}
-        self._registry, self._host, self._reuse = registry, dict(host or describe_host()), reuse
+        self._registry = registry
+        self._host = dict(host or describe_host())
+        self._reuse = reuse
         self._digests = SourceDigests()
         finished = filter(_is_finished, map(Run, run_paths(runs_dir)))
         self._runs = sorted(finished, key=lambda run: moment_of(run.meta["started"]))
@@ -70,7 +72,8 @@ class KnownRuns:
 
     def _as_there(self, config: Config) -> Config:
         """The configuration on the machines of an engine, whose processor decides `network.precision: auto`."""
-        network, has_fast_bfloat16 = config.network, self._host["host"].get("bfloat16")
+        network = config.network
+        has_fast_bfloat16 = self._host["host"].get("bfloat16")
         if has_fast_bfloat16 is None or "network.precision" in config.sources or not isinstance(network, ImageConfig):
             return config
         network = network.decided(config.run.device, config.env.num_envs, has_fast_bfloat16)

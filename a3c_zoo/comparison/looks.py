@@ -73,7 +73,10 @@ def planned_looks(plan: Plan, rule: SequentialRule | None) -> dict[Pair, str]:
         if env == other_env:
             runs, others = methods[env, method], methods[env, other]
             is_trained = any(run.done is None for run in (*runs, *others))
-            report = _report_of_done(_done(runs), _done(others), rule) if is_trained else ""
+            if is_trained:
+                report = _report_of_done(_done(runs), _done(others), rule)
+            else:
+                report = ""
             if report:
                 found[Pair(env, method, other)] = report
     return found
@@ -137,7 +140,9 @@ def _name_of(rule: SequentialRule) -> str:
 
 
 def _number_of_claims(results: Results) -> int:
-    return len(results.decided.rule.pairs) if results.decided else len(results.claims)
+    if results.decided:
+        return len(results.decided.rule.pairs)
+    return len(results.claims)
 
 
 def _key(runs: Runs, others: Runs, rule: str) -> str:
@@ -184,7 +189,8 @@ def _known_looks(runs: Sequence[Path]) -> dict[str, tuple[int, str]]:
             for line in read_bytes(folder / LOOKS_FILE, MAX_TEXT).splitlines():
                 with suppress(ValueError, KeyError, TypeError, RecursionError):
                     look: Mapping[str, Any] = json.loads(line)
-                    count, report = int(look["claims"]), printable(str(look["report"]))
+                    count = int(look["claims"])
+                    report = printable(str(look["report"]))
                     for key in map(str, look["pairs"]):
                         before, first = found.get(key, (count, report))
                         found[key] = (max(before, count), first)

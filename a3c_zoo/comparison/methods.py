@@ -81,7 +81,12 @@ def parsed_method(registry: Registry, text: str) -> Method:
         raise ZooError(f"--method '{text}' cannot be read: {error}. Write {FORM}") from None
     if not words:
         raise ZooError(f"--method is empty. Write {FORM}")
-    label, equals, rest = words[0].rpartition("=") if _is_named(words[0]) else ("", "", words[0])
+    if _is_named(words[0]):
+        label, equals, rest = words[0].rpartition("=")
+    else:
+        label = ""
+        equals = ""
+        rest = words[0]
     agent, colon, hyperparams = rest.partition(":")
     name, stack = _stack_apart(agent)
     if (equals and not label) or (colon and not hyperparams) or not name:

@@ -70,7 +70,9 @@ class Rehearsal:
         """How long a run with this budget takes, in seconds; None if the speed is not known."""
         if steps is None:
             return self.other_s + (time_limit_s or 0.0)
-        return None if self.steps_per_s is None else self.other_s + steps / self.steps_per_s
+        if self.steps_per_s is None:
+            return None
+        return self.other_s + steps / self.steps_per_s
 
     def evaluation_s(self, episodes: int, checkpoints: int = CHECKPOINTS) -> float:
         """How long the evaluations of a run take, in seconds, if episodes last `episode_steps`.
@@ -129,7 +131,10 @@ def rehearse(
         with _child(folder, jobs) as (process, output):
             for job, run in zip(jobs, methods.values(), strict=True):
                 found[run.env, run.method] = rehearsal = _result(process, output, job, run)
-                speed = "its first rollout takes longer" if rehearsal.steps_per_s is None else _speed(rehearsal)
+                if rehearsal.steps_per_s is None:
+                    speed = "its first rollout takes longer"
+                else:
+                    speed = _speed(rehearsal)
                 tell(f"  {run.method} on {run.env}: {speed}")
     _refuse_full_disk(runs, found, runs_dir)
     return found
@@ -248,7 +253,9 @@ def _how_it_ended(process: subprocess.Popen[bytes], output: IO[bytes]) -> str:
         return f"its process was ended by signal {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
     output.seek(0)
     lines = output.read().decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"its process ended with exit status {process.returncode}"
+    if lines:
+        return lines[-1]
+    return f"its process ended with exit status {process.returncode}"
 
 
 def _refusal(run: PlannedRun, fault: str, is_users: bool) -> ZooError:

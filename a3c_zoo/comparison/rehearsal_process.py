@@ -41,7 +41,8 @@ class Stopwatch(Observer):
     """Ends the run at its next rollout boundary when it has trained for some seconds, and for one rollout."""
 
     def __init__(self, job: RehearsalJob) -> None:
-        self._job, self.is_over = job, False
+        self._job = job
+        self.is_over = False
 
     def progress(self, progress: Progress) -> None:
         """Called several times a second."""
@@ -53,7 +54,8 @@ class Stopwatch(Observer):
 
 def shortened(config: Config, limit_s: float) -> Config:
     """The configuration without run hooks, which may tell others of the run, and with which a fault ends it at once."""
-    run, agent = config.run, config.agent
+    run = config.run
+    agent = config.agent
     none = dict.fromkeys(("worker_restarts", "restarts"), 0)
     limits = {"time_limit_s": min(run.time_limit_s or limit_s, limit_s), "keep_checkpoints": 1, "disk_patience_s": 0.0}
     if isinstance(agent, SB3DQNConfig):
@@ -63,7 +65,8 @@ def shortened(config: Config, limit_s: float) -> Config:
 
 def rehearse_one(job: RehearsalJob) -> dict[str, Any]:
     """Trains, and acts with the last checkpoint. Returns the fields of `Rehearsal`."""
-    registry, path = get_registry(), Path(job.config)
+    registry = get_registry()
+    path = Path(job.config)
     find_typed_module(job.env)  # the user has typed it
     whole = load_config(path, registry)
     RunSetup.of(registry, whole, serial=False).run_hooks()  # raises if some cannot be made

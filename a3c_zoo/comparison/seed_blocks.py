@@ -36,8 +36,10 @@ def rule_of(plan: Plan, block: int) -> SequentialRule:
 
 def block_of(plan: Plan, test: SequentialTest) -> Plan:
     """The runs that the next look needs: the next seeds, of the methods in open pairs."""
-    seeds, done = list(dict.fromkeys(run.seed for run in plan.runs)), len(test.looks) * test.rule.block
-    wanted, methods = set(seeds[done : done + test.rule.block]), methods_of(test.open)
+    seeds = list(dict.fromkeys(run.seed for run in plan.runs))
+    done = len(test.looks) * test.rule.block
+    wanted = set(seeds[done : done + test.rule.block])
+    methods = methods_of(test.open)
     return replace(
         plan, runs=tuple(run for run in plan.runs if run.seed in wanted and (run.env, run.method) in methods)
     )

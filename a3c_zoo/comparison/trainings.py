@@ -104,7 +104,9 @@ def _train(run: PlannedRun, plan: Plan, watcher: ComparisonWatcher, engine: Engi
             tell(progress)
 
         path = KnownRuns(get_registry(), plan.runs_dir, reuse=True, host=plan.host).same(run.config)
-        return Trained(run, path, by_another=True) if path else _run_job(run, plan, engine, tell_all)
+        if path:
+            return Trained(run, path, by_another=True)
+        return _run_job(run, plan, engine, tell_all)
 
 
 def _run_job(run: PlannedRun, plan: Plan, engine: Engine, tell: Callable[[JobProgress | None], None]) -> Trained:

@@ -38,7 +38,8 @@ class LocalEngine(Engine):
 
     def __init__(self, settings: EngineConfig | None = None) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._starting, self._is_stopped = threading.Lock(), False
+        self._starting = threading.Lock()
+        self._is_stopped = False
 
     @property
     def slots(self) -> int:
@@ -46,7 +47,8 @@ class LocalEngine(Engine):
 
     def train(self, job: TrainingJob, tell: Callable[[JobProgress | None], None]) -> str | None:
         """Trains in a process of its own, which ends with this call, also if the call raises."""
-        calibration_s, start_s = calibrate(), time.monotonic()
+        calibration_s = calibrate()
+        start_s = time.monotonic()
         with tempfile.TemporaryFile() as output:
             with handlers_wait(), self._starting:  # a Ctrl-C meanwhile would leave it without an owner
                 if self._is_stopped:
@@ -143,7 +145,9 @@ def progress_of(monitor: Path) -> JobProgress | None:
     rows = [row for row in (line.split(",") for line in lines[1:-1]) if len(row) == 5 and row[0] != "r"][-100:]
     try:
         returns = [float(row[0]) for row in rows]
-        return JobProgress(int(rows[-1][3]), float(rows[-1][2]), sum(returns) / len(returns)) if rows else None
+        if rows:
+            return JobProgress(int(rows[-1][3]), float(rows[-1][2]), sum(returns) / len(returns))
+        return None
     except ValueError:
         return None
 
@@ -154,7 +158,8 @@ def calibrate() -> float:
     One thread computes integers in Python, then products of small matrices. About 0.2 s on a desktop processor.
     """
     matrix = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32) / 8
-    start_s, total = time.perf_counter(), 0
+    start_s = time.perf_counter()
+    total = 0
     for number in range(2_000_000):
         total += number & 7
     product = matrix

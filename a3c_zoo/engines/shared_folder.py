@@ -71,13 +71,15 @@ def _wait(
         with suppress(filelock.Timeout):
             lock.acquire(blocking=False)
             return
-        newest, now = path.stat().st_mtime_ns, time.monotonic()
+        newest = path.stat().st_mtime_ns
+        now = time.monotonic()
         if sign is None:
             tell(f"waiting: another comparison {what}")
         elif newest == sign and now - seen_s > PATIENCE_S:
             tell(f"another comparison {what}, but has given no sign of life for {PATIENCE_S:g} s; going on without it")
             return
         if newest != sign:
-            sign, seen_s = newest, now
+            sign = newest
+            seen_s = now
         check()
         time.sleep(TRY_EVERY_S)

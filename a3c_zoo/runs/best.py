@@ -33,7 +33,8 @@ class BestPolicy:
     """
 
     def __init__(self, directory: RunDirectory, progress: RunProgress) -> None:
-        self._file, self._progress = directory.best_file, progress
+        self._file = directory.best_file
+        self._progress = progress
         self.kept: PolicyState | None = None
         if self._file.exists():
             self.kept = read_state(self._file, PolicyState)
@@ -48,7 +49,8 @@ class BestPolicy:
         Args:
             run_state: returns where the run stands. Its resources are filled in when the copy is written.
         """
-        progress, mean = self._progress, self._progress.mean_return
+        progress = self._progress
+        mean = self._progress.mean_return
         if mean is None or progress.episodes < self._next_look:
             return
         best = self._copy[1] if self._copy else self.kept

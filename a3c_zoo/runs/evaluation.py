@@ -136,7 +136,8 @@ class EvaluationTask:
     @classmethod
     def of(cls, setup: RunSetup, checkpoint: Path, number: int, episodes: int) -> EvaluationTask:
         """An evaluation of a run, with as many environments as its configuration says."""
-        config, load = setup.config, setup.agent.load
+        config = setup.config
+        load = setup.agent.load
         num_envs = config.run.evaluation_envs
         return cls(setup.entry, setup.network, config, load, checkpoint, number, episodes, num_envs)
 
@@ -168,7 +169,8 @@ def play_task(task: EvaluationTask, on_step: Callable[[int], None], owns_process
     """
     saved = read_policy(task.checkpoint)
     policy = load_policy(task.load, task.entry, task.network, task.config, saved.agent)
-    run, env = task.config.run, task.config.env
+    run = task.config.run
+    env = task.config.env
     patience_s = run.evaluation_patience_s
     to_play = EpisodesToPlay(task.entry, env, task.episodes, run.seed, task.number, task.num_envs, patience_s)
     film = EpisodeFilm(task.film, task.film_limits) if task.film else None
@@ -254,12 +256,20 @@ def play_episodes(
         EnvironmentContractError: an observation or a reward does not fit, or is not finite.
     """
     check_policy(policy, env, to_play.entry.name)
-    autoreset, is_over, settings = autoreset_of(env), episode_over(env), LibrarySettings.now()
-    state, starts = None, np.ones(env.num_envs, np.bool_)
-    left, running = np.full(env.num_envs, to_play.count // env.num_envs), np.zeros(env.num_envs, np.float64)
+    autoreset = autoreset_of(env)
+    is_over = episode_over(env)
+    settings = LibrarySettings.now()
+    state = None
+    starts = np.ones(env.num_envs, np.bool_)
+    left = np.full(env.num_envs, to_play.count // env.num_envs)
+    running = np.zeros(env.num_envs, np.float64)
     left[: to_play.count % env.num_envs] += 1
-    length, ignored = np.zeros(env.num_envs, np.int64), np.zeros(env.num_envs, np.bool_)
-    patience_s = math.inf if _has_limit(env, to_play.config) else to_play.patience_s
+    length = np.zeros(env.num_envs, np.int64)
+    ignored = np.zeros(env.num_envs, np.bool_)
+    if _has_limit(env, to_play.config):
+        patience_s = math.inf
+    else:
+        patience_s = to_play.patience_s
     last_end_s = time.monotonic()
     with naming_misfits(to_play.entry.name):
         observation = _finite(env.reset(seed=to_play.env_seed)[0], "an observation", to_play)
@@ -278,11 +288,17 @@ def play_episodes(
                 last_end_s = time.monotonic()
             elif time.monotonic() - last_end_s > patience_s:
                 raise _endless(to_play, int(length.max()))
-            running[ended], length[ended] = 0, 0
+            running[ended] = 0
+            length[ended] = 0
             if ended.any():
                 observation = _finite(autoreset.restart(observation, ended), "an observation", to_play)
             # An episode starts with this observation, or with the one after the ignored step.
-            starts, ignored = (ignored, ended) if autoreset.ignores_a_step else (ended, ignored)
+            if autoreset.ignores_a_step:
+                starts = ignored
+                ignored = ended
+            else:
+                starts = ended
+                ignored = ignored
 
 
 def _has_limit(env: VectorEnv[Any, Any, Any], config: EnvConfig) -> bool:

@@ -37,7 +37,8 @@ class EvaluationError(Exception):
 
     def __init__(self, line: str, trace: str = "", is_users: bool = False) -> None:
         super().__init__(line)
-        self.trace, self.is_users = trace, is_users
+        self.trace = trace
+        self.is_users = is_users
 
     @classmethod
     def of(cls, error: BaseException) -> EvaluationError:
@@ -57,7 +58,8 @@ class EvaluationProcess:
     """
 
     def __init__(self, name: str, is_silent: bool = False) -> None:
-        self._name, self._is_silent = name, is_silent
+        self._name = name
+        self._is_silent = is_silent
         self._child: ChildProcess | None = None
         self._cells: MutableSequence[int] = [0, 0]
         self._timeout_s = 0.0

@@ -40,7 +40,8 @@ class EvaluationInTurn:
     """
 
     def __init__(self, clock: Clock, on_step: Callable[[int], None]) -> None:
-        self._clock, self._on_step = clock, on_step
+        self._clock = clock
+        self._on_step = on_step
         self._played: PlayedTask | None = None
 
     def begin(self, task: EvaluationTask) -> None:
@@ -83,7 +84,9 @@ class Evaluator:
         saved: EvaluatorState | None,
         on_event: Callable[..., None],
     ) -> None:
-        self._directory, self._player, self._run = directory, player, setup.config.run
+        self._directory = directory
+        self._player = player
+        self._run = setup.config.run
         self._on_event, self._allowance = on_event, Allowance(self._run.worker_restarts)
         episodes = self._run.evaluator_episodes
         self._task = EvaluationTask.of(setup, directory.evaluated_file, EVALUATOR_EVALUATIONS, episodes)
@@ -140,7 +143,8 @@ class Evaluator:
         return self._evaluated is not None
 
     def _is_due(self, steps: int, training_s: float) -> bool:
-        every_s, every_steps = self._run.evaluation_every_s, self._run.evaluation_every_steps
+        every_s = self._run.evaluation_every_s
+        every_steps = self._run.evaluation_every_steps
         return time.monotonic() >= self._not_before_s and bool(
             (every_steps and steps // every_steps > self._state.at_step // every_steps)
             or (every_s and training_s // every_s > self._state.at_s // every_s)
@@ -148,8 +152,10 @@ class Evaluator:
 
     def _begin(self, snapshot: Snapshot, steps: int, training_s: float) -> None:
         write_checkpoint(self._task.checkpoint, (snapshot.acting or snapshot.state)(), PolicyState(steps))
-        self._evaluated, self._started_s = (steps, training_s), time.monotonic()
-        number, every = self._state.number, self._run.film_every
+        self._evaluated = (steps, training_s)
+        self._started_s = time.monotonic()
+        number = self._state.number
+        every = self._run.film_every
         film = self._directory.filmed_file if every and number % every == 0 else None
         self._task = replace(self._task, number=EVALUATOR_EVALUATIONS + number, film=film)
         self._player.begin(self._task)
@@ -162,7 +168,8 @@ class Evaluator:
         ]
         greedy, sampled = (statistics.fmean(e.episode_return for e in played.by_mode[mode].episodes) for mode in MODES)
         if self.kept is None or self.kept.best_return is None or sampled > self.kept.best_return:
-            run, agent = self._run_state, read_policy(self._task.checkpoint).agent
+            run = self._run_state
+            agent = read_policy(self._task.checkpoint).agent
             seconds = run.seconds if run else {}
             returns = [episode.episode_return for episode in played.by_mode["sampled"].episodes]
             deviation = statistics.pstdev(returns)
@@ -193,7 +200,8 @@ class Evaluator:
 
     def _fail(self, fault: EvaluationError) -> None:
         """The next evaluation has a new process, unless the fault is the user's, or there were too many."""
-        log, allowance = self._directory.home / "evaluator.log", self._allowance
+        log = self._directory.home / "evaluator.log"
+        allowance = self._allowance
         self._evaluated = self._played = None
         told = f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {fault}\n{fault.trace}"
         with suppress(OSError), open_file(log, "ab") as file:

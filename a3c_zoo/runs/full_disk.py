@@ -44,7 +44,8 @@ class FullDisk:
     """
 
     def __init__(self, patience_s: float, tell: Tell) -> None:
-        self._patience_s, self._tell = patience_s, tell
+        self._patience_s = patience_s
+        self._tell = tell
         self._since_s: float | None = None  # of the first checkpoint that was refused since the last that was taken
         self._is_told = False
 

@@ -15,21 +15,29 @@ def final_values(config: Config, outcome: Outcome) -> dict[str, float | bytes]:
     """Points of curves by name: figures, and messages of TensorBoard's plugin hparams as bytes."""
     from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
-    played = outcome.last_evaluation.mean_return if outcome.last_evaluation else outcome.mean_return_100
+    played = outcome.mean_return_100
+    if outcome.last_evaluation:
+        played = outcome.last_evaluation.mean_return
     final = {"steps": outcome.steps, "training_s": outcome.training_s, "solved": outcome.solved, "mean_return": played}
     figures = {f"final/{name}": float(value) for name, value in final.items() if value is not None}
     start = plugin_data_pb2.SessionStartInfo()
     infos = []
     for key, value in _settings(config).items():
         if isinstance(value, bool):
-            start.hparams[key].bool_value, kind = value, "DATA_TYPE_BOOL"
+            start.hparams[key].bool_value = value
+            kind = "DATA_TYPE_BOOL"
         elif isinstance(value, int | float):
-            start.hparams[key].number_value, kind = value, "DATA_TYPE_FLOAT64"
+            start.hparams[key].number_value = value
+            kind = "DATA_TYPE_FLOAT64"
         else:
-            start.hparams[key].string_value, kind = str(value), "DATA_TYPE_STRING"
+            start.hparams[key].string_value = str(value)
+            kind = "DATA_TYPE_STRING"
         infos.append(api_pb2.HParamInfo(name=key, type=kind))
     metrics = [api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in map("final/{}".format, final)]
-    status = api_pb2.STATUS_FAILURE if outcome.reason == "error" else api_pb2.STATUS_SUCCESS
+    if outcome.reason == "error":
+        status = api_pb2.STATUS_FAILURE
+    else:
+        status = api_pb2.STATUS_SUCCESS
     parts = {
         metadata.EXPERIMENT_TAG: {"experiment": api_pb2.Experiment(hparam_infos=infos, metric_infos=metrics)},
         metadata.SESSION_START_INFO_TAG: {"session_start_info": start},

@@ -58,7 +58,8 @@ def _compare(name: str, theirs: NetworkConfig | None, ours: NetworkConfig | None
     there, here = (each.model_dump(mode="json") for each in (theirs, ours))
     for key in there:
         if key != "precision" and there[key] != here.get(key):
-            value, ours_here = display(there[key], 0), display(here[key], 0) if key in here else "no key"
+            value = display(there[key], 0)
+            ours_here = display(here[key], 0) if key in here else "no key"
             raise ConfigError(
                 f"--init-from {printable(name)}: network.{key} is {value} there, {ours_here} here. "
                 f"For the network there: -o {shlex.quote(f'network.{key}={value}')}"

@@ -24,8 +24,13 @@ class LoadedAgent:
     def __init__(
         self, policy: Policy, run: Path, env_name: str, agent_name: str, steps: int, returns: str, checkpoint: str
     ) -> None:
-        self.policy, self.checkpoint = policy, checkpoint
-        self.run, self.env_name, self.agent_name, self.steps, self.returns = run, env_name, agent_name, steps, returns
+        self.policy = policy
+        self.checkpoint = checkpoint
+        self.run = run
+        self.env_name = env_name
+        self.agent_name = agent_name
+        self.steps = steps
+        self.returns = returns
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False

@@ -22,7 +22,8 @@ class PlayingView:
 
     def __init__(self, display: Display, name: str, episodes: int) -> None:
         self._display = display
-        self._name, self._episodes = name, episodes
+        self._name = name
+        self._episodes = episodes
         self._played = 0
         self._began_s = time.monotonic()
         self._passed_s = 0.0
@@ -32,7 +33,10 @@ class PlayingView:
         """So many episodes have been played. Called after each step."""
         self._played = episodes
         self._passed_s = time.monotonic() - self._began_s
-        is_due = self._display.is_due if self._display.is_live else self._passed_s >= self._line_s
+        if self._display.is_live:
+            is_due = self._display.is_due
+        else:
+            is_due = self._passed_s >= self._line_s
         if is_due or episodes == self._episodes:
             self._display.show(self)
 
@@ -48,7 +52,10 @@ class PlayingView:
         from rich.text import Text
 
         share = self._played / self._episodes
-        left = f", about {duration(self._passed_s * (1 - share) / share)} left" if 0 < share < 1 else ""
+        if 0 < share < 1:
+            left = f", about {duration(self._passed_s * (1 - share) / share)} left"
+        else:
+            left = ""
         words = f"{share:.0%}, {self._words()}{left}"
         room = max(0, min(BAR, width - len(words) - 1))
         return Text.assemble((bar(share, room), "cyan"), f" {words}", no_wrap=True, overflow="ellipsis")

@@ -40,7 +40,14 @@ class RunProgress:
 
     def __init__(self, clock: Clock, saved: RunState | None) -> None:
         self._clock = clock
-        self.steps, self.episodes, self.updates = (saved.steps, saved.episodes, saved.updates) if saved else (0, 0, 0)
+        if saved:
+            self.steps = saved.steps
+            self.episodes = saved.episodes
+            self.updates = saved.updates
+        else:
+            self.steps = 0
+            self.episodes = 0
+            self.updates = 0
         self.returns: deque[float] = deque(saved.window.returns if saved else (), WINDOW)
         self.lengths: deque[int] = deque(saved.window.lengths if saved else (), WINDOW)
         self.metrics: dict[str, float] = {}
@@ -73,7 +80,9 @@ class RunProgress:
     @property
     def mean_return(self) -> float | None:
         """Mean return of the last 100 episodes, None before the first."""
-        return sum(self.returns) / len(self.returns) if self.returns else None
+        if self.returns:
+            return sum(self.returns) / len(self.returns)
+        return None
 
     def now(self, evaluator: EvaluatorResult | None = None, usage: Usage | None = None) -> Progress:
         """Where the run stands.
@@ -81,12 +90,14 @@ class RunProgress:
         Args:
             evaluator: the newest result of the evaluator beside training. usage: of the machine.
         """
-        training_s, speeds = self._clock.of("training"), self._speeds
+        training_s = self._clock.of("training")
+        speeds = self._speeds
         if not speeds or training_s > speeds[-1][0]:
             speeds.append((training_s, self.steps))
         while len(speeds) > 2 and speeds[1][0] < training_s - SPEED_WINDOW_S:
             speeds.popleft()
-        seconds, steps = training_s - speeds[0][0], self.steps - speeds[0][1]
+        seconds = training_s - speeds[0][0]
+        steps = self.steps - speeds[0][1]
         mean = self.mean_return
         is_best = mean is not None and (self.best_return is None or mean > self.best_return)
         if is_best and self.episodes >= FEWEST_EPISODES:
@@ -127,7 +138,10 @@ class Stopping:
     def __init__(
         self, setup: RunSetup, watch: Watch, progress: RunProgress, check: SolvedCheck, saved: RunState | None
     ) -> None:
-        self._setup, self._run, self._watch, self._progress = setup, setup.config.run, watch, progress
+        self._setup = setup
+        self._run = setup.config.run
+        self._watch = watch
+        self._progress = progress
         self._solved_check = check
         self.target = setup.target
         self.evaluation: Evaluation | None = saved.evaluation if saved else None
@@ -138,7 +152,8 @@ class Stopping:
 
     def why(self) -> tuple[Reason, str] | None:
         """Why the run must end now, apart from being solved; None if it need not end."""
-        run, progress = self._run, self._progress
+        run = self._run
+        progress = self._progress
         if self._watch.stop.detail:
             return "interrupted", self._watch.stop.detail
         if run.steps is not None and progress.steps >= run.steps:
@@ -147,7 +162,9 @@ class Stopping:
             return "episodes", f"{run.episodes:,} episodes done"
         if self.is_time_over():
             return "time-limit", f"{run.time_limit_s:,.10g} s are over"
-        return ("plugin", self._watch.stop.plugin) if self._watch.stop.plugin else None
+        if self._watch.stop.plugin:
+            return ("plugin", self._watch.stop.plugin)
+        return None
 
     def is_time_over(self) -> bool:
         """Whether the run's time limit is reached."""
@@ -156,7 +173,8 @@ class Stopping:
 
     def expected_steps(self) -> float | None:
         """Agent steps of the whole run if it ends by a budget, at the mean speed so far; None without a budget."""
-        run, progress = self._run, self._progress
+        run = self._run
+        progress = self._progress
         used = [
             spent / limit
             for spent, limit in (
@@ -166,11 +184,14 @@ class Stopping:
             )
             if limit is not None
         ]
-        return progress.steps / max(used) if used and max(used) > 0 else None
+        if used and max(used) > 0:
+            return progress.steps / max(used)
+        return None
 
     def is_check_due(self) -> bool:
         """Whether the last 100 episodes have reached the target."""
-        mean, is_allowed = self._progress.mean_return, self._progress.episodes >= self.next_check
+        mean = self._progress.mean_return
+        is_allowed = self._progress.episodes >= self.next_check
         return is_allowed and self.target is not None and mean is not None and mean >= self.target
 
     def decide(self, snapshot: Snapshot) -> None:
@@ -183,7 +204,8 @@ class Stopping:
 
     def _check(self, snapshot: Snapshot) -> None:
         """Plays episodes on fresh seeds, and decides whether the run is solved by their mean return, too."""
-        run, watch = self._run, self._watch
+        run = self._run
+        watch = self._watch
         assert self.target is not None
         reached = f"the last {WINDOW} episodes reached {self.target:,.10g}"
         watch.observer.message(f"{reached}: playing {run.evaluation_episodes:,} on fresh seeds")
@@ -211,7 +233,9 @@ class Stopping:
 
     def is_solved(self, reason: Reason) -> bool:
         """Whether a run that ends for this reason has reached its environment's threshold, in training and check."""
-        threshold, mean, evaluation = self._setup.entry.threshold, self._progress.mean_return, self.evaluation
+        threshold = self._setup.entry.threshold
+        mean = self._progress.mean_return
+        evaluation = self.evaluation
         if reason not in ("solved", "stop-return") or threshold is None or mean is None or evaluation is None:
             return False
         return min(mean, evaluation.mean_return) >= threshold

@@ -68,7 +68,8 @@ class EventLog:
         self._lines.append(json.dumps({"time": now, "step": step, "kind": kind, "text": text, **facts}) + "\n")
         with suppress(RunDirectoryError):
             self._file = self._file or RowFile(self._path, _end_of_rows(self._path))
-            lines, self._lines = self._lines, []
+            lines = self._lines
+            self._lines = []
             self._file.append("".join(lines).encode())
 
     def close(self) -> None:
@@ -81,7 +82,9 @@ class EventLog:
 def _end_of_rows(path: Path) -> int | None:
     """Bytes up to the end of the last whole line, after which a killed session may have left a part; None: no file."""
     with disk_errors(path, "read"):
-        return read_bytes(path, MAX_TABLE).rfind(b"\n") + 1 if path.exists() else None
+        if path.exists():
+            return read_bytes(path, MAX_TABLE).rfind(b"\n") + 1
+        return None
 
 
 class TensorBoard:
@@ -92,7 +95,8 @@ class TensorBoard:
     """
 
     def __init__(self, folder: Path, purge_step: int | None = None) -> None:
-        self._folder, self._purge_step = folder, purge_step
+        self._folder = folder
+        self._purge_step = purge_step
         self._waiting: list[tuple[dict[str, float | str | bytes], int, float]] = []
         self._file: RowFile | None = None
         self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
@@ -125,7 +129,8 @@ class TensorBoard:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         self._file = self._file or self._open()
-        points, self._waiting = self._waiting[:count], self._waiting[count:]
+        points = self._waiting[:count]
+        self._waiting = self._waiting[count:]
         values = ([_value(name, value) for name, value in scalars.items()] for scalars, _, _ in points)
         self._file.append(
             _records(
@@ -207,12 +212,14 @@ class Publisher:
 
     def __init__(self, directory: RunDirectory, setup: RunSetup, watch: Watch, saved: RunState | None) -> None:
         config = setup.config
-        self._watch, self.hooks = watch, watch.hooks
+        self._watch = watch
+        self.hooks = watch.hooks
         self.hooks.on_failure = lambda line: self.event(self._published[0], "hook_failed", line, {})
         self.run = RunInfo(directory.home, config.env_name, config.agent_name, config)
         self._monitor = Monitor(directory.home / "monitor.csv", saved.monitor_position if saved else None)
         self._tensorboard = TensorBoard(directory.home / "tensorboard", saved.steps + 1 if saved else None)
-        self._events, self._num_events = EventLog(directory.home / "events.jsonl"), Counter[str]()
+        self._events = EventLog(directory.home / "events.jsonl")
+        self._num_events = Counter[str]()
         self._published = (saved.steps, saved.episodes) if saved else (0, 0)
         self._next_s = 0.0
 
@@ -261,7 +268,8 @@ class Publisher:
         now, reached = time.monotonic(), (progress.steps, progress.episodes)  # each may rise without the other
         if reached == self._published or (not force and now < self._next_s):
             return None
-        self._next_s, self._published = now + METRICS_EVERY_S, reached
+        self._next_s = now + METRICS_EVERY_S
+        self._published = reached
         scalars = {"speed/steps_per_s": progress.steps_per_s}
         if progress.mean_return_100 is not None and progress.mean_length_100 is not None:
             scalars["episode/return_mean_100"] = progress.mean_return_100

@@ -57,7 +57,8 @@ class Clock:
         """Ends the current part and begins another."""
         now = _awake_s()
         self.seconds[self._part] = self.seconds.get(self._part, 0.0) + now - self._since_s
-        self._part, self._since_s = part, now
+        self._part = part
+        self._since_s = now
 
     def go_on_from(self, seconds: Mapping[str, float]) -> None:
         """Adds the seconds of earlier sessions."""
@@ -163,7 +164,9 @@ class Meter:
     @property
     def cpu_s(self) -> float | None:
         """CPU seconds of the run until now, of all its processes."""
-        return self._before_s + cpu_seconds(self._root) if sys.platform == "linux" else None
+        if sys.platform == "linux":
+            return self._before_s + cpu_seconds(self._root)
+        return None
 
     def sample(self) -> None:
         """Looks at the memory now."""
@@ -177,7 +180,8 @@ class Meter:
         """Looks at the CPU seconds now, of the processes that the newest look at the memory has found."""
         import psutil
 
-        now, seconds = _awake_s(), dict[int, float]()
+        now = _awake_s()
+        seconds = dict[int, float]()
         for process in self._family:
             with suppress(psutil.Error):  # it has ended
                 times = process.cpu_times()

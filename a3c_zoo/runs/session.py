@@ -52,17 +52,25 @@ class Session:
     def __init__(
         self, directory: RunDirectory, setup: RunSetup, watch: Watch, saved: Checkpoint[RunState] | None
     ) -> None:
-        self.directory, self.entry, self.config = directory, setup.entry, setup.config
-        self.network, self.optimizer = setup.network, setup.optimizer
+        self.directory = directory
+        self.entry = setup.entry
+        self.config = setup.config
+        self.network = setup.network
+        self.optimizer = setup.optimizer
         self.supported_spaces: Sequence[str] = setup.agent.spaces
-        self.serial, self._solved_step = setup.serial, setup.solved_step
+        self.serial = setup.serial
+        self._solved_step = setup.solved_step
         state, initial = (saved.state, None) if saved else (None, setup.initial)
         self.checkpoint: Mapping[str, Any] | None = saved.agent if saved else None
         is_acting = saved is not None and saved.is_acting
-        self.acting_counts = Report(steps=state.steps, updates=state.updates) if state and is_acting else None
+        self.acting_counts: Report | None = None
+        if state and is_acting:
+            self.acting_counts = Report(steps=state.steps, updates=state.updates)
         if initial:
-            self.checkpoint, self.acting_counts = initial.agent, Report()
-        self._watch, self._clock = watch, watch.clock
+            self.checkpoint = initial.agent
+            self.acting_counts = Report()
+        self._watch = watch
+        self._clock = watch.clock
         if state:
             watch.clock.go_on_from(state.seconds)
             watch.meter.go_on_from(state.resources)
@@ -106,7 +114,8 @@ class Session:
 
     def started(self, snapshot: Snapshot) -> None:
         """Starts the training clock; from now on a signal is obeyed at the next rollout boundary."""
-        self._watch.stop.interrupts, self._snapshot = False, snapshot
+        self._watch.stop.interrupts = False
+        self._snapshot = snapshot
         self._clock.switch("training")
         self._publisher.start()
         self._progress.now()
@@ -149,7 +158,10 @@ class Session:
             self._stopping.put_check_off()
             line = str(fault).splitlines()[0].rstrip(":")
             place = f"{self._checks.used} of {self._checks.most} in an hour"
-            then = "the run ends all the same" if self._stopping.ended else "training goes on"
+            if self._stopping.ended:
+                then = "the run ends all the same"
+            else:
+                then = "training goes on"
             self.event("check_failed", f"{line}; {then} ({place})", trace=str(fault))
         if self._stopping.ended and self._evaluator:
             self._evaluator.stop()
@@ -179,7 +191,10 @@ class Session:
         if isinstance(error, DivergedError):
             self._save_best()
             known = checkpoint_steps(self.directory)
-            last = f"--resume {run_argument(self.directory.path)} --checkpoint {known[-1]}" if known else "none"
+            if known:
+                last = f"--resume {run_argument(self.directory.path)} --checkpoint {known[-1]}"
+            else:
+                last = "none"
             raise DivergedError(f"{error}. The last good checkpoint: {last}") from error
         if snapshot.counts:
             self._progress.add([snapshot.counts()], [])
@@ -203,7 +218,8 @@ class Session:
 
     def _look_at_evaluator(self) -> None:
         """Training goes on meanwhile, even if the evaluator fails."""
-        evaluator, snapshot = self._evaluator, self._snapshot
+        evaluator = self._evaluator
+        snapshot = self._snapshot
         if evaluator is None or evaluator.fault or snapshot is None or self._stopping.why():
             return
         try:
@@ -248,7 +264,8 @@ class Session:
     def _save(self, snapshot: Snapshot) -> None:
         with self._clock.during("checkpoint"):
             self._watch.meter.sample()
-            agent_state, state = snapshot.state(), self._state()
+            agent_state = snapshot.state()
+            state = self._state()
             self._best.write(state.resources)
             write_checkpoint(step_file(self.directory, self._progress.steps), agent_state, state)
         self._prune(self.config.run.keep_checkpoints)
@@ -281,12 +298,15 @@ class Session:
     def _state(self) -> RunState:
         """The run's part of a checkpoint. The rows that it counts are on the disk."""
         self._publisher.sync()
-        evaluations = self._evaluator.state() if self._evaluator else self._evaluations
+        evaluations = self._evaluations
+        if self._evaluator:
+            evaluations = self._evaluator.state()
         return replace(self._run_state(), evaluator=evaluations, resources=self._watch.meter.state())
 
     def _run_state(self) -> RunState:
         """Where the run stands, in microseconds: without its resources, and rows may still wait in memory."""
-        progress, stopping = self._progress, self._stopping
+        progress = self._progress
+        stopping = self._stopping
         return RunState(
             steps=progress.steps,
             episodes=progress.episodes,
@@ -313,7 +333,8 @@ class Session:
         if reason is None:
             reason, detail = self._stopping.ended or ("error", "the agent ended before its run did")
         progress = self._progress
-        training_s, solved_step = self._clock.of("training"), self._solved_step
+        training_s = self._clock.of("training")
+        solved_step = self._solved_step
         if solved_step is None and self._stopping.is_solved(reason):
             solved_step = progress.steps
         outcome = Outcome(

@@ -54,8 +54,12 @@ class RunSetup:
     def of(cls, registry: Registry, config: Config, serial: bool) -> RunSetup:
         """With the entries that the configuration names."""
         network = registry.network(config.network.name) if config.network else None
-        optimizer = registry.optimizer(config.optimizer.name) if config.optimizer else None
-        env, agent = registry.env(config.env_name), registry.agent(config.agent_name)
+        if config.optimizer:
+            optimizer = registry.optimizer(config.optimizer.name)
+        else:
+            optimizer = None
+        env = registry.env(config.env_name)
+        agent = registry.agent(config.agent_name)
         return cls(registry, env, agent, network, optimizer, config, serial)
 
     @property

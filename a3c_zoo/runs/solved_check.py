@@ -40,7 +40,9 @@ class SolvedCheck:
     """
 
     def __init__(self, task: EvaluationTask, processes: int, on_step: Callable[[int], None]) -> None:
-        self._task, self._processes, self._on_step = task, processes, on_step
+        self._task = task
+        self._processes = processes
+        self._on_step = on_step
 
     def play(self, snapshot: Snapshot, steps: int, number: int) -> Evaluation:
         """Plays the check of this number with the current parameters, after `steps` agent steps of the run.
@@ -117,7 +119,8 @@ def parts_of(task: EvaluationTask, number: int) -> list[EvaluationTask]:
     Args:
         number: of the check; it selects the seeds, with the number of the part.
     """
-    run, parts = task.config.run, list[EvaluationTask]()
+    run = task.config.run
+    parts = list[EvaluationTask]()
     num_parts = min(PARTS, task.num_envs, task.episodes)
     for part in range(num_parts):
         seed = seed_for(run.seed, SEED_CHECK, number, part)

@@ -61,7 +61,10 @@ class TrainingView(Observer):
         self._end: tuple[str, str] | None = None  # how the run ended, in words, and their colour
 
     def starting(self, title: str, target: float | None, run: RunConfig, path: Path) -> None:
-        self._title, self._target, self.run, self.path = title, target, run, path
+        self._title = title
+        self._target = target
+        self.run = run
+        self.path = path
         self._display.say(printable(f"{title} → {path}"))
         self._display.wait("starting")
 
@@ -125,13 +128,17 @@ class TrainingView(Observer):
         """How far the run is, and what it has learned."""
         from rich.text import Text
 
-        mean, length = progress.mean_return_100, progress.mean_length_100
+        mean = progress.mean_return_100
+        length = progress.mean_length_100
         pace = speed(progress.steps, progress.training_s)
         if progress.first_rollout:
             pace = f"at least {progress.first_rollout:,} more in the first rollout"
         is_reached = mean is not None and self._target is not None and mean >= self._target
         arrow, colour = arrow_of(self._trend.change)
-        change = Text() if mean is None else Text(f"{arrow} {score(self._trend.change, '+'):<9}", colour)
+        if mean is None:
+            change = Text()
+        else:
+            change = Text(f"{arrow} {score(self._trend.change, '+'):<9}", colour)
         rows = [
             row("steps", f"{progress.steps:,}", pace),
             row("episodes", f"{progress.episodes:,}", "" if length is None else f"mean length {length:,.1f}"),
@@ -155,7 +162,8 @@ class TrainingView(Observer):
 
     def _to_threshold(self, progress: Progress, target: float, width: int) -> str:
         """How far the mean return is from its first value to the threshold, and how long the rest takes."""
-        mean, first = progress.mean_return_100, self._trend.first
+        mean = progress.mean_return_100
+        first = self._trend.first
         if mean is None or first is None:
             return ""
         share = (mean - first) / (target - first) if target > first else 1.0
@@ -174,7 +182,9 @@ class TrainingView(Observer):
         if slope is None or slope <= 0 or mean >= target:
             return None
         left_s = (target - mean) / slope
-        return left_s if left_s < FARTHEST * progress.training_s else None
+        if left_s < FARTHEST * progress.training_s:
+            return left_s
+        return None
 
     def _times(self, progress: Progress, width: int) -> list[Text]:
         """The time of the training, and the share of its budget."""
@@ -219,7 +229,8 @@ def row(label: str, value: str, rest: str | Text = "", style: str = "") -> Text:
     from rich.text import Text
 
     text = Text.assemble((f"{label:<{LABEL}}  ", "dim"), (f"{value:>{VALUE}}", style), "  ", rest)
-    text.no_wrap, text.overflow = True, "ellipsis"
+    text.no_wrap = True
+    text.overflow = "ellipsis"
     return text
 
 
@@ -254,7 +265,9 @@ def time_left(run: RunConfig, progress: Progress, target: float | None) -> str:
     """Returns the training time left, in words, at the mean speed so far."""
     share = share_done(run, progress)
     if share is None:
-        return f"until solved ({target:,.10g})" if target is not None else "until Ctrl-C"
+        if target is not None:
+            return f"until solved ({target:,.10g})"
+        return "until Ctrl-C"
     if share <= 0:
         return "?"
     return f"at most {duration(progress.training_s * (1 - share) / share)} left"
@@ -262,4 +275,6 @@ def time_left(run: RunConfig, progress: Progress, target: float | None) -> str:
 
 def colour_of(outcome: Outcome) -> str:
     """The colour of a run's end."""
-    return "green" if outcome.solved or outcome.reason == "stop-return" else "yellow"
+    if outcome.solved or outcome.reason == "stop-return":
+        return "green"
+    return "yellow"

@@ -97,7 +97,9 @@ class VideoFile:
     """
 
     def __init__(self, path: Path, option: str = "--video", encoding: Sequence[str] = ()) -> None:
-        self._path, self._name, self._encoding = absolute(path), f"{option} {path}", encoding
+        self._path = absolute(path)
+        self._name = f"{option} {path}"
+        self._encoding = encoding
         if path.suffix.lower() not in ENCODING:
             raise ZooError(f"{self._name}: must end in .mp4 or .gif")
         if os.path.exists(path):
@@ -143,7 +145,8 @@ class VideoFile:
 
     def close(self) -> None:
         """Waits until ffmpeg has finished the file. Without a picture there is none; a second call does nothing."""
-        ffmpeg, self._ffmpeg = self._ffmpeg, None
+        ffmpeg = self._ffmpeg
+        self._ffmpeg = None
         if ffmpeg is None:
             return
         assert ffmpeg.stdin is not None
@@ -155,7 +158,8 @@ class VideoFile:
                 reason = _first_line(complaints) or f"ffmpeg ended with status {status}"
             except subprocess.TimeoutExpired:
                 ffmpeg.kill()
-                status, reason = ffmpeg.wait(), f"ffmpeg didn't finish within {FINISH_S} s"
+                status = ffmpeg.wait()
+                reason = f"ffmpeg didn't finish within {FINISH_S} s"
         if status != 0:
             self._path.unlink(missing_ok=True)
             raise self._unwritable(reason)
@@ -175,7 +179,10 @@ class EpisodeFilm:
     """
 
     def __init__(self, path: Path, limits: FilmLimits = RUN_FILM) -> None:
-        self._path, self._limits, self._steps, self._is_over = path, limits, 0, False
+        self._path = path
+        self._limits = limits
+        self._steps = 0
+        self._is_over = False
         self._video: VideoFile | None = None
         self.fault: str | None = None
 
@@ -202,7 +209,8 @@ class EpisodeFilm:
     def close(self, fault: str | None = None) -> None:
         """Finishes the film. fault: why there is none."""
         if not self._is_over:
-            self._is_over, self.fault = True, fault or ("nothing was played" if self._video is None else None)
+            self._is_over = True
+            self.fault = fault or ("nothing was played" if self._video is None else None)
             try:
                 if self._video is not None:
                     self._video.close()
