@@ -1,4 +1,4 @@
-"""How the calls of three tasks walk through the rooms of the package: down, along, up, and back.
+"""How the calls of three tasks walk through the rooms: down, along, up and back.
 
     python benchmarks/walks.py
     python benchmarks/walks.py --pairs climb
