@@ -103,7 +103,9 @@ def read_content(path: Path) -> Any:
         if needed > (free := available_memory()):
             raise MemoryError(f"it has {size:,} bytes, and {free:,} bytes of memory are free")
         data = file.read(size)
-    return read_parameters(data) if is_trained else from_bytes(data)
+    if is_trained:
+        return read_parameters(data)
+    return from_bytes(data)
 
 
 def read_head(path: Path) -> dict[str, Any]:
@@ -212,7 +214,9 @@ class _Writer:
             return {"$pairs": pairs}
         if type(value) in (list, tuple, torch.Size):
             items = [self.to_json(each, f"{place}.{number}", depth + 1) for number, each in enumerate(value)]
-            return items if type(value) is list else {"$tuple": items}
+            if type(value) is list:
+                return items
+            return {"$tuple": items}
         kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
         raise ValueError(f"{place[:60] or 'it'} is of type {kind}")
 

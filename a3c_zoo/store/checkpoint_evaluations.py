@@ -49,7 +49,10 @@ def evaluations_of(run: Path) -> tuple[CheckpointEvaluation, ...]:
     """
     try:
         content = read_json(run / EVALUATIONS_FILE)
-        rows = content["evaluations"] if content["format"] == EVALUATIONS_FORMAT else []
+        if content["format"] == EVALUATIONS_FORMAT:
+            rows = content["evaluations"]
+        else:
+            rows = []
     except (OSError, ValueError, KeyError, TypeError):
         return ()
     try:
@@ -66,7 +69,8 @@ def evaluations_of(run: Path) -> tuple[CheckpointEvaluation, ...]:
 
 def _checkpoint_evaluation(row: Any) -> CheckpointEvaluation:
     fields = fields_of(CheckpointEvaluation, row)
-    steps, training_s = fields.pop("steps"), fields.pop("training_s")
+    steps = fields.pop("steps")
+    training_s = fields.pop("training_s")
     return CheckpointEvaluation(steps, training_s, Evaluation(**fields_of(Evaluation, fields)))
 
 

@@ -128,7 +128,9 @@ class PolicyState:
     @property
     def best_return(self) -> float | None:
         """The mean return for which the policy was kept as the best; None where the file does not say."""
-        return self.training_return if self.sampled_return is None else self.sampled_return
+        if self.sampled_return is None:
+            return self.training_return
+        return self.sampled_return
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,8 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
     Raises:
         RunDirectoryError: there is none; the message says what there is.
     """
-    known, best = checkpoint_steps(directory), directory.best_file
+    known = checkpoint_steps(directory)
+    best = directory.best_file
     if which == BEST and best.exists():
         return best
     if not known:
@@ -193,7 +196,10 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
     if which.isdecimal() and len(which) < 20 and int(which) in known:
         return step_file(directory, int(which))
     names = [FINAL, *([BEST] if best.exists() else []), *(str(step) for step in known[-8:])]
-    hint = " (best: from the 20th training episode on, written with the next checkpoint)" if which == BEST else ""
+    if which == BEST:
+        hint = " (best: from the 20th training episode on, written with the next checkpoint)"
+    else:
+        hint = ""
     raise RunDirectoryError(f"run {directory.home.name} has no checkpoint '{which}'; it has: {', '.join(names)}{hint}")
 
 
@@ -282,7 +288,10 @@ def _reading(path: Path) -> Iterator[None]:
         raise RunDirectoryError(f"checkpoint {shown(path)} {error}") from error
     except Exception as error:
         reason = printable((str(error).splitlines() or [type(error).__name__])[0][:300])
-        kind_of_error = RunDirectoryError if may_be_whole(error) else DamagedCheckpointError
+        if may_be_whole(error):
+            kind_of_error = RunDirectoryError
+        else:
+            kind_of_error = DamagedCheckpointError
         raise kind_of_error(f"checkpoint {shown(path)} cannot be read: {reason}") from error
 
 

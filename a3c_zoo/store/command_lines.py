@@ -20,7 +20,9 @@ def command_of(meta: Mapping[str, Any]) -> list[str]:
 def without_home(text: str) -> str:
     """A text with `~` for the path of the home folder, and not for a part of another path."""
     home = str(Path.home())
-    return text if home == "/" else re.sub(rf"(?<![\w.-]){re.escape(home)}(?!\.?[\w-])", "~", text)
+    if home == "/":
+        return text
+    return re.sub(rf"(?<![\w.-]){re.escape(home)}(?!\.?[\w-])", "~", text)
 
 
 def shell_line(words: Iterable[str]) -> str:

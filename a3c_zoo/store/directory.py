@@ -44,7 +44,8 @@ def disk_errors(path: Path, doing: str, option: str = "--runs-dir DIR") -> Itera
         yield
     except OSError as error:
         cure = "Free space, or choose" if is_full(error) else "Choose"
-        cure = "Raise the limit of file sizes (ulimit -f), or choose" if error.errno == errno.EFBIG else cure
+        if error.errno == errno.EFBIG:
+            cure = "Raise the limit of file sizes (ulimit -f), or choose"
         text = f"cannot {doing} {shown(path)}: {error.strerror or error}. {cure} another: {option}"
         raise RunDirectoryError(text) from error
 
@@ -142,14 +143,20 @@ def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
         runs_dir.mkdir(parents=True, exist_ok=True)
     stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
     stem = re.sub(r"[^\w.+=@-]", "_", f"{config.env_name}-{config.agent_name}-s{config.run.seed}-{stamp}")
-    names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))] if name is None else [valid_name(name)]
+    if name is None:
+        names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))]
+    else:
+        names = [valid_name(name)]
     for path in (runs_dir / each for each in names):
         with disk_errors(path, "make"), suppress(FileExistsError):
             path.mkdir()
             return path
     if name is None:
         raise RunDirectoryError(f"cannot find a free name for {stem} in {runs_dir}")
-    cure = f", or go on with it: --resume {name}" if any(path.glob("checkpoints/[!.]*.pt")) else ""
+    if any(path.glob("checkpoints/[!.]*.pt")):
+        cure = f", or go on with it: --resume {name}"
+    else:
+        cure = ""
     raise RunDirectoryError(f"{path} exists already; nothing is overwritten. Choose another --name{cure}")
 
 
@@ -165,7 +172,8 @@ def why_not_own(path: Path, runs_dir: Path) -> str:
     It must lie below `runs_dir`, links resolved, and not be pulled. This user must own the folder and the files that
     name environments: config.yml and meta.json; without meta.json, all files in it.
     """
-    real, ours = Path(os.path.realpath(path)), Path(os.path.realpath(runs_dir))
+    real = Path(os.path.realpath(path))
+    ours = Path(os.path.realpath(runs_dir))
     if real == ours or not real.is_relative_to(ours):
         return f"{path} lies outside of {runs_dir} (--runs-dir)"
     if os.path.lexists(real / PULLED):

@@ -76,8 +76,10 @@ def bytes_until(folder: Path, step: int) -> int:
         open_file(folder / EVALUATIONS_CSV, limit=MAX_TABLE) as file,
     ):
         for row in file:
-            size, steps = size + len(row), row.partition(b",")[0]
-            found = size if row.endswith(b"\n") and steps.isdigit() and int(steps) <= step else found
+            size = size + len(row)
+            steps = row.partition(b",")[0]
+            if row.endswith(b"\n") and steps.isdigit() and int(steps) <= step:
+                found = size
     return found
 
 
@@ -89,7 +91,9 @@ class EvaluationRows(RowFile):
 
     def __init__(self, folder: Path, resume_at: int | None = None) -> None:
         super().__init__(folder / EVALUATIONS_CSV, resume_at)
-        self._folder, self._copied, self._not_before_s = folder, 0, 0.0
+        self._folder = folder
+        self._copied = 0
+        self._not_before_s = 0.0
         if resume_at:
             self._copy()
         elif resume_at is not None:  # all rows were cut off
@@ -111,4 +115,5 @@ class EvaluationRows(RowFile):
     def _copy(self) -> None:
         start_s = time.monotonic()
         write_npz(self._folder)
-        self._copied, self._not_before_s = self.position, (1 + MOST_SHARE) * time.monotonic() - MOST_SHARE * start_s
+        self._copied = self.position
+        self._not_before_s = (1 + MOST_SHARE) * time.monotonic() - MOST_SHARE * start_s

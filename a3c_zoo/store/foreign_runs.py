@@ -86,14 +86,16 @@ def read_foreign_run(path: Path, strict: bool, frame_skip: int | None) -> Foreig
         RunDirectoryError: it cannot be used, see `read_monitors`, `read_npz` and `_read_events`.
     """
     name = path.resolve().name
-    cleanrl, has_evaluations = _CLEANRL.fullmatch(name), os.path.lexists(path / EVALUATIONS_NPZ)
+    cleanrl = _CLEANRL.fullmatch(name)
+    has_evaluations = os.path.lexists(path / EVALUATIONS_NPZ)
     named = cleanrl["env"] if cleanrl else name.rpartition("_")[0]  # RL Zoo's folders have the name
     if cleanrl and path.resolve().parent.name == "ALE":  # the slash of `ALE/Pong-v5` has made a folder
         named = f"ALE/{named}"
     above = path.resolve().parent.name  # of RL Zoo's folders of event files
     named, above = (re.sub("^ALE-", "ALE/", each) for each in (named, above))  # RL Zoo replaces the slash
     env_id = next((each for each in (named, above) if GYM_ID.fullmatch(each)), None)
-    is_smoothed, settings = False, dict[str, str]()
+    is_smoothed = False
+    settings = dict[str, str]()
     if monitor_files(path) or not (_event_files(path) or (has_evaluations and not strict)):
         of_monitor, curve = read_monitors(path, frame_skip)
         env_id = of_monitor or (named if GYM_ID.fullmatch(named) else None)
@@ -103,7 +105,8 @@ def read_foreign_run(path: Path, strict: bool, frame_skip: int | None) -> Foreig
         curve = Curve.ordered(*np.empty((4, 0)))
     method, number = _folder_names(path, env_id or UNKNOWN_ENV)
     if cleanrl:
-        method, number = cleanrl["method"], int(cleanrl["seed"])
+        method = cleanrl["method"]
+        number = int(cleanrl["seed"])
     evaluations = _evaluations(path, env_id, curve) if has_evaluations else ()
     env = env_name(env_id) if env_id else UNKNOWN_ENV
     return ForeignRun(method, env, number, curve, evaluations, is_smoothed, settings)
@@ -116,7 +119,10 @@ def _evaluations(path: Path, env_id: str | None, curve: Curve) -> tuple[Checkpoi
     """
     is_greedy = not (is_atari(env_id) or (env_id or "").startswith("MiniGrid"))
     steps, returns, lengths = read_npz(path / EVALUATIONS_NPZ)
-    seconds = np.interp(steps, curve.steps, curve.seconds) if len(curve) else np.full(len(steps), np.nan)
+    if len(curve):
+        seconds = np.interp(steps, curve.steps, curve.seconds)
+    else:
+        seconds = np.full(len(steps), np.nan)
     figures = [
         Evaluation(len(each), each.mean(), each.std(), each.min(), each.max(), length.mean(), is_greedy, seconds=0.0)
         for each, length in zip(returns, lengths, strict=True)
@@ -140,7 +146,9 @@ def env_name(env_id: str) -> str:
         if entry.gym_id is not None and entry.gym_id.rpartition(":")[2] == env_id:
             return entry.name
     game = re.fullmatch(r"(\w+)NoFrameskip-v4", env_id)
-    return f"atari:{re.sub(r'(?<!^)(?=[A-Z])', '_', game[1]).lower()}" if game else f"gym:{env_id}"
+    if game:
+        return f"atari:{re.sub(r'(?<!^)(?=[A-Z])', '_', game[1]).lower()}"
+    return f"gym:{env_id}"
 
 
 # TensorBoard's event files
@@ -164,7 +172,9 @@ class _Points:
     """
 
     def __init__(self) -> None:
-        self.steps, self.seconds, self.values = array("d"), array("d"), array("d")
+        self.steps = array("d")
+        self.seconds = array("d")
+        self.values = array("d")
         self._part_start_s = self._newest_s = self._earlier_s = 0.0
 
     def begin_part(self, wall_s: float) -> None:
@@ -213,7 +223,9 @@ def _read_events(folder: Path, frame_skip: int) -> tuple[Curve, bool, dict[str, 
     found = points[tags[0]]
     if not found.steps:
         raise RunDirectoryError(f"its event files have neither {EPISODES[0]} nor {MEANS[0]}")
-    steps, seconds, returns = np.array(found.steps), np.array(found.seconds), np.array(found.values)
+    steps = np.array(found.steps)
+    seconds = np.array(found.seconds)
+    returns = np.array(found.values)
     lengths = _lengths(found, points[tags[1]])
     for numbers, most in ((steps, GREATEST), (seconds, GREATEST), (returns, GREATEST_RETURN), (lengths, GREATEST)):
         if not (np.abs(numbers) <= most).all():
@@ -261,7 +273,10 @@ def _scalar(value: Any) -> float:
     if value.HasField("simple_value"):
         return float(value.simple_value)
     tensor = value.tensor
-    name = DataType.Name(tensor.dtype) if tensor.dtype in DataType.values() else str(tensor.dtype)
+    if tensor.dtype in DataType.values():
+        name = DataType.Name(tensor.dtype)
+    else:
+        name = str(tensor.dtype)
     if name in _TENSORS:
         form, field_name = _TENSORS[name]
         if len(tensor.tensor_content) == struct.calcsize(form):
@@ -269,7 +284,10 @@ def _scalar(value: Any) -> float:
         numbers = getattr(tensor, field_name)
         if len(numbers) == 1:
             return float(numbers[0])
-    kind = f"a tensor of {name}" if value.HasField("tensor") else value.WhichOneof("value")
+    if value.HasField("tensor"):
+        kind = f"a tensor of {name}"
+    else:
+        kind = value.WhichOneof("value")
     raise ValueError(f"{value.tag} is {kind or 'empty'}; plain scalars and tensors of one float or integer are read")
 
 
@@ -307,7 +325,8 @@ def _events(content: bytes) -> Iterator[Any]:
     """
     from tensorboard.compat.proto.event_pb2 import Event
 
-    tags, at = [tag.encode() for tag in (*EPISODES, *MEANS, SETTINGS_TAG)], 0
+    tags = [tag.encode() for tag in (*EPISODES, *MEANS, SETTINGS_TAG)]
+    at = 0
     while at + 12 <= len(content):
         (length,) = struct.unpack_from("<Q", content, at)  # then 4 bytes of checksum, the record, 4 bytes of checksum
         if at + 16 + length > len(content):

@@ -38,7 +38,10 @@ def what_is_missing(name: str, meta: Mapping[str, Any], registry: Registry, is_t
         options = " ".join(f"--plugin {file}" for file in missing)
         return PluginError(f"run {name} was trained with a plugin file that is not loaded now; add {options}")
     if missing_one := _missing_plugin(meta.get("plugins", {}), registry):
-        says = "" if is_trusted else " (so says its meta.json, and the run is not your own)"
+        if is_trusted:
+            says = ""
+        else:
+            says = " (so says its meta.json, and the run is not your own)"
         return PluginError(f"run {name} was made with {missing_one}{says}")
     module = imported_by(env).partition(".")[0]
     if module and is_trusted and place_of(module) is None:

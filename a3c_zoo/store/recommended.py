@@ -60,7 +60,9 @@ def choose(run: Run, checkpoint: str | int) -> Choice:
 def choose_in_python(run: Run, checkpoint: str | int) -> Choice:
     """As `choose`, for functions: only the best policy gets a line, because everybody expects the newest one."""
     choice = choose(run, checkpoint)
-    return choice if choice.which == BEST else Choice(choice.which)
+    if choice.which == BEST:
+        return choice
+    return Choice(choice.which)
 
 
 def recommended(run: Run) -> Choice:
@@ -100,7 +102,10 @@ def was_checked(outcome: Outcome) -> bool:
 def return_of(best: PolicyState) -> str:
     """The mean return for which a policy was kept, in words."""
     assert best.best_return is not None
-    kind = "training episodes" if best.sampled_return is None else "episodes on fresh seeds"
+    if best.sampled_return is None:
+        kind = "training episodes"
+    else:
+        kind = "episodes on fresh seeds"
     number = "" if best.return_episodes is None else f"{best.return_episodes} "
     return f"mean return {score(best.best_return)} of {number}{kind}"
 

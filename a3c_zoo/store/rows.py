@@ -52,7 +52,8 @@ class RowFile:
         self._path = path
         self.position = self._size = resume_at or 0
         self.fault: RunDirectoryError | None = None
-        self._waiting, self._next_try_s = bytearray(), 0.0
+        self._waiting = bytearray()
+        self._next_try_s = 0.0
         with disk_errors(path, "write"):
             if not resume_at:
                 self._file = open_file(path, "xb" if resume_at is None else "wb")
@@ -83,7 +84,8 @@ class RowFile:
             with disk_errors(self._path, "write"):
                 self._write(bytes(self._waiting))
         except RunDirectoryError as fault:
-            self.fault, self._next_try_s = fault, time.monotonic() + RETRY_S
+            self.fault = fault
+            self._next_try_s = time.monotonic() + RETRY_S
             raise
         self.fault = None
         self._waiting.clear()

@@ -71,7 +71,8 @@ class Run(RunDirectory):
 
     def __init__(self, path: Path, is_trusted: bool = False, doubt: str = "") -> None:
         super().__init__(path)
-        self.is_trusted, self.doubt = is_trusted, doubt
+        self.is_trusted = is_trusted
+        self.doubt = doubt
 
     @cached_property
     def meta(self) -> dict[str, Any]:
@@ -112,7 +113,10 @@ class Run(RunDirectory):
         try:
             content = read_json(path)
             evaluation = content.pop("evaluation")
-            played = None if evaluation is None else Evaluation(**fields_of(Evaluation, evaluation))
+            if evaluation is None:
+                played = None
+            else:
+                played = Evaluation(**fields_of(Evaluation, evaluation))
             return Outcome(self.path, evaluation=played, **fields_of(Outcome, content))
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise RunDirectoryError(f"{shown(path)} is damaged: {error}") from error
@@ -136,7 +140,10 @@ class Run(RunDirectory):
         document = parse_document(self.config_content, name)
         sections = {section: keys for section, keys in document.data.items() if isinstance(keys, dict)}
         if document.faults or "run" not in sections:
-            fault = document.faults[0].message if document.faults else "it has no section 'run'"
+            if document.faults:
+                fault = document.faults[0].message
+            else:
+                fault = "it has no section 'run'"
             raise RunDirectoryError(f"{name} is damaged: {fault}")
         if not isinstance(sections["run"].get("seed"), int):
             raise RunDirectoryError(f"{name} is damaged: run.seed is no whole number")
@@ -161,7 +168,9 @@ class Run(RunDirectory):
     @cached_property
     def torch_threads(self) -> int | None:
         """With how many threads of torch its agent computed; None if the agent has no such setting."""
-        return self.timing.torch_threads if self.timing else torch_threads_of(self.path, self.settings)
+        if self.timing:
+            return self.timing.torch_threads
+        return torch_threads_of(self.path, self.settings)
 
     @property
     def seed(self) -> int:
@@ -213,7 +222,9 @@ class Run(RunDirectory):
         is_damaged = status == "damaged"
         meta = {} if is_damaged else self.meta
         outcome = None if is_damaged else self.outcome
-        ended = outcome.solved if outcome else os.path.exists(self.solved_file) or None
+        ended: bool | None = os.path.exists(self.solved_file) or None
+        if outcome:
+            ended = outcome.solved
         return RunSummary(
             name=self.path.name,
             path=self.path,
@@ -284,8 +295,13 @@ def method_name(agent: str, stack: str | None, init_from: Mapping[str, Any] | No
     stack: the value of `env.stack`: whose environments the agent was trained on. init_from: what it began with.
     """
     entry = get_registry().agents.get(agent)
-    name = f"{agent}@zoo" if entry is not None and "own" in entry.stacks and stack == "zoo" else agent
-    return name if init_from is None else f"{name} from {init_from.get('name')}"
+    if entry is not None and "own" in entry.stacks and stack == "zoo":
+        name = f"{agent}@zoo"
+    else:
+        name = agent
+    if init_from is None:
+        return name
+    return f"{name} from {init_from.get('name')}"
 
 
 def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = False) -> Run:

@@ -37,7 +37,9 @@ def on_envs(runs: Sequence[RunRecord], envs: Sequence[str], option: str) -> list
 def one_name(env: str) -> str:
     """The zoo's name of an environment that is named by Gymnasium's id: `gym:CartPole-v1` is `cartpole`."""
     prefix, _, env_id = env.partition(":")
-    return env_name(env_id) if prefix == "gym" and GYM_ID.fullmatch(env_id) else env
+    if prefix == "gym" and GYM_ID.fullmatch(env_id):
+        return env_name(env_id)
+    return env
 
 
 def unread_on(unread: Mapping[Path, str], envs: Collection[str]) -> dict[Path, str]:

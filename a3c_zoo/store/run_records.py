@@ -128,7 +128,9 @@ def read_runs(
     Returns:
         The runs; and path → reason in one line, for each run that it could not use.
     """
-    runs, left_out, seen = [], {}, set()
+    runs = []
+    left_out = {}
+    seen = set()
     for folder in (folder for path in paths for folder in _run_folders(Path(path))):
         if folder.resolve() in seen:  # named twice
             continue
@@ -172,7 +174,8 @@ def _run_folders(path: Path) -> list[Path]:
     """All runs and closed folders below `path`, sorted; `path` itself if it is one, or if there is none."""
     if _is_run(path):
         return [path]
-    found, waiting = [], [path]
+    found = []
+    waiting = [path]
     while waiting:  # `os.walk` calls itself for each folder, and a thousand may lie in each other
         folder = waiting.pop()
         with suppress(OSError):  # without what goes away meanwhile, and without paths that are too long
@@ -240,7 +243,8 @@ def _ours(run: Run, strict: bool) -> RunRecord:
             raise RunDirectoryError(f"made by a3c-zoo {made_by}; this is {__version__}")
         if run.is_alive:
             raise RunDirectoryError("still running")
-    outcome, settings = run.outcome, run.settings
+    outcome = run.outcome
+    settings = run.settings
     if strict:
         _refuse_unfinished(outcome)
     file = run.path / "monitor.csv"

@@ -54,7 +54,10 @@ def from_plain(kind: type[State], content: Any, name: str) -> State:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         key = ".".join([name, *map(str, first["loc"])])
-        problem = f"it has no {key}" if first["type"] == "missing" else f"{key}: {first['msg']}"
+        if first["type"] == "missing":
+            problem = f"it has no {key}"
+        else:
+            problem = f"{key}: {first['msg']}"
         raise RunDirectoryError(problem) from None
 
 
@@ -87,7 +90,10 @@ def loading(what: str = _DOES_NOT_FIT) -> Iterator[None]:
     try:
         yield
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, RunDirectoryError) as error:
-        reason = str(error) if isinstance(error, RunDirectoryError) else type_and_message(error)
+        if isinstance(error, RunDirectoryError):
+            reason = str(error)
+        else:
+            reason = type_and_message(error)
         raise RunDirectoryError(f"{what}{reason.removeprefix(what)[:300]}") from error
 
 
@@ -99,7 +105,8 @@ def tensors_of(content: Any, most_values: int) -> Iterator[tuple[str, Tensor]]:
     """
     from torch import Tensor
 
-    waiting, found = [("", content)], 1
+    waiting = [("", content)]
+    found = 1
     while waiting:
         where, value = waiting.pop()
         if isinstance(value, Tensor):
@@ -114,7 +121,9 @@ def tensors_of(content: Any, most_values: int) -> Iterator[tuple[str, Tensor]]:
 
 def _shortened(place: str) -> str:
     """The beginning and the end of a place: a name may be of any length."""
-    return place if len(place) <= 100 else f"{place[:39]}…{place[-60:]}"
+    if len(place) <= 100:
+        return place
+    return f"{place[:39]}…{place[-60:]}"
 
 
 def not_finite(agent: Mapping[str, Any]) -> str | None:

@@ -59,7 +59,9 @@ class Curve:
         """The x axis of a plot of these episodes, `[K]`."""
         if x == "episodes":
             return np.arange(1, len(self) + 1, dtype=np.float64)
-        return self.seconds if x == "seconds" else self.steps.astype(np.float64)
+        if x == "seconds":
+            return self.seconds
+        return self.steps.astype(np.float64)
 
     @classmethod
     def ordered(cls, steps: Floats, seconds: Floats, returns: Floats, lengths: Floats) -> Curve:
@@ -121,8 +123,11 @@ class _TableLines:
     """
 
     def __init__(self, file: Path, torn_end: bool) -> None:
-        self.name, self.number, self.newest = file.name, 0, ""
-        self._lines, self._torn_end = read_lines(file), torn_end
+        self.name = file.name
+        self.number = 0
+        self.newest = ""
+        self._lines = read_lines(file)
+        self._torn_end = torn_end
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
@@ -140,7 +145,9 @@ def _head(name: str, lines: list[str]) -> tuple[float, str | None, list[str]]:
     """What the first two lines of a monitor tell: the time of the start, the environment's id, the columns' names."""
     try:
         header = json.loads(lines[0].removeprefix("#"))
-        start_s, env_id, names = float(header["t_start"]), header.get("env_id"), lines[1].rstrip().split(",")
+        start_s = float(header["t_start"])
+        env_id = header.get("env_id")
+        names = lines[1].rstrip().split(",")
         if not abs(start_s) <= GREATEST:
             raise ValueError("t_start is no time")
     except (IndexError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -194,7 +201,10 @@ def read_monitors(folder: Path, frame_skip: int | None = None) -> tuple[str | No
     """
     monitors = [read_monitor(file, torn_end=True) for file in monitor_files(folder)]
     if not monitors:
-        reason = "no run and no monitor.csv lies in it" if os.path.isdir(folder) else "there is no such folder"
+        if os.path.isdir(folder):
+            reason = "no run and no monitor.csv lies in it"
+        else:
+            reason = "there is no such folder"
         raise RunDirectoryError(reason)
     ids = sorted({monitor.env_id for monitor in monitors if monitor.env_id})
     if len(ids) > 1:

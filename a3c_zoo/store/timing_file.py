@@ -46,7 +46,9 @@ def timing_of(run: Path) -> Timing | None:
         content = fields_of(Timing, read_json(run / TIMING_FILE))
         variables = {printable(name): printable(str(value)) for name, value in content["variables"].items()}
         found = Timing(float(content["calibration_s"]), variables, content.get("torch_threads"))
-        return found if found.calibration_s >= LEAST_S else None
+        if found.calibration_s >= LEAST_S:
+            return found
+        return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -47,7 +47,8 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
     agent: with an environment's name, only policies of this agent count. Raises ZooError if there is none, with the
     cure.
     """
-    registry, name = get_registry(), str(name)
+    registry = get_registry()
+    name = str(name)
     offered = [each for each in registry.trained.values() if name in (each.env, each.name)]
     pulled = None
     with suppress(RunDirectoryError):
@@ -61,14 +62,18 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
     solved = [run for run in list_runs(runs_dir) if run.solved and run.env == name and agent in (None, run.agent)]
     chosen = [each for each in offered if agent in (None, each.agent)]
     if solved:
-        found, told = find_run(solved[-1].path, runs_dir, trust), f"{solved[-1].path}, the newest run that solved it"
+        found = find_run(solved[-1].path, runs_dir, trust)
+        told = f"{solved[-1].path}, the newest run that solved it"
     elif chosen:
-        found, told = directory_of(registry, chosen[0]), f"trained agent '{chosen[0].name}'"
+        found = directory_of(registry, chosen[0])
+        told = f"trained agent '{chosen[0].name}'"
         told += f" of {registry.owner(chosen[0])}{''.join(f'; or name {each.name}' for each in chosen[1:])}"
     elif pulled and agent is None:
-        found, told = pulled, f"{pulled.path}, which was pulled from a hub"
+        found = pulled
+        told = f"{pulled.path}, which was pulled from a hub"
     elif offered or name in registry.envs or name.partition(":")[0] in registry.families:
-        env, by = offered[0].env if offered else name, f" --agent {agent}" if agent else ""
+        env = offered[0].env if offered else name
+        by = f" --agent {agent}" if agent else ""
         none = f"no run in {runs_dir} has solved '{name}', and no plugin offers an agent trained on it"
         raise ZooError(f"{none}{by and f', by{by}'}: a3c-zoo train {env}{by}. {_others(registry)}")
     elif os.path.isdir(name) or why_closed(Path(name)) or why_closed(runs_dir / name):
@@ -87,7 +92,9 @@ def _others(registry: Registry) -> str:
 def where_from(registry: Registry) -> str:
     """`" …"`: how to get the trained agents of this project, or `""` if they are installed."""
     is_there = any(each.package == PACKAGE for each in registry.trained.values())
-    return "" if is_there else f" {DISTRIBUTION} brings some: {install_plugin(DISTRIBUTION)}"
+    if is_there:
+        return ""
+    return f" {DISTRIBUTION} brings some: {install_plugin(DISTRIBUTION)}"
 
 
 def _unknown(name: str, runs_dir: Path, registry: Registry) -> str:
@@ -101,7 +108,8 @@ def _unknown(name: str, runs_dir: Path, registry: Registry) -> str:
 
 def for_others(meta: dict[str, Any]) -> dict[str, Any]:
     """A meta.json without the kernel's release and a program's own words, and with `~` for the home folder's path."""
-    host, command = meta.get("host", {}), [without_home(word) for word in command_of(meta)]
+    host = meta.get("host", {})
+    command = [without_home(word) for word in command_of(meta)]
     files = [Path(str(file)).name for file in meta.get("plugin_files", [])]
     system = {"system": str(host.get("system", "")).partition(" ")[0]}
     return {**meta, "command": command, "plugin_files": files, "host": {**host, **system}}
@@ -113,7 +121,8 @@ def facts(run: Run, entry: TrainedEntry | None) -> dict[str, Any]:
     Raises:
         RunDirectoryError: meta.json or outcome.json is missing or damaged.
     """
-    meta, outcome = for_others(run.meta), run.outcome
+    meta = for_others(run.meta)
+    outcome = run.outcome
     told = entry or TrainedEntry("", "", "", "")
     texts = shell_line(meta["command"]), told.continued, told.weaknesses
     rest = meta.get("seed"), outcome and outcome.training_s, meta.get("versions"), meta.get("host")
@@ -163,9 +172,13 @@ def row_of(registry: Registry, entry: TrainedEntry) -> dict[str, Any]:
     """A trained agent for listings. If its figures cannot be read, `fault` says why."""
     try:
         run = directory_of(registry, entry)
-        fault, outcome, known = None, run.outcome, facts(run, entry)
+        fault = None
+        outcome = run.outcome
+        known = facts(run, entry)
     except RunDirectoryError as error:
-        fault, outcome, known = str(error), None, dict.fromkeys(FACTS)
+        fault = str(error)
+        outcome = None
+        known = dict.fromkeys(FACTS)
     figures = {name: getattr(outcome and outcome.evaluation, name, None) for name in ("mean_return", "std_return")}
     figures["steps"] = outcome and outcome.steps
     told = {name: getattr(entry, name) for name in ("name", "env", "agent")}
