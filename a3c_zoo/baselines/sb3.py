@@ -177,7 +177,10 @@ def run(context: RunContext) -> None:
             resumes = int(saved["session"]) + 1
             updates = int(saved["updates"])
     # The run's own seed, of 32 bits as NumPy requires: SB3's users find their own results again.
-    seed = seed_for(config.run.seed, SEED_ENV, resumes) if resumes else config.run.seed % 2**32
+    if resumes:
+        seed = seed_for(config.run.seed, SEED_ENV, resumes)
+    else:
+        seed = config.run.seed % 2**32
     _check_memory(entry, config)
     env = make_stack(entry, config, config.env.num_envs, seed)
     try:
@@ -255,7 +258,10 @@ def _check_memory(entry: EnvEntry, config: Config) -> None:
         subject = f"a replay buffer of {agent.buffer_size:,} steps needs"
         check_fits(subject, 2 * agent.buffer_size * observation, "two observations a step", "agent.buffer_size")
         return
-    on_cpu = agent.updates(num_envs)[1] if config.run.device == "cpu" else 0
+    if config.run.device == "cpu":
+        on_cpu = agent.updates(num_envs)[1]
+    else:
+        on_cpu = 0
     check_memory(spec, workers=1, num_envs=num_envs, stored_steps=agent.rollout_steps, update_samples=on_cpu)
 
 

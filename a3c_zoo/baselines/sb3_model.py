@@ -81,7 +81,8 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
     chosen = config.agent.normalize
     if not chosen:
         return env
-    norm_obs, norm_reward = chosen in (True, "observations"), chosen in (True, "rewards")
+    norm_obs = chosen in (True, "observations")
+    norm_reward = chosen in (True, "rewards")
     try:
         # RL Zoo gives it the algorithm's discount, too.
         return VecNormalize(env, norm_obs=norm_obs, norm_reward=norm_reward, gamma=config.agent.gamma)
@@ -109,7 +110,10 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
         return _make_atari_stack(entry, config.env, num_envs, seed, clip)
     if entry.factory is not None:  # `gymnasium.make` has no keys of a factory
         _refuse_changed(entry, config.env, given)
-    kwargs = {**entry.kwargs, **given} if entry.factory is None else {}
+    if entry.factory is None:
+        kwargs = {**entry.kwargs, **given}
+    else:
+        kwargs = {}
 
     def make(**kwargs: Any) -> Env[Any, Any]:  # SB3 puts its monitor around it, and `wrapper_class` around both
         wrapped: Env[Any, Any] = wrap_all(gymnasium.make(env_id, **kwargs), wrappers)
@@ -202,7 +206,10 @@ def _linear(model: BaseAlgorithm, initial: float, steps: int) -> Callable[[float
 
 def _policy_kwargs(agent: SB3Config) -> dict[str, Any]:
     given: dict[str, Any] = {name: getattr(agent, name, None) for name in POLICY_KEYS}
-    given["activation_fn"] = ACTIVATIONS[agent.activation] if agent.activation else None
+    if agent.activation:
+        given["activation_fn"] = ACTIVATIONS[agent.activation]
+    else:
+        given["activation_fn"] = None
     if isinstance(agent, SB3A2CConfig) and agent.use_rms_prop and agent.rms_prop_tf_like:
         given |= {"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": agent.rms_prop_eps}}
     return {name: value for name, value in given.items() if value is not None}
@@ -322,7 +329,10 @@ class SB3Policy:
     def _draw_noise(self, episode_start: NDArray[np.bool_] | None, deterministic: bool) -> None:
         if not self._uses_sde or deterministic:
             return
-        starts = np.ones(1, np.bool_) if episode_start is None else np.asarray(episode_start, np.bool_)
+        if episode_start is None:
+            starts = np.ones(1, np.bool_)
+        else:
+            starts = np.asarray(episode_start, np.bool_)
         is_all = self._steps == 0 or (self._noise_every > 0 and self._steps % self._noise_every == 0)
         self._steps += 1
         if is_all or (episode_start is not None and starts.any()):

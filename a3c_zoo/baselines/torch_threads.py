@@ -54,7 +54,8 @@ def seconds_of_a_rollout(model: BaseAlgorithm, agent: SB3Config) -> dict[int, fl
         return {}
     updates, samples = agent.updates(model.n_envs)
     turns: list[dict[int, float]] = []
-    acting, learning = _outputs(model, agent, model.n_envs), _outputs(model, agent, samples)
+    acting = _outputs(model, agent, model.n_envs)
+    learning = _outputs(model, agent, samples)
 
     def act() -> None:
         with torch.no_grad():

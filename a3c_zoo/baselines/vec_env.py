@@ -72,7 +72,8 @@ class ZooVecEnv(VecEnv):
         self.envs = list(envs)
         self._name = name
         self._clip_rewards = clip_rewards
-        observation_space, action_space = envs[0].single_observation_space, envs[0].single_action_space
+        observation_space = envs[0].single_observation_space
+        action_space = envs[0].single_action_space
         if observation_space.shape is None or observation_space.dtype is None:
             raise ConfigError(
                 f"env.stack: zoo — environment '{name}' has observations {observation_space}; the zoo's environments "
@@ -111,12 +112,16 @@ class ZooVecEnv(VecEnv):
 
     def step_async(self, actions: NDArray[Any]) -> None:
         """Keeps the actions `[N, ...]` for `step_wait`."""
-        self._actions = actions + self.first_action if np.any(self.first_action) else actions
+        if np.any(self.first_action):
+            self._actions = actions + self.first_action
+        else:
+            self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
         """Steps; returns observations `[N, ...]`, rewards `[N]` float32, dones `[N]` and infos, all new objects."""
         observations = np.empty(self._shape, self._dtype)
-        rewards, dones = np.empty(self.num_envs, np.float32), np.empty(self.num_envs, np.bool_)
+        rewards = np.empty(self.num_envs, np.float32)
+        dones = np.empty(self.num_envs, np.bool_)
         over = np.empty(self.num_envs, np.bool_)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for part in self._parts:

@@ -246,7 +246,9 @@ def print_plain(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def _styled(cell: str | tuple[str, str]) -> tuple[str, str]:
-    return (cell, "") if isinstance(cell, str) else cell
+    if isinstance(cell, str):
+        return (cell, "")
+    return cell
 
 
 def print_fitted(

@@ -100,7 +100,10 @@ def machine() -> Iterator[Diagnosis]:
     """Processor, free cores and memory."""
     names = {"amx_bf16": "AMX", "avx512_bf16": "AVX512-BF16"}
     flags = "; ".join(f"{name}: {'yes' if flag in hardware.cpu_flags() else 'no'}" for flag, name in names.items())
-    numbers = "bfloat16" if hardware.has_fast_bfloat16() else "float32"
+    if hardware.has_fast_bfloat16():
+        numbers = "bfloat16"
+    else:
+        numbers = "float32"
     yield Diagnosis("processor", "ok", f"{hardware.cpu_model()}; {flags}; image networks compute in {numbers}")
     usable = hardware.available_cores()
     free = hardware.free_cores(WATCH_S)
@@ -122,7 +125,8 @@ def limits() -> Iterator[Diagnosis]:
     import resource
 
     files, size = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE))
-    files = sys.maxsize if files == resource.RLIM_INFINITY else files
+    if files == resource.RLIM_INFINITY:
+        files = sys.maxsize
     workers = max(0, files - FILES) // FILES_OF_A_WORKER
     if files < sys.maxsize:
         text = f"{files:,}, for {workers:,} workers at most"

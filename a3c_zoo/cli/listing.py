@@ -74,7 +74,10 @@ def _rows(what: str, registry: Registry) -> Sequence[Row]:
             ]
             for family in registry.families.values():
                 row = _row(registry, family, name=f"{family.prefix}:*", threshold=None, agent=None)
-                examples = f" ({', '.join(family.examples)})" if family.examples else ""
+                if family.examples:
+                    examples = f" ({', '.join(family.examples)})"
+                else:
+                    examples = ""
                 rows.append({**row, "description": family.description + examples})
             return rows
         case "agents" | "baselines":
@@ -149,7 +152,10 @@ def _run_cells(run: Row, now: datetime) -> dict[str, str]:
         about = ""
     else:
         about = f"  {told[:-1]}"
-    state = f"solved, {status}" if status in ("running", "died") else "solved"
+    if status in ("running", "died"):
+        state = f"solved, {status}"
+    else:
+        state = "solved"
     cells = {
         **{field: run[field] for field in ("name", "env", "agent")},
         "seed": "-" if run["seed"] is None else run["seed"],
@@ -168,7 +174,9 @@ def _print_runs(runs: Sequence[Mapping[str, str]]) -> None:
 
     def padded(text: str, size: int, on_the_left: bool = False) -> str:
         blanks = " " * (size - cell_len(text))  # a letter of Chinese or Japanese takes two columns
-        return blanks + text if on_the_left else text + blanks
+        if on_the_left:
+            return blanks + text
+        return text + blanks
 
     width = terminal_width()
     for columns in RUN_COLUMNS:

@@ -254,7 +254,8 @@ def make_plan_and_rule(
     Raises:
         ZooError: the seeds do not fit the rule, or `max_seeds` is given without it.
     """
-    seeds = range(1, seeds + 1) if isinstance(seeds, int) else seeds
+    if isinstance(seeds, int):
+        seeds = range(1, seeds + 1)
     _refuse_two_names(options["envs"])
     if not until_decided:
         if max_seeds is not None:

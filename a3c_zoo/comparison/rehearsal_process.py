@@ -116,7 +116,10 @@ def main(jobs: list[RehearsalJob]) -> int:
             result = rehearse_one(job)
         except (Exception, SystemExit) as error:
             is_users = isinstance(error, ZooError) and not isinstance(error, WorkerError)
-            fault = first_line(error) if isinstance(error, ZooError) else one_line(error)
+            if isinstance(error, ZooError):
+                fault = first_line(error)
+            else:
+                fault = one_line(error)
             result = {"fault": " ".join([fault, *getattr(error, "__notes__", ())]), "is_users": is_users}
         write_json(Path(job.result), result)
         if "fault" in result:

@@ -189,11 +189,15 @@ def open_display(quiet: bool = False, to_stderr: bool = False) -> Display:
     if quiet:
         return Display()
     stream = sys.stderr if to_stderr else sys.stdout
-    return TerminalDisplay(to_stderr) if stream.isatty() and not is_dumb() else LineDisplay(to_stderr)
+    if stream.isatty() and not is_dumb():
+        return TerminalDisplay(to_stderr)
+    return LineDisplay(to_stderr)
 
 
 def notebook_display() -> Display:
     """The display of a call from Python: that of a notebook; scripts show nothing."""
     ipython: Any = sys.modules.get("IPython")
     is_notebook = getattr(ipython and ipython.get_ipython(), "kernel", None) is not None
-    return NotebookDisplay() if is_notebook else Display()
+    if is_notebook:
+        return NotebookDisplay()
+    return Display()

@@ -52,7 +52,9 @@ class LiveBlock(RenderHook):
 
     def _above(self, stream: TextIO) -> TextIO:
         """A stream in place of one of a terminal, which writes above the block; others stay as they are."""
-        return cast(TextIO, FileProxy(self.console, stream)) if stream.isatty() else stream
+        if stream.isatty():
+            return cast(TextIO, FileProxy(self.console, stream))
+        return stream
 
     @property
     def width(self) -> int:

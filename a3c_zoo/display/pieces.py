@@ -63,12 +63,16 @@ class Trend:
     @property
     def first(self) -> float | None:
         """The first value; None before it."""
-        return self._points[0].value if self._points else None
+        if self._points:
+            return self._points[0].value
+        return None
 
     @property
     def change(self) -> float:
         """The newest value minus the oldest of the last 64 values."""
-        return self._recent[-1] - self._recent[0] if self._recent else 0.0
+        if self._recent:
+            return self._recent[-1] - self._recent[0]
+        return 0.0
 
     @property
     def bars(self) -> str:
@@ -77,7 +81,10 @@ class Trend:
             return ""
         low = min(point.value for point in self._points)
         high = max(point.value for point in self._points)
-        scale = (len(LEVELS) - 1) / (high - low) if high > low else 0.0
+        if high > low:
+            scale = (len(LEVELS) - 1) / (high - low)
+        else:
+            scale = 0.0
         return "".join(LEVELS[round((point.value - low) * scale)] for point in self._points)
 
     def slope(self) -> float | None:

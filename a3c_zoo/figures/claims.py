@@ -170,7 +170,9 @@ def _seeds(seeds: tuple[int, int]) -> str:
 
 def percent(p: float) -> str:
     """A probability in percent with two digits: 0.0079 → "0.79 %"."""
-    return f"{100 * p:.2g} %" if p < 0.995 else "100 %"
+    if p < 0.995:
+        return f"{100 * p:.2g} %"
+    return "100 %"
 
 
 def to_plain(claims: Iterable[Claim]) -> list[dict[str, Any]]:

@@ -275,7 +275,10 @@ def _interval(
     is_out = p <= 1 - CONFIDENCE + 1e-9
     if is_out != (low > 0.5):
         end = math.sin(max(0.0, math.asin(math.sqrt(value)) - reach)) ** 2
-        low = max(end, math.nextafter(0.5, 1)) if is_out else min(end, 0.5)
+        if is_out:
+            low = max(end, math.nextafter(0.5, 1))
+        else:
+            low = min(end, 0.5)
     return low, high
 
 

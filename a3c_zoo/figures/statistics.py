@@ -205,7 +205,10 @@ def _ends(present: NDArray[np.bool_]) -> tuple[float, float]:
     """The percentiles at which an interval begins and ends; of all draws if there is one run for each environment."""
     runs = int(present.sum())
     environments = present.shape[1]
-    share = tail(runs, environments) if runs > environments else 0.0
+    if runs > environments:
+        share = tail(runs, environments)
+    else:
+        share = 0.0
     return share, 1 - share
 
 

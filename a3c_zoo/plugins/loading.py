@@ -77,7 +77,10 @@ class PluginInfo:
 
     def as_faulty(self, fault: str, error: BaseException | None = None) -> PluginInfo:
         """Returns the same plugin with this fault, and with the traceback of the error that showed it."""
-        trace = "" if error is None else "".join(traceback.format_exception(error))
+        if error is None:
+            trace = ""
+        else:
+            trace = "".join(traceback.format_exception(error))
         return replace(self, fault=fault, status="faulty", trace=trace)
 
 

@@ -35,7 +35,10 @@ class ModuleFiles(MetaPathFinder):
         """Called by Python's import."""
         if (file := self.paths.get(fullname)) is None:
             return None
-        folders = [os.path.dirname(file)] if os.path.basename(file) == "__init__.py" else None
+        if os.path.basename(file) == "__init__.py":
+            folders = [os.path.dirname(file)]
+        else:
+            folders = None
         return spec_from_file_location(fullname, file, submodule_search_locations=folders)
 
     def add(self, paths: Mapping[str, str]) -> None:
@@ -89,7 +92,9 @@ def place_of(name: str) -> str | None:
         spec = find_spec(name)
     except ValueError:  # a module that was made by hand, such as __main__
         return "it has no file"
-    return None if spec is None else spec.origin or "it has no file"
+    if spec is None:
+        return None
+    return spec.origin or "it has no file"
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -130,7 +130,12 @@ def _revision_fault(entry: Entry) -> str | None:
     cure = "upgrade both"
     if isinstance(entry.revision, int):
         newer = entry.revision > ENTRY_REVISION
-        age, cure = ("a newer", "upgrade a3c-zoo") if newer else ("an older", "upgrade the plugin")
+        if newer:
+            age = "a newer"
+            cure = "upgrade a3c-zoo"
+        else:
+            age = "an older"
+            cure = "upgrade the plugin"
     kind = type(entry).__name__
     article = "an" if kind[0] in "AEO" else "a"
     return (

@@ -226,7 +226,10 @@ def _make_hooks(entry: HookEntry, settings: object, title: str) -> object:
         hooks: object = entries.load_object(entry.hooks)(settings)
         found = check_hooks(new_manager(), hooks)
     except (Exception, SystemExit) as error:
-        why = str(error) if isinstance(error, ZooError) else one_line(error)
+        if isinstance(error, ZooError):
+            why = str(error)
+        else:
+            why = one_line(error)
         raise PluginError(f"{title} cannot be made: {why}") from error
     offering = [name for name in found if name in OFFERED_BY]
     if offering or not found:

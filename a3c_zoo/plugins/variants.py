@@ -20,7 +20,9 @@ def variant_of(observation_space: Any, action_space: Any) -> str:
         if is_alone and observation_space.dtype == "uint8" and sizes[0] >= FRAME:
             return "image"
         return "mixed"
-    return "continuous" if "Box" in class_names(action_space) else ""
+    if "Box" in class_names(action_space):
+        return "continuous"
+    return ""
 
 
 def class_names(space: Any) -> set[str]:

@@ -116,7 +116,10 @@ class WorkerPool:
         # If the interpreter ends before the run does (in a daemon thread), it would wait for the workers.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
         for rank in range(len(self._counters.tensor)):
-            state = self._initial_states[rank] if self._initial_states else None
+            if self._initial_states:
+                state = self._initial_states[rank]
+            else:
+                state = None
             self._members.append(self._begin(rank, state))
         while (ready := sum(member.is_ready for member in self._members)) < len(self._members):
             self._on_ready(ready, len(self._members))
@@ -292,7 +295,10 @@ class WorkerPool:
 
     def _hung(self, rank: int, member: _Member) -> Fault:
         what = f"has made no step for {self._timeout_s:g} s"
-        hint = ": does its environment hang?" if rank < self._num_collecting else ""
+        if rank < self._num_collecting:
+            hint = ": does its environment hang?"
+        else:
+            hint = ""
         error = WorkerError(f"{self._name(rank)} {what}{hint} (limit: run.worker_timeout_s)")
         return self._fault(rank, error, what, is_early=not (member.has_reported or member.is_successor))
 

@@ -48,7 +48,10 @@ class SerialCrew:
     def start(self) -> None:
         self._one_thread.enter_context(one_torch_thread())
         for rank in range(self._num_workers):
-            state = self._initial_states[rank] if self._initial_states else None
+            if self._initial_states:
+                state = self._initial_states[rank]
+            else:
+                state = None
             is_learner = self._has_learner and rank == self._num_workers - 1
             on_tick = (lambda: None) if is_learner else self._on_tick  # what was collected is learned from, or kept
             self._workers.append(self._factory(self._worker_context, rank, state, on_tick))
@@ -62,7 +65,10 @@ class SerialCrew:
 
     def poll(self) -> list[Report]:
         with contextlib.suppress(CutShort):
-            collecting = self._workers[:-1] if self._has_learner else self._workers
+            if self._has_learner:
+                collecting = self._workers[:-1]
+            else:
+                collecting = self._workers
             for worker in collecting:
                 worker.work()
         if self._has_learner:

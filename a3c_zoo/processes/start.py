@@ -81,7 +81,10 @@ if hasattr(os, "register_at_fork"):
 def process_context(start_method: str = "auto") -> context.BaseContext:
     """Returns the multiprocessing context for "auto", "forkserver" or "spawn"; does not touch the global default."""
     if start_method == "auto":
-        start_method = "forkserver" if sys.platform == "linux" else "spawn"
+        if sys.platform == "linux":
+            start_method = "forkserver"
+        else:
+            start_method = "spawn"
     return multiprocessing.get_context(start_method)
 
 

@@ -237,7 +237,9 @@ def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int)
     colour = COLOURS[number % len(COLOURS)]
     turn = number // math.lcm(len(COLOURS), len(DASHES))
     dashes = DASHES[(number + turn) % len(DASHES)] if panel.has_lines else ""  # each turn has other pairs
-    runs = list(map(thinned, group.runs)) if panel.has_lines else group.runs
+    runs = group.runs
+    if panel.has_lines:
+        runs = list(map(thinned, runs))
     label = f" {label}" if label.startswith("_") else label  # matplotlib leaves out labels that begin with `_`
     points: dict[str, Any] = {"marker": "o" if panel.has_points else "", "markersize": 2.5}
     thick: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 2.0, "label": label, "zorder": 4}

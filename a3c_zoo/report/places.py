@@ -33,7 +33,10 @@ LOCK_FILE: Final = ".report.lock"
 
 def opening(page: Path) -> str:
     """The command that opens a page in a browser: `open`, or what a desktop has in its place."""
-    program = "xdg-open" if shutil.which("xdg-open") and not shutil.which("open") else "open"
+    if shutil.which("xdg-open") and not shutil.which("open"):
+        program = "xdg-open"
+    else:
+        program = "open"
     return f"{program} {shlex.quote(str(page))}"
 
 

@@ -255,7 +255,10 @@ def label_runs(runs: Sequence[RunRecord]) -> list[str]:
             more = ["…"] if len(texts) > MAX_DIFFERENCES else []
             label = ", ".join([run.method, *texts[:MAX_DIFFERENCES], *more])
             taken[label] += 1
-            labels[whole] = label if taken[label] == 1 else f"{label} #{taken[label]}"
+            if taken[label] == 1:
+                labels[whole] = label
+            else:
+                labels[whole] = f"{label} #{taken[label]}"
         found.append(labels[whole])
     return found
 

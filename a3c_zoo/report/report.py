@@ -275,7 +275,10 @@ def _left_out(results: Results) -> list[ReportSection]:
 def _settings(results: Results) -> ReportSection:
     tables = []
     for env, found in results.environments.items():
-        methods = list(found.settings[0].values) if found.settings else []
+        if found.settings:
+            methods = list(found.settings[0].values)
+        else:
+            methods = []
         differ, others = (
             [
                 [row.key, *(row.values[method] or NONE for method in methods)]
@@ -336,8 +339,14 @@ def _evaluation(results: Results) -> list[str]:
     episodes = {played.evaluation.episodes for record in ours for played in record.evaluations}
     if not episodes:
         return []
-    played = f"{episodes.pop()} episodes" if len(episodes) == 1 else "episodes"
-    whose = "" if len(ours) == len(results.runs) else " of runs of a3c-zoo"
+    if len(episodes) == 1:
+        played = f"{episodes.pop()} episodes"
+    else:
+        played = "episodes"
+    if len(ours) == len(results.runs):
+        whose = ""
+    else:
+        whose = " of runs of a3c-zoo"
     return [
         f"Evaluation{whose}: after training, each run's checkpoints played {played} with sampled and as many with "
         "greedy actions, on the zoo's environments and on seeds apart from training; returns are raw. Every method "

@@ -48,7 +48,10 @@ def verdict(results: Results) -> list[str]:
 
 def answers(results: Results) -> dict[str, bool]:
     """The first sentences of the verdict, which answer its questions → whether a difference is shown."""
-    found = decisions.sentences(results.decided) if results.decided else {}
+    if results.decided:
+        found = decisions.sentences(results.decided)
+    else:
+        found = {}
     ordered = sorted(results.claims, key=lambda claim: not claim.holds)
     return found | {_about_claim(claim): claim.holds for claim in ordered}
 
@@ -169,7 +172,9 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
         parts.append(text)
     if in_seconds and "steps_per_s" in method.costs:
         parts.append(f"made {number(method.costs['steps_per_s'].median)} steps/s")
-    return [f"{env}: {name} {listed(parts)}."] if parts else []
+    if parts:
+        return [f"{env}: {name} {listed(parts)}."]
+    return []
 
 
 def second_look(env: str, method: str, other: str, report: str, claimed: str = "is claimed") -> str:

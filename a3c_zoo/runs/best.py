@@ -56,7 +56,10 @@ class BestPolicy:
         best = self._copy[1] if self._copy else self.kept
         if best is not None and best.best_return is not None and mean <= best.best_return:
             return
-        agent = snapshot.acting() if snapshot.acting else copied(snapshot.state())
+        if snapshot.acting:
+            agent = snapshot.acting()
+        else:
+            agent = copied(snapshot.state())
         run = run_state()
         returns = progress.returns
         state = PolicyState(

@@ -173,7 +173,10 @@ def play_task(task: EvaluationTask, on_step: Callable[[int], None], owns_process
     env = task.config.env
     patience_s = run.evaluation_patience_s
     to_play = EpisodesToPlay(task.entry, env, task.episodes, run.seed, task.number, task.num_envs, patience_s)
-    film = EpisodeFilm(task.film, task.film_limits) if task.film else None
+    if task.film:
+        film = EpisodeFilm(task.film, task.film_limits)
+    else:
+        film = None
     of_mode = {"greedy": (True, on_step, None), "sampled": (False, on_step, film)}
     by_mode = {}
     for mode in task.modes:

@@ -156,7 +156,10 @@ class Evaluator:
         self._started_s = time.monotonic()
         number = self._state.number
         every = self._run.film_every
-        film = self._directory.filmed_file if every and number % every == 0 else None
+        if every and number % every == 0:
+            film = self._directory.filmed_file
+        else:
+            film = None
         self._task = replace(self._task, number=EVALUATOR_EVALUATIONS + number, film=film)
         self._player.begin(self._task)
 

@@ -67,7 +67,8 @@ class FullDisk:
 
     def _check(self, fault: RunDirectoryError) -> None:
         now_s = time.monotonic()
-        self._since_s = now_s if self._since_s is None else self._since_s
+        if self._since_s is None:
+            self._since_s = now_s
         if not may_pass(fault):
             raise fault
         if now_s - self._since_s >= self._patience_s:

@@ -145,7 +145,10 @@ class Stopping:
         self._solved_check = check
         self.target = setup.target
         self.evaluation: Evaluation | None = saved.evaluation if saved else None
-        self.evaluation_step = saved.evaluation_step if saved else None
+        if saved:
+            self.evaluation_step = saved.evaluation_step
+        else:
+            self.evaluation_step = None
         self.evaluations = saved.evaluations if saved else 0
         self.next_check = saved.next_check if saved else WINDOW
         self.ended: tuple[Reason, str] | None = None

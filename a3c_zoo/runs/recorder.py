@@ -220,7 +220,10 @@ class Publisher:
         self._tensorboard = TensorBoard(directory.home / "tensorboard", saved.steps + 1 if saved else None)
         self._events = EventLog(directory.home / "events.jsonl")
         self._num_events = Counter[str]()
-        self._published = (saved.steps, saved.episodes) if saved else (0, 0)
+        if saved:
+            self._published = (saved.steps, saved.episodes)
+        else:
+            self._published = (0, 0)
         self._next_s = 0.0
 
     @property

@@ -77,7 +77,10 @@ class Clock:
 
     def of(self, part: str, at_s: float | None = None) -> float:
         """Seconds of a part until `at_s` (`time.monotonic()`), by default until now."""
-        running = _awake_s(at_s) - self._since_s if part == self._part else 0.0
+        if part == self._part:
+            running = _awake_s(at_s) - self._since_s
+        else:
+            running = 0.0
         return self.seconds.get(part, 0.0) + running
 
     def of_all(self) -> dict[str, float]:

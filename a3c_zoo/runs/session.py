@@ -60,7 +60,12 @@ class Session:
         self.supported_spaces: Sequence[str] = setup.agent.spaces
         self.serial = setup.serial
         self._solved_step = setup.solved_step
-        state, initial = (saved.state, None) if saved else (None, setup.initial)
+        if saved:
+            state = saved.state
+            initial = None
+        else:
+            state = None
+            initial = setup.initial
         self.checkpoint: Mapping[str, Any] | None = saved.agent if saved else None
         is_acting = saved is not None and saved.is_acting
         self.acting_counts: Report | None = None
@@ -82,8 +87,11 @@ class Session:
         self._evaluator: Evaluator | None = None
         self._evaluations = state.evaluator if state else None  # of earlier sessions
         if self.config.run.has_evaluator:
-            in_turn = EvaluationInTurn(watch.clock, watch.stop.stop_evaluation)
-            player = in_turn if self.serial else EvaluationProcess("a3c-zoo evaluator")
+            player: EvaluationProcess | EvaluationInTurn
+            if self.serial:
+                player = EvaluationInTurn(watch.clock, watch.stop.stop_evaluation)
+            else:
+                player = EvaluationProcess("a3c-zoo evaluator")
             if state and not self._evaluations:  # rows of later steps are of a session that was killed
                 self._evaluations = EvaluatorState(0, 0, 0.0, bytes_until(directory.home, state.steps))
             self._evaluator = Evaluator(directory, setup, player, self._evaluations, self.event)

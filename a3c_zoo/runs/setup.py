@@ -53,7 +53,10 @@ class RunSetup:
     @classmethod
     def of(cls, registry: Registry, config: Config, serial: bool) -> RunSetup:
         """With the entries that the configuration names."""
-        network = registry.network(config.network.name) if config.network else None
+        if config.network:
+            network = registry.network(config.network.name)
+        else:
+            network = None
         if config.optimizer:
             optimizer = registry.optimizer(config.optimizer.name)
         else:
@@ -66,15 +69,24 @@ class RunSetup:
     def title(self) -> str:
         """The run in a line."""
         config = self.config
-        parallel = "serial" if self.serial else f"{config.run.workers} workers"
-        workers = "one process" if self.agent.one_process else parallel
+        if self.serial:
+            parallel = "serial"
+        else:
+            parallel = f"{config.run.workers} workers"
+        if self.agent.one_process:
+            workers = "one process"
+        else:
+            workers = parallel
         return f"{config.agent_name} on {config.env_name}, seed {config.run.seed}, {workers}"
 
     @property
     def target(self) -> float | None:
         """Mean return of 100 episodes at which the run is checked; None if it never is, or was solved before."""
         run = self.config.run
-        threshold = self.entry.threshold if self.solved_step is None else None
+        if self.solved_step is None:
+            threshold = self.entry.threshold
+        else:
+            threshold = None
         return (threshold if run.stop_return is None else run.stop_return) if run.stop_when_solved else None
 
     def meta(self) -> dict[str, Any]:

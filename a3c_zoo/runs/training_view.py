@@ -166,10 +166,16 @@ class TrainingView(Observer):
         first = self._trend.first
         if mean is None or first is None:
             return ""
-        share = (mean - first) / (target - first) if target > first else 1.0
+        if target > first:
+            share = (mean - first) / (target - first)
+        else:
+            share = 1.0
         share = max(0.0, min(1.0, share))
         text = f"{share:.0%}"
-        left_s = None if self._end else self._rise_left_s(progress, mean, target)
+        if self._end:
+            left_s = None
+        else:
+            left_s = self._rise_left_s(progress, mean, target)
         if left_s is not None:
             text += f", about {duration(left_s)}"
         if width < NARROW:
@@ -202,7 +208,10 @@ def _inside(progress: Progress) -> list[Text]:
     """What the updates tell, where the time of a step goes, and what the run takes of the machine."""
     numbers = {name: f"{value:.3g}" for name, value in progress.metrics.items()}
     shares = {part: f"{share:.0%}" for part, share in progress.time_shares.items()}
-    usage = [] if progress.cores is None else [f"{progress.cores:.1f} cores"]
+    if progress.cores is None:
+        usage = []
+    else:
+        usage = [f"{progress.cores:.1f} cores"]
     if progress.memory_mib is not None:
         usage.append(f"{progress.memory_mib:,.0f} MiB")
     parts = ", ".join(f"{PARTS.get(part, part)} {share}" for part, share in shares.items())

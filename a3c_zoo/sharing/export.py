@@ -52,7 +52,10 @@ class Acting(nn.Module):
         if self.spec.leaves:
             rows = torch.cat([numbers(leaf, part) for leaf, part in zip(self.spec.leaves, parts, strict=True)], dim=-1)
         else:
-            rows = parts[0].movedim(-1, -3) if self.spec.is_turned else parts[0]
+            if self.spec.is_turned:
+                rows = parts[0].movedim(-1, -3)
+            else:
+                rows = parts[0]
         return self.outputs(rows, *state)
 
     def outputs(self, rows: Tensor, *state: Tensor) -> dict[str, Tensor]:
@@ -164,7 +167,10 @@ def export(directory: Run, out: Path, checkpoint: str, force: bool = False) -> C
         raise ZooError(f"agent '{config.agent_name}' cannot be exported: it acts without a network of a3c-zoo")
     outcome = directory.outcome
     is_last = outcome is not None and outcome.steps == saved.state.steps
-    evaluation = outcome.last_evaluation if outcome and is_last else None
+    if outcome and is_last:
+        evaluation = outcome.last_evaluation
+    else:
+        evaluation = None
     to_play = EpisodesToPlay(setup.entry, config.env, OBSERVATIONS, config.run.seed, USER_EVALUATIONS, NUM_ENVS)
     with same_folder(), closing(to_play.make_env()) as env, one_torch_thread():
         check_policy(policy, env, setup.entry.name)

@@ -14,7 +14,9 @@ def command_of(meta: Mapping[str, Any]) -> list[str]:
     words = [str(word) for word in meta.get("command", ())]
     program = PureWindowsPath(words[0] if words else "").parts  # it takes paths of every system apart
     is_ours = program[-1:] in (("a3c-zoo",), ("a3c-zoo.exe",)) or program[-2:] == ("a3c_zoo", "__main__.py")
-    return ["a3c-zoo", *words[1:]] if is_ours else []
+    if is_ours:
+        return ["a3c-zoo", *words[1:]]
+    return []
 
 
 def without_home(text: str) -> str:

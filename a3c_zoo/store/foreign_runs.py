@@ -107,7 +107,10 @@ def read_foreign_run(path: Path, strict: bool, frame_skip: int | None) -> Foreig
     if cleanrl:
         method = cleanrl["method"]
         number = int(cleanrl["seed"])
-    evaluations = _evaluations(path, env_id, curve) if has_evaluations else ()
+    if has_evaluations:
+        evaluations = _evaluations(path, env_id, curve)
+    else:
+        evaluations = ()
     env = env_name(env_id) if env_id else UNKNOWN_ENV
     return ForeignRun(method, env, number, curve, evaluations, is_smoothed, settings)
 

@@ -106,7 +106,10 @@ def return_of(best: PolicyState) -> str:
         kind = "training episodes"
     else:
         kind = "episodes on fresh seeds"
-    number = "" if best.return_episodes is None else f"{best.return_episodes} "
+    if best.return_episodes is None:
+        number = ""
+    else:
+        number = f"{best.return_episodes} "
     return f"mean return {score(best.best_return)} of {number}{kind}"
 
 
@@ -120,7 +123,9 @@ def is_better(best: PolicyState, last_returns: Sequence[float]) -> bool:
     if best.best_return is None or not last_returns or (best.return_episodes or 0) < FEWEST_OF_BEST:
         return False
     assert best.return_episodes is not None
-    before = best.run.window.returns if best.run is not None else last_returns
+    before = last_returns
+    if best.run is not None:
+        before = best.run.window.returns
     deviations = [pstdev(returns) for returns in (before, last_returns) if returns]
     best_error = max(*deviations, best.return_deviation or 0.0) / sqrt(best.return_episodes)
     last_error = pstdev(last_returns) / sqrt(len(last_returns))

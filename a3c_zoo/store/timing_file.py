@@ -77,7 +77,10 @@ def torch_threads_of(run: Path, settings: Mapping[str, Any]) -> int | None:
         try:
             for line in read_bytes(run / "events.jsonl", MAX_TEXT).splitlines():
                 event = json.loads(line)
-                number = event["threads"] if event["kind"] == "torch_threads" else number
+                if event["kind"] == "torch_threads":
+                    number = event["threads"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-    return number if isinstance(number, int) else None
+    if isinstance(number, int):
+        return number
+    return None
